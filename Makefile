@@ -1,0 +1,114 @@
+# lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
+#
+# Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
+# CC, CFLAGS, MPICC, MPIRUN as usual.
+
+CC      ?= gcc
+MPICC   ?= mpicc
+MPIRUN  ?= mpirun
+CFLAGS  ?= -O2 -g
+WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
+override CFLAGS += -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread $(WARN)
+CPPFLAGS += -Iinclude -Isrc
+B       := build
+DEPS    ?= 1
+GOLDEN_DIR ?= tests/golden
+Q       := $(if $(V),,@)
+
+# Open MPI refuses root and more ranks than cores unless told otherwise; both are normal in a
+# container.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+export OMPI_MCA_btl_base_warn_component_unused := 0
+
+# What is there: CUDA is found and named, never required.
+HAVE_MPI := $(shell command -v $(MPICC) >/dev/null 2>&1 && echo yes)
+NVCC     := $(shell command -v nvcc 2>/dev/null)
+CJSON    := $(shell pkg-config --libs libcjson 2>/dev/null || echo -lcjson)
+CJSON_INC := $(shell pkg-config --cflags libcjson 2>/dev/null)
+CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
+CPPFLAGS += $(CJSON_INC)
+
+ROOMS   := base json grid layout route pack transport group plan build config
+LIB_SRC := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
+MPI_SRC := $(sort $(wildcard src/transport/mpi/*.c))
+RUN_SRC := $(sort $(wildcard src/tool/run/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c))
+UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
+GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
+MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out tests/mpi/common.c,$(sort $(wildcard tests/mpi/*.c))))
+EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+
+LIB     := $(B)/liblierne.a
+MPILIB  := $(B)/liblierne_mpi.a
+TOOL    := $(B)/lierne
+RUN     := $(if $(HAVE_MPI),$(B)/lierne-run)
+LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
+MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
+
+.DEFAULT_GOAL := help
+.PHONY: all demo check golden format clean help deps tests
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+deps: ## install what is missing (Debian, Ubuntu); DEPS=0 only names it
+	@DEPS=$(DEPS) sh tests/deps.sh
+
+all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) ## build the libraries and the command
+	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
+comma := ,
+
+demo: deps ## install what is missing, build, run a published configuration on 8 ranks
+	@$(MAKE) --no-print-directory -s all
+	@sh tests/demo.sh $(B)
+
+check: deps ## install what is missing, build and run all tests
+	@$(MAKE) --no-print-directory -s tests
+	@bash tests/check.sh $(B)
+
+tests: all $(B)/tests/unit $(B)/tests/golden $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
+
+golden: $(B)/tests/golden ## run every golden file of GOLDEN_DIR=path
+	@$(B)/tests/golden $(GOLDEN_DIR)
+
+format: ## format the sources with clang-format
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+clean: ## remove what was built
+	rm -rf $(B)
+
+$(LIB): $(call obj,$(LIB_SRC))
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(MPILIB): $(call obj,$(MPI_SRC))
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
+	$(Q)$(LINK)
+$(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
+	$(Q)$(MPILINK)
+$(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $(CRITERION)
+$(B)/tests/golden: $(call obj,$(GOLD_SRC)) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(LINK)
+$(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(MPILINK)
+$(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(if $(HAVE_MPI),$(MPILINK),$(LINK))
+
+# Only these may name mpi.h.
+$(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o: CPPFLAGS += -Itests
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+.SECONDARY:

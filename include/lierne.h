@@ -1,0 +1,14 @@
+/* lierne: moves tensors between the process layouts that live on one set of ranks, forward and
+ * backward, exactly. This header includes every other one but lierne/mpi.h. */
+#ifndef LIERNE_LIERNE_H
+#define LIERNE_LIERNE_H
+
+#include "lierne/bridge.h"
+#include "lierne/config.h"
+#include "lierne/context.h"
+#include "lierne/grid.h"
+#include "lierne/layout.h"
+#include "lierne/plan.h"
+#include "lierne/status.h"
+
+#endif

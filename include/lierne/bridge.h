@@ -1,0 +1,129 @@
+/* The bridge: moves a tensor from the layout of a source grid (an encoder) to that of a destination
+ * grid (an LLM) and its gradient back. Both grids lie on one world; they may span the same ranks,
+ * disjoint ones, or overlap.
+ *
+ * Forward. A sample belongs to one data lane (coordinate of "dp") on each side. A source rank holds
+ * the rows of its lane, replicated over all other dims; a destination rank receives all rows of its
+ * lane, replicated over tp and cp. Where a grid has "pp", the source holds the tensor on its last
+ * stage and the destination wants it on its first.
+ *
+ * Adjoint. The gradient of the output is equal over the destination's tp; over its cp it is
+ *   partial     every cp rank holds a summand of the whole sequence (as after a zero-padded
+ *               scatter): the summands are added in ascending cp order, whatever they are;
+ *   zigzag, contiguous, rows   every row has one owner, whose value is taken.
+ * Every source rank gets the complete gradient of its own rows exactly once: no factor cp, no
+ * factor tp, no scaling. In the letters of spmd_types (PyPI): input V over dp, R over tp; output V
+ * over dp, R over tp and cp; gradient of the output V over dp, R over tp, P (partial) or V (owned)
+ * over cp; gradient of the input V over dp, R over tp. The adjoint is that of the operator which
+ * counts replicas once.
+ *
+ * Two algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what it
+ * needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM (#4368, with
+ * destination cp > 1 as in #7435): all-gather over groups, gradients summed over cp first.
+ * Measured differences are in docs/performance.md. */
+#ifndef LIERNE_BRIDGE_H
+#define LIERNE_BRIDGE_H
+
+#include "lierne/layout.h"
+#include "lierne/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lierne_bridge_algorithm {
+    LIERNE_BRIDGE_DIRECT = 0,
+    LIERNE_BRIDGE_COLLECTIVE = 1
+} lierne_bridge_algorithm;
+
+typedef enum lierne_gradient_owner {
+    LIERNE_GRADIENT_PARTIAL = 0,
+    LIERNE_GRADIENT_ZIGZAG = 1,
+    LIERNE_GRADIENT_CONTIGUOUS = 2,
+    LIERNE_GRADIENT_ROWS = 3
+} lierne_gradient_owner;
+
+/* A bridge to plan. Set size to sizeof(lierne_bridge_spec) and the rest to zero first. Every field
+ * must be the same on every rank. */
+typedef struct lierne_bridge_spec {
+    size_t size;
+    const lierne_grid *src;   /* world sizes of both grids equal the context's; both have tp, dp */
+    const lierne_grid *dst;
+    int naxes;                /* 2 or 3 (a 2-D tensor of rows has its batch axis on the rows) */
+    const int64_t *shape;     /* global shape: the batch axis counts the samples of all lanes */
+    lierne_dtype dtype;
+    int batch_axis;
+    int sequence_axis;        /* -1 if there is none; needed by every owner but PARTIAL and by cp
+                                 ownership in general; not the batch axis */
+    const int64_t *src_counts; /* samples per source lane, or NULL: balanced */
+    const int64_t *dst_counts;
+    lierne_bridge_algorithm algorithm;
+    lierne_gradient_owner gradient_owner;
+    lierne_storage gradient_storage; /* of the gradient of the output; COMPACT needs an owner */
+    const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
+                                 samples b of the batch; else NULL */
+    int require_divisible;    /* nonzero: dp sizes, and the batch by them, must divide */
+    int max_inflight;         /* requests in flight at once per direction; 0 means 1 */
+} lierne_bridge_spec;
+
+/* Plans a bridge. Collective over the context: every rank calls with the same spec. On any rank's
+ * failure every rank gets the same error, and nothing exists. *out is NULL then. The spec and its
+ * grids may be freed after the call.
+ * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
+ * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
+ * world size that is not the context's); INDIVISIBLE; UNSUPPORTED (source cp > 1; for COLLECTIVE
+ * also: spans that differ, pp > 1, dp sizes that do not divide, dims other than tp, cp, pp, dp);
+ * MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec); OVERFLOW; NO_MEMORY; TIMEOUT;
+ * TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
+                                            const lierne_bridge_spec *spec);
+
+/* What a pair of grids means for a bridge, without a context: pure, not collective. The mapping is
+ * that of Megatron-LM where Megatron-LM accepts the pair. */
+typedef enum lierne_bridge_kind {
+    LIERNE_BRIDGE_GENERAL = 0, /* Megatron-LM would refuse this pair */
+    LIERNE_BRIDGE_FAN_IN = 1,
+    LIERNE_BRIDGE_FAN_OUT = 2,
+    LIERNE_BRIDGE_EQUAL = 3
+} lierne_bridge_kind;
+
+typedef struct lierne_bridge_map lierne_bridge_map;
+/* Errors: those of lierne_plan_bridge that need no context. Free with lierne_bridge_map_free; it
+ * keeps nothing of spec. */
+LIERNE_API lierne_status lierne_bridge_map_create(lierne_bridge_map **out,
+                                                  const lierne_bridge_spec *spec);
+LIERNE_API void lierne_bridge_map_free(lierne_bridge_map *map);
+LIERNE_API lierne_bridge_kind lierne_bridge_map_kind(const lierne_bridge_map *map);
+/* "general", "fan_in", "fan_out", "equal". */
+LIERNE_API const char *lierne_bridge_kind_name(lierne_bridge_kind kind);
+/* Ratio of the data parallel sizes; 1 for equal, 0 where they do not divide. */
+LIERNE_API int lierne_bridge_map_scale(const lierne_bridge_map *map);
+/* Why Megatron-LM refuses the pair; "" if it accepts it. Owned by the map. */
+LIERNE_API const char *lierne_bridge_map_refusal(const lierne_bridge_map *map);
+
+/* Gather groups in Megatron-LM's order (fan-in: by destination dp, source tp; fan-out: by source
+ * dp, destination tp, cp) and cp groups of the destination (none for cp 1). Writes the number of
+ * groups and their size; *ranks is the map's, group after group, NULL if there is none. */
+LIERNE_API lierne_status lierne_bridge_map_gather_groups(const lierne_bridge_map *map,
+                                                         const int **ranks, int *ngroups,
+                                                         int *group_size);
+LIERNE_API lierne_status lierne_bridge_map_cp_groups(const lierne_bridge_map *map,
+                                                     const int **ranks, int *ngroups,
+                                                     int *group_size);
+
+/* The slice of the wider lane's batch that a rank of the source grid keeps: fan-in of the
+ * destination lane's, fan-out of the source lane's, equal the whole. batch is the wider lane's
+ * number of samples. Errors: INVALID (NULL, rank outside the grid, kind general, batch negative);
+ * INDIVISIBLE (batch by the scale; the message names batch, direction and scale). */
+LIERNE_API lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, int rank,
+                                                 int64_t batch, int64_t *start, int64_t *size);
+
+/* Ranks on which the data lanes do not line up (Megatron-LM delivers another lane's samples there),
+ * ascending, owned by the map, NULL if there is none. */
+LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map,
+                                                      const int **ranks, int *count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

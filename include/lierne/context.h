@@ -1,0 +1,70 @@
+/* A context: this rank's place in a world of ranks, and the transport that moves its messages.
+ *
+ * Ways in: lierne_init (one rank by itself), lierne_sim_create (all ranks of a world in this
+ * process) and lierne_init_mpi (lierne/mpi.h, library liblierne_mpi).
+ *
+ * Deadlines: every wait has one. When it passes, the call returns TIMEOUT and the context is dead:
+ * each further call that communicates returns the same error at once; buffers of requests that
+ * were in flight stay borrowed until lierne_free.
+ *
+ * Thread safety: a context and everything made from it is used by one thread at a time; contexts
+ * of one sim world may be used by one thread each. */
+#ifndef LIERNE_CONTEXT_H
+#define LIERNE_CONTEXT_H
+
+#include "lierne/status.h"
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lierne_context lierne_context;
+
+/* How to make a context. Set size to sizeof(lierne_context_spec) and the rest to zero first; NULL
+ * in place of a spec is the same as all zeros. */
+typedef struct lierne_context_spec {
+    size_t size;
+    double timeout; /* seconds of every wait; 0: the environment variable LIERNE_TIMEOUT_MS, else
+                       60 s; must not be negative or NaN */
+    const int *nodes; /* node of each rank of the world: equal numbers are one node, which bytes
+                         prefer to stay in. NULL: what the transport finds (sim and self: one
+                         node). LIERNE_NODE, where set, is this process's node and wins (not for
+                         sim). Copied. */
+} lierne_context_spec;
+
+/* A context of a world of one rank. Not collective.
+ * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_NODE not a number),
+ * NO_MEMORY. */
+LIERNE_API lierne_status lierne_init(lierne_context **out, const lierne_context_spec *spec);
+
+/* Frees a context: collective over an MPI context, unless it is dead. Every plan made from it must
+ * have been freed: INVALID otherwise, and nothing is freed. NULL is allowed. Not for contexts of a
+ * sim world (INVALID). */
+LIERNE_API lierne_status lierne_free(lierne_context *context);
+
+/* This rank and the number of ranks; -1 for NULL. */
+LIERNE_API int lierne_rank(const lierne_context *context);
+LIERNE_API int lierne_world(const lierne_context *context);
+
+/* Groups that plans of this context made and share: communicators alive beside the context's own. */
+LIERNE_API int lierne_groups_alive(const lierne_context *context);
+
+/* A simulated world: nranks contexts in this process, messages moved by memory copies. Plans are
+ * made rank by rank, from one thread or from several; begin is called on all ranks, then end on
+ * all; blocking calls need a thread per rank. Same bits as any other transport. */
+typedef struct lierne_sim lierne_sim;
+/* Errors: INVALID (NULL, nranks not in 1 to LIERNE_MAX_RANKS, the spec), NO_MEMORY. */
+LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
+                                           const lierne_context_spec *spec);
+/* The context of a rank, owned by the sim; NULL if there is no such rank. */
+LIERNE_API lierne_context *lierne_sim_context(lierne_sim *sim, int rank);
+/* Frees the world and its contexts; plans must have been freed: INVALID otherwise. NULL is
+ * allowed. */
+LIERNE_API lierne_status lierne_sim_free(lierne_sim *sim);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

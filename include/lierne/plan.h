@@ -1,0 +1,99 @@
+/* A plan: two routes, forward and adjoint, worked out once and executed any number of times.
+ *
+ * Builders (lierne/bridge.h) make plans. Execution is collective over the ranks of the context:
+ * every rank calls, also one that neither sends nor receives, in the same order per plan and
+ * direction. A buffer is host memory of lierne_plan_elements() elements; `in` is never written.
+ *
+ * Numbers are never scaled. Copies are bitwise. Sums are taken in ascending order of the summands'
+ * rank in their group, for f16 and bf16 in float32 with one rounding to nearest even at the end,
+ * so that results have the same bits on every transport and run. */
+#ifndef LIERNE_PLAN_H
+#define LIERNE_PLAN_H
+
+#include "lierne/context.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lierne_plan lierne_plan;
+typedef struct lierne_request lierne_request;
+
+typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
+
+/* Frees a plan; not collective. NULL is allowed. Errors: BUSY (a request is in flight and the
+ * context is not dead; nothing is freed). */
+LIERNE_API lierne_status lierne_plan_free(lierne_plan *plan);
+
+/* Elements of this rank's input and output buffer in a direction. The adjoint's input is the
+ * gradient of the forward's output. Either pointer may be NULL. Errors: INVALID. */
+LIERNE_API lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction,
+                                              int64_t *in, int64_t *out);
+
+/* Shape of this rank's buffers: up to LIERNE_MAX_AXES sizes each, *naxes of them. Any pointer may
+ * be NULL. Errors: INVALID. */
+LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction,
+                                           int *naxes, int64_t *in, int64_t *out);
+
+/* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
+ * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
+ * lierne_plan_view says that the result is a view. in and out must not overlap.
+ * Errors: INVALID (arguments; nothing was started), BUSY, TIMEOUT, TRANSPORT (the context is
+ * dead from then on). */
+LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
+/* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
+LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
+
+/* Starts moving data. Both buffers belong to the request until lierne_end: in may be read but not
+ * written, out neither. Errors as lierne_forward; *request is NULL on failure. */
+LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
+                                              void *out, const void *in, void *stream);
+LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
+                                              void *out, const void *in, void *stream);
+/* Waits until a request is done and ends it, also on failure. NULL is allowed. Errors: TIMEOUT,
+ * TRANSPORT. */
+LIERNE_API lierne_status lierne_end(lierne_request *request);
+
+/* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,
+ * equal lanes): *offset is then its first element in the input, otherwise -1. Such a direction may
+ * be executed with out NULL, which takes the view and copies nothing. Errors: INVALID. */
+LIERNE_API lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
+                                          int64_t *offset);
+
+/* What one execution costs this rank. Byte counts are of payload. Numbers of all ranks add up. */
+typedef struct lierne_report {
+    size_t size;           /* sizeof(lierne_report), set by the caller */
+    int64_t sent_bytes;    /* to other ranks */
+    int64_t received_bytes;
+    int64_t local_bytes;   /* copied from in to out on this rank */
+    int64_t min_bytes;     /* this rank's share of the bytes that any schedule must receive */
+    int64_t sent_messages;
+    int64_t received_messages;
+    int64_t stages;
+    int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
+    int64_t communicators; /* that the plan holds beside the context's own, this rank a member */
+} lierne_report;
+/* Errors: INVALID (NULL, direction, report->size). */
+LIERNE_API lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
+                                            lierne_report *report);
+
+/* A direction's route as text, a line per message and operation. *text is the caller's, to be
+ * freed with lierne_text_release. Errors: INVALID, NO_MEMORY. */
+LIERNE_API lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction,
+                                           char **text);
+LIERNE_API void lierne_text_release(char *text);
+
+/* Checks plans without executing them. plans are those of ranks 0 to n-1 of one world (all of
+ * them: messages must pair up too), or a single one of any rank (n = 1). Checked: blocks lie in
+ * their buffers; every owned element of the output is written by one operation exactly; nothing is
+ * read before it was written; each message has its counterpart, with as many elements. Costs
+ * memory in proportion to the buffers. Errors: INVALID (the message names rank, direction, stage
+ * and what is wrong), NO_MEMORY. */
+LIERNE_API lierne_status lierne_plan_check(const lierne_plan *const *plans, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+/* Growing text and the clock. Text remembers a failed allocation instead of returning it, so that
+ * a printer of many lines checks once, at its end. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static bool reserve(lierne_text *text, size_t extra) {
+    size_t wanted = text->length + extra + 1;
+    if (text->failed) {
+        return false;
+    }
+    if (wanted > text->capacity) {
+        size_t capacity = wanted > text->capacity * 2 ? wanted : text->capacity * 2;
+        if (lierne_realloc(&text->data, capacity, 1) != LIERNE_OK) {
+            text->failed = true;
+            return false;
+        }
+        text->capacity = capacity;
+    }
+    return true;
+}
+
+void lierne_text_add(lierne_text *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0 || !reserve(text, (size_t)length)) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
+    va_end(args);
+    text->length += (size_t)length;
+}
+
+lierne_status lierne_text_take(lierne_text *text, char **out) {
+    *out = NULL;
+    lierne_text_add(text, "%s", "");
+    if (text->failed) {
+        size_t length = text->length;
+        lierne_text_free(text);
+        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a text of more than %zu bytes", length);
+    }
+    *out = text->data;
+    *text = (lierne_text){0};
+    return LIERNE_OK;
+}
+
+void lierne_text_free(lierne_text *text) {
+    lierne_mem_free(text->data);
+    *text = (lierne_text){0};
+}
+
+double lierne_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Installs what building and testing need and what is not there yet, and says what.
+# DEPS=0: only says what is missing, and fails if something is.
+set -eu
+missing=
+need() { # need COMMAND PACKAGE: a command on the PATH
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+header() { # header FILE PACKAGE: a header that the compiler finds
+    printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1 || missing="$missing $2"
+}
+need make make
+need cc gcc
+need pkg-config pkg-config
+need mpicc libopenmpi-dev
+need mpirun openmpi-bin
+need git git
+if command -v cc >/dev/null 2>&1; then
+    header cjson/cJSON.h libcjson-dev
+    header criterion/criterion.h libcriterion-dev
+    header math.h libc6-dev
+else
+    missing="$missing libc6-dev libcjson-dev libcriterion-dev"
+fi
+[ -z "$missing" ] && exit 0
+if [ "${DEPS:-1}" = 0 ]; then
+    echo "missing packages:$missing (not installed: DEPS=0)" >&2
+    exit 1
+fi
+command -v apt-get >/dev/null 2>&1 || { echo "please install:$missing (no apt-get here)" >&2; exit 1; }
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+echo "installing:$missing"
+log=$(mktemp)
+if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "installing failed; the log is $log" >&2
+    exit 1
+fi
+rm -f "$log"
