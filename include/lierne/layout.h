@@ -105,8 +105,8 @@ typedef struct lierne_box {
     int64_t local[LIERNE_MAX_AXES];
 } lierne_box;
 
-/* The boxes that make up what a rank owns, disjoint, in ascending order of start. Writes their
- * number into count and, unless boxes is NULL, as many boxes as fit into capacity.
+/* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
+ * slowest (SHARD_ROWS: of its axis, then axis2). Writes their number into count and, unless boxes is NULL, as many boxes as fit into capacity.
  * Errors: INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_boxes(const lierne_layout *layout, int rank,
                                              lierne_box *boxes, size_t capacity, size_t *count);

@@ -1,0 +1,316 @@
+/* Cells, their boxes and their members.
+ *
+ * A cell's part of an axis is at most two spans, found by cutting the whole axis once per dim that
+ * cuts it, slowest dim first; each cut takes a range of what the cut before left. That is all the
+ * geometry there is: fan-in, fan-out, uneven lanes and disjoint grids are intersections of such
+ * spans. Cells are enumerated by descending through the cuts and leaving a branch as soon as its
+ * spans miss the region asked for, so that the cost follows the number of cells met. */
+#include "layout/layout.h"
+
+#include <string.h>
+
+/* Appends indices [from, to) of the concatenation of `have` to `out`. */
+static void take(const lierne_spans *have, int64_t from, int64_t to, lierne_spans *out) {
+    int64_t before = 0;
+    for (int i = 0; i < have->count; i++) {
+        int64_t lo = from > before ? from - before : 0;
+        int64_t hi = to - before < have->at[i].size ? to - before : have->at[i].size;
+        if (lo < hi) {
+            int64_t start = have->at[i].start + lo;
+            lierne_span *last = out->count ? &out->at[out->count - 1] : NULL;
+            if (last && last->start + last->size == start) {
+                last->size += hi - lo;
+            } else {
+                out->at[out->count++] = (lierne_span){.start = start, .size = hi - lo};
+            }
+        }
+        before += have->at[i].size;
+    }
+}
+
+static int64_t length(const lierne_spans *spans) {
+    int64_t sum = 0;
+    for (int i = 0; i < spans->count; i++) {
+        sum += spans->at[i].size;
+    }
+    return sum;
+}
+
+/* First index of coordinate c's balanced share of n. */
+static int64_t share(int64_t total, int64_t n, int64_t c) {
+    int64_t rest = total % n;
+    return total / n * c + (c < rest ? c : rest);
+}
+
+static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans) {
+    lierne_spans out = {0};
+    int64_t total = length(spans);
+    if (p->kind == LIERNE_SHARD_ROWS) {
+        return;
+    }
+    if (p->kind == LIERNE_SHARD_ZIGZAG) {
+        int64_t chunk = total / (2 * (int64_t)n);
+        take(spans, coord * chunk, (coord + 1) * chunk, &out);
+        take(spans, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk, &out);
+    } else if (p->counts) {
+        take(spans, p->counts[coord], p->counts[coord + 1], &out);
+    } else {
+        take(spans, share(total, n, coord), share(total, n, coord + 1), &out);
+    }
+    *spans = out;
+}
+
+static void whole(const lierne_layout *layout, lierne_spans *spans) {
+    for (int a = 0; a < layout->naxes; a++) {
+        spans[a] = (lierne_spans){.count = layout->shape[a] > 0,
+                                  .at = {{.start = 0, .size = layout->shape[a]}}};
+    }
+}
+
+static int coord_of(const lierne_layout *layout, int rank, int dim) {
+    return (rank - layout->offset) / layout->strides[dim] % layout->sizes[dim];
+}
+
+bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell) {
+    if (rank < layout->offset || rank >= layout->offset + layout->nranks) {
+        return false;
+    }
+    for (int d = 0; d < layout->ndims; d++) {
+        const lierne_placement *p = &layout->placements[d];
+        if (p->kind == LIERNE_AT && coord_of(layout, rank, d) != p->at) {
+            return false;
+        }
+        cell->coords[d] = -1;
+    }
+    for (int i = 0; i < layout->ncuts; i++) {
+        cell->coords[layout->cuts[i]] = coord_of(layout, rank, layout->cuts[i]);
+    }
+    return true;
+}
+
+int lierne_layout_partial(const lierne_layout *layout, int rank) {
+    int index = 0, stride = 1;
+    for (int d = 0; d < layout->ndims; d++) {
+        if (layout->placements[d].kind == LIERNE_PARTIAL) {
+            index += coord_of(layout, rank, d) * stride;
+            stride *= layout->sizes[d];
+        }
+    }
+    return index;
+}
+
+void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell,
+                         lierne_spans *spans) {
+    whole(layout, spans);
+    for (int i = 0; i < layout->ncuts; i++) {
+        int d = layout->cuts[i];
+        const lierne_placement *p = &layout->placements[d];
+        cut(p, layout->sizes[d], cell->coords[d], &spans[p->axis]);
+    }
+    for (int a = 0; a < layout->naxes; a++) {
+        bool full = layout->full_axes >> a & 1;
+        int64_t local = 0;
+        for (int i = 0; i < spans[a].count; i++) {
+            spans[a].at[i].local = full ? spans[a].at[i].start : local;
+            local += spans[a].at[i].size;
+        }
+    }
+}
+
+/* Replaces a box by the runs of its rows that the coordinate owns. own counts the rows so far. */
+static lierne_status push_rows(const lierne_layout *layout, int coord, const lierne_box *box,
+                               lierne_boxes *boxes, int64_t *own) {
+    const lierne_placement *p = &layout->placements[layout->rows_dim];
+    int i = p->axis, j = p->axis2;
+    bool full = layout->full_axes >> j & 1;
+    for (int64_t r = 0; r < box->size[i]; r++) {
+        const int32_t *owner = p->rows + (box->start[i] + r) * layout->shape[j] + box->start[j];
+        for (int64_t s = 0, n; s < box->size[j]; s += n) {
+            for (n = 1; s + n < box->size[j] && owner[s + n] == owner[s];) {
+                n++;
+            }
+            if (owner[s] != coord) {
+                continue;
+            }
+            lierne_box run = *box;
+            run.start[i] += r;
+            run.start[j] += s;
+            run.size[i] = 1;
+            run.size[j] = n;
+            run.local[i < j ? i : j] = full ? run.local[i < j ? i : j] + (i < j ? r : s) : *own;
+            run.local[i < j ? j : i] = full ? run.local[i < j ? j : i] + (i < j ? s : r) : 0;
+            *own += n;
+            if (boxes) {
+                LIERNE_TRY(LIERNE_VEC_PUSH(boxes, run));
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* One box per combination of spans, first axis slowest. */
+static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *cell,
+                                const lierne_spans *spans, lierne_boxes *boxes, int64_t *own) {
+    int at[LIERNE_MAX_AXES] = {0};
+    for (int a = 0; a < layout->naxes; a++) {
+        if (spans[a].count == 0) {
+            return LIERNE_OK;
+        }
+    }
+    for (int a = 0; a >= 0;) {
+        lierne_box box = {0};
+        for (int b = 0; b < layout->naxes; b++) {
+            box.start[b] = spans[b].at[at[b]].start;
+            box.size[b] = spans[b].at[at[b]].size;
+            box.local[b] = spans[b].at[at[b]].local;
+        }
+        if (layout->rows_dim >= 0) {
+            LIERNE_TRY(push_rows(layout, cell->coords[layout->rows_dim], &box, boxes, own));
+        } else if (boxes) {
+            LIERNE_TRY(LIERNE_VEC_PUSH(boxes, box));
+        }
+        for (a = layout->naxes - 1; a >= 0 && ++at[a] == spans[a].count; a--) {
+            at[a] = 0;
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
+                                       lierne_boxes *boxes, int64_t *shape) {
+    lierne_spans spans[LIERNE_MAX_AXES];
+    int64_t own = 0;
+    lierne_layout_spans(layout, cell, spans);
+    LIERNE_TRY(push_boxes(layout, cell, spans, boxes, &own));
+    for (int a = 0; shape && a < layout->naxes; a++) {
+        shape[a] = layout->full_axes >> a & 1 ? layout->shape[a] : length(&spans[a]);
+    }
+    if (shape && layout->rows_dim >= 0) {
+        const lierne_placement *p = &layout->placements[layout->rows_dim];
+        if (!(layout->full_axes >> p->axis2 & 1)) {
+            shape[p->axis < p->axis2 ? p->axis : p->axis2] = own;
+            shape[p->axis < p->axis2 ? p->axis2 : p->axis] = 1;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static bool meet(const lierne_spans *a, const lierne_spans *b) {
+    for (int i = 0; i < a->count; i++) {
+        for (int j = 0; j < b->count; j++) {
+            if (a->at[i].start < b->at[j].start + b->at[j].size &&
+                b->at[j].start < a->at[i].start + a->at[i].size) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Tries every coordinate of cut i on what the cuts before it left. */
+static lierne_status descend(const lierne_layout *layout, int i, const lierne_spans *have,
+                             const lierne_spans *wanted, lierne_cell *cell, lierne_cells *cells) {
+    if (i == layout->ncuts) {
+        return LIERNE_VEC_PUSH(cells, *cell);
+    }
+    int d = layout->cuts[i];
+    const lierne_placement *p = &layout->placements[d];
+    for (int c = 0; c < layout->sizes[d]; c++) {
+        lierne_spans spans[LIERNE_MAX_AXES];
+        memcpy(spans, have, sizeof spans);
+        cut(p, layout->sizes[d], c, &spans[p->axis]);
+        if (meet(&spans[p->axis], &wanted[p->axis])) {
+            cell->coords[d] = c;
+            LIERNE_TRY(descend(layout, i + 1, spans, wanted, cell, cells));
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_layout_cells(const lierne_layout *layout, const lierne_spans *spans,
+                                  lierne_cells *cells) {
+    lierne_spans all[LIERNE_MAX_AXES] = {0};
+    lierne_cell cell;
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        cell.coords[d] = -1;
+    }
+    whole(layout, all);
+    for (int a = 0; a < layout->naxes; a++) {
+        if (!meet(&all[a], &spans[a])) {
+            return LIERNE_OK;
+        }
+    }
+    return descend(layout, 0, all, spans, &cell, cells);
+}
+
+lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,
+                                    int partial, lierne_ranks *ranks) {
+    int at[LIERNE_MAX_DIMS] = {0}, free_dims[LIERNE_MAX_DIMS], nfree = 0, base = layout->offset;
+    for (int d = 0; d < layout->ndims; d++) {
+        const lierne_placement *p = &layout->placements[d];
+        if (p->kind == LIERNE_PARTIAL && partial >= 0) {
+            base += partial % layout->sizes[d] * layout->strides[d];
+            partial /= layout->sizes[d];
+        } else if (p->kind == LIERNE_AT) {
+            base += p->at * layout->strides[d];
+        } else if (cell->coords[d] >= 0) {
+            base += cell->coords[d] * layout->strides[d];
+        } else {
+            free_dims[nfree++] = d;
+        }
+    }
+    for (int i = 0; i < nfree || nfree == 0;) {
+        LIERNE_TRY(LIERNE_VEC_PUSH(ranks, base));
+        /* Counting with the fastest dim first makes the ranks ascend. */
+        for (i = 0; i < nfree; i++) {
+            int d = free_dims[i];
+            base += layout->strides[d];
+            if (++at[d] < layout->sizes[d]) {
+                break;
+            }
+            base -= at[d] * layout->strides[d];
+            at[d] = 0;
+        }
+        if (nfree == 0) {
+            break;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static bool intersect(int naxes, const lierne_box *a, const lierne_box *b, lierne_overlap *out) {
+    for (int x = 0; x < naxes; x++) {
+        int64_t a_end = a->start[x] + a->size[x], b_end = b->start[x] + b->size[x];
+        int64_t start = a->start[x] > b->start[x] ? a->start[x] : b->start[x];
+        int64_t end = a_end < b_end ? a_end : b_end;
+        if (start >= end) {
+            return false;
+        }
+        out->start[x] = start;
+        out->size[x] = end - start;
+        out->local_a[x] = a->local[x] + start - a->start[x];
+        out->local_b[x] = b->local[x] + start - b->start[x];
+    }
+    return true;
+}
+
+lierne_status lierne_boxes_intersect(int naxes, const lierne_boxes *a, const lierne_boxes *b,
+                                     lierne_overlaps *out) {
+    for (size_t i = 0; i < a->count; i++) {
+        for (size_t j = 0; j < b->count; j++) {
+            lierne_overlap overlap = {0};
+            if (intersect(naxes, &a->at[i], &b->at[j], &overlap)) {
+                LIERNE_TRY(LIERNE_VEC_PUSH(out, overlap));
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+int64_t lierne_overlap_elements(int naxes, const lierne_overlap *overlap) {
+    int64_t n = 1;
+    for (int a = 0; a < naxes; a++) {
+        n *= overlap->size[a];
+    }
+    return n;
+}

@@ -1,0 +1,186 @@
+/* Copies and sums over blocks.
+ *
+ * A block's innermost loop is its run. Whatever the element type, work is done run by run: copies
+ * by memcpy where the run is contiguous on both sides, sums in a small accumulator that stays in
+ * the first-level cache, so that each summand is read once and the result written once however many
+ * summands there are, and 16-bit types are rounded once. */
+#include "pack/pack.h"
+
+#include <string.h>
+
+/* Position in the loops outside the run. */
+typedef struct cursor {
+    int64_t at[LIERNE_MAX_AXES];
+} cursor;
+
+static int64_t offset_of(const lierne_block *block, const cursor *c) {
+    int64_t offset = block->offset;
+    for (int d = 0; d < block->ndims - 1; d++) {
+        offset += c->at[d] * block->stride[d];
+    }
+    return offset;
+}
+
+static bool next_run(const lierne_block *block, cursor *c) {
+    for (int d = block->ndims - 2; d >= 0; d--) {
+        if (++c->at[d] < block->count[d]) {
+            return true;
+        }
+        c->at[d] = 0;
+    }
+    return false;
+}
+
+static bool empty(const lierne_block *block) {
+    return lierne_block_elements(block) == 0;
+}
+
+static int64_t run_count(const lierne_block *block) {
+    return block->ndims ? block->count[block->ndims - 1] : 1;
+}
+
+static int64_t run_stride(const lierne_block *block) {
+    return block->ndims ? block->stride[block->ndims - 1] : 1;
+}
+
+static void copy_run(size_t size, char *to, int64_t to_stride, const char *from,
+                     int64_t from_stride, int64_t n) {
+    size_t to_step = (size_t)to_stride * size, from_step = (size_t)from_stride * size;
+    if (to_stride == 1 && from_stride == 1) {
+        memcpy(to, from, (size_t)n * size);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, to += to_step, from += from_step) {
+        switch (size) { /* constant sizes become one load and one store */
+        case 1:
+            *to = *from;
+            break;
+        case 2:
+            memcpy(to, from, 2);
+            break;
+        case 4:
+            memcpy(to, from, 4);
+            break;
+        default:
+            memcpy(to, from, 8);
+        }
+    }
+}
+
+void lierne_pack_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
+                      const lierne_block *from_block) {
+    cursor c = {0};
+    int64_t n = run_count(to_block);
+    if (empty(to_block)) {
+        return;
+    }
+    do {
+        copy_run(size, (char *)to + (size_t)offset_of(to_block, &c) * size, run_stride(to_block),
+                 (const char *)from + (size_t)offset_of(from_block, &c) * size,
+                 run_stride(from_block), n);
+    } while (next_run(to_block, &c));
+}
+
+void lierne_pack_zero(size_t size, void *to, const lierne_block *block) {
+    cursor c = {0};
+    if (empty(block)) {
+        return;
+    }
+    do {
+        char *run = (char *)to + (size_t)offset_of(block, &c) * size;
+        size_t step = (size_t)run_stride(block) * size;
+        for (int64_t i = 0; i < run_count(block); i++) {
+            memset(run + (size_t)i * step, 0, size);
+        }
+    } while (next_run(block, &c));
+}
+
+#define CHUNK 512
+typedef union accumulator {
+    double f64[CHUNK];
+    float f32[CHUNK];
+    uint64_t u64[CHUNK];
+    uint32_t u32[CHUNK];
+    uint8_t u8[CHUNK];
+} accumulator;
+
+/* Per type: set the accumulator from, add to it, and store it into, n elements at a stride. */
+typedef struct arithmetic {
+    void (*set)(accumulator *sum, const void *from, int64_t stride, int64_t n);
+    void (*add)(accumulator *sum, const void *from, int64_t stride, int64_t n);
+    void (*store)(const accumulator *sum, void *to, int64_t stride, int64_t n);
+} arithmetic;
+
+/* Unsigned integers stand in for signed ones: the same bits, and wrapping is defined. */
+#define ARITHMETIC(name, type, field, LOAD, STORE)                                                 \
+    static void set_##name(accumulator *sum, const void *from, int64_t stride, int64_t n) {        \
+        const type *x = from;                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            sum->field[i] = LOAD(x[i * stride]);                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    static void add_##name(accumulator *sum, const void *from, int64_t stride, int64_t n) {        \
+        const type *x = from;                                                                      \
+        if (stride == 1) {                                                                         \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                sum->field[i] = (__typeof__(sum->field[0]))(sum->field[i] + LOAD(x[i]));           \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            sum->field[i] = (__typeof__(sum->field[0]))(sum->field[i] + LOAD(x[i * stride]));      \
+        }                                                                                          \
+    }                                                                                              \
+    static void store_##name(const accumulator *sum, void *to, int64_t stride, int64_t n) {        \
+        type *x = to;                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            x[i * stride] = STORE(sum->field[i]);                                                  \
+        }                                                                                          \
+    }
+
+ARITHMETIC(f64, double, f64, , )
+ARITHMETIC(f32, float, f32, , )
+ARITHMETIC(bf16, uint16_t, f32, lierne_bf16_to_float, lierne_bf16_from_float)
+ARITHMETIC(f16, uint16_t, f32, lierne_f16_to_float, lierne_f16_from_float)
+ARITHMETIC(i64, uint64_t, u64, , )
+ARITHMETIC(i32, uint32_t, u32, , )
+ARITHMETIC(i8, uint8_t, u8, , )
+
+static const arithmetic arithmetics[] = {
+    [LIERNE_F64] = {set_f64, add_f64, store_f64},
+    [LIERNE_F32] = {set_f32, add_f32, store_f32},
+    [LIERNE_BF16] = {set_bf16, add_bf16, store_bf16},
+    [LIERNE_F16] = {set_f16, add_f16, store_f16},
+    [LIERNE_I64] = {set_i64, add_i64, store_i64},
+    [LIERNE_I32] = {set_i32, add_i32, store_i32},
+    [LIERNE_I8] = {set_i8, add_i8, store_i8},
+    [LIERNE_U8] = {set_i8, add_i8, store_i8},
+};
+
+static const char *at(const lierne_summand *s, const cursor *c, int64_t i, size_t size) {
+    int64_t element = offset_of(s->block, c) + i * run_stride(s->block);
+    return (const char *)s->base + (size_t)element * size;
+}
+
+void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
+                     const lierne_summand *from, size_t n) {
+    const arithmetic *a = &arithmetics[dtype];
+    size_t size = lierne_dtype_size(dtype);
+    accumulator sum;
+    cursor c = {0};
+    if (empty(to_block)) {
+        return;
+    }
+    do {
+        int64_t run = run_count(to_block);
+        for (int64_t i = 0; i < run; i += CHUNK) {
+            int64_t m = run - i < CHUNK ? run - i : CHUNK;
+            int64_t out = offset_of(to_block, &c) + i * run_stride(to_block);
+            a->set(&sum, at(&from[0], &c, i, size), run_stride(from[0].block), m);
+            for (size_t k = 1; k < n; k++) {
+                a->add(&sum, at(&from[k], &c, i, size), run_stride(from[k].block), m);
+            }
+            a->store(&sum, (char *)to + (size_t)out * size, run_stride(to_block), m);
+        }
+    } while (next_run(to_block, &c));
+}

@@ -1,0 +1,29 @@
+/* Moving and adding elements between blocks of host memory. Nothing here fails or allocates. */
+#ifndef LIERNE_PACK_H
+#define LIERNE_PACK_H
+
+#include "route/route.h"
+
+/* to = from, element by element; the blocks have the same counts. size: bytes of an element. */
+void lierne_pack_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
+                      const lierne_block *from_block);
+
+/* Bytes 0 in every element of a block. */
+void lierne_pack_zero(size_t size, void *to, const lierne_block *block);
+
+/* to = from[0] + from[1] + ... in this order, n at least 1. f16 and bf16 are added in float32 and
+ * rounded once, to nearest even; integers wrap. to may be one of from. */
+typedef struct lierne_summand {
+    const void *base;
+    const lierne_block *block;
+} lierne_summand;
+void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
+                     const lierne_summand *from, size_t n);
+
+/* The conversions, exact for every bit pattern that is a number. */
+float lierne_bf16_to_float(uint16_t bits);
+uint16_t lierne_bf16_from_float(float value);
+float lierne_f16_to_float(uint16_t bits);
+uint16_t lierne_f16_from_float(float value);
+
+#endif

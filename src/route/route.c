@@ -1,0 +1,266 @@
+/* Building routes, counting and printing them.
+ *
+ * A route holds no pointer to data and no function: transports, checks, reports and pictures read
+ * the same lists. Messages own their blocks, so that a builder can fill several at once. */
+#include "route/route.h"
+
+#include <string.h>
+
+lierne_block lierne_block_range(int64_t offset, int64_t count) {
+    return (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
+}
+
+lierne_block lierne_block_packed(const lierne_block *block, int64_t offset) {
+    lierne_block packed = *block;
+    int64_t stride = 1;
+    for (int d = packed.ndims - 1; d >= 0; d--) {
+        packed.stride[d] = stride;
+        stride *= packed.count[d];
+    }
+    packed.offset = offset;
+    return packed;
+}
+
+lierne_block lierne_block_box(int naxes, const int64_t *shape, const int64_t *local,
+                              const int64_t *size) {
+    lierne_block block = {.ndims = naxes};
+    int64_t stride = 1;
+    for (int a = naxes - 1; a >= 0; a--) {
+        block.count[a] = size[a];
+        block.stride[a] = stride;
+        block.offset += local[a] * stride;
+        stride *= shape[a];
+    }
+    return block;
+}
+
+static void drop_loop(lierne_block *block, int d) {
+    int rest = block->ndims - d - 1;
+    memmove(&block->count[d], &block->count[d + 1], (size_t)rest * sizeof block->count[0]);
+    memmove(&block->stride[d], &block->stride[d + 1], (size_t)rest * sizeof block->stride[0]);
+    block->ndims--;
+}
+
+/* Whether loop d continues where loop d + 1 ends, in all blocks. */
+static bool continues(lierne_block *const *blocks, int n, int d) {
+    for (int i = 0; i < n; i++) {
+        const lierne_block *b = blocks[i];
+        if (b->stride[d] != b->count[d + 1] * b->stride[d + 1]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void lierne_blocks_join(lierne_block *const *blocks, int n) {
+    for (int d = blocks[0]->ndims - 1; d >= 0; d--) {
+        bool single = blocks[0]->count[d] == 1 && blocks[0]->ndims > 1;
+        bool joined = !single && d + 1 < blocks[0]->ndims && continues(blocks, n, d);
+        for (int i = 0; i < n && (single || joined); i++) {
+            if (joined) {
+                blocks[i]->count[d + 1] *= blocks[i]->count[d];
+            }
+            drop_loop(blocks[i], d);
+        }
+    }
+    /* A lone loop of one element has no stride to speak of. */
+    for (int i = 0; i < n; i++) {
+        if (blocks[i]->ndims == 1 && blocks[i]->count[0] == 1) {
+            blocks[i]->stride[0] = 1;
+        }
+    }
+}
+
+int64_t lierne_block_elements(const lierne_block *block) {
+    int64_t n = 1;
+    for (int d = 0; d < block->ndims; d++) {
+        n *= block->count[d];
+    }
+    return n;
+}
+
+bool lierne_block_contiguous(const lierne_block *block) {
+    return block->ndims == 1 && block->stride[0] == 1;
+}
+
+lierne_status lierne_route_new(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    (*out)->rank = rank;
+    (*out)->elements[LIERNE_IN] = in;
+    (*out)->elements[LIERNE_OUT] = out_elements;
+    return LIERNE_OK;
+}
+
+static void free_messages(lierne_messages *messages) {
+    for (size_t i = 0; i < messages->count; i++) {
+        lierne_mem_free(messages->at[i].blocks.at);
+    }
+    lierne_mem_free(messages->at);
+}
+
+static void free_ops(lierne_ops *ops) {
+    for (size_t i = 0; i < ops->count; i++) {
+        lierne_mem_free(ops->at[i].from.at);
+    }
+    lierne_mem_free(ops->at);
+}
+
+void lierne_route_free(lierne_route *route) {
+    if (!route) {
+        return;
+    }
+    for (size_t i = 0; i < route->stages.count; i++) {
+        lierne_stage *stage = &route->stages.at[i];
+        free_messages(&stage->sends);
+        free_messages(&stage->recvs);
+        free_ops(&stage->copies);
+        free_ops(&stage->sums);
+    }
+    lierne_mem_free(route->stages.at);
+    lierne_mem_free(route);
+}
+
+lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage) {
+    lierne_stage empty = {.group = -1};
+    LIERNE_TRY(LIERNE_VEC_PUSH(&route->stages, empty));
+    *stage = &route->stages.at[route->stages.count - 1];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset) {
+    *offset = route->elements[LIERNE_SCRATCH];
+    if (!lierne_add_i64(*offset, elements, &route->elements[LIERNE_SCRATCH])) {
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "scratch of %lld and %lld elements",
+                           (long long)*offset, (long long)elements);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_buffer buffer,
+                                  lierne_message **message) {
+    lierne_message empty = {.peer = peer, .buffer = buffer};
+    LIERNE_TRY(LIERNE_VEC_PUSH(messages, empty));
+    *message = &messages->at[messages->count - 1];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_message_add(lierne_message *message, lierne_block block) {
+    lierne_blocks_join((lierne_block *const[]){&block}, 1);
+    message->elements += lierne_block_elements(&block);
+    if (message->blocks.count) {
+        lierne_block *last = &message->blocks.at[message->blocks.count - 1];
+        if (lierne_block_contiguous(last) && lierne_block_contiguous(&block) &&
+            last->offset + last->count[0] == block.offset) {
+            last->count[0] += block.count[0];
+            return LIERNE_OK;
+        }
+    }
+    return LIERNE_VEC_PUSH(&message->blocks, block);
+}
+
+lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op) {
+    lierne_op empty = {.to = to};
+    LIERNE_TRY(LIERNE_VEC_PUSH(ops, empty));
+    *op = &ops->at[ops->count - 1];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_op_add(lierne_op *op, lierne_place from) {
+    return LIERNE_VEC_PUSH(&op->from, from);
+}
+
+lierne_route_counts lierne_route_count(const lierne_route *route) {
+    lierne_route_counts counts = {0};
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_stage *stage = &route->stages.at[i];
+        for (size_t m = 0; m < stage->sends.count; m++) {
+            counts.sent += stage->sends.at[m].elements;
+        }
+        for (size_t m = 0; m < stage->recvs.count; m++) {
+            counts.received += stage->recvs.at[m].elements;
+        }
+        for (size_t o = 0; o < stage->copies.count; o++) {
+            counts.local += lierne_block_elements(&stage->copies.at[o].to.block);
+        }
+        counts.sent_messages += (int64_t)stage->sends.count;
+        counts.received_messages += (int64_t)stage->recvs.count;
+    }
+    return counts;
+}
+
+static const char *const buffer_names[LIERNE_BUFFERS] = {"in", "out", "scratch"};
+
+static void print_place(lierne_text *text, lierne_buffer buffer, const lierne_block *block) {
+    lierne_text_add(text, "%s[%lld", buffer_names[buffer], (long long)block->offset);
+    for (int d = 0; d < block->ndims; d++) {
+        lierne_text_add(text, d ? " x %lld" : " : %lld", (long long)block->count[d]);
+        if (block->stride[d] != 1) {
+            lierne_text_add(text, "/%lld", (long long)block->stride[d]);
+        }
+    }
+    lierne_text_add(text, "]");
+}
+
+static void print_messages(lierne_text *text, const char *verb, const lierne_messages *messages) {
+    for (size_t i = 0; i < messages->count; i++) {
+        const lierne_message *m = &messages->at[i];
+        lierne_text_add(text, "  %s %d, %lld elements:", verb, m->peer, (long long)m->elements);
+        for (size_t b = 0; b < m->blocks.count; b++) {
+            lierne_text_add(text, " ");
+            print_place(text, m->buffer, &m->blocks.at[b]);
+        }
+        lierne_text_add(text, "\n");
+    }
+}
+
+static void print_ops(lierne_text *text, const lierne_ops *ops) {
+    for (size_t i = 0; i < ops->count; i++) {
+        const lierne_op *op = &ops->at[i];
+        lierne_text_add(text, "  ");
+        print_place(text, op->to.buffer, &op->to.block);
+        lierne_text_add(text, op->from.count ? " =" : " = 0");
+        for (size_t s = 0; s < op->from.count; s++) {
+            lierne_text_add(text, s ? " + " : " ");
+            print_place(text, op->from.at[s].buffer, &op->from.at[s].block);
+        }
+        lierne_text_add(text, "\n");
+    }
+}
+
+void lierne_route_print(const lierne_route *route, lierne_text *text) {
+    lierne_text_add(text, "rank %d: in %lld, out %lld, scratch %lld elements\n", route->rank,
+                    (long long)route->elements[LIERNE_IN], (long long)route->elements[LIERNE_OUT],
+                    (long long)route->elements[LIERNE_SCRATCH]);
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_stage *stage = &route->stages.at[i];
+        lierne_text_add(text, stage->group < 0 ? "stage %zu\n" : "stage %zu, all-gather of group "
+                        "%d\n", i, stage->group);
+        print_messages(text, "send to", &stage->sends);
+        print_messages(text, "receive from", &stage->recvs);
+        print_ops(text, &stage->copies);
+        print_ops(text, &stage->sums);
+    }
+}
+
+int64_t lierne_route_view(const lierne_route *route) {
+    int64_t offset = -1, covered = 0;
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_stage *stage = &route->stages.at[i];
+        if (stage->recvs.count || stage->sums.count) {
+            return -1;
+        }
+        for (size_t o = 0; o < stage->copies.count; o++) {
+            const lierne_op *op = &stage->copies.at[o];
+            const lierne_place *from = op->from.count == 1 ? &op->from.at[0] : NULL;
+            if (!from || from->buffer != LIERNE_IN || op->to.buffer != LIERNE_OUT ||
+                !lierne_block_contiguous(&op->to.block) || !lierne_block_contiguous(&from->block) ||
+                op->to.block.offset != covered ||
+                (covered > 0 && from->block.offset != offset + covered)) {
+                return -1;
+            }
+            offset = covered ? offset : from->block.offset;
+            covered += op->to.block.count[0];
+        }
+    }
+    return covered > 0 && covered == route->elements[LIERNE_OUT] ? offset : -1;
+}

@@ -1,0 +1,361 @@
+/* Runs routes over a wire.
+ *
+ * A stage posts its receives, then its sends, then makes its local copies while both are in
+ * flight; what arrives is unpacked as it arrives; when all has arrived, sums run and the next stage
+ * starts. A contiguous block travels from and to the caller's own buffer. Any other message is
+ * packed into, or lands in, staging memory that the job reserved when it was made: executing
+ * allocates nothing. */
+#include "pack/pack.h"
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ALIGN 64 /* a cache line, in bytes */
+
+struct lierne_job {
+    lierne_context *context;
+    const lierne_route *route;
+    const char *name;
+    lierne_dtype dtype;
+    size_t size; /* of an element */
+    int tag;
+    void *batch;
+    char *memory;      /* scratch, then staging */
+    int64_t reserved;  /* bytes of memory */
+    int64_t staging;   /* where staging starts in it */
+    int64_t used;      /* bytes of staging that the running stage uses */
+    char **landing;    /* staging of receive m of the running stage, NULL if it lands in place */
+    size_t *done;      /* for poll */
+    lierne_summand *summands;
+    char *base[LIERNE_BUFFERS];
+    const char *in;
+    bool no_out;
+    bool running;
+    bool finished;
+    lierne_status status; /* of a run that failed */
+    char message[LIERNE_MESSAGE_SIZE];
+    size_t stage;
+    size_t pending; /* messages of the running stage */
+    lierne_job *next;
+};
+
+static bool in_place(const lierne_message *m) {
+    return m->blocks.count == 0 ||
+           (m->blocks.count == 1 && lierne_block_contiguous(&m->blocks.at[0]));
+}
+
+static int64_t round_up(int64_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int64_t staging_of(const lierne_job *job, const lierne_messages *messages) {
+    int64_t bytes = 0;
+    for (size_t m = 0; m < messages->count; m++) {
+        if (!in_place(&messages->at[m])) {
+            bytes += round_up(messages->at[m].elements * (int64_t)job->size);
+        }
+    }
+    return bytes;
+}
+
+static lierne_status reserve(lierne_job *job) {
+    const lierne_route *route = job->route;
+    size_t capacity = 0, recvs = 0, summands = 0;
+    int64_t staging = 0;
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_stage *s = &route->stages.at[i];
+        int64_t bytes = staging_of(job, &s->sends) + staging_of(job, &s->recvs);
+        size_t messages = s->sends.count + s->recvs.count;
+        staging = bytes > staging ? bytes : staging;
+        capacity = messages > capacity ? messages : capacity;
+        recvs = s->recvs.count > recvs ? s->recvs.count : recvs;
+        for (size_t o = 0; o < s->sums.count; o++) {
+            size_t n = s->sums.at[o].from.count;
+            summands = n > summands ? n : summands;
+        }
+    }
+    job->staging = round_up(route->elements[LIERNE_SCRATCH] * (int64_t)job->size);
+    job->reserved = job->staging + staging;
+    LIERNE_TRY(lierne_alloc(&job->memory, (size_t)(job->reserved + ALIGN), 1));
+    LIERNE_TRY(lierne_alloc(&job->landing, recvs, sizeof *job->landing));
+    LIERNE_TRY(lierne_alloc(&job->done, capacity, sizeof *job->done));
+    LIERNE_TRY(lierne_alloc(&job->summands, summands, sizeof *job->summands));
+    return job->context->wire->batch_new(job->context->self, capacity, &job->batch);
+}
+
+lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
+                             lierne_dtype dtype, const char *name) {
+    lierne_job *job;
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&job, 1, sizeof *job));
+    *job = (lierne_job){.context = context, .route = route, .name = name, .dtype = dtype,
+                        .size = lierne_dtype_size(dtype), .tag = context->next_tag++};
+    lierne_status status = reserve(job);
+    if (status != LIERNE_OK) {
+        lierne_job_free(job);
+        return status;
+    }
+    *out = job;
+    return LIERNE_OK;
+}
+
+static void unlink_job(lierne_job *job) {
+    for (lierne_job **at = &job->context->jobs; *at; at = &(*at)->next) {
+        if (*at == job) {
+            *at = job->next;
+            return;
+        }
+    }
+}
+
+void lierne_job_free(lierne_job *job) {
+    if (!job) {
+        return;
+    }
+    unlink_job(job);
+    if (job->batch) {
+        job->context->wire->batch_free(job->batch);
+    }
+    lierne_mem_free(job->memory);
+    lierne_mem_free(job->landing);
+    lierne_mem_free(job->done);
+    lierne_mem_free(job->summands);
+    lierne_mem_free(job);
+}
+
+bool lierne_job_running(const lierne_job *job) {
+    return job->running;
+}
+
+int64_t lierne_job_scratch_bytes(const lierne_job *job) {
+    return job->reserved;
+}
+
+lierne_job *lierne_job_next(const lierne_job *job) {
+    return job->next;
+}
+
+static const char *readable(const lierne_job *job, lierne_buffer buffer) {
+    return buffer == LIERNE_IN ? job->in : job->base[buffer];
+}
+
+static const char *source(const lierne_job *job, const lierne_message *m) {
+    int64_t offset = m->blocks.count ? m->blocks.at[0].offset : 0;
+    const char *base = readable(job, m->buffer);
+    return base ? base + (size_t)offset * job->size : NULL;
+}
+
+static char *take_staging(lierne_job *job, const lierne_message *m) {
+    char *at = job->memory + job->staging + job->used;
+    job->used += round_up(m->elements * (int64_t)job->size);
+    return at;
+}
+
+static void pack_message(const lierne_job *job, const lierne_message *m, char *to) {
+    int64_t offset = 0;
+    for (size_t b = 0; b < m->blocks.count; b++) {
+        const lierne_block *block = &m->blocks.at[b];
+        lierne_block packed = lierne_block_packed(block, offset);
+        lierne_pack_copy(job->size, to, &packed, readable(job, m->buffer), block);
+        offset += lierne_block_elements(block);
+    }
+}
+
+static void unpack_message(const lierne_job *job, const lierne_message *m, const char *from) {
+    int64_t offset = 0;
+    for (size_t b = 0; b < m->blocks.count; b++) {
+        const lierne_block *block = &m->blocks.at[b];
+        lierne_block packed = lierne_block_packed(block, offset);
+        lierne_pack_copy(job->size, job->base[m->buffer], block, from, &packed);
+        offset += lierne_block_elements(block);
+    }
+}
+
+static void run_sum(const lierne_job *job, const lierne_op *op) {
+    for (size_t s = 0; s < op->from.count; s++) {
+        const lierne_place *from = &op->from.at[s];
+        job->summands[s] = (lierne_summand){readable(job, from->buffer), &from->block};
+    }
+    lierne_pack_sum(job->dtype, job->base[op->to.buffer], &op->to.block, job->summands,
+                    op->from.count);
+}
+
+static void run_ops(const lierne_job *job, const lierne_ops *ops) {
+    for (size_t o = 0; o < ops->count; o++) {
+        const lierne_op *op = &ops->at[o];
+        if (op->from.count == 0) {
+            lierne_pack_zero(job->size, job->base[op->to.buffer], &op->to.block);
+        } else if (op->from.count == 1) {
+            lierne_pack_copy(job->size, job->base[op->to.buffer], &op->to.block,
+                             readable(job, op->from.at[0].buffer), &op->from.at[0].block);
+        } else {
+            run_sum(job, op);
+        }
+    }
+}
+
+static lierne_status post_stage(lierne_job *job) {
+    const lierne_stage *s = &job->route->stages.at[job->stage];
+    const lierne_wire *wire = job->context->wire;
+    job->used = 0;
+    job->pending = s->recvs.count + s->sends.count;
+    for (size_t m = 0; m < s->recvs.count; m++) {
+        const lierne_message *r = &s->recvs.at[m];
+        job->landing[m] = in_place(r) ? NULL : take_staging(job, r);
+        char *to = job->landing[m];
+        if (!to && job->base[r->buffer]) {
+            to = job->base[r->buffer] + (r->blocks.count ? r->blocks.at[0].offset : 0) *
+                                            (int64_t)job->size;
+        }
+        LIERNE_TRY(wire->recv(job->batch, m, r->peer, job->tag, to,
+                              (size_t)r->elements * job->size));
+    }
+    for (size_t m = 0; m < s->sends.count; m++) {
+        const lierne_message *o = &s->sends.at[m];
+        const char *from = in_place(o) ? source(job, o) : NULL;
+        if (!in_place(o)) {
+            char *packed = take_staging(job, o);
+            pack_message(job, o, packed);
+            from = packed;
+        }
+        LIERNE_TRY(wire->send(job->batch, s->recvs.count + m, o->peer, job->tag, from,
+                              (size_t)o->elements * job->size));
+    }
+    if (!job->no_out) {
+        run_ops(job, &s->copies);
+    }
+    return LIERNE_OK;
+}
+
+/* Ends stages that have nothing left to wait for, and starts the next. */
+static lierne_status advance(lierne_job *job) {
+    while (job->pending == 0) {
+        run_ops(job, &job->route->stages.at[job->stage].sums);
+        if (++job->stage == job->route->stages.count) {
+            job->finished = true;
+            return LIERNE_OK;
+        }
+        LIERNE_TRY(post_stage(job));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status collect(lierne_job *job, size_t *ndone) {
+    const lierne_stage *s = &job->route->stages.at[job->stage];
+    LIERNE_TRY(job->context->wire->poll(job->batch, job->done, ndone));
+    for (size_t i = 0; i < *ndone; i++) {
+        size_t m = job->done[i];
+        if (m < s->recvs.count && job->landing[m]) {
+            unpack_message(job, &s->recvs.at[m], job->landing[m]);
+        }
+    }
+    job->pending -= *ndone;
+    return *ndone ? advance(job) : LIERNE_OK;
+}
+
+static void fail_job(lierne_job *job, lierne_status status) {
+    job->status = status;
+    job->finished = true;
+    snprintf(job->message, sizeof job->message, "%s", lierne_last_error());
+}
+
+bool lierne_job_progress(lierne_job *job) {
+    size_t ndone = 0;
+    if (job->finished) {
+        return false;
+    }
+    lierne_status status = collect(job, &ndone);
+    if (status != LIERNE_OK) {
+        fail_job(job, status);
+    }
+    return ndone > 0 || status != LIERNE_OK;
+}
+
+static void enter(const lierne_context *context) {
+    if (context->wire->enter) {
+        context->wire->enter(context->self);
+    }
+}
+
+static void leave(const lierne_context *context) {
+    if (context->wire->leave) {
+        context->wire->leave(context->self);
+    }
+}
+
+lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool no_out) {
+    lierne_context *context = job->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    job->in = in;
+    job->base[LIERNE_OUT] = out;
+    job->base[LIERNE_SCRATCH] = job->memory;
+    job->no_out = no_out;
+    job->status = LIERNE_OK;
+    job->stage = 0;
+    job->pending = 0;
+    job->finished = job->route->stages.count == 0;
+    enter(context);
+    job->running = true;
+    job->next = context->jobs;
+    context->jobs = job;
+    lierne_status status = job->finished ? LIERNE_OK : post_stage(job);
+    if (status == LIERNE_OK && !job->finished) {
+        status = advance(job);
+    }
+    if (status != LIERNE_OK) {
+        fail_job(job, status);
+        unlink_job(job);
+        job->running = false;
+        status = lierne_context_kill(context, status);
+    }
+    leave(context);
+    return status;
+}
+
+/* Names the first message that is missing. */
+static lierne_status time_out(const lierne_job *job) {
+    const lierne_stage *s = &job->route->stages.at[job->stage];
+    const lierne_messages *m = s->recvs.count ? &s->recvs : &s->sends;
+    return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d: %s, stage %zu of %zu: %zu of %zu messages missing "
+                       "after %g s (peers from rank %d on)", job->context->rank, job->name,
+                       job->stage, job->route->stages.count, job->pending,
+                       s->recvs.count + s->sends.count, job->context->timeout,
+                       m->count ? m->at[0].peer : -1);
+}
+
+static lierne_status wait_finished(lierne_job *job) {
+    lierne_context *context = job->context;
+    double deadline = lierne_now() + context->timeout;
+    while (!job->finished) {
+        enter(context);
+        bool moved = lierne_job_progress(job);
+        if (!moved && !job->finished && context->wire->idle) {
+            context->wire->idle(context->self);
+        }
+        leave(context);
+        if (!moved && !job->finished && lierne_now() > deadline) {
+            return time_out(job);
+        }
+    }
+    if (job->status != LIERNE_OK) {
+        lierne_set_error(job->message);
+    }
+    return job->status;
+}
+
+lierne_status lierne_job_wait(lierne_job *job) {
+    lierne_context *context = job->context;
+    lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK) {
+        status = wait_finished(job);
+        if (status != LIERNE_OK) {
+            status = lierne_context_kill(context, status);
+        }
+    }
+    enter(context);
+    unlink_job(job);
+    job->running = false;
+    leave(context);
+    return status;
+}

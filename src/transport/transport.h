@@ -1,0 +1,102 @@
+/* Contexts, wires and jobs.
+ *
+ * A wire moves bytes between ranks and knows nothing else: it is a table of a few functions. A job
+ * is one route made ready to run over a context's wire: memory reserved, one execution at a time.
+ * The engine (engine.c) runs jobs over any wire; self, sim and mpi are wires. */
+#ifndef LIERNE_TRANSPORT_H
+#define LIERNE_TRANSPORT_H
+
+#include "lierne/context.h"
+#include "route/route.h"
+
+/* A value on which all ranks must agree, with its name for the message. */
+typedef struct lierne_field {
+    char name[32];
+    int64_t value;
+} lierne_field;
+
+typedef struct lierne_wire {
+    const char *name;
+
+    /* A batch holds up to capacity messages in flight, each in a slot of its own. A slot is free
+     * again when poll has named it. batch_free gives up what is in flight. */
+    lierne_status (*batch_new)(void *self, size_t capacity, void **batch);
+    void (*batch_free)(void *batch);
+
+    /* Start a message; data stays borrowed until poll names the slot. Messages between the same
+     * two ranks with the same tag arrive in the order in which they were started; sizes of both
+     * ends must be equal (TRANSPORT otherwise, from here or from poll). */
+    lierne_status (*send)(void *batch, size_t slot, int peer, int tag, const void *data,
+                          size_t bytes);
+    lierne_status (*recv)(void *batch, size_t slot, int peer, int tag, void *data, size_t bytes);
+
+    /* Writes the slots that finished since the last poll into done (room for capacity). */
+    lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
+
+    /* Nothing finished: lets others work. */
+    void (*idle)(void *self);
+
+    /* Around everything that runs jobs; NULL where a context needs no lock. */
+    void (*enter)(void *self);
+    void (*leave)(void *self);
+
+    /* Collective: the same decision on every rank. If mine is an error on some rank, every rank
+     * gets that of the lowest such rank, with its message. Else, if a field differs, MISMATCH with
+     * a message that names the lowest rank that differs from rank 0, the field and both values.
+     * *id numbers the decision, the same on every rank. */
+    lierne_status (*agree)(void *self, lierne_status mine, const lierne_field *fields, size_t n,
+                           int *id);
+    /* Whether a decision still holds; NULL where agree waits for all ranks. */
+    lierne_status (*agreed)(void *self, int id);
+
+    /* Ends the wire. dead: do not communicate. */
+    void (*close)(void *self, bool dead);
+} lierne_wire;
+
+typedef struct lierne_job lierne_job;
+struct lierne_group;
+
+struct lierne_context {
+    const lierne_wire *wire;
+    void *self;
+    int rank;
+    int world;
+    double timeout;
+    int *nodes; /* node of every rank, or NULL: one node */
+    bool owned_by_sim;
+    lierne_status dead; /* OK, or why every further call fails */
+    char dead_message[LIERNE_MESSAGE_SIZE];
+    int next_tag;  /* tags are handed out in the same order on every rank */
+    size_t nplans; /* alive */
+    lierne_job *jobs; /* in flight */
+    LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */
+};
+
+/* Reads timeout, LIERNE_TIMEOUT_MS and nodes (world of them are copied) into a context whose world
+ * is set. For lierne_init and its like. */
+lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec);
+/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a number). */
+lierne_status lierne_context_own_node(int *node);
+void lierne_context_drop(lierne_context *context);
+
+/* OK, or the error that killed the context, with its message. */
+lierne_status lierne_context_alive(const lierne_context *context);
+/* Makes the last failure of this thread, status, the context's end; returns status. */
+lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
+
+/* A job keeps a pointer to its route. name stands in messages ("forward"). */
+lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
+                             lierne_dtype dtype, const char *name);
+void lierne_job_free(lierne_job *job);
+bool lierne_job_running(const lierne_job *job);
+int64_t lierne_job_scratch_bytes(const lierne_job *job);
+/* Starts the job; both buffers stay borrowed until lierne_job_wait returns. no_out: the copies of
+ * a route whose result is a view are left out. */
+lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool no_out);
+lierne_status lierne_job_wait(lierne_job *job);
+/* One look at the job: unpacks what arrived and goes on to the next stage. Returns whether
+ * anything happened. For wires whose idle runs other ranks' jobs. */
+bool lierne_job_progress(lierne_job *job);
+lierne_job *lierne_job_next(const lierne_job *job);
+
+#endif
