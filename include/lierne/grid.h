@@ -5,8 +5,8 @@
  * HyperCommGrid (NVIDIA/Megatron-LM#4368, views: #5148).
  *
  * A grid is pure data: no function here communicates, none is collective, and equal arguments give
- * equal results on every rank. Names are UTF-8; a dim or view name is not empty and holds neither
- * '-' nor ',' nor a control character.
+ * equal results on every rank. Names are UTF-8; a dim or view name is not empty and holds no '-',
+ * ',' or ':' (keys are made with them) and no control character.
  *
  * Ownership: a grid copies all that it is given. Thread safety: functions that take a const grid
  * may run at once on the same grid; the others need it to themselves. */
@@ -61,14 +61,15 @@ LIERNE_API lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid
 LIERNE_API void lierne_grid_free(lierne_grid *grid);
 
 /* Adds a view. A dim named in shared must exist in this view and in the view `with`, and the two
- * must put the same ranks together, each shared dim alone and all of them combined; then both
- * names mean one group key (lierne_grid_key). A dim that merely has the same name as one elsewhere
- * is private to its view.
+ * must put the same ranks together (dims that do so one by one also do combined); then both names
+ * mean one group key (lierne_grid_key). A dim that merely has the same name as one elsewhere is
+ * private to its view.
  * Errors, in this order: INVALID (NULL, spec->size, name); DUPLICATE (the view exists, "base"
- * included); UNKNOWN_VIEW (with); INVALID (ndims); DUPLICATE (a dim twice); INVALID (a dim's name,
- * a size below 1); OVERFLOW; SIZE (not the grid's size); DUPLICATE (a shared dim twice); then per
- * shared dim UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; then MEMBERSHIP of
- * all shared dims combined; NO_MEMORY. The grid is unchanged on failure. */
+ * included); INVALID (LIERNE_MAX_VIEWS exist); UNKNOWN_VIEW (with); INVALID (ndims, NULL arrays or
+ * names); DUPLICATE (a dim twice); INVALID (a dim's name, a size below 1); OVERFLOW; SIZE (not the
+ * grid's size); INVALID (nshared, NULL in shared); DUPLICATE (a shared dim twice); then per shared
+ * dim UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; NO_MEMORY. The grid is
+ * unchanged on failure. */
 LIERNE_API lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec);
 
 /* Number of ranks, first rank, ranks of the world; -1 for a NULL grid. */
@@ -76,7 +77,8 @@ LIERNE_API int lierne_grid_size(const lierne_grid *grid);
 LIERNE_API int lierne_grid_offset(const lierne_grid *grid);
 LIERNE_API int lierne_grid_world(const lierne_grid *grid);
 
-/* Number of views, "base" included; name of view i (0 is "base"), NULL if there is none. */
+/* Number of views, "base" included, -1 for NULL; name of view i (0 is "base"), NULL if there is
+ * none. */
 LIERNE_API int lierne_grid_nviews(const lierne_grid *grid);
 LIERNE_API const char *lierne_grid_view_name(const lierne_grid *grid, int i);
 
@@ -117,8 +119,9 @@ LIERNE_API lierne_status lierne_grid_groups_ordered(const lierne_grid *grid, con
  * first, joined with '-' ("dp-tp"); in a view "view:NAME:dim,dim", unless all dims are shared, in
  * which case it is the key of the view that they are shared with. ndims 0 in base gives "".
  * Writes at most size bytes with the terminating zero and, unless needed is NULL, the bytes that
- * the key takes. text may be NULL when size is 0.
- * Errors: as lierne_grid_groups; INVALID (the key does not fit; needed is still written). */
+ * the key takes. With size 0 the call only asks for needed, and text may be NULL.
+ * Errors: as lierne_grid_groups; INVALID (the key does not fit; needed is still written);
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_grid_key(const lierne_grid *grid, const char *view,
                                          const char *const *dims, int ndims, char *text,
                                          size_t size, size_t *needed);
@@ -127,19 +130,22 @@ LIERNE_API lierne_status lierne_grid_key(const lierne_grid *grid, const char *vi
  * a group's life: a query never creates, creating twice is an error, after clearing a key can be
  * created again. The table belongs to the grid that it was made from and must not outlive it. */
 typedef struct lierne_keys lierne_keys;
+/* Errors: INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_keys_new(lierne_keys **out, const lierne_grid *grid);
 LIERNE_API void lierne_keys_free(lierne_keys *keys);
 
-/* Marks the key of these dims as created. Errors: as lierne_grid_groups; DUPLICATE (it is). */
+/* Marks the key of these dims as created. Errors: as lierne_grid_groups; DUPLICATE (it is);
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_keys_create(lierne_keys *keys, const char *view,
                                             const char *const *dims, int ndims);
 
 /* OK if the key of these dims is created, else NOT_CREATED; never creates. Other errors: as
- * lierne_grid_groups. */
+ * lierne_grid_groups, NO_MEMORY. */
 LIERNE_API lierne_status lierne_keys_get(const lierne_keys *keys, const char *view,
                                          const char *const *dims, int ndims);
 
-/* Number of keys; key i in ascending order (strcmp), valid until the table changes, or NULL. */
+/* Number of keys, -1 for NULL; key i in ascending order (strcmp), valid until the table changes, or
+ * NULL. */
 LIERNE_API int lierne_keys_count(const lierne_keys *keys);
 LIERNE_API const char *lierne_keys_at(const lierne_keys *keys, int i);
 

@@ -1,0 +1,157 @@
+/* Creating grids and asking about ranks.
+ *
+ * Everything that can be wrong with a grid is refused here, once: afterwards sizes are positive
+ * and their product is at most LIERNE_MAX_RANKS, so that ranks, strides and coordinates are ints
+ * and no question needs a check of its own. The reference implementation lets zero and negative
+ * sizes and repeated names through and fails later, far from the cause. */
+#include "grid/grid.h"
+
+static lierne_status check_spec(lierne_grid **out, const lierne_grid_spec *spec) {
+    const char *func = "lierne_grid_create";
+    if (!out || !spec) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL", out ? "spec" : "out");
+    }
+    if (spec->size != sizeof *spec) {
+        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
+                           sizeof *spec);
+    }
+    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes, func));
+    if (spec->world_size < 1 || spec->world_size > LIERNE_MAX_RANKS) {
+        return lierne_fail(LIERNE_INVALID, func, "world_size is %lld, must be 1 to %d",
+                           (long long)spec->world_size, LIERNE_MAX_RANKS);
+    }
+    if (spec->rank_offset < 0) {
+        return lierne_fail(LIERNE_INVALID, func, "rank_offset is %lld, must be at least 0",
+                           (long long)spec->rank_offset);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
+    const char *func = "lierne_grid_create";
+    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes, func));
+    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names, func));
+    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, ranks, func));
+    if (*ranks > spec->world_size - spec->rank_offset) {
+        return lierne_fail(LIERNE_OVERSIZED, func,
+                           "a grid of %lld ranks from rank %lld does not fit into a world of %lld",
+                           (long long)*ranks, (long long)spec->rank_offset,
+                           (long long)spec->world_size);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec) {
+    int64_t ranks = 0;
+    lierne_grid *grid;
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(check_spec(out, spec));
+    LIERNE_TRY(check_dims(spec, &ranks));
+    LIERNE_TRY(lierne_alloc(&grid, 1, sizeof *grid));
+    lierne_status status =
+        lierne_view_new(&grid->views[0], "base", spec->ndims, spec->names, spec->sizes);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(grid);
+        return status;
+    }
+    grid->nviews = 1;
+    grid->size = (int)ranks;
+    grid->offset = (int)spec->rank_offset;
+    grid->world = (int)spec->world_size;
+    *out = grid;
+    return LIERNE_OK;
+}
+
+void lierne_grid_free(lierne_grid *grid) {
+    if (!grid) {
+        return;
+    }
+    for (int i = 0; i < grid->nviews; i++) {
+        lierne_view_free(grid->views[i]);
+    }
+    lierne_mem_free(grid);
+}
+
+int lierne_grid_size(const lierne_grid *grid) {
+    return grid ? grid->size : -1;
+}
+
+int lierne_grid_offset(const lierne_grid *grid) {
+    return grid ? grid->offset : -1;
+}
+
+int lierne_grid_world(const lierne_grid *grid) {
+    return grid ? grid->world : -1;
+}
+
+int lierne_grid_nviews(const lierne_grid *grid) {
+    return grid ? grid->nviews : -1;
+}
+
+const char *lierne_grid_view_name(const lierne_grid *grid, int i) {
+    return grid && i >= 0 && i < grid->nviews ? grid->views[i]->name : NULL;
+}
+
+int lierne_grid_ndims(const lierne_grid *grid, const char *view) {
+    const lierne_view *v = lierne_view_find(grid, view);
+    return v ? v->ndims : -1;
+}
+
+const char *lierne_grid_dim_name(const lierne_grid *grid, const char *view, int i) {
+    const lierne_view *v = lierne_view_find(grid, view);
+    return v && i >= 0 && i < v->ndims ? v->names[i] : NULL;
+}
+
+int lierne_grid_dim_size(const lierne_grid *grid, const char *view, int i) {
+    const lierne_view *v = lierne_view_find(grid, view);
+    return v && i >= 0 && i < v->ndims ? v->sizes[i] : -1;
+}
+
+int lierne_grid_dim_find(const lierne_grid *grid, const char *view, const char *name) {
+    const lierne_view *v = lierne_view_find(grid, view);
+    if (!v) {
+        return -1;
+    }
+    int dim = lierne_view_dim(v, name);
+    return dim < 0 ? 1 : v->sizes[dim];
+}
+
+lierne_status lierne_grid_coords(const lierne_grid *grid, const char *view, int rank, int *coords) {
+    const lierne_view *v;
+    if (!grid || !coords) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "coords" : "grid");
+    }
+    LIERNE_TRY(lierne_view_get(&v, grid, view, __func__));
+    if (rank < grid->offset || rank - grid->offset >= grid->size) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d is outside the grid, which has ranks %d to %d",
+                           rank, grid->offset, grid->offset + grid->size - 1);
+    }
+    for (int d = 0; d < v->ndims; d++) {
+        coords[d] = (rank - grid->offset) / v->strides[d] % v->sizes[d];
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_grid_rank(const lierne_grid *grid, const char *view, const int *coords,
+                               int *rank) {
+    const lierne_view *v;
+    if (!grid || !coords || !rank) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
+                           !grid     ? "grid"
+                           : !coords ? "coords"
+                                     : "rank");
+    }
+    LIERNE_TRY(lierne_view_get(&v, grid, view, __func__));
+    int local = 0;
+    for (int d = 0; d < v->ndims; d++) {
+        if (coords[d] < 0 || coords[d] >= v->sizes[d]) {
+            return LIERNE_FAIL(LIERNE_INVALID, "coordinate of dim '%s' is %d, must be 0 to %d",
+                               v->names[d], coords[d], v->sizes[d] - 1);
+        }
+        local += coords[d] * v->strides[d];
+    }
+    *rank = grid->offset + local;
+    return LIERNE_OK;
+}

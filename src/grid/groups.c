@@ -1,0 +1,128 @@
+/* Enumerating the groups of a set of dims.
+ *
+ * Both enumerations are one walk: the ranks in ascending order, their coordinates counted up like
+ * an odometer, and for each rank its place in the result, a weighted sum of its coordinates. The
+ * dims that were not asked for number the group, the first one fastest; those asked for number the
+ * place inside it: the first one fastest, which makes a group ascend, or in the caller's order.
+ * Nothing is sorted and nothing is allocated. */
+#include "grid/grid.h"
+
+static lierne_status unknown_dim(const lierne_view *view, const char *name, const char *func) {
+    char list[LIERNE_LIST_SIZE];
+    lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
+    return lierne_fail(LIERNE_UNKNOWN_DIM, func, "dim '%s' is not in view '%s', which has: %s",
+                       name, view->name, list);
+}
+
+/* All dims are looked up before one is found to stand twice: that is the order of the reference. */
+static lierne_status check_known(const lierne_view *view, const char *const *dims, int ndims,
+                                 const char *func) {
+    for (int i = 0; i < ndims; i++) {
+        if (!dims[i]) {
+            return lierne_fail(LIERNE_INVALID, func, "dim %d of %d is NULL", i, ndims);
+        }
+        if (lierne_view_dim(view, dims[i]) < 0) {
+            return unknown_dim(view, dims[i], func);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, const char *view,
+                                const char *const *dims, int ndims, const char *func) {
+    *out = (lierne_query){0};
+    if (!grid || ndims < 0 || (ndims > 0 && !dims)) {
+        return lierne_fail(LIERNE_INVALID, func, "grid is %s, ndims is %d, dims are %s",
+                           grid ? "given" : "NULL", ndims, dims ? "given" : "NULL");
+    }
+    LIERNE_TRY(lierne_view_get(&out->view, grid, view, func));
+    LIERNE_TRY(check_known(out->view, dims, ndims, func));
+    for (int i = 0; i < ndims; i++) {
+        int dim = lierne_view_dim(out->view, dims[i]);
+        if (out->mask >> dim & 1) {
+            return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' stands twice in the query",
+                               dims[i]);
+        }
+        out->mask |= (uint32_t)1 << dim;
+        out->dims[out->count++] = dim;
+    }
+    return LIERNE_OK;
+}
+
+/* Gives the listed dims weights, the first being the fastest, from start on. Returns the weight
+ * after the last. */
+static int weigh(const lierne_view *view, const int *dims, int count, int start, int *weights) {
+    for (int i = 0; i < count; i++) {
+        weights[dims[i]] = start;
+        start *= view->sizes[dims[i]];
+    }
+    return start;
+}
+
+/* Lists the dims that are in mask, fastest first. */
+static int list_dims(const lierne_view *view, uint32_t mask, int *dims) {
+    int count = 0;
+    for (int d = 0; d < view->ndims; d++) {
+        if (mask >> d & 1) {
+            dims[count++] = d;
+        }
+    }
+    return count;
+}
+
+static void walk(const lierne_grid *grid, const lierne_view *view, const int *weights, int *ranks) {
+    int coords[LIERNE_MAX_DIMS] = {0};
+    int place = 0;
+    for (int l = 0; l < grid->size; l++) {
+        ranks[place] = grid->offset + l;
+        for (int d = 0; d < view->ndims; d++) {
+            place += weights[d];
+            if (++coords[d] < view->sizes[d]) {
+                break;
+            }
+            place -= coords[d] * weights[d];
+            coords[d] = 0;
+        }
+    }
+}
+
+/* inner: the dims asked for, fastest inside the group first. */
+static void enumerate(const lierne_grid *grid, const lierne_query *query, const int *inner,
+                      int *ranks, int *ngroups, int *group_size) {
+    int weights[LIERNE_MAX_DIMS], outer[LIERNE_MAX_DIMS];
+    int count = list_dims(query->view, ~query->mask, outer);
+    int members = weigh(query->view, inner, query->count, 1, weights);
+    weigh(query->view, outer, count, members, weights);
+    if (ngroups) {
+        *ngroups = grid->size / members;
+    }
+    if (group_size) {
+        *group_size = members;
+    }
+    if (ranks) {
+        walk(grid, query->view, weights, ranks);
+    }
+}
+
+lierne_status lierne_grid_groups(const lierne_grid *grid, const char *view, const char *const *dims,
+                                 int ndims, int *ranks, int *ngroups, int *group_size) {
+    lierne_query query;
+    int inner[LIERNE_MAX_DIMS];
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    list_dims(query.view, query.mask, inner);
+    enumerate(grid, &query, inner, ranks, ngroups, group_size);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_grid_groups_ordered(const lierne_grid *grid, const char *view,
+                                         const char *const *dims, int ndims, int *ranks,
+                                         int *ngroups, int *group_size) {
+    lierne_query query;
+    int inner[LIERNE_MAX_DIMS];
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    for (int i = 0; i < query.count; i++) {
+        inner[i] = query.dims[query.count - 1 - i];
+    }
+    enumerate(grid, &query, inner, ranks, ngroups, group_size);
+    return LIERNE_OK;
+}

@@ -1,0 +1,170 @@
+/* Keys: the identity of groups as a text, and the table of the keys that are alive.
+ *
+ * Two queries mean the same groups, and may share communicators, exactly when their keys are
+ * equal. Equal rank lists are not enough: a dim that merely has the same ranks in another view is
+ * another group. So a query follows its shared dims to the oldest view that has all of them, and
+ * is named there; '-', ',' and ':' are reserved so that no two names run together into one key. */
+#include "grid/grid.h"
+
+#include <string.h>
+
+/* The same dims in the view that they are shared with. */
+static uint32_t translate(const lierne_view *from, const lierne_view *to, uint32_t mask) {
+    uint32_t result = 0;
+    for (int d = 0; d < from->ndims; d++) {
+        if (mask >> d & 1) {
+            result |= (uint32_t)1 << lierne_view_dim(to, from->names[d]);
+        }
+    }
+    return result;
+}
+
+lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *query, char **out) {
+    const lierne_view *base = grid->views[0], *view = query->view;
+    uint32_t mask = query->mask;
+    lierne_text text = {0};
+    while (view != base && (mask & ~view->shared) == 0) {
+        const lierne_view *with = grid->views[view->with];
+        mask = translate(view, with, mask);
+        view = with;
+    }
+    if (view != base) {
+        lierne_text_add(&text, "view:%s:", view->name);
+    }
+    const char *between = "";
+    for (int d = view->ndims - 1; d >= 0; d--) {
+        if (mask >> d & 1) {
+            lierne_text_add(&text, "%s%s", between, view->names[d]);
+            between = view == base ? "-" : ",";
+        }
+    }
+    return lierne_text_take(&text, out);
+}
+
+lierne_status lierne_grid_key(const lierne_grid *grid, const char *view, const char *const *dims,
+                              int ndims, char *text, size_t size, size_t *needed) {
+    lierne_query query;
+    char *key;
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    if (!text && size > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL, but size is %zu", size);
+    }
+    LIERNE_TRY(lierne_query_key(grid, &query, &key));
+    size_t bytes = strlen(key) + 1;
+    if (needed) {
+        *needed = bytes;
+    }
+    if (bytes <= size) {
+        memcpy(text, key, bytes);
+    }
+    lierne_mem_free(key);
+    if (size > 0 && bytes > size) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the key takes %zu bytes, text has %zu", bytes, size);
+    }
+    return LIERNE_OK;
+}
+
+struct lierne_keys {
+    const lierne_grid *grid;
+    LIERNE_VEC(char *) keys; /* ascending */
+};
+
+lierne_status lierne_keys_new(lierne_keys **out, const lierne_grid *grid) {
+    if (!out || !grid) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "grid" : "out");
+    }
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    (*out)->grid = grid;
+    return LIERNE_OK;
+}
+
+void lierne_keys_clear(lierne_keys *keys) {
+    for (size_t i = 0; keys && i < keys->keys.count; i++) {
+        lierne_mem_free(keys->keys.at[i]);
+    }
+    if (keys) {
+        keys->keys.count = 0;
+    }
+}
+
+void lierne_keys_free(lierne_keys *keys) {
+    if (keys) {
+        lierne_keys_clear(keys);
+        lierne_mem_free(keys->keys.at);
+        lierne_mem_free(keys);
+    }
+}
+
+/* Where the key stands or would have to stand. */
+static bool find(const lierne_keys *keys, const char *key, size_t *place) {
+    size_t low = 0, high = keys->keys.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(keys->keys.at[middle], key);
+        if (order == 0) {
+            *place = middle;
+            return true;
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    *place = low;
+    return false;
+}
+
+static lierne_status read_key(const lierne_keys *keys, const char *view, const char *const *dims,
+                              int ndims, const char *func, char **key) {
+    lierne_query query;
+    if (!keys) {
+        return lierne_fail(LIERNE_INVALID, func, "keys is NULL");
+    }
+    LIERNE_TRY(lierne_query_read(&query, keys->grid, view, dims, ndims, func));
+    return lierne_query_key(keys->grid, &query, key);
+}
+
+/* Puts key at place; the table owns it then. */
+static lierne_status insert(lierne_keys *keys, size_t place, char *key) {
+    LIERNE_TRY(LIERNE_VEC_PUSH(&keys->keys, key));
+    char **at = keys->keys.at + place;
+    memmove(at + 1, at, (keys->keys.count - 1 - place) * sizeof *at);
+    *at = key;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_keys_create(lierne_keys *keys, const char *view, const char *const *dims,
+                                 int ndims) {
+    char *key;
+    size_t place;
+    lierne_status status;
+    LIERNE_TRY(read_key(keys, view, dims, ndims, __func__, &key));
+    if (find(keys, key, &place)) {
+        status = LIERNE_FAIL(LIERNE_DUPLICATE, "key '%s' has been created already", key);
+    } else {
+        status = insert(keys, place, key);
+    }
+    if (status != LIERNE_OK) {
+        lierne_mem_free(key);
+    }
+    return status;
+}
+
+lierne_status lierne_keys_get(const lierne_keys *keys, const char *view, const char *const *dims,
+                              int ndims) {
+    char *key;
+    size_t place;
+    lierne_status status = LIERNE_OK;
+    LIERNE_TRY(read_key(keys, view, dims, ndims, __func__, &key));
+    if (!find(keys, key, &place)) {
+        status = LIERNE_FAIL(LIERNE_NOT_CREATED, "key '%s' has not been created", key);
+    }
+    lierne_mem_free(key);
+    return status;
+}
+
+int lierne_keys_count(const lierne_keys *keys) {
+    return keys ? (int)keys->keys.count : -1;
+}
+
+const char *lierne_keys_at(const lierne_keys *keys, int i) {
+    return keys && i >= 0 && (size_t)i < keys->keys.count ? keys->keys.at[i] : NULL;
+}

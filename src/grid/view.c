@@ -1,0 +1,286 @@
+/* Views, and the checks of dims that grids and views have in common.
+ *
+ * A shared dim must put the same ranks together in both views. That needs no enumeration: a dim of
+ * size n and stride s puts local rank l with l +- s, l +- 2s, ..., so two dims agree when both n
+ * and s do, or when n is 1. Several dims put together what the dims alone connect, so that dims
+ * which agree one by one also agree combined, in any selection. */
+#include "grid/grid.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const lierne_view *lierne_view_find(const lierne_grid *grid, const char *name) {
+    if (!grid) {
+        return NULL;
+    }
+    if (!name) {
+        return grid->views[0];
+    }
+    for (int i = 0; i < grid->nviews; i++) {
+        if (strcmp(grid->views[i]->name, name) == 0) {
+            return grid->views[i];
+        }
+    }
+    return NULL;
+}
+
+int lierne_view_dim(const lierne_view *view, const char *name) {
+    for (int d = 0; name && d < view->ndims; d++) {
+        if (strcmp(view->names[d], name) == 0) {
+            return d;
+        }
+    }
+    return -1;
+}
+
+void lierne_names_list(char *text, size_t size, int count, const char *const *names) {
+    static const char more[] = "...";
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        size_t bytes = strlen(names[i]) + 2;
+        if (used + bytes + sizeof more > size) {
+            memcpy(text + used, more, sizeof more);
+            return;
+        }
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", names[i], i + 1 < count ? ", " : "");
+    }
+}
+
+lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name,
+                              const char *func) {
+    *out = lierne_view_find(grid, name);
+    if (*out) {
+        return LIERNE_OK;
+    }
+    const char *names[LIERNE_MAX_VIEWS + 1];
+    char list[LIERNE_LIST_SIZE];
+    for (int i = 0; i < grid->nviews; i++) {
+        names[i] = grid->views[i]->name;
+    }
+    lierne_names_list(list, sizeof list, grid->nviews, names);
+    return lierne_fail(LIERNE_UNKNOWN_VIEW, func, "view '%s' is not registered; there are: %s",
+                       name, list);
+}
+
+lierne_status lierne_view_new(lierne_view **out, const char *name, int ndims,
+                              const char *const *names, const int64_t *sizes) {
+    lierne_view *view;
+    int stride = 1;
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&view, 1, sizeof *view));
+    lierne_status status = lierne_strdup(&view->name, name);
+    for (int d = 0; d < ndims && status == LIERNE_OK; d++) {
+        status = lierne_strdup(&view->names[d], names[d]);
+        view->sizes[d] = (int)sizes[d];
+        view->strides[d] = stride;
+        stride *= view->sizes[d];
+        view->ndims = d + 1;
+    }
+    if (status != LIERNE_OK) {
+        lierne_view_free(view);
+        return status;
+    }
+    *out = view;
+    return LIERNE_OK;
+}
+
+void lierne_view_free(lierne_view *view) {
+    if (!view) {
+        return;
+    }
+    for (int d = 0; d < view->ndims; d++) {
+        lierne_mem_free(view->names[d]);
+    }
+    lierne_mem_free(view->name);
+    lierne_mem_free(view);
+}
+
+lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes,
+                                const char *func) {
+    if (ndims < 0 || ndims > LIERNE_MAX_DIMS) {
+        return lierne_fail(LIERNE_INVALID, func, "ndims is %d, must be 0 to %d", ndims,
+                           LIERNE_MAX_DIMS);
+    }
+    if (ndims > 0 && (!names || !sizes)) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL", names ? "sizes" : "names");
+    }
+    for (int d = 0; d < ndims; d++) {
+        if (!names[d]) {
+            return lierne_fail(LIERNE_INVALID, func, "name of dim %d of %d is NULL", d, ndims);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_name_valid(const char *name, const char *func) {
+    if (name[0] == '\0') {
+        return lierne_fail(LIERNE_INVALID, func, "a name is empty");
+    }
+    for (const char *c = name; *c; c++) {
+        if (strchr("-,:", *c)) {
+            return lierne_fail(LIERNE_INVALID, func,
+                               "name '%s' has '%c', which is reserved for "
+                               "keys",
+                               name, *c);
+        }
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            return lierne_fail(LIERNE_INVALID, func, "a name has the control character 0x%02x",
+                               (unsigned)*c);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes,
+                                const char *func) {
+    for (int d = 0; d < ndims; d++) {
+        LIERNE_TRY(lierne_name_valid(names[d], func));
+        if (sizes[d] < 1) {
+            return lierne_fail(LIERNE_INVALID, func, "size of dim '%s' is %lld, must be at least 1",
+                               names[d], (long long)sizes[d]);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_names_distinct(int count, const char *const *names, const char *func) {
+    for (int i = 1; i < count; i++) {
+        for (int j = 0; j < i; j++) {
+            if (strcmp(names[i], names[j]) == 0) {
+                return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' stands twice, at %d and %d",
+                                   names[i], j, i);
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product,
+                                   const char *func) {
+    *product = 1;
+    for (int d = 0; d < ndims; d++) {
+        int64_t before = *product;
+        if (!lierne_mul_i64(before, sizes[d], product)) {
+            return lierne_fail(LIERNE_OVERFLOW, func,
+                               "the product of the sizes overflows: %lld "
+                               "times %lld",
+                               (long long)before, (long long)sizes[d]);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_view_spec(const lierne_grid *grid, const lierne_view_spec *spec,
+                                     const char *func) {
+    if (!grid || !spec || !spec->name) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+                           !grid   ? "grid"
+                           : !spec ? "spec"
+                                   : "spec->name");
+    }
+    if (spec->size != sizeof *spec) {
+        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
+                           sizeof *spec);
+    }
+    LIERNE_TRY(lierne_name_valid(spec->name, func));
+    if (lierne_view_find(grid, spec->name)) {
+        return lierne_fail(LIERNE_DUPLICATE, func, "view '%s' is registered already", spec->name);
+    }
+    if (grid->nviews > LIERNE_MAX_VIEWS) {
+        return lierne_fail(LIERNE_INVALID, func,
+                           "the grid has %d views beside \"base\", the most "
+                           "that there may be",
+                           LIERNE_MAX_VIEWS);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_view_dims(const lierne_grid *grid, const lierne_view_spec *spec,
+                                     const char *func) {
+    int64_t ranks;
+    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes, func));
+    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names, func));
+    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes, func));
+    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, &ranks, func));
+    if (ranks != grid->size) {
+        return lierne_fail(LIERNE_SIZE, func, "view '%s' has %lld ranks, but the grid has %d",
+                           spec->name, (long long)ranks, grid->size);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_shared_given(const lierne_view_spec *spec, const char *func) {
+    if (spec->nshared < 0 || (spec->nshared > 0 && !spec->shared)) {
+        return lierne_fail(LIERNE_INVALID, func, "nshared is %d, shared is %s", spec->nshared,
+                           spec->shared ? "given" : "NULL");
+    }
+    for (int i = 0; i < spec->nshared; i++) {
+        if (!spec->shared[i]) {
+            return lierne_fail(LIERNE_INVALID, func, "shared dim %d is NULL", i);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_in_view(const lierne_view *view, const char *name, const char *func) {
+    if (lierne_view_dim(view, name) >= 0) {
+        return LIERNE_OK;
+    }
+    char list[LIERNE_LIST_SIZE];
+    lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
+    return lierne_fail(LIERNE_UNKNOWN_DIM, func,
+                       "shared dim '%s' is not in view '%s', which has: "
+                       "%s",
+                       name, view->name, list);
+}
+
+/* Marks the shared dims of view, which are those of the same names in other. */
+static lierne_status share(lierne_view *view, const lierne_view *other,
+                           const lierne_view_spec *spec, const char *func) {
+    for (int i = 0; i < spec->nshared; i++) {
+        const char *name = spec->shared[i];
+        LIERNE_TRY(check_in_view(other, name, func));
+        LIERNE_TRY(check_in_view(view, name, func));
+        int mine = lierne_view_dim(view, name), theirs = lierne_view_dim(other, name);
+        bool single = view->sizes[mine] == 1;
+        if (view->sizes[mine] != other->sizes[theirs] ||
+            (!single && view->strides[mine] != other->strides[theirs])) {
+            return lierne_fail(LIERNE_MEMBERSHIP, func,
+                               "shared dim '%s' puts together %d ranks, each %d after the other, "
+                               "in view '%s', but %d, each %d after the other, in view '%s'",
+                               name, view->sizes[mine], view->strides[mine], view->name,
+                               other->sizes[theirs], other->strides[theirs], other->name);
+        }
+        view->shared |= (uint32_t)1 << mine;
+    }
+    return LIERNE_OK;
+}
+
+static int view_index(const lierne_grid *grid, const lierne_view *view) {
+    int i = 0;
+    while (grid->views[i] != view) {
+        i++;
+    }
+    return i;
+}
+
+lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec) {
+    const lierne_view *other;
+    lierne_view *view;
+    LIERNE_TRY(check_view_spec(grid, spec, __func__));
+    LIERNE_TRY(lierne_view_get(&other, grid, spec->with, __func__));
+    LIERNE_TRY(check_view_dims(grid, spec, __func__));
+    LIERNE_TRY(check_shared_given(spec, __func__));
+    LIERNE_TRY(lierne_names_distinct(spec->nshared, spec->shared, __func__));
+    LIERNE_TRY(lierne_view_new(&view, spec->name, spec->ndims, spec->names, spec->sizes));
+    lierne_status status = share(view, other, spec, __func__);
+    if (status != LIERNE_OK) {
+        lierne_view_free(view);
+        return status;
+    }
+    view->with = view_index(grid, other);
+    grid->views[grid->nviews++] = view;
+    return LIERNE_OK;
+}
