@@ -1,0 +1,267 @@
+/* Grids: every error in its place of the checking order, limits, and running out of memory.
+ * test_grid_groups.c has enumeration, views and keys. */
+#include "base/base.h"
+#include "lierne/grid.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const tp_dp[] = {"tp", "dp"};
+static const int64_t two_four[] = {2, 4};
+
+static lierne_grid_spec good_spec(void) {
+    return (lierne_grid_spec){.size = sizeof(lierne_grid_spec),
+                              .ndims = 2,
+                              .names = tp_dp,
+                              .sizes = two_four,
+                              .world_size = 8};
+}
+
+static lierne_grid *good_grid(void) {
+    lierne_grid *grid;
+    lierne_grid_spec spec = good_spec();
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    return grid;
+}
+
+/* spec must be refused with status and with a message in the name of the public function. */
+static void expect_refusal(const lierne_grid_spec *spec, lierne_status status, const char *word) {
+    lierne_grid *grid = (lierne_grid *)&grid;
+    size_t live = lierne_mem_live();
+    lierne_status got = lierne_grid_create(&grid, spec);
+    cr_assert_eq(got, status, "%s, not %s: %s", lierne_status_name(got), lierne_status_name(status),
+                 lierne_last_error());
+    cr_assert_null(grid);
+    cr_assert_eq(lierne_mem_live(), live);
+    cr_assert_eq(strncmp(lierne_last_error(), "lierne_grid_create: ", 20), 0);
+    cr_assert(strstr(lierne_last_error(), word), "no '%s' in: %s", word, lierne_last_error());
+}
+
+Test(grid, each_error_is_named) {
+    lierne_grid *grid;
+    lierne_grid_spec spec = good_spec();
+    cr_assert_eq(lierne_grid_create(NULL, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_create(&grid, NULL), LIERNE_INVALID);
+    spec.size--;
+    expect_refusal(&spec, LIERNE_INVALID, "spec->size");
+    spec = good_spec(), spec.ndims = -1;
+    expect_refusal(&spec, LIERNE_INVALID, "-1");
+    spec = good_spec(), spec.ndims = LIERNE_MAX_DIMS + 1;
+    expect_refusal(&spec, LIERNE_INVALID, "17");
+    spec = good_spec(), spec.names = NULL;
+    expect_refusal(&spec, LIERNE_INVALID, "names");
+    spec = good_spec(), spec.sizes = NULL;
+    expect_refusal(&spec, LIERNE_INVALID, "sizes");
+    spec = good_spec(), spec.names = (const char *const[]){"tp", NULL};
+    expect_refusal(&spec, LIERNE_INVALID, "dim 1");
+    spec = good_spec(), spec.world_size = 0;
+    expect_refusal(&spec, LIERNE_INVALID, "world_size is 0");
+    spec = good_spec(), spec.world_size = LIERNE_MAX_RANKS + 1;
+    expect_refusal(&spec, LIERNE_INVALID, "world_size");
+    spec = good_spec(), spec.rank_offset = -1;
+    expect_refusal(&spec, LIERNE_INVALID, "rank_offset is -1");
+}
+
+Test(grid, names_and_sizes_are_checked) {
+    static const char *const bad[] = {"", "a-b", "a,b", "a:b", "a\tb", "a\x7f"};
+    lierne_grid_spec spec = good_spec();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        spec.names = (const char *const[]){"tp", bad[i]};
+        expect_refusal(&spec, LIERNE_INVALID, "name");
+    }
+    static const int64_t sizes[] = {0, -1, INT64_MIN};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};
+        expect_refusal(&spec, LIERNE_INVALID, "'dp'");
+    }
+    spec = good_spec(), spec.names = (const char *const[]){"tp", "tp"};
+    expect_refusal(&spec, LIERNE_DUPLICATE, "'tp'");
+    spec = good_spec(), spec.sizes = (const int64_t[]){INT64_MAX / 2 + 1, 2};
+    expect_refusal(&spec, LIERNE_OVERFLOW, "4611686018427387904 times 2");
+    spec = good_spec(), spec.sizes = (const int64_t[]){(int64_t)1 << 31, (int64_t)1 << 31};
+    expect_refusal(&spec, LIERNE_OVERSIZED, "4611686018427387904 ranks");
+    spec = good_spec(), spec.rank_offset = 1;
+    expect_refusal(&spec, LIERNE_OVERSIZED, "8 ranks from rank 1");
+    spec = good_spec(), spec.rank_offset = INT64_MAX;
+    expect_refusal(&spec, LIERNE_OVERSIZED, "9223372036854775807");
+}
+
+/* Mends the faults one by one, in the order in which they must be found. */
+Test(grid, errors_come_in_the_order_of_the_header) {
+    const char *names[] = {NULL, "a-b", "x"};
+    int64_t sizes[] = {INT64_MAX, 4, 3};
+    lierne_grid_spec spec = {.ndims = 3, .names = names, .sizes = sizes, .rank_offset = -4};
+    expect_refusal(&spec, LIERNE_INVALID, "spec->size");
+    spec.size = sizeof spec;
+    expect_refusal(&spec, LIERNE_INVALID, "dim 0");
+    names[0] = "x";
+    expect_refusal(&spec, LIERNE_INVALID, "world_size");
+    spec.world_size = 12;
+    expect_refusal(&spec, LIERNE_INVALID, "rank_offset");
+    spec.rank_offset = 4;
+    expect_refusal(&spec, LIERNE_INVALID, "a-b");
+    names[1] = "y";
+    expect_refusal(&spec, LIERNE_DUPLICATE, "'x'");
+    names[2] = "z";
+    expect_refusal(&spec, LIERNE_OVERFLOW, "times 4");
+    sizes[0] = 1;
+    expect_refusal(&spec, LIERNE_OVERSIZED, "12 ranks from rank 4");
+    spec.world_size = 16;
+    lierne_grid *grid;
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    lierne_grid_free(grid);
+}
+
+Test(grid, limits_are_reached_not_passed) {
+    char text[LIERNE_MAX_DIMS][16];
+    const char *names[LIERNE_MAX_DIMS];
+    int64_t sizes[LIERNE_MAX_DIMS];
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        snprintf(text[d], sizeof text[d], "d%d", d);
+        names[d] = text[d];
+        sizes[d] = d < 8 ? 8 : 1;
+    }
+    lierne_grid *grid;
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = LIERNE_MAX_DIMS,
+                             .names = names,
+                             .sizes = sizes,
+                             .world_size = LIERNE_MAX_RANKS};
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_grid_size(grid), LIERNE_MAX_RANKS);
+    int coords[LIERNE_MAX_DIMS], rank;
+    cr_assert_eq(lierne_grid_coords(grid, NULL, LIERNE_MAX_RANKS - 1, coords), LIERNE_OK);
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        cr_assert_eq(coords[d], sizes[d] - 1);
+    }
+    cr_assert_eq(lierne_grid_rank(grid, NULL, coords, &rank), LIERNE_OK);
+    cr_assert_eq(rank, LIERNE_MAX_RANKS - 1);
+    lierne_grid_free(grid);
+    spec.ndims = 0;
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_grid_size(grid), 1);
+    lierne_grid_free(grid);
+}
+
+Test(grid, getters) {
+    lierne_grid_spec spec = good_spec();
+    spec.world_size = 12, spec.rank_offset = 3;
+    lierne_grid *grid;
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_grid_size(grid), 8);
+    cr_assert_eq(lierne_grid_offset(grid), 3);
+    cr_assert_eq(lierne_grid_world(grid), 12);
+    cr_assert_eq(lierne_grid_nviews(grid), 1);
+    cr_assert_str_eq(lierne_grid_view_name(grid, 0), "base");
+    cr_assert_null(lierne_grid_view_name(grid, 1));
+    cr_assert_null(lierne_grid_view_name(grid, -1));
+    cr_assert_eq(lierne_grid_ndims(grid, "base"), 2);
+    cr_assert_eq(lierne_grid_ndims(grid, "nope"), -1);
+    cr_assert_str_eq(lierne_grid_dim_name(grid, NULL, 1), "dp");
+    cr_assert_null(lierne_grid_dim_name(grid, NULL, 2));
+    cr_assert_eq(lierne_grid_dim_size(grid, NULL, 1), 4);
+    cr_assert_eq(lierne_grid_dim_size(grid, NULL, -1), -1);
+    cr_assert_eq(lierne_grid_dim_find(grid, NULL, "dp"), 4);
+    cr_assert_eq(lierne_grid_dim_find(grid, NULL, "cp"), 1);
+    cr_assert_eq(lierne_grid_dim_find(grid, "nope", "dp"), -1);
+    lierne_grid_free(grid);
+}
+
+Test(grid, null_grids) {
+    cr_assert_eq(lierne_grid_size(NULL), -1);
+    cr_assert_eq(lierne_grid_offset(NULL), -1);
+    cr_assert_eq(lierne_grid_world(NULL), -1);
+    cr_assert_eq(lierne_grid_nviews(NULL), -1);
+    cr_assert_null(lierne_grid_view_name(NULL, 0));
+    cr_assert_eq(lierne_grid_ndims(NULL, NULL), -1);
+    cr_assert_null(lierne_grid_dim_name(NULL, NULL, 0));
+    cr_assert_eq(lierne_grid_dim_size(NULL, NULL, 0), -1);
+    cr_assert_eq(lierne_grid_dim_find(NULL, NULL, "tp"), -1);
+    cr_assert_eq(lierne_keys_count(NULL), -1);
+    cr_assert_null(lierne_keys_at(NULL, 0));
+    lierne_grid_free(NULL);
+    lierne_keys_free(NULL);
+    lierne_keys_clear(NULL);
+}
+
+Test(grid, coords_and_rank_refuse_what_is_outside) {
+    lierne_grid *grid = good_grid();
+    int coords[2], rank;
+    cr_assert_eq(lierne_grid_coords(NULL, NULL, 0, coords), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_coords(grid, NULL, 0, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_coords(grid, "nope", 0, coords), LIERNE_UNKNOWN_VIEW);
+    cr_assert(strstr(lierne_last_error(), "base"));
+    cr_assert_eq(lierne_grid_coords(grid, NULL, 8, coords), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_coords(grid, NULL, -1, coords), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_rank(NULL, NULL, coords, &rank), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_rank(grid, NULL, NULL, &rank), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_rank(grid, NULL, coords, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_rank(grid, "nope", coords, &rank), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_grid_rank(grid, NULL, (int[]){2, 0}, &rank), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_rank(grid, NULL, (int[]){0, -1}, &rank), LIERNE_INVALID);
+    lierne_grid_free(grid);
+}
+
+/* The grid of docs: views of two kinds and two keys, whatever allocation fails. */
+static lierne_status build_all(void) {
+    static const char *const expert[] = {"ep", "dp"};
+    static const char *const dp[] = {"dp"};
+    lierne_grid *grid = NULL;
+    lierne_keys *keys = NULL;
+    lierne_grid_spec spec = good_spec();
+    lierne_view_spec view = {.size = sizeof view,
+                             .name = "expert",
+                             .ndims = 2,
+                             .names = expert,
+                             .sizes = two_four,
+                             .nshared = 1,
+                             .shared = dp};
+    size_t needed;
+    lierne_status status = lierne_grid_create(&grid, &spec);
+    cr_assert_eq(grid == NULL, status != LIERNE_OK);
+    status = status ? status : lierne_grid_add_view(grid, &view);
+    status = status ? status : lierne_grid_key(grid, "expert", expert, 2, NULL, 0, &needed);
+    status = status ? status : lierne_keys_new(&keys, grid);
+    status = status ? status : lierne_keys_create(keys, "expert", expert, 2);
+    status = status ? status : lierne_keys_create(keys, "expert", dp, 1);
+    status = status ? status : lierne_keys_get(keys, NULL, dp, 1);
+    lierne_keys_free(keys);
+    lierne_grid_free(grid);
+    return status;
+}
+
+Test(grid, every_allocation_may_fail) {
+    size_t live = lierne_mem_live(), k = 1;
+    lierne_status status = LIERNE_NO_MEMORY;
+    for (; status != LIERNE_OK; k++) {
+        cr_assert_lt(k, 1000);
+        lierne_mem_fail_at(k);
+        status = build_all();
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
+        cr_assert_eq(lierne_mem_live(), live, "allocation %zu failed: %zu alive, %zu before", k,
+                     lierne_mem_live(), live);
+    }
+    cr_assert_gt(k, 10);
+}
+
+Test(grid, a_failed_view_or_key_changes_nothing) {
+    static const char *const names[] = {"x", "y"};
+    lierne_grid *grid = good_grid();
+    lierne_keys *keys;
+    lierne_view_spec view = {
+        .size = sizeof view, .name = "v", .ndims = 2, .names = names, .sizes = two_four};
+    cr_assert_eq(lierne_keys_new(&keys, grid), LIERNE_OK);
+    lierne_mem_fail_at(2);
+    cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_grid_nviews(grid), 1);
+    lierne_mem_fail_at(2);
+    cr_assert_eq(lierne_keys_create(keys, NULL, tp_dp, 1), LIERNE_NO_MEMORY);
+    lierne_mem_fail_at(0);
+    cr_assert_eq(lierne_keys_count(keys), 0);
+    cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_OK);
+    cr_assert_eq(lierne_keys_create(keys, NULL, tp_dp, 1), LIERNE_OK);
+    lierne_keys_free(keys);
+    lierne_grid_free(grid);
+}
