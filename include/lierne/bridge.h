@@ -88,22 +88,27 @@ typedef enum lierne_bridge_kind {
 } lierne_bridge_kind;
 
 typedef struct lierne_bridge_map lierne_bridge_map;
-/* Errors: those of lierne_plan_bridge that need no context. Free with lierne_bridge_map_free; it
- * keeps nothing of spec. */
+/* Looks at the grids of spec only; the tensor need not be filled in. Free with
+ * lierne_bridge_map_free; it keeps nothing of spec. Costs memory in proportion to the ranks.
+ * Errors: INVALID (NULL, spec->size; a missing dim, looked for as source tp, source dp, destination
+ * tp, destination dp; grids of different worlds), NO_MEMORY. */
 LIERNE_API lierne_status lierne_bridge_map_create(lierne_bridge_map **out,
                                                   const lierne_bridge_spec *spec);
 LIERNE_API void lierne_bridge_map_free(lierne_bridge_map *map);
 LIERNE_API lierne_bridge_kind lierne_bridge_map_kind(const lierne_bridge_map *map);
 /* "general", "fan_in", "fan_out", "equal". */
 LIERNE_API const char *lierne_bridge_kind_name(lierne_bridge_kind kind);
-/* Ratio of the data parallel sizes; 1 for equal, 0 where they do not divide. */
+/* Ratio of the data parallel sizes; 1 for equal, 0 where they do not divide; -1 for NULL. */
 LIERNE_API int lierne_bridge_map_scale(const lierne_bridge_map *map);
-/* Why Megatron-LM refuses the pair; "" if it accepts it. Owned by the map. */
+/* Why Megatron-LM (with destination cp > 1) refuses the pair, the first fault in the order of its
+ * checks; "" if it accepts it. Owned by the map. */
 LIERNE_API const char *lierne_bridge_map_refusal(const lierne_bridge_map *map);
 
 /* Gather groups in Megatron-LM's order (fan-in: by destination dp, source tp; fan-out: by source
- * dp, destination tp, cp) and cp groups of the destination (none for cp 1). Writes the number of
- * groups and their size; *ranks is the map's, group after group, NULL if there is none. */
+ * dp, destination tp, cp; none for equal and general) and cp groups of the destination (none for
+ * cp 1). Dims other than tp, dp and cp are replicas, with gather groups of their own, innermost.
+ * Writes the number of groups and their size; *ranks is the map's, group after group, NULL if there
+ * is none. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_bridge_map_gather_groups(const lierne_bridge_map *map,
                                                          const int **ranks, int *ngroups,
                                                          int *group_size);
@@ -119,7 +124,8 @@ LIERNE_API lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, i
                                                  int64_t batch, int64_t *start, int64_t *size);
 
 /* Ranks on which the data lanes do not line up (Megatron-LM delivers another lane's samples there),
- * ascending, owned by the map, NULL if there is none. */
+ * ascending, owned by the map, NULL if there is none (as for kind general). Errors: INVALID
+ * (NULL). */
 LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map,
                                                       const int **ranks, int *count);
 

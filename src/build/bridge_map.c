@@ -1,0 +1,329 @@
+/* What a pair of grids means for a bridge: direction, scale, gather groups, misaligned ranks.
+ *
+ * Every coordinate comes from the grids' mixed radix. The reference numbers tp groups in the order
+ * of their enumeration instead and takes the number for the dp coordinate, which is right only
+ * while tp and dp are the only dims larger than 1; here any further dim is one more kind of
+ * replica, and gets gather groups of its own. For the pairs that the reference maps correctly the
+ * order of groups is the same: the dims that make no difference there have size 1. */
+#include "base/base.h"
+#include "lierne/bridge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { REFUSAL_SIZE = 256 };
+
+/* The dims of a grid that a bridge knows; -1 where the grid has none of that name. */
+typedef struct dims {
+    int tp;
+    int dp;
+    int cp;
+    int pp;
+} dims;
+
+/* Where a rank is in its grid. rest numbers the coordinates of all further dims. */
+typedef struct position {
+    int tp;
+    int dp;
+    int cp;
+    int rest;
+} position;
+
+struct lierne_bridge_map {
+    lierne_bridge_kind kind;
+    int scale;
+    int offset;
+    int nranks; /* of the source grid */
+    int *slots; /* per rank of the source grid, from its first; NULL for kind general */
+    int *gather;
+    int ngather;
+    int *cp;
+    int ncp;
+    int cp_size;
+    int *misaligned;
+    int nmisaligned;
+    char refusal[REFUSAL_SIZE];
+};
+
+static int dim_index(const lierne_grid *grid, const char *name) {
+    int index = -1;
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        if (strcmp(lierne_grid_dim_name(grid, NULL, d), name) == 0) {
+            index = d;
+        }
+    }
+    return index;
+}
+
+static dims dims_of(const lierne_grid *grid) {
+    return (dims){dim_index(grid, "tp"), dim_index(grid, "dp"), dim_index(grid, "cp"),
+                  dim_index(grid, "pp")};
+}
+
+static int size_of(const lierne_grid *grid, const char *name) {
+    return lierne_grid_dim_find(grid, NULL, name);
+}
+
+static position position_of(const lierne_grid *grid, const dims *at, int rank) {
+    int coords[LIERNE_MAX_DIMS] = {0};
+    position p = {0};
+    int stride = 1;
+    lierne_grid_coords(grid, NULL, rank, coords);
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        if (d != at->tp && d != at->dp && d != at->cp) {
+            p.rest += coords[d] * stride;
+            stride *= lierne_grid_dim_size(grid, NULL, d);
+        }
+    }
+    p.tp = coords[at->tp];
+    p.dp = coords[at->dp];
+    p.cp = at->cp < 0 ? 0 : coords[at->cp];
+    return p;
+}
+
+static lierne_status check_spec(const lierne_bridge_spec *spec, const char *func) {
+    if (!spec || !spec->src || !spec->dst) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+                           !spec        ? "spec"
+                           : !spec->src ? "spec->src"
+                                        : "spec->dst");
+    }
+    if (spec->size != sizeof *spec) {
+        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
+                           sizeof *spec);
+    }
+    for (int i = 0; i < 4; i++) {
+        const char *name = i % 2 ? "dp" : "tp";
+        if (dim_index(i < 2 ? spec->src : spec->dst, name) < 0) {
+            return lierne_fail(LIERNE_INVALID, func, "the %s grid has no dim '%s'",
+                               i < 2 ? "source" : "destination", name);
+        }
+    }
+    int src = lierne_grid_world(spec->src), dst = lierne_grid_world(spec->dst);
+    if (src != dst) {
+        return lierne_fail(LIERNE_INVALID, func,
+                           "the world of the source grid has %d ranks, that of the destination %d",
+                           src, dst);
+    }
+    return LIERNE_OK;
+}
+
+/* Writes why the reference refuses the pair, in the order of its checks, or "". */
+static void refuse(const lierne_grid *src, const lierne_grid *dst, char *text) {
+    int sizes[] = {lierne_grid_size(src), lierne_grid_size(dst)};
+    int offsets[] = {lierne_grid_offset(src), lierne_grid_offset(dst)};
+    int dps[] = {size_of(src, "dp"), size_of(dst, "dp")};
+    const dims at = dims_of(dst);
+    text[0] = '\0';
+    if (sizes[0] != sizes[1]) {
+        snprintf(text, REFUSAL_SIZE, "the source grid has %d ranks, the destination grid %d",
+                 sizes[0], sizes[1]);
+    } else if (offsets[0] != offsets[1]) {
+        snprintf(text, REFUSAL_SIZE,
+                 "the source grid begins at rank %d, the destination grid at rank %d", offsets[0],
+                 offsets[1]);
+    } else if (size_of(src, "pp") != 1) {
+        snprintf(text, REFUSAL_SIZE, "pp of the source grid is %d, must be 1", size_of(src, "pp"));
+    } else if (size_of(dst, "pp") != 1) {
+        snprintf(text, REFUSAL_SIZE, "pp of the destination grid is %d, must be 1",
+                 size_of(dst, "pp"));
+    } else if (size_of(src, "cp") != 1) {
+        snprintf(text, REFUSAL_SIZE, "cp of the source grid is %d, must be 1", size_of(src, "cp"));
+    } else if (at.cp > at.dp) {
+        snprintf(text, REFUSAL_SIZE, "cp stands after dp in the destination grid");
+    } else if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
+        snprintf(text, REFUSAL_SIZE,
+                 "dp of the source grid is %d, that of the destination %d: neither divides the "
+                 "other",
+                 dps[0], dps[1]);
+    }
+}
+
+static int scale_of(int src_dp, int dst_dp) {
+    int wide = src_dp > dst_dp ? src_dp : dst_dp, narrow = src_dp > dst_dp ? dst_dp : src_dp;
+    return wide % narrow == 0 ? wide / narrow : 0;
+}
+
+/* Gather groups lie in the grid with more lanes: ranks that differ in their slot only, ordered by
+ * wide lane, tp, cp, and what other dims there are. */
+static lierne_status map_gather(lierne_bridge_map *map, const lierne_grid *many) {
+    const dims at = dims_of(many);
+    int tp = size_of(many, "tp"), cp = size_of(many, "cp"), n = lierne_grid_size(many);
+    int rest = n / (tp * cp * size_of(many, "dp"));
+    LIERNE_TRY(lierne_alloc(&map->gather, (size_t)n, sizeof *map->gather));
+    map->ngather = n / map->scale;
+    for (int i = 0; i < n; i++) {
+        position p = position_of(many, &at, map->offset + i);
+        int group = ((p.dp / map->scale * tp + p.tp) * cp + p.cp) * rest + p.rest;
+        map->gather[group * map->scale + p.dp % map->scale] = map->offset + i;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status map_slots(lierne_bridge_map *map, const lierne_grid *many) {
+    const dims at = dims_of(many);
+    LIERNE_TRY(lierne_alloc(&map->slots, (size_t)map->nranks, sizeof *map->slots));
+    for (int i = 0; i < map->nranks; i++) {
+        map->slots[i] = position_of(many, &at, map->offset + i).dp % map->scale;
+    }
+    return LIERNE_OK;
+}
+
+/* Ranks whose lanes on the two sides do not hold common samples. */
+static lierne_status map_misaligned(lierne_bridge_map *map, const lierne_bridge_spec *spec) {
+    const dims src = dims_of(spec->src), dst = dims_of(spec->dst);
+    bool fan_in = size_of(spec->src, "dp") > size_of(spec->dst, "dp");
+    LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nranks, sizeof *map->misaligned));
+    for (int i = 0; i < map->nranks; i++) {
+        int rank = map->offset + i;
+        int from = position_of(spec->src, &src, rank).dp;
+        int to = position_of(spec->dst, &dst, rank).dp;
+        if ((fan_in ? from / map->scale != to : to / map->scale != from)) {
+            map->misaligned[map->nmisaligned++] = rank;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status map_cp(lierne_bridge_map *map, const lierne_grid *dst) {
+    static const char *const names[] = {"cp"};
+    if (size_of(dst, "cp") == 1) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&map->cp, (size_t)lierne_grid_size(dst), sizeof *map->cp));
+    return lierne_grid_groups(dst, NULL, names, 1, map->cp, &map->ncp, &map->cp_size);
+}
+
+static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec) {
+    int src_dp = size_of(spec->src, "dp"), dst_dp = size_of(spec->dst, "dp");
+    const lierne_grid *many = src_dp > dst_dp ? spec->src : spec->dst;
+    map->scale = scale_of(src_dp, dst_dp);
+    map->offset = lierne_grid_offset(spec->src);
+    map->nranks = lierne_grid_size(spec->src);
+    refuse(spec->src, spec->dst, map->refusal);
+    LIERNE_TRY(map_cp(map, spec->dst));
+    if (map->refusal[0] != '\0') {
+        return LIERNE_OK;
+    }
+    map->kind = src_dp > dst_dp   ? LIERNE_BRIDGE_FAN_IN
+                : src_dp < dst_dp ? LIERNE_BRIDGE_FAN_OUT
+                                  : LIERNE_BRIDGE_EQUAL;
+    LIERNE_TRY(map_slots(map, many));
+    LIERNE_TRY(map_misaligned(map, spec));
+    return map->kind == LIERNE_BRIDGE_EQUAL ? LIERNE_OK : map_gather(map, many);
+}
+
+lierne_status lierne_bridge_map_create(lierne_bridge_map **out, const lierne_bridge_spec *spec) {
+    lierne_bridge_map *map;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(check_spec(spec, __func__));
+    LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
+    lierne_status status = fill(map, spec);
+    if (status != LIERNE_OK) {
+        lierne_bridge_map_free(map);
+        return status;
+    }
+    *out = map;
+    return LIERNE_OK;
+}
+
+void lierne_bridge_map_free(lierne_bridge_map *map) {
+    if (map) {
+        lierne_mem_free(map->slots);
+        lierne_mem_free(map->gather);
+        lierne_mem_free(map->cp);
+        lierne_mem_free(map->misaligned);
+        lierne_mem_free(map);
+    }
+}
+
+lierne_bridge_kind lierne_bridge_map_kind(const lierne_bridge_map *map) {
+    return map ? map->kind : LIERNE_BRIDGE_GENERAL;
+}
+
+const char *lierne_bridge_kind_name(lierne_bridge_kind kind) {
+    switch (kind) {
+    case LIERNE_BRIDGE_FAN_IN:
+        return "fan_in";
+    case LIERNE_BRIDGE_FAN_OUT:
+        return "fan_out";
+    case LIERNE_BRIDGE_EQUAL:
+        return "equal";
+    default:
+        return "general";
+    }
+}
+
+int lierne_bridge_map_scale(const lierne_bridge_map *map) {
+    return map ? map->scale : -1;
+}
+
+const char *lierne_bridge_map_refusal(const lierne_bridge_map *map) {
+    return map ? map->refusal : "";
+}
+
+static lierne_status hand_out(int *from, int count, int size, const int **ranks, int *ngroups,
+                              int *group_size, const char *func) {
+    if (!ranks || !ngroups || !group_size) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+                           !ranks     ? "ranks"
+                           : !ngroups ? "ngroups"
+                                      : "group_size");
+    }
+    *ranks = from;
+    *ngroups = count;
+    *group_size = from ? size : 0;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_map_gather_groups(const lierne_bridge_map *map, const int **ranks,
+                                              int *ngroups, int *group_size) {
+    if (!map) {
+        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
+    }
+    return hand_out(map->gather, map->ngather, map->scale, ranks, ngroups, group_size, __func__);
+}
+
+lierne_status lierne_bridge_map_cp_groups(const lierne_bridge_map *map, const int **ranks,
+                                          int *ngroups, int *group_size) {
+    if (!map) {
+        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
+    }
+    return hand_out(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
+}
+
+lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, int rank, int64_t batch,
+                                      int64_t *start, int64_t *size) {
+    if (!map || !start || !size) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    if (!map->slots) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the pair has no slices: %s", map->refusal);
+    }
+    if (rank < map->offset || rank - map->offset >= map->nranks || batch < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank is %d, must be %d to %d; batch is %lld, must be at least 0", rank,
+                           map->offset, map->offset + map->nranks - 1, (long long)batch);
+    }
+    if (batch % map->scale != 0) {
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "a batch of %lld is not divisible by the %s scale %d", (long long)batch,
+                           lierne_bridge_kind_name(map->kind), map->scale);
+    }
+    *size = batch / map->scale;
+    *start = *size * map->slots[rank - map->offset];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map, const int **ranks,
+                                           int *count) {
+    if (!map || !ranks || !count) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    *ranks = map->nmisaligned ? map->misaligned : NULL;
+    *count = map->nmisaligned;
+    return LIERNE_OK;
+}
