@@ -13,9 +13,18 @@ extern "C" {
 /* A context over the ranks of comm. Collective over comm. lierne duplicates comm and talks on the
  * duplicate only, which returns errors instead of aborting; comm stays the caller's. MPI must be
  * initialised, with MPI_THREAD_FUNNELED or more if the process has other threads, and must not be
- * finalised before lierne_free. spec may be NULL.
- * Errors, the same on every rank: INVALID (out NULL, comm MPI_COMM_NULL or an intercommunicator,
- * MPI not initialised or finalised, the spec), NO_MEMORY, TRANSPORT (MPI's own), TIMEOUT. */
+ * finalised before lierne_free. spec may be NULL; spec->nodes must be the same on every rank.
+ * Ranks on one node: those with the same spec->nodes, or LIERNE_NODE where it is set; without
+ * either, those on a host of the same name.
+ * Errors, the same on every rank: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS or LIERNE_NODE),
+ * MISMATCH (spec->nodes), NO_MEMORY. Errors of one rank, which the others cannot be told and meet
+ * as TIMEOUT: INVALID (comm MPI_COMM_NULL or an intercommunicator, MPI not initialised or
+ * finalised), TRANSPORT (MPI's own), TIMEOUT.
+ *
+ * lierne_free of a context that is not dead waits for all ranks, at most the timeout. A dead
+ * context, and one whose ranks did not all come to lierne_free, leaves its communicator behind,
+ * and where the deadline was missed in a collective call of MPI, which cannot be cancelled, also
+ * the memory (one allocation) that this call may still write. */
 LIERNE_API lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
                                          const lierne_context_spec *spec);
 

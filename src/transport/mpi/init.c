@@ -1,0 +1,156 @@
+/* lierne_init_mpi.
+ *
+ * What can go wrong on one rank alone (its arguments, its environment, its memory) is tried first,
+ * then the communicator is duplicated, then all ranks agree on the outcome: so the rank that failed
+ * takes part and all others learn why. After that only the wire itself can fail.
+ *
+ * Nodes are found by gathering one number per rank, a hash of the host's name, rather than with
+ * MPI_Comm_split_type: that would make a communicator, and has no nonblocking form. */
+#include "lierne/mpi.h"
+#include "transport/mpi/link.h"
+
+#include <stdlib.h>
+
+#define CHUNK         ((size_t)1 << 30)
+#define FIRST_TIMEOUT 60 /* seconds, of a rank whose own timeout is the error */
+
+/* What no other rank can be told, as there is nothing to tell it over. */
+static lierne_status check_comm(MPI_Comm comm) {
+    int initialized = 0, finalized = 0, inter = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    if (!initialized || finalized) {
+        return LIERNE_FAIL(LIERNE_INVALID, "MPI is %s",
+                           finalized ? "finalised" : "not initialised");
+    }
+    if (comm == MPI_COMM_NULL) {
+        return LIERNE_FAIL(LIERNE_INVALID, "comm is MPI_COMM_NULL");
+    }
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter) {
+        return LIERNE_FAIL(LIERNE_INVALID, "comm is an intercommunicator");
+    }
+    return LIERNE_OK;
+}
+
+/* A rank needs the link even to say that it has no memory, so it is asked for twice: *mine is the
+ * outcome of the first time. */
+static lierne_status new_link(lierne_link **out, MPI_Comm comm, lierne_status *mine) {
+    lierne_link *l;
+    *mine = lierne_alloc(&l, 1, sizeof *l);
+    if (*mine != LIERNE_OK) {
+        LIERNE_TRY(lierne_alloc(&l, 1, sizeof *l));
+    }
+    l->comm = MPI_COMM_NULL;
+    l->chunk = CHUNK;
+    l->timeout = FIRST_TIMEOUT;
+    MPI_Comm_rank(comm, &l->rank);
+    MPI_Comm_size(comm, &l->world);
+    *out = l;
+    return LIERNE_OK;
+}
+
+/* An id of the node of this rank: as LIERNE_NODE says, else spec->nodes, else the host's name. */
+static lierne_status own_node(const lierne_link *l, const lierne_context_spec *spec, uint64_t *id) {
+    char host[MPI_MAX_PROCESSOR_NAME];
+    int length, node = -1;
+    LIERNE_TRY(lierne_context_own_node(&node));
+    if (node >= 0) {
+        *id = (uint64_t)node;
+    } else if (spec && spec->nodes) {
+        *id = (uint64_t)spec->nodes[l->rank];
+    } else {
+        MPI_Get_processor_name(host, &length);
+        *id = lierne_link_hash(0, host, (size_t)length);
+    }
+    return LIERNE_OK;
+}
+
+/* Everything that this rank does alone. */
+static lierne_status prepare(lierne_link *l, const lierne_context_spec *spec) {
+    lierne_context *context;
+    size_t world = (size_t)l->world;
+    LIERNE_TRY(lierne_alloc(&l->context, 1, sizeof *l->context));
+    context = l->context;
+    context->wire = &lierne_mpi_wire;
+    context->self = l;
+    context->rank = l->rank;
+    context->world = l->world;
+    LIERNE_TRY(lierne_context_fill(context, spec));
+    l->timeout = context->timeout;
+    LIERNE_TRY(lierne_alloc(&l->seats, world, sizeof *l->seats));
+    if (!context->nodes) {
+        LIERNE_TRY(lierne_alloc(&context->nodes, world, sizeof *context->nodes));
+    }
+    l->seats[l->rank].rank = (uint64_t)l->rank;
+    return own_node(l, spec, &l->seats[l->rank].node);
+}
+
+static int by_node(const void *a, const void *b) {
+    const lierne_seat *x = a, *y = b;
+    int node = (x->node > y->node) - (x->node < y->node);
+    return node ? node : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* A node's number is its lowest rank. */
+static void number_nodes(lierne_link *l) {
+    lierne_context *context = l->context;
+    int node = 0;
+    qsort(l->seats, (size_t)l->world, sizeof *l->seats, by_node);
+    for (int i = 0; i < l->world; i++) {
+        if (i == 0 || l->seats[i].node != l->seats[i - 1].node) {
+            node = (int)l->seats[i].rank;
+        }
+        context->nodes[l->seats[i].rank] = node;
+    }
+    if (l->seats[0].node == l->seats[l->world - 1].node) {
+        lierne_mem_free(context->nodes);
+        context->nodes = NULL;
+    }
+    lierne_mem_free(l->seats);
+    l->seats = NULL;
+}
+
+static lierne_status find_nodes(lierne_link *l) {
+    MPI_Request request;
+    LIERNE_TRY(lierne_link_wait(l,
+                                MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, l->seats, 2,
+                                               MPI_UINT64_T, l->comm, &request),
+                                &request, "finding nodes"));
+    number_nodes(l);
+    return LIERNE_OK;
+}
+
+static lierne_status take_part(lierne_link *l, MPI_Comm comm, lierne_status mine,
+                               const lierne_context_spec *spec, lierne_status *decision) {
+    lierne_field field = {.name = "hash of spec->nodes"};
+    if (mine == LIERNE_OK && spec && spec->nodes) {
+        size_t bytes = (size_t)l->world * sizeof *spec->nodes;
+        field.value = (int64_t)lierne_link_hash(0, spec->nodes, bytes);
+    }
+    LIERNE_TRY(lierne_link_open(l, comm));
+    LIERNE_TRY(lierne_link_agree(l, mine, &field, 1, decision));
+    return *decision == LIERNE_OK ? find_nodes(l) : LIERNE_OK;
+}
+
+lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
+                              const lierne_context_spec *spec) {
+    lierne_link *l;
+    lierne_status mine, decision = LIERNE_OK;
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(check_comm(comm));
+    LIERNE_TRY(new_link(&l, comm, &mine));
+    if (mine == LIERNE_OK) {
+        mine = out ? prepare(l, spec) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    lierne_status status = take_part(l, comm, mine, spec, &decision);
+    if (status == LIERNE_OK && decision == LIERNE_OK) {
+        *out = l->context;
+        return LIERNE_OK;
+    }
+    lierne_context_drop(l->context);
+    lierne_link_close(l, status != LIERNE_OK);
+    return status != LIERNE_OK ? status : decision;
+}

@@ -1,0 +1,113 @@
+/* A private communicator whose collective calls end at a deadline.
+ *
+ * MPI detects no failure and its blocking calls wait for ever, so every collective is the
+ * nonblocking one, tested until it is done or the time is up. MPI cannot cancel a collective: one
+ * that missed its deadline still owns its buffers and may write them whenever the process calls
+ * MPI again. Such a link is therefore left behind, communicator and memory (one allocation), and
+ * so is the communicator of every dead context, as MPI_Comm_free is collective and may wait.
+ *
+ * Waiting yields at once: with more ranks than cores the rank waited for needs the core. */
+#include "transport/mpi/link.h"
+
+#include <limits.h>
+#include <sched.h>
+
+#define LEAST_TAG_BOUND 32767 /* what every MPI must offer */
+
+lierne_status lierne_link_failed(const lierne_link *l, int code, const char *what) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
+    int length;
+    MPI_Error_string(code, text, &length);
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s: %s", l->rank, what, text);
+}
+
+void lierne_link_arm(lierne_link *l) {
+    l->deadline = lierne_now() + l->timeout;
+}
+
+lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request,
+                               const char *what) {
+    int code = started, done = 0;
+    for (;;) {
+        if (code == MPI_SUCCESS) {
+            code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        }
+        if (code != MPI_SUCCESS) {
+            return lierne_link_failed(l, code, what);
+        }
+        if (done) {
+            return LIERNE_OK;
+        }
+        if (lierne_now() > l->deadline) {
+            l->abandoned = true;
+            return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks came within %g s",
+                               l->rank, l->world, what, l->timeout);
+        }
+        sched_yield();
+    }
+}
+
+/* The bound is asked of the duplicate; where an MPI keeps it elsewhere the least one serves. */
+static int tag_bound(MPI_Comm comm) {
+    int *bound, found = 0;
+    MPI_Comm_get_attr(comm, MPI_TAG_UB, &bound, &found);
+    if (!found) {
+        return LEAST_TAG_BOUND;
+    }
+    return *bound < INT_MAX ? *bound : INT_MAX - 1;
+}
+
+/* comm's own error handler may abort, and errors of duplicating are raised on comm: it returns
+ * them meanwhile. */
+lierne_status lierne_link_open(lierne_link *l, MPI_Comm comm) {
+    MPI_Errhandler handler;
+    MPI_Request request;
+    lierne_link_arm(l);
+    int code = MPI_Comm_get_errhandler(comm, &handler);
+    if (code != MPI_SUCCESS) {
+        return lierne_link_failed(l, code, "MPI_Comm_get_errhandler");
+    }
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    lierne_status status = lierne_link_wait(l, MPI_Comm_idup(comm, &l->comm, &request), &request,
+                                            "duplicating the communicator");
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Errhandler_free(&handler);
+    if (status == LIERNE_OK) {
+        MPI_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN);
+        l->tags = tag_bound(l->comm) + 1;
+    }
+    return status;
+}
+
+/* Frees the communicator after all ranks said that they come: MPI_Comm_free has no deadline. */
+static void free_comm(lierne_link *l) {
+    MPI_Request request;
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized) {
+        return;
+    }
+    lierne_link_arm(l);
+    if (lierne_link_wait(l, MPI_Ibarrier(l->comm, &request), &request, "closing") == LIERNE_OK) {
+        MPI_Comm_free(&l->comm);
+    }
+}
+
+void lierne_link_close(lierne_link *l, bool dead) {
+    if (!dead) {
+        free_comm(l);
+    }
+    if (!l->abandoned) {
+        lierne_mem_free(l->seats);
+        lierne_mem_free(l);
+    }
+}
+
+uint64_t lierne_link_hash(uint64_t hash, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    hash = hash ? hash : 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
