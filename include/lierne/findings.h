@@ -42,7 +42,7 @@
     X(024, RANGE, "An integer is outside its range. The message has the bounds.")                  \
     X(025, NAME,                                                                                   \
       "A name is empty, longer than 128 bytes or holds a control character; the name of a dim or " \
-      "view may hold neither '-' nor ',', which keys of groups are joined with.")                  \
+      "view may not hold '-', ',' or ':', which keys of groups are made with.")                    \
     X(026, CHOICE, "A word is not one of those that the key knows. The hint lists them.")          \
     X(027, LIMIT,                                                                                  \
       "There are more grids (256), bridges (1024), dims of a grid (16) or views of a grid (32) "   \
@@ -105,7 +105,8 @@
       "The sequence is not divisible by cp: with a contiguous owner the first cp ranks own one "   \
       "row more than the others.")                                                                 \
     X(103, REFUSED,                                                                                \
-      "Megatron-LM refuses this pair of grids. lierne's direct algorithm serves it.")              \
+      "Megatron-LM's colocated bridge refuses this pair of grids. lierne's direct algorithm "      \
+      "serves it.")                                                                                \
     X(104, MISALIGNED,                                                                             \
       "On some ranks the data lanes of the two grids do not line up. Megatron-LM would deliver "   \
       "another lane's samples there without an error; lierne's direct algorithm delivers the "     \

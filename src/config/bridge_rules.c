@@ -1,0 +1,332 @@
+/* The rules of a bridge that join several values, a function each, in a table.
+ *
+ * Each rule looks after its own preconditions and stays silent where a value that it needs is
+ * missing or wrong: that has its own finding. So all rules always run and one fault never hides
+ * another. What the pair of grids means is asked of lierne_bridge_map_create, for bridges that are
+ * sound otherwise. */
+#include "config/read.h"
+#include "grid/grid.h"
+
+#include <string.h>
+
+typedef const lierne_config_bridge_nodes values;
+typedef const lierne_config_bridge_entry entry;
+
+static bool has_dim(const lierne_grid *grid, const char *name) {
+    return lierne_view_dim(lierne_view_find(grid, NULL), name) >= 0;
+}
+
+/* Size of a dim of a grid that may not be there; 0 then. */
+static int size_of(const lierne_grid *grid, const char *name) {
+    int size = lierne_grid_dim_find(grid, NULL, name);
+    return size > 0 ? size : 0;
+}
+
+static int64_t batch_of(entry *bridge) {
+    return bridge->spec.batch_axis >= 0 ? bridge->shape[bridge->spec.batch_axis] : 0;
+}
+
+static int64_t sequence_of(entry *bridge) {
+    return bridge->spec.sequence_axis >= 0 ? bridge->shape[bridge->spec.sequence_axis] : 0;
+}
+
+static void check_dims(lierne_reader *r, values *v, entry *bridge) {
+    static const char *const names[] = {"tp", "dp"};
+    for (int i = 0; i < 4; i++) {
+        const lierne_grid *grid = i < 2 ? bridge->spec.src : bridge->spec.dst;
+        const char *name = names[i % 2];
+        if (grid && !has_dim(grid, name)) {
+            lierne_finding_add(r, LIERNE_FINDING_DIM_MISSING, i < 2 ? v->src : v->dst,
+                               "a grid of a bridge has both tp and dp, also of size 1",
+                               "grid %s has no dim '%s'",
+                               lierne_quote(i < 2 ? bridge->src : bridge->dst).text, name);
+        }
+    }
+}
+
+static void check_source_cp(lierne_reader *r, values *v, entry *bridge) {
+    int cp = size_of(bridge->spec.src, "cp");
+    if (cp > 1) {
+        lierne_finding_add(r, LIERNE_FINDING_SOURCE_CP, v->src, "give the source grid cp 1",
+                           "cp of the source grid %s is %d, must be 1",
+                           lierne_quote(bridge->src).text, cp);
+    }
+}
+
+static void check_axes(lierne_reader *r, values *v, entry *bridge) {
+    int axis = bridge->spec.sequence_axis;
+    if (axis >= 0 && axis == bridge->spec.batch_axis) {
+        lierne_finding_add(r, LIERNE_FINDING_AXIS_UNKNOWN, v->sequence, "",
+                           "batch and sequence are both axis '%s'", bridge->axes[axis]);
+    }
+}
+
+static void check_elements(lierne_reader *r, values *v, entry *bridge) {
+    int64_t bytes = (int64_t)lierne_dtype_size(bridge->spec.dtype);
+    bool fits = true;
+    for (int a = 0; a < bridge->spec.naxes; a++) {
+        fits = fits && lierne_mul_i64(bytes, bridge->shape[a], &bytes);
+    }
+    if (!fits) {
+        lierne_finding_add(r, LIERNE_FINDING_ELEMENTS, v->shape, "",
+                           "the bytes of the tensor do not fit 64 bits");
+    }
+}
+
+static void check_owner(lierne_reader *r, values *v, entry *bridge) {
+    bool partial = bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL;
+    if (!partial && !v->sequence) {
+        lierne_finding_add(r, LIERNE_FINDING_OWNER_SEQUENCE, v->owner,
+                           "add \"sequence\" to the bridge",
+                           "owner %s needs the sequence axis, and the bridge names none",
+                           lierne_quote(lierne_json_string(v->owner)).text);
+    }
+    if (partial && v->owner && bridge->spec.gradient_storage == LIERNE_COMPACT) {
+        lierne_finding_add(r, LIERNE_FINDING_STORAGE, v->storage,
+                           "store it full, or name who owns the rows",
+                           "a partial gradient cannot be stored compact");
+    }
+}
+
+static void check_row_owners(lierne_reader *r, values *v, entry *bridge) {
+    int cp = size_of(bridge->spec.dst, "cp");
+    int64_t rows = 0;
+    bool known = batch_of(bridge) && sequence_of(bridge) &&
+                 lierne_mul_i64(batch_of(bridge), sequence_of(bridge), &rows);
+    if (known && rows != v->rows->count) {
+        lierne_finding_add(r, LIERNE_FINDING_ROWS, v->rows, "one cp coordinate for each row (b, s)",
+                           "%d rows, must be %lld", v->rows->count, (long long)rows);
+    }
+    for (const lierne_json_node *n = lierne_json_first(v->rows); n && cp;
+         n = lierne_json_next(r->doc, n)) {
+        if (n->integer && n->value >= cp) {
+            lierne_finding_add(r, LIERNE_FINDING_ROWS, n, "", "owner is %lld, must be 0 to %d",
+                               (long long)n->value, cp - 1);
+        }
+    }
+}
+
+static void check_rows(lierne_reader *r, values *v, entry *bridge) {
+    bool wanted = bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS;
+    if (wanted && v->rows) {
+        check_row_owners(r, v, bridge);
+    } else if (wanted) {
+        lierne_finding_add(r, LIERNE_FINDING_ROWS, v->owner, "add \"rows\" to the gradient",
+                           "owner is rows, and there are none");
+    } else if (v->rows && v->owner) {
+        lierne_finding_add(r, LIERNE_FINDING_ROWS, v->rows, "drop them, or let the owner be rows",
+                           "rows are given, but the owner is %s",
+                           lierne_quote(lierne_json_string(v->owner)).text);
+    }
+}
+
+static void check_chunks(lierne_reader *r, values *v, entry *bridge) {
+    int64_t sequence = sequence_of(bridge);
+    int cp = size_of(bridge->spec.dst, "cp");
+    lierne_gradient_owner owner = bridge->spec.gradient_owner;
+    if (!sequence || !cp) {
+        return;
+    }
+    const lierne_json_node *node = v->sizes[bridge->spec.sequence_axis];
+    if (owner == LIERNE_GRADIENT_ZIGZAG && sequence % (2 * cp)) {
+        lierne_finding_add(r, LIERNE_FINDING_ZIGZAG, node, "pad the sequence, or choose another cp",
+                           "a sequence of %lld is not divisible by 2 x cp = %d",
+                           (long long)sequence, 2 * cp);
+    }
+    if (owner == LIERNE_GRADIENT_CONTIGUOUS && sequence % cp) {
+        lierne_finding_add(r, LIERNE_FINDING_UNEVEN_CHUNKS, node, "",
+                           "a sequence of %lld is not divisible by cp %d: chunks are uneven",
+                           (long long)sequence, cp);
+    }
+}
+
+static void check_side_counts(lierne_reader *r, const lierne_json_node *list, int64_t batch,
+                              const lierne_grid *grid) {
+    int lanes = size_of(grid, "dp");
+    int64_t sum = 0;
+    if (lanes && list->count != lanes) {
+        lierne_finding_add(r, LIERNE_FINDING_COUNTS, list, "one count for each data lane",
+                           "%d counts for %d lanes", list->count, lanes);
+        return;
+    }
+    bool fits = true;
+    for (const lierne_json_node *n = lierne_json_first(list); n; n = lierne_json_next(r->doc, n)) {
+        if (!n->integer || n->value < 0) {
+            return;
+        }
+        fits = fits && lierne_add_i64(sum, n->value, &sum);
+    }
+    if (batch && (!fits || sum != batch)) {
+        lierne_finding_add(r, LIERNE_FINDING_COUNTS, list, "",
+                           "the counts add up to %s%lld, must be the batch of %lld",
+                           fits ? "" : "more than ", (long long)sum, (long long)batch);
+    }
+}
+
+static void check_counts(lierne_reader *r, values *v, entry *bridge) {
+    for (int side = 0; side < 2; side++) {
+        if (v->lane_counts[side]) {
+            check_side_counts(r, v->lane_counts[side], batch_of(bridge),
+                              side ? bridge->spec.dst : bridge->spec.src);
+        }
+    }
+}
+
+static void check_divisible(lierne_reader *r, values *v, entry *bridge) {
+    int lanes[] = {size_of(bridge->spec.src, "dp"), size_of(bridge->spec.dst, "dp")};
+    int64_t batch = batch_of(bridge);
+    if (!bridge->spec.require_divisible) {
+        return;
+    }
+    if (lanes[0] && lanes[1] && lanes[0] % lanes[1] && lanes[1] % lanes[0]) {
+        lierne_finding_add(r, LIERNE_FINDING_INDIVISIBLE, v->require_divisible,
+                           "drop require_divisible: lierne serves any two sizes",
+                           "dp is %d at the source and %d at the destination: neither divides "
+                           "the other",
+                           lanes[0], lanes[1]);
+    }
+    for (int side = 0; side < 2; side++) {
+        if (lanes[side] && batch % lanes[side]) {
+            lierne_finding_add(r, LIERNE_FINDING_INDIVISIBLE, v->sizes[bridge->spec.batch_axis],
+                               "drop require_divisible, or choose another batch",
+                               "a batch of %lld is not divisible by dp %d of grid %s",
+                               (long long)batch, lanes[side],
+                               lierne_quote(side ? bridge->dst : bridge->src).text);
+        }
+    }
+}
+
+static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
+    int64_t batch = batch_of(bridge);
+    for (int side = 0; side < 2; side++) {
+        int lanes = size_of(side ? bridge->spec.dst : bridge->spec.src, "dp");
+        if (batch && batch < lanes && !v->lane_counts[side]) {
+            lierne_finding_add(r, LIERNE_FINDING_EMPTY_LANES, v->sizes[bridge->spec.batch_axis],
+                               "choose a larger batch, or write counts to say that it is meant",
+                               "a batch of %lld leaves lanes of grid %s empty: dp is %d",
+                               (long long)batch,
+                               lierne_quote(side ? bridge->dst : bridge->src).text, lanes);
+        }
+    }
+}
+
+/* A dim of size > 1 that the collective algorithm does not know; NULL if there is none. */
+static const char *other_dim(const lierne_grid *grid) {
+    static const char *const known[] = {"tp", "cp", "pp", "dp"};
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        const char *name = lierne_grid_dim_name(grid, NULL, d);
+        bool is_known = false;
+        for (int i = 0; i < 4; i++) {
+            is_known |= strcmp(name, known[i]) == 0;
+        }
+        if (!is_known && lierne_grid_dim_size(grid, NULL, d) > 1) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+/* Whether all lanes of both sides have equal shares, as an all-gather needs. */
+static bool equal_lanes(entry *bridge) {
+    for (int side = 0; side < 2; side++) {
+        int lanes = size_of(side ? bridge->spec.dst : bridge->spec.src, "dp");
+        const int64_t *counts = bridge->counts[side];
+        if (batch_of(bridge) % lanes) {
+            return false;
+        }
+        for (int i = 0; counts && i < lanes; i++) {
+            if (counts[i] != batch_of(bridge) / lanes) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void list_ranks(const int *ranks, int count, lierne_text *text) {
+    const int shown = 16;
+    for (int i = 0; i < count && i < shown; i++) {
+        lierne_text_add(text, "%s%d", i ? ", " : "", ranks[i]);
+    }
+    if (count > shown) {
+        lierne_text_add(text, " and %d more", count - shown);
+    }
+}
+
+static void add_collective(lierne_reader *r, values *v, const char *why) {
+    lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm, "use the direct algorithm",
+                       "the collective algorithm is not defined here: %s", why);
+}
+
+static void check_collective_only(lierne_reader *r, values *v, entry *bridge) {
+    const char *src = other_dim(bridge->spec.src), *dst = other_dim(bridge->spec.dst);
+    if (src || dst) {
+        add_collective(r, v, "a grid has a dim other than tp, cp, pp and dp");
+    } else if (!equal_lanes(bridge)) {
+        add_collective(r, v, "the lanes of a side have unequal shares of the batch");
+    }
+}
+
+static void check_misaligned(lierne_reader *r, values *v, const lierne_bridge_map *map,
+                             bool collective) {
+    const int *ranks;
+    int count;
+    lierne_text text = {0};
+    lierne_bridge_map_misaligned(map, &ranks, &count);
+    if (count == 0) {
+        return;
+    }
+    list_ranks(ranks, count, &text);
+    r->failed |= text.failed;
+    if (text.failed) {
+        lierne_text_free(&text);
+        return;
+    }
+    if (collective) {
+        lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm, "use the direct algorithm",
+                           "the data lanes do not line up on ranks %s", text.data);
+    } else {
+        lierne_finding_add(r, LIERNE_FINDING_MISALIGNED, v->bridge, "",
+                           "Megatron-LM would deliver another lane's samples to ranks %s",
+                           text.data);
+    }
+    lierne_text_free(&text);
+}
+
+/* What the pair of grids means. */
+static void check_pair(lierne_reader *r, values *v, entry *bridge) {
+    bool collective = bridge->spec.algorithm == LIERNE_BRIDGE_COLLECTIVE;
+    lierne_bridge_map *map;
+    lierne_status status = lierne_bridge_map_create(&map, &bridge->spec);
+    if (!lierne_reader_ok(r, status)) {
+        if (!r->failed) {
+            lierne_finding_add(r, status, v->bridge, "", "%s", lierne_reason());
+        }
+        return;
+    }
+    const char *refusal = lierne_bridge_map_refusal(map);
+    if (*refusal && collective) {
+        add_collective(r, v, refusal);
+    } else if (*refusal) {
+        lierne_finding_add(r, LIERNE_FINDING_REFUSED, v->bridge, "",
+                           "Megatron-LM's colocated bridge refuses this pair: %s", refusal);
+    } else if (collective) {
+        check_collective_only(r, v, bridge);
+    }
+    check_misaligned(r, v, map, collective);
+    lierne_bridge_map_free(map);
+}
+
+void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool sound) {
+    static void (*const rules[])(lierne_reader *, values *, entry *) = {
+        check_dims, check_source_cp, check_axes,   check_elements,  check_owner,
+        check_rows, check_chunks,    check_counts, check_divisible, check_lanes,
+    };
+    int errors = r->config->errors;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        rules[i](r, v, bridge);
+    }
+    if (sound && errors == r->config->errors && bridge->spec.src && bridge->spec.dst) {
+        check_pair(r, v, bridge);
+    }
+}

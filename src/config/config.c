@@ -1,0 +1,225 @@
+/* A configuration as a whole: the file's own keys, what is true of all grids together, and what
+ * the caller may ask. Everything is read whatever was wrong before it, so that one run shows all
+ * findings; only text that is not JSON is not looked into any further. */
+#include "config/read.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void read_node_list(lierne_reader *r, const lierne_json_node *nodes) {
+    lierne_config *config = r->config;
+    int rank = 0;
+    if (nodes->count != config->world) {
+        lierne_finding_add(r, LIERNE_FINDING_NODES, nodes, "one node for each rank",
+                           "%d nodes for %d ranks", nodes->count, config->world);
+        return;
+    }
+    for (const lierne_json_node *n = lierne_json_first(nodes); n; n = lierne_json_next(r->doc, n)) {
+        int64_t node = 0;
+        lierne_config_integer(r, n, 0, LIERNE_MAX_RANKS - 1, &node);
+        config->nodes[rank++] = (int)node;
+    }
+}
+
+/* The ranks of the world must be known. */
+static void read_nodes(lierne_reader *r, const lierne_json_node *nodes) {
+    lierne_config *config = r->config;
+    int64_t per_node;
+    bool list = nodes->type == LIERNE_JSON_ARRAY;
+    if (!list && !lierne_config_integer(r, nodes, 1, LIERNE_MAX_RANKS, &per_node)) {
+        return;
+    }
+    if (!lierne_reader_ok(r, lierne_alloc(&config->nodes, (size_t)config->world,
+                                          sizeof *config->nodes))) {
+        return;
+    }
+    if (list) {
+        read_node_list(r, nodes);
+        return;
+    }
+    for (int rank = 0; rank < config->world; rank++) {
+        config->nodes[rank] = rank / (int)per_node;
+    }
+}
+
+static int compare_offsets(const void *a, const void *b) {
+    const lierne_config_grid_entry *x = a, *y = b;
+    int i = lierne_grid_offset(x->grid), j = lierne_grid_offset(y->grid);
+    return (i > j) - (i < j);
+}
+
+/* Writes the ranks that no grid has as "3 to 5, 8". */
+static void list_gaps(const lierne_config_grid_entry *sorted, size_t count, int world,
+                      lierne_text *gaps) {
+    int covered = 0;
+    for (size_t i = 0; i <= count; i++) {
+        int next = i < count ? lierne_grid_offset(sorted[i].grid) : world;
+        if (next > covered) {
+            lierne_text_add(gaps, gaps->length ? ", %d" : "%d", covered);
+        }
+        if (next > covered + 1) {
+            lierne_text_add(gaps, " to %d", next - 1);
+        }
+        int end = i < count ? next + lierne_grid_size(sorted[i].grid) : world;
+        covered = end > covered ? end : covered;
+    }
+}
+
+static bool all_grids_made(const lierne_config *config) {
+    for (size_t i = 0; i < config->grids.count; i++) {
+        if (!config->grids.at[i].grid) {
+            return false;
+        }
+    }
+    return config->grids.count > 0;
+}
+
+static void check_cover(lierne_reader *r, const lierne_json_node *cover) {
+    lierne_config *config = r->config;
+    size_t count = config->grids.count;
+    lierne_config_grid_entry *sorted;
+    lierne_text gaps = {0};
+    if (!all_grids_made(config) ||
+        !lierne_reader_ok(r, lierne_alloc(&sorted, count, sizeof *sorted))) {
+        return;
+    }
+    memcpy(sorted, config->grids.at, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_offsets);
+    list_gaps(sorted, count, config->world, &gaps);
+    r->failed |= gaps.failed;
+    if (gaps.length) {
+        lierne_finding_add(r, LIERNE_FINDING_UNCOVERED, cover,
+                           "let grids span these ranks, or drop cover_world",
+                           "ranks %.400s of %d are in no grid", gaps.data, config->world);
+    }
+    lierne_text_free(&gaps);
+    lierne_mem_free(sorted);
+}
+
+static void read_file(lierne_reader *r) {
+    enum { WORLD, GRIDS, BRIDGES, NODES, COVER, KEYS };
+    static const lierne_config_key keys[KEYS] = {
+        [WORLD] = {"world_size", LIERNE_JSON_NUMBER, true},
+        [GRIDS] = {"grids", LIERNE_JSON_OBJECT, true},
+        [BRIDGES] = {"bridges", LIERNE_JSON_ARRAY, false},
+        [NODES] = {"nodes", LIERNE_JSON_NUMBER | LIERNE_JSON_ARRAY, false},
+        [COVER] = {"cover_world", LIERNE_JSON_BOOLEAN, false},
+    };
+    const lierne_json_node *found[KEYS];
+    int64_t world = 0;
+    if (!lierne_config_object(r, r->doc->nodes.at, keys, KEYS, found)) {
+        return;
+    }
+    bool known = lierne_config_integer(r, found[WORLD], 1, LIERNE_MAX_RANKS, &world);
+    r->config->world = (int)world;
+    if (found[GRIDS]) {
+        lierne_config_read_grids(r, found[GRIDS], known ? world : LIERNE_MAX_RANKS);
+    }
+    if (found[BRIDGES]) {
+        lierne_config_read_bridges(r, found[BRIDGES]);
+    }
+    if (found[NODES] && known) {
+        read_nodes(r, found[NODES]);
+    }
+    if (lierne_config_true(found[COVER]) && known) {
+        check_cover(r, found[COVER]);
+    }
+}
+
+/* The status of a config that was read, and a message with its first error. */
+static lierne_status judge(const lierne_config *config, lierne_status status) {
+    for (size_t i = 0; i < config->findings.count; i++) {
+        const lierne_finding *f = &config->findings.at[i].finding;
+        if (f->severity == LIERNE_ERROR) {
+            return lierne_fail(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
+                               "lierne_config_parse", "%d errors, the first at %d:%d: [%s] %s",
+                               config->errors, f->line, f->column, f->code, f->message);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length) {
+    lierne_json doc;
+    lierne_reader r = {.doc = &doc};
+    if (out) {
+        *out = NULL;
+    }
+    if (!out || !text) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "text" : "out");
+    }
+    LIERNE_TRY(lierne_alloc(&r.config, 1, sizeof *r.config));
+    lierne_status status = lierne_json_parse(&doc, text, length);
+    if (status == LIERNE_SYNTAX) {
+        lierne_finding_add_text(&r);
+    } else if (lierne_reader_ok(&r, status)) {
+        read_file(&r);
+    }
+    lierne_json_free(&doc);
+    if (r.failed) {
+        lierne_config_free(r.config);
+        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a configuration of %zu bytes", length);
+    }
+    lierne_findings_sort(r.config);
+    *out = r.config;
+    return judge(r.config, status);
+}
+
+/* Reads at most one byte more than a configuration may have. */
+static lierne_status read_stream(FILE *file, const char *path, char **text, size_t *length) {
+    size_t capacity = 0, limit = LIERNE_JSON_MAX_SIZE + 1;
+    *text = NULL;
+    *length = 0;
+    while (*length == capacity && capacity < limit) {
+        capacity = capacity ? capacity * 4 : 4096;
+        capacity = capacity < limit ? capacity : limit;
+        LIERNE_TRY(lierne_realloc(text, capacity, 1));
+        *length += fread(*text + *length, 1, capacity - *length, file);
+    }
+    if (ferror(file)) {
+        return lierne_fail(LIERNE_IO, "lierne_config_read", "%s: %s", path, strerror(errno));
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_config_read(lierne_config **out, const char *path) {
+    char *text;
+    size_t length;
+    if (out) {
+        *out = NULL;
+    }
+    if (!out || !path) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "path" : "out");
+    }
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        return LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno));
+    }
+    lierne_status status = read_stream(file, path, &text, &length);
+    fclose(file);
+    if (status == LIERNE_OK) {
+        status = lierne_config_parse(out, text, length);
+    }
+    lierne_mem_free(text);
+    return status;
+}
+
+void lierne_config_free(lierne_config *config) {
+    if (!config) {
+        return;
+    }
+    for (size_t i = 0; i < config->grids.count; i++) {
+        lierne_grid_free(config->grids.at[i].grid);
+        lierne_mem_free(config->grids.at[i].name);
+    }
+    for (size_t i = 0; i < config->bridges.count; i++) {
+        lierne_config_bridge_free(config->bridges.at[i]);
+    }
+    lierne_findings_free(config);
+    lierne_mem_free(config->grids.at);
+    lierne_mem_free(config->bridges.at);
+    lierne_mem_free(config->nodes);
+    lierne_mem_free(config);
+}

@@ -1,0 +1,202 @@
+/* The list of findings.
+ *
+ * A file can have as many findings as it has values, each with a pointer as long as its keys: the
+ * list is bounded in number and in bytes, so that a hostile file cannot make 16 MiB of text into
+ * gigabytes of findings. What does not fit is counted, and one last finding says so. */
+#include "config/read.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FINDINGS      1000
+#define MAX_FINDING_BYTES ((size_t)4 << 20)
+#define QUOTED_BYTES      80
+
+static const char *finding_code(int number) {
+    switch (number) {
+#define FINDING_CODE(number, name, text)                                                           \
+    case LIERNE_FINDING_##name:                                                                    \
+        return LIERNE_FINDING_CODE(number);
+        LIERNE_FINDING_TABLE(FINDING_CODE)
+#undef FINDING_CODE
+    default:
+        return lierne_status_name(number);
+    }
+}
+
+bool lierne_reader_ok(lierne_reader *r, lierne_status status) {
+    r->failed |= status == LIERNE_NO_MEMORY;
+    return status == LIERNE_OK;
+}
+
+lierne_quoted lierne_quote(const char *text) {
+    lierne_quoted out;
+    size_t used = 0;
+    out.text[used++] = '\'';
+    for (const char *c = text; *c; c += lierne_json_utf8_length(c)) {
+        size_t length = (size_t)lierne_json_utf8_length(c);
+        if (used + length > QUOTED_BYTES) {
+            used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
+            break;
+        }
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) {
+            used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\u%04X", *c);
+        } else {
+            memcpy(out.text + used, c, length);
+            used += length;
+        }
+    }
+    snprintf(out.text + used, sizeof out.text - used, "'");
+    return out;
+}
+
+lierne_quoted lierne_label(const lierne_json_node *node) {
+    lierne_quoted out;
+    if (node->key) {
+        return lierne_quote(lierne_json_key(node));
+    }
+    if (node->parent < 0) {
+        snprintf(out.text, sizeof out.text, "the file");
+    } else {
+        snprintf(out.text, sizeof out.text, "element %d", node->index);
+    }
+    return out;
+}
+
+const char *lierne_reason(void) {
+    const char *message = lierne_last_error();
+    const char *colon = strstr(message, ": ");
+    return colon ? colon + 2 : message;
+}
+
+/* Puts the texts of a finding into entry. */
+static lierne_status fill_texts(const lierne_reader *r, int node, const char *message,
+                                const char *hint, lierne_config_finding_entry *entry) {
+    lierne_text pointer = {0};
+    lierne_json_pointer(r->doc, node, &pointer);
+    LIERNE_TRY(lierne_text_take(&pointer, &entry->texts[0]));
+    LIERNE_TRY(lierne_strdup(&entry->texts[1], message));
+    LIERNE_TRY(lierne_strdup(&entry->texts[2], hint));
+    entry->finding.pointer = entry->texts[0];
+    entry->finding.message = entry->texts[1];
+    entry->finding.hint = entry->texts[2];
+    return LIERNE_OK;
+}
+
+static void free_entry(lierne_config_finding_entry *entry) {
+    for (int i = 0; i < 3; i++) {
+        lierne_mem_free(entry->texts[i]);
+    }
+}
+
+static lierne_status push(const lierne_reader *r, int number, lierne_json_place place, int node,
+                          const char *message, const char *hint) {
+    lierne_config *config = r->config;
+    lierne_config_finding_entry entry = {.order = (int)config->findings.count};
+    lierne_finding *f = &entry.finding;
+    f->severity = number >= LIERNE_FINDING_WARNING ? LIERNE_WARNING : LIERNE_ERROR;
+    f->code = finding_code(number);
+    f->line = place.line;
+    f->column = place.column;
+    lierne_status status = fill_texts(r, node, message, hint, &entry);
+    if (status == LIERNE_OK) {
+        status = LIERNE_VEC_PUSH(&config->findings, entry);
+    }
+    if (status != LIERNE_OK) {
+        free_entry(&entry);
+        return status;
+    }
+    config->finding_bytes += strlen(f->pointer) + strlen(f->message) + strlen(f->hint);
+    return LIERNE_OK;
+}
+
+static void add_at(lierne_reader *r, int number, lierne_json_place place, int node,
+                   const char *hint, const char *format, va_list args) {
+    lierne_config *config = r->config;
+    char message[LIERNE_MESSAGE_SIZE];
+    config->errors += number < LIERNE_FINDING_WARNING;
+    if (config->full) {
+        return;
+    }
+    config->full =
+        config->findings.count >= MAX_FINDINGS || config->finding_bytes > MAX_FINDING_BYTES;
+    if (config->full) {
+        config->errors++;
+        lierne_reader_ok(r, push(r, LIERNE_FINDING_TOO_MANY, place, -1,
+                                 "the file has more findings than are listed", "mend these first"));
+        return;
+    }
+    vsnprintf(message, sizeof message, format, args);
+    lierne_reader_ok(r, push(r, number, place, node, message, hint));
+}
+
+static int node_index(const lierne_reader *r, const lierne_json_node *node) {
+    return node ? (int)(node - r->doc->nodes.at) : -1;
+}
+
+void lierne_finding_add(lierne_reader *r, int number, const lierne_json_node *node,
+                        const char *hint, const char *format, ...) {
+    lierne_json_place place = node ? node->place : (lierne_json_place){1, 1};
+    va_list args;
+    va_start(args, format);
+    add_at(r, number, place, node_index(r, node), hint, format, args);
+    va_end(args);
+}
+
+void lierne_finding_add_key(lierne_reader *r, int number, const lierne_json_node *node,
+                            const char *hint, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_at(r, number, node->key_place, node_index(r, node), hint, format, args);
+    va_end(args);
+}
+
+/* A finding of the text itself, where there may be no node. */
+static void add_fault(lierne_reader *r, const lierne_json_fault *fault, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    add_at(r, fault->number, fault->place, fault->node, "", format, args);
+    va_end(args);
+}
+
+void lierne_finding_add_text(lierne_reader *r) {
+    const lierne_json *doc = r->doc;
+    for (size_t i = 0; i < doc->duplicates.count; i++) {
+        const lierne_json_duplicate *d = &doc->duplicates.at[i];
+        lierne_json_place first = doc->nodes.at[d->first].key_place;
+        lierne_finding_add_key(r, LIERNE_FINDING_DUPLICATE_KEY, &doc->nodes.at[d->node],
+                               "keep one of the two", "key stands twice, first at %d:%d",
+                               first.line, first.column);
+    }
+    if (doc->fault.number) {
+        add_fault(r, &doc->fault, "%s", doc->fault.message);
+    }
+}
+
+static int compare_entries(const void *a, const void *b) {
+    const lierne_config_finding_entry *x = a, *y = b;
+    if (x->finding.line != y->finding.line) {
+        return x->finding.line < y->finding.line ? -1 : 1;
+    }
+    if (x->finding.column != y->finding.column) {
+        return x->finding.column < y->finding.column ? -1 : 1;
+    }
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+void lierne_findings_sort(lierne_config *config) {
+    size_t count = config->findings.count;
+    /* What says that there is more stands last. */
+    count -= config->full && count > 0;
+    if (count > 1) {
+        qsort(config->findings.at, count, sizeof *config->findings.at, compare_entries);
+    }
+}
+
+void lierne_findings_free(lierne_config *config) {
+    for (size_t i = 0; i < config->findings.count; i++) {
+        free_entry(&config->findings.at[i]);
+    }
+    lierne_mem_free(config->findings.at);
+}

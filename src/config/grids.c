@@ -1,0 +1,171 @@
+/* Grids and their views.
+ *
+ * The library's own constructors are the judges of what is a grid; they stop at their first fault,
+ * so what has a place of its own in the file (a size, a name, a dim that is in the order but not in
+ * the shape) is looked at here before, value by value, and what they refuse beyond that is put at
+ * the value which they refused. */
+#include "config/read.h"
+
+#include <string.h>
+
+static int dim_index(const lierne_config_dims *dims, const char *name) {
+    int d = 0;
+    while (d < dims->count && strcmp(dims->names[d], name) != 0) {
+        d++;
+    }
+    return d < dims->count ? d : -1;
+}
+
+static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
+    bool ok = true;
+    if (order->count > LIERNE_MAX_DIMS) {
+        lierne_finding_add(r, LIERNE_FINDING_LIMIT, order, "", "%d dims, at most %d are taken",
+                           order->count, LIERNE_MAX_DIMS);
+        return false;
+    }
+    for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
+        if (!lierne_config_name(r, n, false, LIERNE_CONFIG_KEY_NAME)) {
+            ok = false;
+        } else if (dim_index(out, lierne_json_string(n)) >= 0) {
+            lierne_finding_add(r, LIERNE_FINDING_ORDER_DUPLICATE, n, "",
+                               "dim %s stands twice in the order",
+                               lierne_quote(lierne_json_string(n)).text);
+            ok = false;
+        } else {
+            out->names[out->count++] = lierne_json_string(n);
+        }
+    }
+    return ok;
+}
+
+static bool read_sizes(lierne_reader *r, const lierne_json_node *shape, lierne_config_dims *out) {
+    bool ok = true;
+    for (const lierne_json_node *n = lierne_config_first(r, shape); n;
+         n = lierne_config_next(r, n)) {
+        int d = dim_index(out, lierne_json_key(n));
+        int64_t size = 1;
+        ok &= lierne_config_integer(r, n, 1, INT64_MAX, &size);
+        if (d >= 0) {
+            out->sizes[d] = size;
+        } else {
+            lierne_finding_add_key(r, LIERNE_FINDING_ORDER_MISSING, n,
+                                   "write it into the order, fastest dim first",
+                                   "dim %s is not in the order", lierne_label(n).text);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+/* Every dim of the order must have got a size. */
+static bool check_sizes(lierne_reader *r, const lierne_json_node *order,
+                        const lierne_config_dims *dims) {
+    bool ok = true;
+    for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
+        int d = n->type == LIERNE_JSON_STRING ? dim_index(dims, lierne_json_string(n)) : -1;
+        if (d >= 0 && dims->sizes[d] == 0) {
+            lierne_finding_add(r, LIERNE_FINDING_SHAPE_MISSING, n,
+                               "write it into the shape, also if it is 1",
+                               "dim %s has no size in the shape",
+                               lierne_quote(dims->names[d]).text);
+            ok = false;
+        }
+    }
+    return ok;
+}
+
+bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
+                             const lierne_json_node *shape, lierne_config_dims *out) {
+    *out = (lierne_config_dims){0};
+    if (!order || !shape) {
+        return false;
+    }
+    /* A faulty order says nothing about which sizes it lacks. */
+    if (!read_order(r, order, out)) {
+        return false;
+    }
+    bool ok = read_sizes(r, shape, out);
+    return check_sizes(r, order, out) && ok;
+}
+
+static void add_refused(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
+                        const lierne_json_node *offset) {
+    if (status == LIERNE_OVERSIZED) {
+        lierne_finding_add(r, LIERNE_FINDING_GRID_OVERSIZED, offset ? offset : shape,
+                           "shape, rank_offset and world_size must fit together", "%s",
+                           lierne_reason());
+    } else if (status == LIERNE_OVERFLOW) {
+        lierne_finding_add(r, LIERNE_FINDING_GRID_OVERFLOW, shape, "", "%s", lierne_reason());
+    } else {
+        lierne_finding_add(r, status, shape, "", "%s", lierne_reason());
+    }
+}
+
+static void check_heads(lierne_reader *r, const lierne_json_node *node, const lierne_grid *grid) {
+    int64_t heads;
+    int tp = lierne_grid_dim_find(grid, NULL, "tp");
+    if (lierne_config_integer(r, node, 1, INT64_MAX, &heads) && tp > 0 && heads % tp) {
+        lierne_finding_add(r, LIERNE_FINDING_HEADS, node, "choose a tp that divides the heads",
+                           "%lld heads are not divisible by tp %d", (long long)heads, tp);
+    }
+}
+
+/* Makes the grid that was read; NULL if it is none. */
+static lierne_grid *make_grid(lierne_reader *r, const lierne_json_node *order,
+                              const lierne_json_node *shape, const lierne_json_node *offset,
+                              int64_t world) {
+    lierne_config_dims dims;
+    lierne_grid *grid = NULL;
+    lierne_grid_spec spec = {.size = sizeof spec, .world_size = world};
+    bool ok = !offset || lierne_config_integer(r, offset, 0, LIERNE_MAX_RANKS, &spec.rank_offset);
+    ok &= lierne_config_read_dims(r, order, shape, &dims);
+    if (!ok) {
+        return NULL;
+    }
+    spec.ndims = dims.count;
+    spec.names = dims.names;
+    spec.sizes = dims.sizes;
+    lierne_status status = lierne_grid_create(&grid, &spec);
+    if (!lierne_reader_ok(r, status) && !r->failed) {
+        add_refused(r, status, shape, offset);
+    }
+    return grid;
+}
+
+static void read_grid(lierne_reader *r, const lierne_json_node *node, int64_t world) {
+    enum { ORDER, SHAPE, OFFSET, VIEWS, HEADS, KEYS };
+    static const lierne_config_key keys[KEYS] = {
+        [ORDER] = {"order", LIERNE_JSON_ARRAY, true},
+        [SHAPE] = {"shape", LIERNE_JSON_OBJECT, true},
+        [OFFSET] = {"rank_offset", LIERNE_JSON_NUMBER, false},
+        [VIEWS] = {"views", LIERNE_JSON_OBJECT, false},
+        [HEADS] = {"heads", LIERNE_JSON_NUMBER, false},
+    };
+    const lierne_json_node *found[KEYS];
+    lierne_config_grid_entry entry = {0};
+    lierne_config_name(r, node, true, LIERNE_CONFIG_FREE_NAME);
+    if (lierne_config_object(r, node, keys, KEYS, found)) {
+        entry.grid = make_grid(r, found[ORDER], found[SHAPE], found[OFFSET], world);
+    }
+    check_heads(r, found[HEADS], entry.grid);
+    if (found[VIEWS]) {
+        lierne_config_read_views(r, found[VIEWS], entry.grid);
+    }
+    if (!lierne_reader_ok(r, lierne_strdup(&entry.name, lierne_json_key(node))) ||
+        !lierne_reader_ok(r, LIERNE_VEC_PUSH(&r->config->grids, entry))) {
+        lierne_mem_free(entry.name);
+        lierne_grid_free(entry.grid);
+    }
+}
+
+void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, int64_t world) {
+    const lierne_json_node *first = lierne_config_first(r, grids);
+    if (!first || grids->count > LIERNE_CONFIG_MAX_GRIDS) {
+        lierne_finding_add(r, LIERNE_FINDING_LIMIT, grids, "", "%d grids, must be 1 to %d",
+                           first ? grids->count : 0, LIERNE_CONFIG_MAX_GRIDS);
+        return;
+    }
+    for (const lierne_json_node *n = first; n; n = lierne_config_next(r, n)) {
+        read_grid(r, n, world);
+    }
+}

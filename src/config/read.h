@@ -1,0 +1,139 @@
+/* Reading a configuration: what the files of this folder share. A reader walks the JSON tree,
+ * fills the config and adds a finding for everything that is wrong; it never stops at one. A failed
+ * allocation is remembered in the reader and ends the reading as a whole. */
+#ifndef LIERNE_CONFIG_READ_H
+#define LIERNE_CONFIG_READ_H
+
+#include "base/base.h"
+#include "lierne/config.h"
+#include "json/json.h"
+
+#define LIERNE_CONFIG_MAX_GRIDS   256
+#define LIERNE_CONFIG_MAX_BRIDGES 1024
+#define LIERNE_CONFIG_MAX_NAME    128 /* bytes */
+#define LIERNE_CONFIG_AXES        3
+
+typedef struct lierne_config_finding_entry {
+    lierne_finding finding;
+    int order; /* in which it was found: keeps sorting stable */
+    char *texts[3];
+} lierne_config_finding_entry;
+
+typedef struct lierne_config_grid_entry {
+    char *name;
+    lierne_grid *grid; /* NULL if it could not be made */
+} lierne_config_grid_entry;
+
+/* Allocated one by one: spec points into it. */
+typedef struct lierne_config_bridge_entry {
+    char *name;
+    const char *src; /* names of entries of grids; NULL if unknown */
+    const char *dst;
+    const char *axes[LIERNE_CONFIG_AXES];
+    int64_t shape[LIERNE_CONFIG_AXES];
+    int64_t *counts[2];
+    int32_t *rows;
+    lierne_bridge_spec spec;
+} lierne_config_bridge_entry;
+
+struct lierne_config {
+    LIERNE_VEC(lierne_config_finding_entry) findings;
+    size_t finding_bytes;
+    bool full; /* more findings than are listed */
+    int errors;
+    int world;
+    LIERNE_VEC(lierne_config_grid_entry) grids;
+    LIERNE_VEC(lierne_config_bridge_entry *) bridges;
+    int *nodes;
+};
+
+typedef struct lierne_reader {
+    lierne_config *config;
+    const lierne_json *doc;
+    bool failed; /* an allocation failed */
+} lierne_reader;
+
+/* Remembers a failed allocation; whether there was none. */
+bool lierne_reader_ok(lierne_reader *r, lierne_status status);
+
+/* Findings (findings.c). number is LIERNE_FINDING_..., or a status for what the format's rules do
+ * not foresee. They stand at the value of node, or at its key; node NULL is the whole file. */
+void lierne_finding_add(lierne_reader *r, int number, const lierne_json_node *node,
+                        const char *hint, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void lierne_finding_add_key(lierne_reader *r, int number, const lierne_json_node *node,
+                            const char *hint, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Adds what the scanner found. */
+void lierne_finding_add_text(lierne_reader *r);
+void lierne_findings_sort(lierne_config *config);
+void lierne_findings_free(lierne_config *config);
+
+/* A text in quotes, cut if it is long, on one line whatever it holds: for messages. */
+typedef struct lierne_quoted {
+    char text[112];
+} lierne_quoted;
+lierne_quoted lierne_quote(const char *text);
+/* What a node is called in a message: its key in quotes, or its place in an array. */
+lierne_quoted lierne_label(const lierne_json_node *node);
+/* What the last failed call of the library said, without the name of its function. */
+const char *lierne_reason(void);
+
+/* Values (value.c). Each gives a finding and false when the value is not as wanted; node NULL is
+ * false without a finding. */
+typedef struct lierne_config_key {
+    const char *name;
+    int types; /* lierne_json_type bits */
+    bool required;
+} lierne_config_key;
+/* Reads the members of an object: found[i] is that of keys[i], NULL if absent or of another type.
+ */
+bool lierne_config_object(lierne_reader *r, const lierne_json_node *node,
+                          const lierne_config_key *keys, int nkeys, const lierne_json_node **found);
+/* The members of an object that are no comments, one after the other. */
+const lierne_json_node *lierne_config_first(const lierne_reader *r, const lierne_json_node *node);
+const lierne_json_node *lierne_config_next(const lierne_reader *r, const lierne_json_node *node);
+bool lierne_config_typed(lierne_reader *r, const lierne_json_node *node, int types);
+bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64_t low,
+                           int64_t high, int64_t *out);
+/* Index of a string among words. */
+bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const char *const *words,
+                        int nwords, int *out);
+/* Checks a name, which is the node's key or its string. */
+typedef enum lierne_config_name_kind {
+    LIERNE_CONFIG_FREE_NAME, /* of a grid or bridge */
+    LIERNE_CONFIG_KEY_NAME   /* of a dim or view: part of group keys */
+} lierne_config_name_kind;
+bool lierne_config_name(lierne_reader *r, const lierne_json_node *node, bool at_key,
+                        lierne_config_name_kind kind);
+bool lierne_config_true(const lierne_json_node *node);
+
+/* Parts of the file. */
+void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, int64_t world);
+void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid);
+void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges);
+void lierne_config_bridge_free(lierne_config_bridge_entry *bridge);
+
+/* Dims of a grid or view: order and shape together (dims.c). */
+typedef struct lierne_config_dims {
+    int count;
+    const char *names[LIERNE_MAX_DIMS];
+    int64_t sizes[LIERNE_MAX_DIMS];
+} lierne_config_dims;
+bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
+                             const lierne_json_node *shape, lierne_config_dims *out);
+
+/* A bridge being read: its values in the file beside what they make. */
+typedef struct lierne_config_bridge_nodes {
+    const lierne_json_node *bridge, *name, *src, *dst, *tensor, *batch, *sequence, *gradient;
+    const lierne_json_node *algorithm, *counts, *require_divisible;
+    const lierne_json_node *axes, *shape, *dtype, *sizes[LIERNE_CONFIG_AXES];
+    const lierne_json_node *owner, *storage, *rows;
+    const lierne_json_node *lane_counts[2];
+} lierne_config_bridge_nodes;
+
+/* The rules of a bridge that go beyond one value (bridge_rules.c). sound: no value had an error. */
+void lierne_config_check_bridge(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
+                                const lierne_config_bridge_entry *bridge, bool sound);
+
+#endif

@@ -1,0 +1,70 @@
+/* The command `lierne`: a table of subcommands. A subcommand is one line here and one file. */
+#include "tool.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const char *called; /* how it calls itself in messages */
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"check", "lierne check", tool_check, "validate configurations, all findings at once"},
+    {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid"},
+};
+
+enum { NCOMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out) {
+    fputs("Usage: lierne COMMAND [OPTION]... FILE...\n"
+          "Describes, checks and plans how tensors move between process layouts.\n"
+          "\n"
+          "Commands:\n",
+          out);
+    for (int i = 0; i < NCOMMANDS; i++) {
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("\n"
+          "  -h, --help     show this help; 'lierne COMMAND --help' for a command\n"
+          "  -V, --version  show the version\n"
+          "\n"
+          "Exit status: 0 valid, 1 findings, 2 usage or input error.\n",
+          out);
+}
+
+/* Standard output may be a full disk: what was not written must not pass as done. */
+static int finish(int status) {
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "lierne: cannot write: %s\n", strerror(errno));
+        return TOOL_USAGE;
+    }
+    return status;
+}
+
+static bool is_option(const char *arg, const char *name, const char *letter) {
+    return strcmp(arg, name) == 0 || strcmp(arg, letter) == 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return TOOL_USAGE;
+    }
+    if (is_option(argv[1], "--help", "-h")) {
+        print_help(stdout);
+        return finish(TOOL_VALID);
+    }
+    if (is_option(argv[1], "--version", "-V")) {
+        printf("lierne %s\n", lierne_version());
+        return finish(TOOL_VALID);
+    }
+    for (int i = 0; i < NCOMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            argv[1] = (char *)commands[i].called;
+            return finish(commands[i].run(argc - 1, argv + 1));
+        }
+    }
+    fprintf(stderr, "lierne: there is no command '%s'\nTry 'lierne --help'.\n", argv[1]);
+    return TOOL_USAGE;
+}

@@ -1,0 +1,88 @@
+/* Command lines: GNU long options from a table, so that all subcommands read theirs alike and
+ * complain alike. */
+#include "tool.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { MAX_OPTIONS = 16 };
+
+int tool_usage(char **argv, const char *format, ...) {
+    va_list args;
+    fprintf(stderr, "%s: ", argv[0]);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nTry '%s --help'.\n", argv[0]);
+    return TOOL_USAGE;
+}
+
+int tool_failed(char **argv) {
+    const char *message = lierne_last_error();
+    const char *reason = strstr(message, ": ");
+    fprintf(stderr, "%s: %s\n", argv[0], reason ? reason + 2 : message);
+    return TOOL_USAGE;
+}
+
+static void fill_tables(const tool_option *options, int noptions, struct option *longs,
+                        char *shorts) {
+    memset(longs, 0, (size_t)(noptions + 2) * sizeof *longs);
+    for (int i = 0; i < noptions; i++) {
+        longs[i].name = options[i].name;
+        longs[i].has_arg = options[i].value ? required_argument : no_argument;
+        longs[i].val = options[i].letter ? options[i].letter : 256 + i;
+        if (options[i].letter) {
+            *shorts++ = options[i].letter;
+            if (options[i].value) {
+                *shorts++ = ':';
+            }
+        }
+    }
+    longs[noptions].name = "help";
+    longs[noptions].val = 'h';
+    strcpy(shorts, "h");
+}
+
+int tool_parse(int argc, char **argv, const char *help, const tool_option *options, int noptions) {
+    struct option longs[MAX_OPTIONS + 2];
+    char shorts[2 * MAX_OPTIONS + 2];
+    int found;
+    fill_tables(options, noptions, longs, shorts);
+    while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        if (found == 'h') {
+            fputs(help, stdout);
+            return TOOL_VALID;
+        }
+        int i = 0;
+        while (i < noptions && found != longs[i].val) {
+            i++;
+        }
+        if (i == noptions) {
+            fprintf(stderr, "Try '%s --help'.\n", argv[0]);
+            return TOOL_USAGE;
+        }
+        if (options[i].value) {
+            *options[i].value = optarg;
+        } else {
+            *options[i].flag = true;
+        }
+    }
+    return -1;
+}
+
+int tool_format(char **argv, const char *format, bool *json) {
+    *json = format && strcmp(format, "json") == 0;
+    if (format && !*json && strcmp(format, "text") != 0) {
+        return tool_usage(argv, "--format is '%s', must be text or json", format);
+    }
+    return -1;
+}
+
+int tool_one_file(int argc, char **argv, const char **path) {
+    if (argc - optind != 1) {
+        return tool_usage(argv, "%d files given, must be one", argc - optind);
+    }
+    *path = argv[optind];
+    return -1;
+}

@@ -1,0 +1,51 @@
+/* The command `lierne`: what its subcommands share. The command uses the public headers only. */
+#ifndef LIERNE_TOOL_H
+#define LIERNE_TOOL_H
+
+#include "lierne.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit statuses. */
+enum { TOOL_VALID = 0, TOOL_FINDINGS = 1, TOOL_USAGE = 2 };
+
+/* Subcommands: argv[0] is "lierne NAME". Each returns an exit status. */
+int tool_check(int argc, char **argv);
+int tool_groups(int argc, char **argv);
+
+/* Options of a subcommand: either value or flag is set. */
+typedef struct tool_option {
+    const char *name;   /* long name */
+    char letter;        /* short name; 0: none */
+    const char **value; /* the option's argument goes here */
+    bool *flag;         /* or this becomes true */
+} tool_option;
+
+/* Parses options, --help among them; operands are argv[optind] and on. Returns -1 to go on, or the
+ * exit status to end with. */
+int tool_parse(int argc, char **argv, const char *help, const tool_option *options, int noptions);
+/* Says what is wrong with the command line. Returns TOOL_USAGE. */
+int tool_usage(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Says what the last failed call of the library said. Returns TOOL_USAGE. */
+int tool_failed(char **argv);
+/* The argument of --format, NULL if it was not given. Returns -1 to go on, or TOOL_USAGE. */
+int tool_format(char **argv, const char *format, bool *json);
+/* The one operand of a subcommand that takes one file. Returns -1 to go on, or TOOL_USAGE. */
+int tool_one_file(int argc, char **argv, const char **path);
+
+/* Reads a configuration, "-" from standard input, with whatever findings it has. Returns -1, or
+ * TOOL_USAGE having said why nothing could be read. */
+int tool_load(char **argv, const char *path, lierne_config **out);
+/* The same for a subcommand that needs it without errors: findings go to stderr. Returns -1, or the
+ * exit status to end with, and *out is NULL then. */
+int tool_load_valid(char **argv, const char *path, lierne_config **out);
+
+/* One line for a finding: file:line:column: error: [CODE] message; hint. */
+void tool_print_finding(FILE *out, const char *path, const lierne_finding *finding, bool color);
+/* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+void tool_print_string(FILE *out, const char *text);
+/* [1,2,3] */
+void tool_print_ints(FILE *out, const int *values, int count);
+
+#endif
