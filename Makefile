@@ -70,10 +70,10 @@ check: deps ## install what is missing, build and run all tests
 	@$(MAKE) --no-print-directory -s tests
 	@bash tests/check.sh $(B)
 
-tests: all $(B)/tests/unit $(B)/tests/golden $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
+tests: all $(B)/unit $(B)/golden $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
 
-golden: $(B)/tests/golden ## run every golden file of GOLDEN_DIR=path
-	@$(B)/tests/golden $(GOLDEN_DIR)
+golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
+	@$(B)/golden $(GOLDEN_DIR)
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
@@ -89,10 +89,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/tests/unit: $(call obj,$(UNIT_SRC)) $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/tests/golden: $(call obj,$(GOLD_SRC)) $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)

@@ -202,6 +202,11 @@ static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec
     map->nranks = lierne_grid_size(spec->src);
     refuse(spec->src, spec->dst, map->refusal);
     LIERNE_TRY(map_cp(map, spec->dst));
+    /* Lanes may line up, or not, in pairs that the reference refuses for another reason. */
+    if (map->scale > 0 && map->offset == lierne_grid_offset(spec->dst) &&
+        map->nranks == lierne_grid_size(spec->dst)) {
+        LIERNE_TRY(map_misaligned(map, spec));
+    }
     if (map->refusal[0] != '\0') {
         return LIERNE_OK;
     }
@@ -209,7 +214,6 @@ static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec
                 : src_dp < dst_dp ? LIERNE_BRIDGE_FAN_OUT
                                   : LIERNE_BRIDGE_EQUAL;
     LIERNE_TRY(map_slots(map, many));
-    LIERNE_TRY(map_misaligned(map, spec));
     return map->kind == LIERNE_BRIDGE_EQUAL ? LIERNE_OK : map_gather(map, many);
 }
 

@@ -45,7 +45,7 @@ static int64_t share(int64_t total, int64_t n, int64_t c) {
 static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans) {
     lierne_spans out = {0};
     int64_t total = length(spans);
-    if (p->kind == LIERNE_SHARD_ROWS) {
+    if (p->kind == LIERNE_SHARD_ROWS || n == 1) {
         return;
     }
     if (p->kind == LIERNE_SHARD_ZIGZAG) {

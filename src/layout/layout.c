@@ -86,7 +86,7 @@ static lierne_status check_zigzag(const lierne_layout *layout, int dim) {
                                dim, d, p->axis);
         }
     }
-    if (layout->shape[p->axis] % chunks != 0) {
+    if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE, "zigzag over %d needs axis %d divisible by %lld, "
                            "it has %lld", layout->sizes[dim], p->axis, (long long)chunks,
                            (long long)layout->shape[p->axis]);

@@ -54,6 +54,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
 
 void lierne_context_drop(lierne_context *context) {
     if (context) {
+        lierne_jobs_drop_orphans(context);
         lierne_mem_free(context->nodes);
         lierne_mem_free(context->groups.at);
         lierne_mem_free(context);
@@ -97,6 +98,7 @@ lierne_status lierne_free(lierne_context *context) {
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive", context->nplans);
     }
+    lierne_jobs_drop_orphans(context);
     context->wire->close(context->self, context->dead != LIERNE_OK);
     lierne_context_drop(context);
     return LIERNE_OK;

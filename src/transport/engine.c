@@ -32,6 +32,7 @@ struct lierne_job {
     const char *in;
     bool no_out;
     bool running;
+    bool abandoned; /* a run failed: messages may still be under way */
     bool finished;
     lierne_status status; /* of a run that failed */
     char message[LIERNE_MESSAGE_SIZE];
@@ -90,7 +91,7 @@ lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const li
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&job, 1, sizeof *job));
     *job = (lierne_job){.context = context, .route = route, .name = name, .dtype = dtype,
-                        .size = lierne_dtype_size(dtype), .tag = context->next_tag++};
+                        .size = lierne_dtype_size(dtype)};
     lierne_status status = reserve(job);
     if (status != LIERNE_OK) {
         lierne_job_free(job);
@@ -109,11 +110,7 @@ static void unlink_job(lierne_job *job) {
     }
 }
 
-void lierne_job_free(lierne_job *job) {
-    if (!job) {
-        return;
-    }
-    unlink_job(job);
+static void drop_job(lierne_job *job) {
     if (job->batch) {
         job->context->wire->batch_free(job->batch);
     }
@@ -122,6 +119,32 @@ void lierne_job_free(lierne_job *job) {
     lierne_mem_free(job->done);
     lierne_mem_free(job->summands);
     lierne_mem_free(job);
+}
+
+void lierne_job_free(lierne_job *job) {
+    if (!job) {
+        return;
+    }
+    unlink_job(job);
+    if (job->running || job->abandoned) {
+        /* The wire may still write into its memory. */
+        job->next = job->context->orphans;
+        job->context->orphans = job;
+        return;
+    }
+    drop_job(job);
+}
+
+void lierne_jobs_drop_orphans(lierne_context *context) {
+    for (lierne_job *job = context->orphans, *next; job; job = next) {
+        next = job->next;
+        drop_job(job);
+    }
+    context->orphans = NULL;
+}
+
+void lierne_job_set_tag(lierne_job *job, int tag) {
+    job->tag = tag;
 }
 
 bool lierne_job_running(const lierne_job *job) {
@@ -307,6 +330,7 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
         fail_job(job, status);
         unlink_job(job);
         job->running = false;
+        job->abandoned = true;
         status = lierne_context_kill(context, status);
     }
     leave(context);
@@ -353,6 +377,7 @@ lierne_status lierne_job_wait(lierne_job *job) {
             status = lierne_context_kill(context, status);
         }
     }
+    job->abandoned |= status != LIERNE_OK;
     enter(context);
     unlink_job(job);
     job->running = false;

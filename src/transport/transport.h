@@ -66,9 +66,9 @@ struct lierne_context {
     bool owned_by_sim;
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
-    int next_tag;  /* tags are handed out in the same order on every rank */
     size_t nplans; /* alive */
-    lierne_job *jobs; /* in flight */
+    lierne_job *jobs;    /* in flight */
+    lierne_job *orphans; /* freed while their messages were under way: memory kept to the end */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */
 };
 
@@ -88,6 +88,10 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
 lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
                              lierne_dtype dtype, const char *name);
 void lierne_job_free(lierne_job *job);
+/* Frees the jobs that were freed in flight. */
+void lierne_jobs_drop_orphans(lierne_context *context);
+/* The tag of its messages: the same on every rank, not that of another job in flight. */
+void lierne_job_set_tag(lierne_job *job, int tag);
 bool lierne_job_running(const lierne_job *job);
 int64_t lierne_job_scratch_bytes(const lierne_job *job);
 /* Starts the job; both buffers stay borrowed until lierne_job_wait returns. no_out: the copies of

@@ -1,0 +1,160 @@
+/* The bridge builder: from a spec to a plan.
+ *
+ * DIRECT is two calls of the planner, one per direction. COLLECTIVE (bridge_collective.c) follows
+ * the reference and is each rank's own affair too. Everything a rank needs to know is in the spec,
+ * so ranks exchange nothing but the decision whether all of them could plan, and whether all were
+ * given the same spec. */
+#include "build/bridge.h"
+#include "build/redistribute.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Owned blocks of a rank's out, for lierne_plan_check. */
+static lierne_status take_owned(const lierne_layout *layout, int rank, lierne_plan_side *side) {
+    lierne_boxes boxes = {0};
+    lierne_cell cell;
+    if (!lierne_layout_cell(layout, rank, &cell)) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
+    for (size_t i = 0; i < boxes.count && status == LIERNE_OK; i++) {
+        lierne_block block = lierne_block_box(layout->naxes, side->out, boxes.at[i].local,
+                                              boxes.at[i].size);
+        status = LIERNE_VEC_PUSH(&side->owned, block);
+    }
+    lierne_mem_free(boxes.at);
+    return status;
+}
+
+static lierne_status start_side(lierne_plan_side *side, int rank, const lierne_layout *from,
+                                const lierne_layout *to) {
+    int64_t in, out;
+    side->naxes = from->naxes;
+    LIERNE_TRY(lierne_layout_shape(from, rank, side->in));
+    LIERNE_TRY(lierne_layout_shape(to, rank, side->out));
+    LIERNE_TRY(lierne_layout_elements(from, rank, &in, NULL));
+    LIERNE_TRY(lierne_layout_elements(to, rank, &out, NULL));
+    LIERNE_TRY(take_owned(to, rank, side));
+    return lierne_route_new(&side->route, rank, in, out);
+}
+
+static lierne_status redistribute(lierne_plan_side *side, const lierne_context *context,
+                                  const lierne_layout *from, const lierne_layout *to) {
+    return lierne_redistribute(side->route, from, to, context->nodes, &side->min_elements);
+}
+
+static lierne_status clear(lierne_plan_side *side) {
+    const lierne_route *old = side->route;
+    lierne_route *empty;
+    LIERNE_TRY(lierne_route_new(&empty, old->rank, old->elements[LIERNE_IN],
+                                old->elements[LIERNE_OUT]));
+    lierne_route_free(side->route);
+    side->route = empty;
+    return LIERNE_OK;
+}
+
+static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spec,
+                          lierne_bridge_sides *sides, lierne_plan_parts *parts) {
+    lierne_plan_side *forward = &parts->side[LIERNE_FORWARD];
+    lierne_plan_side *adjoint = &parts->side[LIERNE_ADJOINT];
+    LIERNE_TRY(lierne_bridge_check(spec));
+    if (lierne_grid_world(spec->src) != context->world) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the grids lie on a world of %d ranks, the context on "
+                           "one of %d", lierne_grid_world(spec->src), context->world);
+    }
+    parts->dtype = spec->dtype;
+    parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    LIERNE_TRY(lierne_bridge_layouts(spec, sides));
+    LIERNE_TRY(start_side(forward, context->rank, sides->src, sides->dst));
+    LIERNE_TRY(start_side(adjoint, context->rank, sides->gradient, sides->src));
+    LIERNE_TRY(redistribute(forward, context, sides->src, sides->dst));
+    LIERNE_TRY(redistribute(adjoint, context, sides->gradient, sides->src));
+    if (spec->algorithm == LIERNE_BRIDGE_DIRECT) {
+        return LIERNE_OK;
+    }
+    /* The direct routes were for the bounds. */
+    LIERNE_TRY(clear(forward));
+    LIERNE_TRY(clear(adjoint));
+    return lierne_bridge_collective(context, spec, sides, parts);
+}
+
+static int64_t hash(const void *data, size_t bytes) {
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < bytes; i++) {
+        h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
+    }
+    return (int64_t)(h >> 1);
+}
+
+/* What must be the same on all ranks, as many fields for every spec. */
+typedef struct fingerprint {
+    lierne_field fields[64];
+    size_t n;
+} fingerprint;
+
+static void put(fingerprint *f, const char *name, int index, int64_t value) {
+    lierne_field *field = &f->fields[f->n++];
+    snprintf(field->name, sizeof field->name, index < 0 ? "%s" : "%s[%d]", name, index);
+    field->value = value;
+}
+
+static void put_grid(fingerprint *f, const char *side, const lierne_grid *grid) {
+    char name[16];
+    uint64_t order = 0;
+    int ndims = lierne_grid_ndims(grid, NULL);
+    snprintf(name, sizeof name, "%s.offset", side);
+    put(f, name, -1, lierne_grid_offset(grid));
+    for (int d = 0; d < ndims; d++) {
+        const char *dim = lierne_grid_dim_name(grid, NULL, d);
+        order = order * 31 + (uint64_t)hash(dim, strlen(dim));
+    }
+    snprintf(name, sizeof name, "%s.order", side);
+    put(f, name, -1, (int64_t)(order >> 1));
+    snprintf(name, sizeof name, "%s.sizes", side);
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        put(f, name, d, d < ndims ? lierne_grid_dim_size(grid, NULL, d) : 0);
+    }
+}
+
+static void put_tensor(fingerprint *f, const lierne_bridge_spec *spec) {
+    size_t src = (size_t)lierne_bridge_size(spec->src, "dp");
+    size_t dst = (size_t)lierne_bridge_size(spec->dst, "dp");
+    int s = spec->sequence_axis;
+    put(f, "naxes", -1, spec->naxes);
+    for (int a = 0; a < 3; a++) {
+        put(f, "shape", a, a < spec->naxes ? spec->shape[a] : 0);
+    }
+    put(f, "dtype", -1, (int64_t)spec->dtype);
+    put(f, "batch_axis", -1, spec->batch_axis);
+    put(f, "sequence_axis", -1, s);
+    put(f, "src_counts", -1, spec->src_counts ? hash(spec->src_counts, src * 8) : 0);
+    put(f, "dst_counts", -1, spec->dst_counts ? hash(spec->dst_counts, dst * 8) : 0);
+    put(f, "algorithm", -1, (int64_t)spec->algorithm);
+    put(f, "gradient_owner", -1, (int64_t)spec->gradient_owner);
+    put(f, "gradient_storage", -1, (int64_t)spec->gradient_storage);
+    size_t rows = s < 0 ? 0 : (size_t)(spec->shape[spec->batch_axis] * spec->shape[s]);
+    put(f, "row_owner", -1, spec->row_owner ? hash(spec->row_owner, rows * 4) : 0);
+    put(f, "require_divisible", -1, spec->require_divisible != 0);
+    put(f, "max_inflight", -1, spec->max_inflight);
+}
+
+lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
+                                 const lierne_bridge_spec *spec) {
+    lierne_bridge_sides sides = {0};
+    lierne_plan_parts parts = {0};
+    fingerprint f = {0};
+    if (!out || !context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "context" : "out");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = fill(context, spec, &sides, &parts);
+    if (status == LIERNE_OK) {
+        put_grid(&f, "src", spec->src);
+        put_grid(&f, "dst", spec->dst);
+        put_tensor(&f, spec);
+    }
+    lierne_bridge_layouts_free(&sides);
+    return lierne_plan_new(out, context, status, &parts, f.fields, f.n);
+}

@@ -1,0 +1,32 @@
+/* What the files of the bridge builder share. */
+#ifndef LIERNE_BRIDGE_INTERNAL_H
+#define LIERNE_BRIDGE_INTERNAL_H
+
+#include "layout/layout.h"
+#include "lierne/bridge.h"
+#include "plan/plan.h"
+
+/* The layouts of a bridge. The gradient of the input lies as the tensor does at the source. */
+typedef struct lierne_bridge_sides {
+    lierne_layout *src;
+    lierne_layout *dst;
+    lierne_layout *gradient; /* of the output */
+} lierne_bridge_sides;
+
+/* Index of a dim in the base view, -1 if there is none; its size, 1 if there is none. */
+int lierne_bridge_dim(const lierne_grid *grid, const char *name);
+int lierne_bridge_size(const lierne_grid *grid, const char *name);
+
+/* Spec and grids alone; then all of a spec that needs neither a context nor a layout. */
+lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec);
+lierne_status lierne_bridge_check(const lierne_bridge_spec *spec);
+
+/* sides is zero before; to be freed also after a failure. */
+lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);
+void lierne_bridge_layouts_free(lierne_bridge_sides *sides);
+
+/* Fills the routes, bounds and groups of the collective algorithm; routes exist and are empty. */
+lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
+                                       const lierne_bridge_sides *sides, lierne_plan_parts *parts);
+
+#endif

@@ -1,0 +1,322 @@
+/* Plans: making them together, executing them, asking about them.
+ *
+ * All that can fail on one rank alone (planning, memory) happens before the ranks agree, and
+ * nothing that can fail happens after: so a plan exists on every rank or on none. Requests are made
+ * with the plan; executing takes the next one in turn, the same on every rank, so that messages
+ * carry the same tag at both ends. */
+#include "plan/plan.h"
+
+#include <limits.h>
+#include <string.h>
+
+struct lierne_request {
+    lierne_plan *plan;
+    lierne_job *job;
+};
+
+struct lierne_plan {
+    lierne_context *context;
+    int decision;
+    lierne_plan_parts parts;
+    int64_t view[2];
+    lierne_request *requests[2]; /* max_inflight each */
+    size_t started[2];
+};
+
+static const char *const direction_names[2] = {"forward", "adjoint"};
+
+static void free_parts(lierne_context *context, lierne_plan_parts *parts) {
+    for (int d = 0; d < 2; d++) {
+        lierne_route_free(parts->side[d].route);
+        lierne_mem_free(parts->side[d].owned.at);
+    }
+    for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
+        lierne_group_release(context, parts->groups[g]);
+    }
+}
+
+static void drop(lierne_plan *plan) {
+    for (int d = 0; d < 2; d++) {
+        for (int i = 0; plan->requests[d] && i < plan->parts.max_inflight; i++) {
+            lierne_job_free(plan->requests[d][i].job);
+        }
+        lierne_mem_free(plan->requests[d]);
+    }
+    free_parts(plan->context, &plan->parts);
+    lierne_mem_free(plan);
+}
+
+static lierne_status make_jobs(lierne_plan *plan, int d) {
+    size_t n = (size_t)plan->parts.max_inflight;
+    plan->view[d] = lierne_route_view(plan->parts.side[d].route);
+    LIERNE_TRY(lierne_alloc(&plan->requests[d], n, sizeof *plan->requests[d]));
+    for (size_t i = 0; i < n; i++) {
+        lierne_request *r = &plan->requests[d][i];
+        r->plan = plan;
+        LIERNE_TRY(lierne_job_new(&r->job, plan->context, plan->parts.side[d].route,
+                                  plan->parts.dtype, direction_names[d]));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status make(lierne_plan **out, lierne_context *context, lierne_plan_parts *parts) {
+    lierne_plan *plan;
+    LIERNE_TRY(lierne_alloc(&plan, 1, sizeof *plan));
+    plan->context = context;
+    plan->parts = *parts;
+    *parts = (lierne_plan_parts){0};
+    *out = plan;
+    LIERNE_TRY(make_jobs(plan, LIERNE_FORWARD));
+    return make_jobs(plan, LIERNE_ADJOINT);
+}
+
+static void set_tags(lierne_plan *plan) {
+    for (int d = 0; d < 2; d++) {
+        for (int i = 0; i < plan->parts.max_inflight; i++) {
+            int64_t tag = ((int64_t)plan->decision * 2 + d) * LIERNE_MAX_INFLIGHT + i;
+            lierne_job_set_tag(plan->requests[d][i].job, (int)(tag & INT_MAX));
+        }
+    }
+}
+
+lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
+                              lierne_plan_parts *parts, const lierne_field *fields,
+                              size_t nfields) {
+    lierne_plan *plan = NULL;
+    int decision;
+    if (status == LIERNE_OK) {
+        status = make(&plan, context, parts);
+    }
+    status = context->wire->agree(context->self, status, fields, nfields, &decision);
+    if (status != LIERNE_OK) {
+        free_parts(context, parts);
+        if (plan) {
+            drop(plan);
+        }
+        return status == LIERNE_TIMEOUT || status == LIERNE_TRANSPORT
+                   ? lierne_context_kill(context, status)
+                   : status;
+    }
+    plan->decision = decision;
+    set_tags(plan);
+    context->nplans++;
+    *out = plan;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_free(lierne_plan *plan) {
+    if (!plan) {
+        return LIERNE_OK;
+    }
+    for (int d = 0; d < 2 && plan->context->dead == LIERNE_OK; d++) {
+        for (int i = 0; i < plan->parts.max_inflight; i++) {
+            if (lierne_job_running(plan->requests[d][i].job)) {
+                return LIERNE_FAIL(LIERNE_BUSY, "%s request %d of the plan is in flight",
+                                   direction_names[d], i);
+            }
+        }
+    }
+    plan->context->nplans--;
+    drop(plan);
+    return LIERNE_OK;
+}
+
+static lierne_status check_direction(const lierne_plan *plan, lierne_direction direction) {
+    if (!plan || (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or direction %d is neither forward nor "
+                           "adjoint", (int)direction);
+    }
+    return LIERNE_OK;
+}
+
+static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
+    return (size_t)plan->parts.side[d].route->elements[buffer] *
+           lierne_dtype_size(plan->parts.dtype);
+}
+
+static lierne_status check_buffers(const lierne_plan *plan, int d, const void *out, const void *in,
+                                   const void *stream) {
+    size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
+    uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    if (stream) {
+        return LIERNE_FAIL(LIERNE_INVALID, "stream is not NULL, but the context moves host memory");
+    }
+    if (!in && n_in > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s: in is NULL, must hold %zu bytes",
+                           direction_names[d], n_in);
+    }
+    if (!out && n_out > 0 && plan->view[d] < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s: out is NULL, must hold %zu bytes (the result is no "
+                           "view)", direction_names[d], n_out);
+    }
+    if (in && out && a < b + n_out && b < a + n_in) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s: in and out overlap", direction_names[d]);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
+                           void *out, const void *in, void *stream) {
+    if (!request) {
+        return LIERNE_FAIL(LIERNE_INVALID, "request is NULL");
+    }
+    *request = NULL;
+    LIERNE_TRY(check_direction(plan, d));
+    LIERNE_TRY(lierne_context_alive(plan->context));
+    if (plan->context->wire->agreed) {
+        LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
+    }
+    LIERNE_TRY(check_buffers(plan, d, out, in, stream));
+    size_t turn = plan->started[d] % (size_t)plan->parts.max_inflight;
+    lierne_request *next = &plan->requests[d][turn];
+    if (lierne_job_running(next->job)) {
+        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
+                           direction_names[d], plan->parts.max_inflight);
+    }
+    plan->started[d]++;
+    LIERNE_TRY(lierne_job_begin(next->job, out, in, out == NULL));
+    *request = next;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
+                                   const void *in, void *stream) {
+    return begin(request, plan, LIERNE_FORWARD, out, in, stream);
+}
+
+lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
+                                   const void *in, void *stream) {
+    return begin(request, plan, LIERNE_ADJOINT, out, in, stream);
+}
+
+lierne_status lierne_end(lierne_request *request) {
+    if (!request) {
+        return LIERNE_OK;
+    }
+    if (!lierne_job_running(request->job)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
+    }
+    return lierne_job_wait(request->job);
+}
+
+lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
+    lierne_request *request;
+    LIERNE_TRY(lierne_forward_begin(&request, plan, out, in, stream));
+    return lierne_end(request);
+}
+
+lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream) {
+    lierne_request *request;
+    LIERNE_TRY(lierne_adjoint_begin(&request, plan, out, in, stream));
+    return lierne_end(request);
+}
+
+lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction, int64_t *in,
+                                   int64_t *out) {
+    LIERNE_TRY(check_direction(plan, direction));
+    const lierne_route *route = plan->parts.side[direction].route;
+    if (in) {
+        *in = route->elements[LIERNE_IN];
+    }
+    if (out) {
+        *out = route->elements[LIERNE_OUT];
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction, int *naxes,
+                                int64_t *in, int64_t *out) {
+    LIERNE_TRY(check_direction(plan, direction));
+    const lierne_plan_side *side = &plan->parts.side[direction];
+    if (naxes) {
+        *naxes = side->naxes;
+    }
+    for (int a = 0; a < side->naxes; a++) {
+        if (in) {
+            in[a] = side->in[a];
+        }
+        if (out) {
+            out[a] = side->out[a];
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
+                               int64_t *offset) {
+    LIERNE_TRY(check_direction(plan, direction));
+    if (!offset) {
+        return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
+    }
+    *offset = plan->view[direction];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
+                                 lierne_report *report) {
+    LIERNE_TRY(check_direction(plan, direction));
+    if (!report || report->size != sizeof *report) {
+        return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
+    }
+    const lierne_plan_side *side = &plan->parts.side[direction];
+    lierne_route_counts counts = lierne_route_count(side->route);
+    int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
+    *report = (lierne_report){
+        .size = sizeof *report,
+        .sent_bytes = counts.sent * bytes,
+        .received_bytes = counts.received * bytes,
+        .local_bytes = counts.local * bytes,
+        .min_bytes = side->min_elements * bytes,
+        .sent_messages = counts.sent_messages,
+        .received_messages = counts.received_messages,
+        .stages = (int64_t)side->route->stages.count,
+        .scratch_bytes = lierne_job_scratch_bytes(plan->requests[direction][0].job),
+    };
+    for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
+        report->communicators += plan->parts.groups[g] != NULL;
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction, char **text) {
+    lierne_text out = {0};
+    LIERNE_TRY(check_direction(plan, direction));
+    if (!text) {
+        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
+    }
+    lierne_route_print(plan->parts.side[direction].route, &out);
+    return lierne_text_take(&out, text);
+}
+
+void lierne_text_release(char *text) {
+    lierne_mem_free(text);
+}
+
+static lierne_status check_pairs(const lierne_plan *const *plans, int n, int d) {
+    const lierne_route **routes;
+    LIERNE_TRY(lierne_alloc(&routes, (size_t)n, sizeof *routes));
+    for (int i = 0; i < n; i++) {
+        routes[i] = plans[i]->parts.side[d].route;
+    }
+    lierne_status status = lierne_routes_pair(routes, n);
+    lierne_mem_free(routes);
+    return status;
+}
+
+lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
+    for (int i = 0; i < n || i < 1; i++) {
+        if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->rank != i)) {
+            return LIERNE_FAIL(LIERNE_INVALID, "plans must be those of ranks 0 to %d, in order",
+                               n - 1);
+        }
+        for (int d = 0; d < 2; d++) {
+            const lierne_plan_side *side = &plans[i]->parts.side[d];
+            LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
+        }
+    }
+    if (n != plans[0]->context->world) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(check_pairs(plans, n, LIERNE_FORWARD));
+    return check_pairs(plans, n, LIERNE_ADJOINT);
+}

@@ -1,0 +1,64 @@
+/* One bridge on the sim transport, compared with a model written from the definition: a sample
+ * lives on the lane that its index says, coordinates are mixed radix, and nothing else. Nothing of
+ * the library is asked except to do its work. */
+#ifndef BRIDGE_CASE_H
+#define BRIDGE_CASE_H
+
+#include "lierne.h"
+
+typedef struct case_grid {
+    int ndims;
+    const char *names[4];
+    int64_t sizes[4];
+    int offset;
+} case_grid;
+
+typedef enum case_data { SMALL_INTEGERS, RANDOM } case_data;
+
+typedef struct bridge_case {
+    int world;
+    case_grid src;
+    case_grid dst;
+    int64_t batch;
+    int64_t sequence;
+    int64_t hidden;
+    int axis_b, axis_s, axis_h; /* where b, s, h are; axis_s -1: no sequence axis, sequence 1 */
+    const int64_t *src_counts;
+    const int64_t *dst_counts;
+    lierne_dtype dtype;
+    lierne_gradient_owner owner;
+    lierne_storage storage;
+    lierne_bridge_algorithm algorithm;
+    const int32_t *rows;
+    const int *nodes;
+    case_data data;
+} bridge_case;
+
+/* Outputs of a run, kept for comparing runs: rank after rank. */
+typedef struct case_result {
+    lierne_status status; /* of planning */
+    char message[1024];
+    unsigned char *forward;
+    unsigned char *adjoint;
+    size_t forward_bytes;
+    size_t adjoint_bytes;
+    int64_t received; /* elements, all ranks */
+    int64_t minimum;
+    int64_t adjoint_received;
+    int64_t adjoint_minimum;
+} case_result;
+
+/* Plans and runs the case, twice, with poisoned outputs. Returns NULL, or what was wrong (static
+ * storage). With RANDOM data values are not compared with the model. A case that cannot be planned
+ * is not wrong: see result->status. */
+const char *run_case(const bridge_case *c, case_result *result);
+void free_result(case_result *result);
+
+/* Equal bits, but for the sign of zero. */
+int same_bits(lierne_dtype dtype, const unsigned char *a, const unsigned char *b, size_t bytes);
+
+/* Size of a dim, 1 if there is none; a rank's coordinate in it, 0 if there is none. */
+int64_t case_size(const case_grid *grid, const char *name);
+int case_coord(const case_grid *grid, int rank, const char *name);
+
+#endif

@@ -1,0 +1,181 @@
+/* Bridges on the sim transport. */
+#include "base/base.h"
+#include "bridge_case.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int orders3[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+/* tp x cp x dp in the order-th order, pp 1 put in somewhere. */
+static case_grid grid_of(int64_t tp, int64_t cp, int64_t dp, int order, int pp_at) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    int64_t sizes[3] = {tp, cp, dp};
+    case_grid g = {.ndims = 4};
+    for (int d = 0, i = 0; d < 4; d++) {
+        if (d == pp_at) {
+            g.names[d] = "pp";
+            g.sizes[d] = 1;
+        } else {
+            g.names[d] = names[orders3[order][i]];
+            g.sizes[d] = sizes[orders3[order][i++]];
+        }
+    }
+    return g;
+}
+
+static void describe(const bridge_case *c, char *text, size_t size) {
+    const case_grid *grids[2] = {&c->src, &c->dst};
+    size_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < grids[i]->ndims; d++) {
+            n += (size_t)snprintf(text + n, size - n, "%s%lld ", grids[i]->names[d],
+                                  (long long)grids[i]->sizes[d]);
+        }
+        n += (size_t)snprintf(text + n, size - n, i ? "" : "-> ");
+    }
+    snprintf(text + n, size - n, "owner %d storage %d algorithm %d dtype %d axes %d,%d,%d",
+             (int)c->owner, (int)c->storage, (int)c->algorithm, (int)c->dtype, c->axis_b, c->axis_s,
+             c->axis_h);
+}
+
+/* Runs a case that must work; its result may be kept. */
+static void must_work(const bridge_case *c, case_result *kept) {
+    char text[256];
+    case_result result;
+    const char *wrong = run_case(c, &result);
+    describe(c, text, sizeof text);
+    cr_assert(!wrong, "%s: %s", text, wrong);
+    cr_assert_eq(result.status, LIERNE_OK, "%s: %s", text, result.message);
+    if (c->algorithm == LIERNE_BRIDGE_DIRECT) {
+        cr_assert_eq(result.received, result.minimum, "%s: forward receives %lld, minimum %lld",
+                     text, (long long)result.received, (long long)result.minimum);
+        cr_assert_eq(result.adjoint_received, result.adjoint_minimum,
+                     "%s: adjoint receives %lld, minimum %lld", text,
+                     (long long)result.adjoint_received, (long long)result.adjoint_minimum);
+    }
+    if (kept) {
+        *kept = result;
+    } else {
+        free_result(&result);
+    }
+}
+
+/* Whether a rank's lanes line up, from the definition. */
+static int aligned(const bridge_case *c) {
+    int64_t src = case_size(&c->src, "dp"), dst = case_size(&c->dst, "dp");
+    for (int r = 0; r < c->world; r++) {
+        int64_t a = case_coord(&c->src, r, "dp"), b = case_coord(&c->dst, r, "dp");
+        if (src >= dst ? a / (src / dst) != b : b / (dst / src) != a) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void same_on_random(bridge_case c, lierne_dtype dtype) {
+    case_result direct, collective;
+    c.data = RANDOM;
+    c.dtype = dtype;
+    c.algorithm = LIERNE_BRIDGE_DIRECT;
+    must_work(&c, &direct);
+    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    must_work(&c, &collective);
+    cr_assert(same_bits(dtype, direct.forward, collective.forward, direct.forward_bytes));
+    cr_assert(same_bits(dtype, direct.adjoint, collective.adjoint, direct.adjoint_bytes));
+    free_result(&direct);
+    free_result(&collective);
+}
+
+static int check_collective(bridge_case c) {
+    char text[256];
+    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    if (aligned(&c)) {
+        must_work(&c, NULL);
+        same_on_random(c, LIERNE_F32);
+        same_on_random(c, LIERNE_BF16);
+        return 1;
+    }
+    case_result result;
+    run_case(&c, &result);
+    describe(&c, text, sizeof text);
+    cr_assert_eq(result.status, LIERNE_MISALIGNED, "%s: %s", text, result.message);
+    return 0;
+}
+
+static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_I8,  LIERNE_F64,
+                                      LIERNE_F16, LIERNE_I64,  LIERNE_I32, LIERNE_U8};
+
+static void set_axes(bridge_case *c, int i) {
+    static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
+    c->axis_b = axes[i % 6][0];
+    c->axis_s = axes[i % 6][1];
+    c->axis_h = axes[i % 6][2];
+}
+
+static void check_owned(bridge_case c) {
+    int32_t rows[512];
+    int64_t cp = case_size(&c.dst, "cp");
+    for (int64_t i = 0; i < c.batch * c.sequence; i++) {
+        rows[i] = (int32_t)((3 * (i / c.sequence) + 5 * (i % c.sequence) + i / 3) % cp);
+    }
+    for (int storage = 0; storage < 2; storage++) {
+        c.storage = (lierne_storage)storage;
+        c.owner = LIERNE_GRADIENT_ZIGZAG;
+        must_work(&c, NULL);
+        c.owner = LIERNE_GRADIENT_CONTIGUOUS;
+        must_work(&c, NULL);
+        if (storage == LIERNE_COMPACT && abs(c.axis_b - c.axis_s) != 1) {
+            continue;
+        }
+        c.owner = LIERNE_GRADIENT_ROWS;
+        c.rows = rows;
+        must_work(&c, NULL);
+        c.rows = NULL;
+    }
+}
+
+/* Every pair of factorisations, source cp 1, dp divisible. Dims of size 1 do not move a rank, so
+ * the orders of tp and dp, and of tp, cp and dp, are all orders there are. */
+static void all_pairs(int world) {
+    int pairs = 0, collective = 0;
+    for (int dp = 1; dp <= world; dp++) {
+        for (int cp = 1; cp <= world; cp++) {
+            for (int src_dp = 1; src_dp <= world; src_dp++) {
+                if (world % dp || world / dp % cp || world % src_dp ||
+                    (dp % src_dp && src_dp % dp)) {
+                    continue;
+                }
+                for (int o = 0; o < 12; o++, pairs++) {
+                    int64_t wide = dp > src_dp ? dp : src_dp;
+                    bridge_case c = {.world = world, .batch = 2 * wide, .sequence = 2 * cp,
+                                     .hidden = 3};
+                    c.src = grid_of(world / src_dp, 1, src_dp, o % 2 ? 5 : 0, pairs % 4);
+                    c.dst = grid_of(world / dp / cp, cp, dp, o / 2, pairs / 4 % 4);
+                    c.dtype = dtypes[pairs % 8];
+                    set_axes(&c, pairs);
+                    must_work(&c, NULL);
+                    collective += check_collective(c);
+                    check_owned(c);
+                }
+            }
+        }
+    }
+    printf("world %d: %d pairs, COLLECTIVE defined for %d\n", world, pairs, collective);
+}
+
+Test(bridge, all_pairs_1_to_4) {
+    for (int world = 1; world <= 4; world++) {
+        all_pairs(world);
+    }
+}
+Test(bridge, all_pairs_5_to_6) {
+    all_pairs(5);
+    all_pairs(6);
+}
+Test(bridge, all_pairs_7_to_8) {
+    all_pairs(7);
+    all_pairs(8);
+}
