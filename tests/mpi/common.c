@@ -1,0 +1,333 @@
+/* The harness and the oracle. The oracle walks whole buffers in row-major order and asks of each
+ * element whose it is, by mixed radix and division only: slow, and nothing like the intersection
+ * of boxes that it judges. */
+#include "mpi/common.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHOWN 10 /* failures that a rank prints */
+
+int test_rank;
+int test_world;
+static long counts[2]; /* failed, passed */
+
+static void bark(int signal) {
+    static const char text[] = "watchdog: a rank hangs\n";
+    (void)signal;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(3);
+}
+
+void test_start(int *argc, char ***argv, unsigned seconds) {
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &test_world);
+    signal(SIGALRM, bark);
+    alarm(seconds);
+}
+
+int test_finish(void) {
+    long sum[2];
+    MPI_Allreduce(counts, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (test_rank == 0) {
+        printf("%ld passed, %ld failed\n", sum[1], sum[0]);
+        fflush(stdout);
+    }
+    MPI_Finalize();
+    return sum[0] != 0;
+}
+
+bool test_check(bool ok, const char *file, int line, const char *format, ...) {
+    counts[ok]++;
+    if (!ok && counts[0] <= SHOWN) {
+        char text[2048];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        fprintf(stderr, "%s:%d: rank %d of %d: %s\n", file, line, test_rank, test_world, text);
+    }
+    return ok;
+}
+
+void test_same_error(lierne_status status, lierne_status wanted, const char *what) {
+    char first[1024];
+    snprintf(first, sizeof first, "%s", lierne_last_error());
+    CHECK(status == wanted, "%s: %s, wanted %s (%s)", what, lierne_status_name(status),
+          lierne_status_name(wanted), first);
+    MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
+    CHECK(strcmp(first, lierne_last_error()) == 0, "%s: rank 0 says '%s', this rank '%s'", what,
+          first, lierne_last_error());
+}
+
+mesh mesh_of(const char *order, int tp, int cp, int dp) {
+    mesh m = {.ndims = 3};
+    for (int i = 0; i < 3; i++) {
+        m.names[i] = order[i] == 't' ? "tp" : order[i] == 'c' ? "cp" : "dp";
+        m.sizes[i] = order[i] == 't' ? tp : order[i] == 'c' ? cp : dp;
+    }
+    return m;
+}
+
+int mesh_size(const mesh *m, const char *dim) {
+    for (int i = 0; i < m->ndims; i++) {
+        if (strcmp(m->names[i], dim) == 0) {
+            return m->sizes[i];
+        }
+    }
+    return 1;
+}
+
+int mesh_coord(const mesh *m, int rank, const char *dim) {
+    for (int i = 0; i < m->ndims; i++) {
+        if (strcmp(m->names[i], dim) == 0) {
+            return rank % m->sizes[i];
+        }
+        rank /= m->sizes[i];
+    }
+    return 0;
+}
+
+lierne_grid *mesh_grid(const mesh *m) {
+    int64_t sizes[MESH_DIMS];
+    lierne_grid *grid;
+    for (int i = 0; i < m->ndims; i++) {
+        sizes[i] = m->sizes[i];
+    }
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = m->ndims,
+                             .names = m->names,
+                             .sizes = sizes,
+                             .world_size = test_world};
+    CHECK(lierne_grid_create(&grid, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    return grid;
+}
+
+/* Samples [*start, *start + return) of a lane. */
+static int64_t lane(int64_t batch, int lanes, int d, const int64_t *given, int64_t *start) {
+    int64_t size = 0;
+    *start = 0;
+    for (int i = 0; i <= d; i++) {
+        *start += size;
+        size = given ? given[i] : batch / lanes + (i < batch % lanes);
+    }
+    return size;
+}
+
+/* The cp coordinate that owns row (b, s); -1: every one has a summand. */
+static int owner_of(const bridge_case *c, int64_t b, int64_t s) {
+    int cp = mesh_size(&c->dst, "cp");
+    int64_t start;
+    switch (c->owner) {
+    case LIERNE_GRADIENT_PARTIAL:
+        return -1;
+    case LIERNE_GRADIENT_ZIGZAG: {
+        int chunk = (int)(s / (c->size[1] / (2 * cp)));
+        return chunk < cp ? chunk : 2 * cp - 1 - chunk;
+    }
+    case LIERNE_GRADIENT_CONTIGUOUS:
+        for (int k = 0; k < cp; k++) {
+            int64_t size = lane(c->size[1], cp, k, NULL, &start);
+            if (s < start + size) {
+                return k;
+            }
+        }
+        return cp;
+    case LIERNE_GRADIENT_ROWS:
+        return c->row_owner[b * c->size[1] + s];
+    }
+    return -1;
+}
+
+item *case_items(const bridge_case *c, side which, int rank, int64_t *count) {
+    const mesh *m = which == SIDE_SRC ? &c->src : &c->dst;
+    int cp = mesh_coord(m, rank, "cp");
+    int64_t start, size[3];
+    int64_t samples = lane(c->size[0], mesh_size(m, "dp"), mesh_coord(m, rank, "dp"),
+                           which == SIDE_SRC ? c->src_counts : c->dst_counts, &start);
+    size[c->axis[0]] = samples;
+    size[c->axis[1]] = c->size[1];
+    size[c->axis[2]] = c->size[2];
+    int64_t all = size[0] * size[1] * size[2];
+    item *items = malloc((size_t)(all + 1) * sizeof *items);
+    *count = 0;
+    for (int64_t at = 0; at < all; at++) {
+        int64_t index[3] = {at / (size[1] * size[2]), at / size[2] % size[1], at % size[2]};
+        item i = {start + index[c->axis[0]], index[c->axis[1]], index[c->axis[2]], true, at};
+        if (which == SIDE_GRADIENT && c->owner != LIERNE_GRADIENT_PARTIAL) {
+            i.owned = owner_of(c, i.b, i.s) == cp;
+            if (!i.owned && c->storage == LIERNE_COMPACT) {
+                continue;
+            }
+        }
+        items[(*count)++] = i;
+    }
+    return items;
+}
+
+uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 31)) * 0x7fb5d329728ea185u;
+    x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44du;
+    return x ^ (x >> 33);
+}
+
+static uint64_t id_of(const item *i) {
+    return mix((uint64_t)(i->b * 1000003 + i->s * 1009 + i->h + 1));
+}
+
+double case_value(const item *i) {
+    return (double)(id_of(i) % 241) - 120;
+}
+
+double case_summand(const item *i, int c) {
+    return (double)(mix(id_of(i) + (uint64_t)c + 1) % 31) - 15;
+}
+
+double case_gradient(const bridge_case *c, const item *i) {
+    int owner = owner_of(c, i->b, i->s), cp = mesh_size(&c->dst, "cp");
+    double sum = 0;
+    for (int k = 0; k < cp; k++) {
+        sum += owner == -1 || owner == k ? case_summand(i, k) : 0;
+    }
+    return sum;
+}
+
+bool case_aligned(const bridge_case *c) {
+    int src = mesh_size(&c->src, "dp"), dst = mesh_size(&c->dst, "dp");
+    if (src % dst != 0 && dst % src != 0) {
+        return false;
+    }
+    for (int r = 0; r < test_world; r++) {
+        int s = mesh_coord(&c->src, r, "dp"), d = mesh_coord(&c->dst, r, "dp");
+        if (src >= dst ? s / (src / dst) != d : d / (dst / src) != s) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void mesh_text(char *text, size_t size, const mesh *m) {
+    size_t used = 0;
+    for (int i = 0; i < m->ndims; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%d", m->names[i], m->sizes[i]);
+    }
+}
+
+const char *case_text(const bridge_case *c) {
+    static const char *const owners[] = {"partial", "zigzag", "contiguous", "rows"};
+    static char text[256];
+    char src[64], dst[64];
+    mesh_text(src, sizeof src, &c->src);
+    mesh_text(dst, sizeof dst, &c->dst);
+    snprintf(text, sizeof text, "%s -> %s, b %lld on axis %d, s %lld on axis %d, %s, %s, %s %s",
+             src, dst, (long long)c->size[0], c->axis[0], (long long)c->size[1], c->axis[1],
+             lierne_dtype_name(c->dtype),
+             c->algorithm == LIERNE_BRIDGE_DIRECT ? "direct" : "collective", owners[c->owner],
+             c->storage == LIERNE_FULL ? "full" : "compact");
+    return text;
+}
+
+lierne_status case_plan(lierne_plan **plan, lierne_context *context, const bridge_case *c) {
+    lierne_grid *src = mesh_grid(&c->src), *dst = mesh_grid(&c->dst);
+    int64_t shape[3];
+    for (int i = 0; i < 3; i++) {
+        shape[c->axis[i]] = c->size[i];
+    }
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = src,
+                               .dst = dst,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = c->dtype,
+                               .batch_axis = c->axis[0],
+                               .sequence_axis = c->axis[1],
+                               .src_counts = c->src_counts,
+                               .dst_counts = c->dst_counts,
+                               .algorithm = c->algorithm,
+                               .gradient_owner = c->owner,
+                               .gradient_storage = c->storage,
+                               .row_owner = c->row_owner};
+    lierne_status status = lierne_plan_bridge(plan, context, &spec);
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+    return status;
+}
+
+/* Small integers only for 16 bits: halves are made by shifting a float's fields. */
+static uint16_t half_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t exponent = bits >> 23 & 0xff;
+    uint32_t sign = bits >> 16 & 0x8000;
+    return (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff));
+}
+
+static float float_of(uint16_t half) {
+    uint32_t exponent = half >> 10 & 0x1f;
+    uint32_t bits = (uint32_t)(half & 0x8000) << 16;
+    float value;
+    bits |= exponent == 0 ? 0 : (exponent + 112) << 23 | (uint32_t)(half & 0x3ff) << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
+    float f = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    switch (dtype) {
+    case LIERNE_F64:
+        ((double *)buffer)[at] = value;
+        break;
+    case LIERNE_F32:
+        ((float *)buffer)[at] = f;
+        break;
+    case LIERNE_BF16:
+        ((uint16_t *)buffer)[at] = (uint16_t)(bits >> 16);
+        break;
+    case LIERNE_F16:
+        ((uint16_t *)buffer)[at] = half_of(f);
+        break;
+    case LIERNE_I64:
+        ((int64_t *)buffer)[at] = (int64_t)value;
+        break;
+    case LIERNE_I32:
+        ((int32_t *)buffer)[at] = (int32_t)value;
+        break;
+    case LIERNE_I8:
+    case LIERNE_U8:
+        ((int8_t *)buffer)[at] = (int8_t)value;
+        break;
+    }
+}
+
+double number_get(lierne_dtype dtype, const void *buffer, int64_t at) {
+    uint32_t bits;
+    float f;
+    switch (dtype) {
+    case LIERNE_F64:
+        return ((const double *)buffer)[at];
+    case LIERNE_F32:
+        return (double)((const float *)buffer)[at];
+    case LIERNE_BF16:
+        bits = (uint32_t)((const uint16_t *)buffer)[at] << 16;
+        memcpy(&f, &bits, sizeof f);
+        return (double)f;
+    case LIERNE_F16:
+        return (double)float_of(((const uint16_t *)buffer)[at]);
+    case LIERNE_I64:
+        return (double)((const int64_t *)buffer)[at];
+    case LIERNE_I32:
+        return (double)((const int32_t *)buffer)[at];
+    case LIERNE_I8:
+        return (double)((const int8_t *)buffer)[at];
+    case LIERNE_U8:
+        return (double)((const uint8_t *)buffer)[at];
+    }
+    return 0;
+}
