@@ -127,7 +127,7 @@ static lierne_status check_nesting(const lierne_layout *layout) {
         const lierne_placement *p = &layout->placements[layout->cuts[i]];
         for (int j = 0; j < i; j++) {
             const lierne_placement *q = &layout->placements[layout->cuts[j]];
-            if (p->axis == q->axis && p->counts) {
+            if (p->axis == q->axis && p->counts && q->kind != LIERNE_SHARD_ROWS) {
                 return LIERNE_FAIL(LIERNE_INVALID, "dim %d has counts, but dim %d cuts axis %d "
                                    "before it", layout->cuts[i], layout->cuts[j], p->axis);
             }

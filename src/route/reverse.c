@@ -50,18 +50,29 @@ static lierne_status start(const lierne_route *forward, lierne_route *adjoint) {
     return add_op(&stage->copies, result, NULL, NULL);
 }
 
-/* from += to for each source, then to = 0. */
+static bool same_place(const lierne_place *a, const lierne_place *b) {
+    return a->buffer == b->buffer && a->block.offset == b->block.offset;
+}
+
+/* from += to for each source, then to = 0; an operation that adds to its own place keeps it. */
 static lierne_status reverse_ops(const lierne_route *forward, const lierne_ops *ops,
                                  lierne_stage *stage) {
     for (size_t o = ops->count; o-- > 0;) {
         const lierne_op *op = &ops->at[o];
         lierne_place to = gradient(forward, op->to.buffer, op->to.block);
+        bool keeps = false;
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *f = &op->from.at[s];
+            if (same_place(f, &op->to)) {
+                keeps = true;
+                continue;
+            }
             lierne_place from = gradient(forward, f->buffer, f->block);
             LIERNE_TRY(add_op(&stage->sums, from, &from, &to));
         }
-        LIERNE_TRY(add_op(&stage->sums, to, NULL, NULL));
+        if (!keeps) {
+            LIERNE_TRY(add_op(&stage->sums, to, NULL, NULL));
+        }
     }
     return LIERNE_OK;
 }

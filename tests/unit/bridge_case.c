@@ -387,6 +387,18 @@ static const char *execute(const bridge_case *c, lierne_plan **plans, lierne_dir
     return wrong;
 }
 
+/* Replicas count once: of the ranks that differ in tp and unknown dims only, the first. */
+static int first_replica(const case_grid *grid, int rank) {
+    for (int d = 0; d < grid->ndims; d++) {
+        const char *name = grid->names[d];
+        if (strcmp(name, "dp") != 0 && strcmp(name, "cp") != 0 && strcmp(name, "pp") != 0 &&
+            case_coord(grid, rank, name) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static const char *compare(const bridge_case *c, lierne_plan **plans, lierne_direction d,
                            buffers *b, double *dot) {
     for (int r = 0; r < c->world; r++) {
@@ -399,8 +411,7 @@ static const char *compare(const bridge_case *c, lierne_plan **plans, lierne_dir
         if (wrong) {
             return wrong;
         }
-        /* Replicas count once: tp 0 on either side. */
-        if (case_coord(forward ? &c->dst : &c->src, r, "tp") == 0) {
+        if (first_replica(forward ? &c->dst : &c->src, r)) {
             *dot += products;
         }
     }

@@ -8,8 +8,8 @@
 
 typedef struct case_grid {
     int ndims;
-    const char *names[4];
-    int64_t sizes[4];
+    const char *names[6];
+    int64_t sizes[6];
     int offset;
 } case_grid;
 
