@@ -150,15 +150,24 @@ item *case_items(const bridge_case *c, side which, int rank, int64_t *count) {
     int64_t start, size[3];
     int64_t samples = lane(c->size[0], mesh_size(m, "dp"), mesh_coord(m, rank, "dp"),
                            which == SIDE_SRC ? c->src_counts : c->dst_counts, &start);
-    size[c->axis[0]] = samples;
-    size[c->axis[1]] = c->size[1];
-    size[c->axis[2]] = c->size[2];
+    /* Compact rows lie in the order of (b, s), whichever of the two axes is the slower one. */
+    bool rows = which == SIDE_GRADIENT && c->owner == LIERNE_GRADIENT_ROWS &&
+                c->storage == LIERNE_COMPACT && c->axis[0] > c->axis[1];
+    int walk[3] = {c->axis[rows], c->axis[!rows], c->axis[2]};
+    int64_t full[3];
+    size[walk[0]] = full[c->axis[0]] = samples;
+    size[walk[1]] = full[c->axis[1]] = c->size[1];
+    size[walk[2]] = full[c->axis[2]] = c->size[2];
     int64_t all = size[0] * size[1] * size[2];
     item *items = malloc((size_t)(all + 1) * sizeof *items);
     *count = 0;
-    for (int64_t at = 0; at < all; at++) {
-        int64_t index[3] = {at / (size[1] * size[2]), at / size[2] % size[1], at % size[2]};
-        item i = {start + index[c->axis[0]], index[c->axis[1]], index[c->axis[2]], true, at};
+    for (int64_t n = 0; n < all; n++) {
+        int64_t index[3] = {n / (size[1] * size[2]), n / size[2] % size[1], n % size[2]}, at[3];
+        item i = {start + index[walk[0]], index[walk[1]], index[walk[2]], true, 0};
+        at[c->axis[0]] = index[walk[0]];
+        at[c->axis[1]] = index[walk[1]];
+        at[c->axis[2]] = index[walk[2]];
+        i.at = (at[0] * full[1] + at[1]) * full[2] + at[2];
         if (which == SIDE_GRADIENT && c->owner != LIERNE_GRADIENT_PARTIAL) {
             i.owned = owner_of(c, i.b, i.s) == cp;
             if (!i.owned && c->storage == LIERNE_COMPACT) {

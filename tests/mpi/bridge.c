@@ -1,0 +1,293 @@
+/* Bridges between all pairs of layouts of the world, on real ranks: every rank computes from the
+ * closed form what its buffer must hold, and compares all bits. The sweep runs through dim orders,
+ * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
+ * combinations meet over the pairs without all being run for each. */
+#include "mpi/common.h"
+#include "transport/mpi/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD  64 /* bytes behind a buffer that must stay as they are */
+#define POISON 0xa5
+#define ROUNDS 7 /* one per owner and storage of the gradient */
+
+/* What one direction of a case takes and must give, as bytes. */
+typedef struct trial {
+    const bridge_case *c;
+    lierne_plan *plan;
+    lierne_direction direction;
+    int64_t nin, nout;
+    item *in_items, *out_items;
+    size_t in_bytes, out_bytes;
+    unsigned char *in, *in_copy, *out, *wanted;
+} trial;
+
+static unsigned char *poisoned(size_t bytes) {
+    unsigned char *at = malloc(bytes + GUARD);
+    memset(at, POISON, bytes + GUARD);
+    return at;
+}
+
+/* A gradient that the rank does not own is never read: it keeps the poison. */
+static void trial_open(trial *t, const bridge_case *c, lierne_plan *plan,
+                       lierne_direction direction) {
+    bool forward = direction == LIERNE_FORWARD;
+    size_t size = lierne_dtype_size(c->dtype);
+    int cp = mesh_coord(&c->dst, test_rank, "cp");
+    *t = (trial){.c = c, .plan = plan, .direction = direction};
+    t->in_items = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &t->nin);
+    t->out_items = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &t->nout);
+    t->in_bytes = (size_t)t->nin * size;
+    t->out_bytes = (size_t)t->nout * size;
+    t->in = poisoned(t->in_bytes);
+    t->in_copy = poisoned(t->in_bytes);
+    t->out = poisoned(t->out_bytes);
+    t->wanted = poisoned(t->out_bytes);
+    for (int64_t i = 0; i < t->nin; i++) {
+        const item *e = &t->in_items[i];
+        if (e->owned) {
+            number_put(c->dtype, t->in, i, forward ? case_value(e) : case_summand(e, cp));
+        }
+    }
+    for (int64_t i = 0; i < t->nout; i++) {
+        const item *e = &t->out_items[i];
+        number_put(c->dtype, t->wanted, i, forward ? case_value(e) : case_gradient(c, e));
+    }
+    memcpy(t->in_copy, t->in, t->in_bytes);
+}
+
+static void trial_close(trial *t) {
+    free(t->in_items);
+    free(t->out_items);
+    free(t->in);
+    free(t->in_copy);
+    free(t->out);
+    free(t->wanted);
+}
+
+static const char *direction_name(const trial *t) {
+    return t->direction == LIERNE_FORWARD ? "forward" : "adjoint";
+}
+
+static void check_bits(const trial *t, const char *what) {
+    CHECK(memcmp(t->out, t->wanted, t->out_bytes + GUARD) == 0, "%s: %s %s: wrong bits",
+          case_text(t->c), direction_name(t), what);
+    CHECK(memcmp(t->in, t->in_copy, t->in_bytes + GUARD) == 0, "%s: %s %s: the input changed",
+          case_text(t->c), direction_name(t), what);
+}
+
+static void run_blocking(trial *t) {
+    lierne_status status = t->direction == LIERNE_FORWARD
+                               ? lierne_forward(t->plan, t->out, t->in, NULL)
+                               : lierne_adjoint(t->plan, t->out, t->in, NULL);
+    CHECK(status == LIERNE_OK, "%s: %s: %s", case_text(t->c), direction_name(t),
+          lierne_last_error());
+    check_bits(t, "blocking");
+}
+
+static void run_begin_end(trial *t) {
+    lierne_request *request;
+    memset(t->out, POISON, t->out_bytes);
+    lierne_status status = t->direction == LIERNE_FORWARD
+                               ? lierne_forward_begin(&request, t->plan, t->out, t->in, NULL)
+                               : lierne_adjoint_begin(&request, t->plan, t->out, t->in, NULL);
+    CHECK(status == LIERNE_OK && lierne_end(request) == LIERNE_OK, "%s: %s begin and end: %s",
+          case_text(t->c), direction_name(t), lierne_last_error());
+    check_bits(t, "begin and end");
+}
+
+/* First element of the output inside this rank's input, if it lies there unchanged, else -1. */
+static int64_t view_of(const trial *t) {
+    for (int64_t o = 0; o + t->nout <= t->nin && t->nout > 0; o++) {
+        int64_t i = 0;
+        while (i < t->nout && t->in_items[o + i].b == t->out_items[i].b &&
+               t->in_items[o + i].s == t->out_items[i].s &&
+               t->in_items[o + i].h == t->out_items[i].h) {
+            i++;
+        }
+        if (i == t->nout) {
+            return o;
+        }
+    }
+    return -1;
+}
+
+/* Views save the copy: each rank leaves its output out where it may. */
+static void run_view(trial *t) {
+    int64_t offset;
+    size_t size = lierne_dtype_size(t->c->dtype);
+    CHECK(lierne_plan_view(t->plan, t->direction, &offset) == LIERNE_OK, "%s", lierne_last_error());
+    if (t->direction == LIERNE_FORWARD && t->nout > 0) {
+        CHECK(offset == view_of(t), "%s: view at %lld, wanted %lld", case_text(t->c),
+              (long long)offset, (long long)view_of(t));
+    }
+    bool view = offset >= 0 && offset + t->nout <= t->nin;
+    CHECK(view || offset == -1, "%s: view at %lld", case_text(t->c), (long long)offset);
+    void *out = view ? NULL : t->out;
+    memset(t->out, POISON, t->out_bytes);
+    lierne_status status = t->direction == LIERNE_FORWARD
+                               ? lierne_forward(t->plan, out, t->in, NULL)
+                               : lierne_adjoint(t->plan, out, t->in, NULL);
+    CHECK(status == LIERNE_OK, "%s: %s view: %s", case_text(t->c), direction_name(t),
+          lierne_last_error());
+    if (view) {
+        memcpy(t->out, t->in + (size_t)offset * size, t->out_bytes);
+    }
+    check_bits(t, "view");
+}
+
+/* <F x, y> and <x, F* y> with replicas counted once: exact, the values are small integers. */
+static void check_dot(const trial *forward, const trial *adjoint) {
+    const bridge_case *c = forward->c;
+    long long part[2] = {0, 0}, sum[2];
+    if (mesh_coord(&c->dst, test_rank, "tp") == 0) {
+        for (int64_t i = 0; i < adjoint->nin; i++) {
+            const item *e = &adjoint->in_items[i];
+            part[0] += e->owned ? (long long)(number_get(c->dtype, forward->out, e->at) *
+                                              number_get(c->dtype, adjoint->in, i))
+                                : 0;
+        }
+    }
+    for (int64_t i = 0; i < forward->nin && mesh_coord(&c->src, test_rank, "tp") == 0; i++) {
+        part[1] += (long long)(number_get(c->dtype, forward->in, i) *
+                               number_get(c->dtype, adjoint->out, i));
+    }
+    MPI_Allreduce(part, sum, 2, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum[0] == sum[1], "%s: <Fx, y> is %lld and <x, F*y> %lld", case_text(c), sum[0], sum[1]);
+}
+
+static void check_elements(const trial *t) {
+    int64_t in, out;
+    lierne_plan_elements(t->plan, t->direction, &in, &out);
+    CHECK(in == t->nin && out == t->nout, "%s: %s from %lld to %lld elements, wanted %lld and %lld",
+          case_text(t->c), direction_name(t), (long long)in, (long long)out, (long long)t->nin,
+          (long long)t->nout);
+}
+
+static void run_plan(const bridge_case *c, lierne_plan *plan) {
+    trial forward, adjoint;
+    trial_open(&forward, c, plan, LIERNE_FORWARD);
+    trial_open(&adjoint, c, plan, LIERNE_ADJOINT);
+    check_elements(&forward);
+    check_elements(&adjoint);
+    run_blocking(&forward);
+    run_blocking(&adjoint);
+    check_dot(&forward, &adjoint);
+    run_begin_end(&forward);
+    run_begin_end(&adjoint);
+    run_view(&forward);
+    run_view(&adjoint);
+    trial_close(&forward);
+    trial_close(&adjoint);
+}
+
+static void run_case(lierne_context *context, const bridge_case *c) {
+    size_t before = lierne_mem_live();
+    lierne_plan *plan = NULL;
+    lierne_status status = case_plan(&plan, context, c);
+    if (c->algorithm == LIERNE_BRIDGE_COLLECTIVE && !case_aligned(c)) {
+        int src = mesh_size(&c->src, "dp"), dst = mesh_size(&c->dst, "dp");
+        bool divides = src % dst == 0 || dst % src == 0;
+        CHECK(status == (divides ? LIERNE_MISALIGNED : LIERNE_INDIVISIBLE) && !plan, "%s: %s",
+              case_text(c), lierne_status_name(status));
+    } else if (CHECK(status == LIERNE_OK, "%s: %s", case_text(c), lierne_last_error())) {
+        run_plan(c, plan);
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "%s: %zu allocations leaked", case_text(c),
+          lierne_mem_live() - before);
+}
+
+/* Case number i of a pair of meshes. */
+static void choose(bridge_case *c, int i) {
+    static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_F64,
+                                          LIERNE_I32, LIERNE_F16,  LIERNE_I8};
+    static const int axes[][3] = {{0, 1, 2}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}, {0, 2, 1}, {2, 0, 1}};
+    static const struct {
+        lierne_gradient_owner owner;
+        lierne_storage storage;
+    } gradients[] = {{LIERNE_GRADIENT_PARTIAL, LIERNE_FULL},
+                     {LIERNE_GRADIENT_ZIGZAG, LIERNE_FULL},
+                     {LIERNE_GRADIENT_ZIGZAG, LIERNE_COMPACT},
+                     {LIERNE_GRADIENT_CONTIGUOUS, LIERNE_FULL},
+                     {LIERNE_GRADIENT_CONTIGUOUS, LIERNE_COMPACT},
+                     {LIERNE_GRADIENT_ROWS, LIERNE_FULL},
+                     {LIERNE_GRADIENT_ROWS, LIERNE_COMPACT}};
+    c->owner = gradients[i % 7].owner;
+    c->storage = gradients[i % 7].storage;
+    c->dtype = dtypes[(i + i / 7) % 6];
+    memcpy(c->axis, axes[(i / 7 + i / 42) % 6], sizeof c->axis);
+    if (c->owner == LIERNE_GRADIENT_ROWS && c->storage == LIERNE_COMPACT &&
+        abs(c->axis[0] - c->axis[1]) != 1) {
+        c->storage = LIERNE_FULL; /* compact rows need neighbouring axes */
+    }
+    /* Uneven shares, lanes without samples, cp ranks without rows: all legal. */
+    c->size[0] = i % 3 == 0 ? 2 * test_world : i % 3 == 1 ? 5 : test_world + 3;
+    c->size[1] = c->owner == LIERNE_GRADIENT_ZIGZAG ? 2 * test_world : 7;
+    c->size[2] = 3;
+}
+
+static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
+    int32_t rows[512];
+    bridge_case c = {.src = src, .dst = dst};
+    choose(&c, number);
+    lierne_link_set_chunk(context, number % 5 == 4 ? 13 : (size_t)1 << 30);
+    if (c.owner == LIERNE_GRADIENT_ROWS) {
+        for (int64_t i = 0; i < c.size[0] * c.size[1]; i++) {
+            uint64_t m = mix((uint64_t)(i + number * 1000));
+            rows[i] = (int32_t)(m % (uint64_t)mesh_size(&dst, "cp"));
+        }
+        c.row_owner = rows;
+    }
+    run_case(context, &c);
+    c.row_owner = NULL;
+    c.owner = LIERNE_GRADIENT_PARTIAL;
+    c.storage = LIERNE_FULL;
+    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    c.size[0] = 2 * test_world;
+    run_case(context, &c);
+}
+
+/* All orders of dims of size above 1 are met; orders that differ in others are the same mesh. */
+static void sweep(lierne_context *context, int number) {
+    static const char *const orders[] = {"tcd", "dct", "ctd", "tdc", "dtc", "cdt"};
+    for (int src = 1; src <= test_world; src++) {
+        for (int i = 0; i < 2 && test_world % src == 0; i++) {
+            mesh from = mesh_of(orders[i], src, 1, test_world / src);
+            for (int f = 0; f < test_world * test_world * 6; f++) {
+                int tp = f / 6 / test_world + 1, cp = f / 6 % test_world + 1;
+                if (test_world % (tp * cp) == 0) {
+                    mesh to = mesh_of(orders[f % 6], tp, cp, test_world / tp / cp);
+                    run_pair(context, from, to, number++);
+                }
+            }
+        }
+    }
+}
+
+/* The context keeps its table of groups: it grows here, before each case counts what is left. */
+static void grow_groups(lierne_context *context) {
+    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
+                     .dst = mesh_of("tcd", 1, test_world, 1),
+                     .size = {test_world, 1, 1},
+                     .axis = {0, 1, 2},
+                     .algorithm = LIERNE_BRIDGE_COLLECTIVE};
+    lierne_plan *plan;
+    CHECK(case_plan(&plan, context, &c) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_plan_free(plan);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv, 100);
+    size_t before = lierne_mem_live();
+    lierne_context *context;
+    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    grow_groups(context);
+    for (int round = 0; round < ROUNDS; round++) {
+        sweep(context, round);
+    }
+    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    return test_finish();
+}
