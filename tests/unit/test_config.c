@@ -1,0 +1,438 @@
+/* Configurations: what is read, what is found, and that nothing breaks the reader. Single findings
+ * are compared file by file in tests/cli/test_bad.sh; here is what needs the API. */
+#include "base/base.h"
+#include "lierne/config.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file that uses every key of the format. */
+static const char full[] =
+    "{\"$schema\": \"x\", \"comment\": [1], \"source\": {\"a\": 1}, \"world_size\": 10,\n"
+    " \"nodes\": [0,0,0,0,0,1,1,1,1,1], \"cover_world\": true,\n"
+    " \"grids\": {\n"
+    "  \"comment\": \"no grid\",\n"
+    "  \"vision\": {\"order\": [\"tp\",\"dp\"], \"shape\": {\"tp\":2,\"dp\":4}, \"heads\": 16,\n"
+    "    \"rank_offset\": 2},\n"
+    "  \"llm\": {\"order\": [\"tp\",\"cp\",\"dp\"],\n"
+    "    \"shape\": {\"tp\":2,\"comment\":\"no dim\",\"cp\":2,\"dp\":2},\n"
+    "    \"views\": {\n"
+    "      \"expert\": {\"order\": [\"ep\",\"edp\"], \"shape\": {\"ep\":4,\"edp\":2}},\n"
+    "      \"fine\": {\"order\": [\"a\",\"b\",\"edp\"], \"shape\": {\"a\":2,\"b\":2,\"edp\":2},\n"
+    "        \"shared\": [\"edp\"], \"with\": \"expert\"}}}},\n"
+    " \"bridges\": [\n"
+    "  {\"name\": \"seam\", \"src\": \"vision\", \"dst\": \"llm\",\n"
+    "   \"tensor\": {\"axes\": [\"s\",\"b\",\"h\"], \"shape\": {\"b\":4,\"s\":2,\"h\":3},\n"
+    "     \"dtype\": \"f16\"}, \"batch\": \"b\", \"sequence\": \"s\",\n"
+    "   \"gradient\": {\"owner\": \"rows\", \"storage\": \"compact\", \"rows\": "
+    "[0,1,1,0,1,1,0,0]},\n"
+    "   \"algorithm\": \"direct\", \"counts\": {\"src\": [0,1,2,1], \"dst\": [1,3]},\n"
+    "   \"require_divisible\": false},\n"
+    "  {\"name\": \"plain\", \"src\": \"vision\", \"dst\": \"vision\", \"batch\": \"b\",\n"
+    "   \"tensor\": {\"axes\": [\"b\",\"h\"], \"shape\": {\"b\":8,\"h\":3}, \"dtype\": \"f32\"},\n"
+    "   \"algorithm\": \"collective\", \"require_divisible\": true}]}";
+
+static lierne_config *parse(const char *text, lierne_status expected) {
+    lierne_config *config;
+    lierne_status status = lierne_config_parse(&config, text, strlen(text));
+    cr_assert_eq(status, expected, "%s: %s", lierne_status_name(status), lierne_last_error());
+    cr_assert_not_null(config);
+    return config;
+}
+
+Test(config, reads_grids_and_views) {
+    lierne_config *config = parse(full, LIERNE_OK);
+    cr_expect_eq(lierne_config_world(config), 10);
+    cr_expect_eq(lierne_config_ngrids(config), 2);
+    cr_expect_str_eq(lierne_config_grid_name(config, 0), "vision");
+    cr_expect_str_eq(lierne_config_grid_name(config, 1), "llm");
+    const lierne_grid *vision = lierne_config_grid(config, "vision");
+    const lierne_grid *llm = lierne_config_grid(config, "llm");
+    cr_expect(lierne_grid_offset(vision) == 2 && lierne_grid_size(vision) == 8);
+    cr_expect(lierne_grid_offset(llm) == 0 && lierne_grid_world(llm) == 10);
+    cr_expect_eq(lierne_grid_ndims(llm, NULL), 3);
+    cr_expect_str_eq(lierne_grid_dim_name(llm, NULL, 1), "cp");
+    cr_expect_eq(lierne_grid_nviews(llm), 3);
+    cr_expect_eq(lierne_grid_dim_find(llm, "fine", "edp"), 2);
+    /* Shared with "expert": its key is that of the view it is shared with. */
+    const char *edp = "edp";
+    char key[64];
+    cr_assert_eq(lierne_grid_key(llm, "fine", &edp, 1, key, sizeof key, NULL), LIERNE_OK);
+    cr_expect_str_eq(key, "view:expert:edp");
+    lierne_config_free(config);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(config, reads_bridges) {
+    lierne_config *config = parse(full, LIERNE_OK);
+    const lierne_bridge_spec *seam = lierne_config_bridge(config, "seam");
+    cr_expect_eq(seam->size, sizeof *seam);
+    cr_expect(seam->src == lierne_config_grid(config, "vision"));
+    cr_expect(seam->dst == lierne_config_grid(config, "llm"));
+    cr_expect(seam->naxes == 3 && seam->batch_axis == 1 && seam->sequence_axis == 0);
+    cr_expect(seam->shape[0] == 2 && seam->shape[1] == 4 && seam->shape[2] == 3);
+    cr_expect(seam->dtype == LIERNE_F16 && seam->algorithm == LIERNE_BRIDGE_DIRECT);
+    cr_expect(seam->gradient_owner == LIERNE_GRADIENT_ROWS);
+    cr_expect(seam->gradient_storage == LIERNE_COMPACT && !seam->require_divisible);
+    cr_expect(seam->src_counts[2] == 2 && seam->dst_counts[1] == 3);
+    cr_expect(seam->row_owner[2] == 1 && seam->row_owner[3] == 0 && seam->max_inflight == 0);
+    cr_expect_str_eq(lierne_config_bridge_src(config, "seam"), "vision");
+    cr_expect_str_eq(lierne_config_bridge_dst(config, "seam"), "llm");
+    cr_expect_str_eq(lierne_config_bridge_axis(config, "seam", 0), "s");
+    cr_expect_null(lierne_config_bridge_axis(config, "seam", 3));
+    const lierne_bridge_spec *plain = lierne_config_bridge(config, "plain");
+    cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_F32);
+    cr_expect(plain->gradient_owner == LIERNE_GRADIENT_PARTIAL && !plain->row_owner);
+    cr_expect(plain->algorithm == LIERNE_BRIDGE_COLLECTIVE && plain->require_divisible);
+    cr_expect(!plain->src_counts && !plain->dst_counts);
+    cr_expect_str_eq(lierne_config_bridge_name(config, 1), "plain");
+    lierne_config_free(config);
+}
+
+Test(config, reads_nodes) {
+    const char *text =
+        "{\"world_size\":5,\"nodes\":2,\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}}";
+    lierne_config *config = parse(full, LIERNE_OK);
+    const int *nodes = lierne_config_nodes(config);
+    cr_expect(nodes[0] == 0 && nodes[4] == 0 && nodes[5] == 1 && nodes[9] == 1);
+    lierne_config_free(config);
+    config = parse(text, LIERNE_OK);
+    nodes = lierne_config_nodes(config);
+    cr_expect(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 1 && nodes[3] == 1 && nodes[4] == 2);
+    cr_expect_eq(lierne_grid_size(lierne_config_grid(config, "g")), 1);
+    lierne_config_free(config);
+}
+
+Test(config, refuses_bad_arguments) {
+    lierne_config *config = (lierne_config *)&config;
+    cr_expect_eq(lierne_config_parse(NULL, "{}", 2), LIERNE_INVALID);
+    cr_expect_eq(lierne_config_parse(&config, NULL, 0), LIERNE_INVALID);
+    cr_expect_null(config);
+    cr_expect_eq(lierne_config_read(&config, NULL), LIERNE_INVALID);
+    cr_expect_eq(lierne_config_read(NULL, "x"), LIERNE_INVALID);
+    cr_expect_eq(lierne_config_read(&config, "/nonexistent/x.json"), LIERNE_IO);
+    cr_expect_null(config);
+    cr_expect(strstr(lierne_last_error(), "/nonexistent/x.json: No such file"), "%s",
+              lierne_last_error());
+    cr_expect_eq(lierne_config_read(&config, "/"), LIERNE_IO);
+    cr_expect_null(config);
+    lierne_config_free(NULL);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(config, answers_questions_about_nothing) {
+    lierne_config *config = parse("{}", LIERNE_CONFIG);
+    cr_expect_eq(lierne_config_ngrids(config), 0);
+    cr_expect_null(lierne_config_grid_name(config, 0));
+    cr_expect_null(lierne_config_grid(config, "x"));
+    cr_expect_null(lierne_config_grid(config, NULL));
+    cr_expect_null(lierne_config_bridge_name(config, -1));
+    cr_expect_null(lierne_config_bridge(config, "x"));
+    cr_expect_null(lierne_config_bridge_src(config, "x"));
+    cr_expect_null(lierne_config_nodes(config));
+    cr_expect_null(lierne_config_finding(config, 2));
+    cr_expect_null(lierne_config_finding(config, -1));
+    lierne_config_free(config);
+    cr_expect_eq(lierne_config_nfindings(NULL), 0);
+    cr_expect_null(lierne_config_finding(NULL, 0));
+    cr_expect_eq(lierne_config_world(NULL), 0);
+}
+
+Test(config, findings_come_in_file_order) {
+    lierne_config *config =
+        parse("{\"bridges\": 1,\n \"world_size\": 0, \"grids\": {}}\n", LIERNE_CONFIG);
+    static const struct {
+        const char *code, *pointer;
+        int line, column;
+    } wanted[] = {{"LG020", "/bridges", 1, 13},
+                  {"LG024", "/world_size", 2, 16},
+                  {"LG027", "/grids", 2, 28}};
+    cr_assert_eq(lierne_config_nfindings(config), 3);
+    for (int i = 0; i < 3; i++) {
+        const lierne_finding *f = lierne_config_finding(config, i);
+        cr_expect_str_eq(f->code, wanted[i].code);
+        cr_expect_str_eq(f->pointer, wanted[i].pointer);
+        cr_expect(f->line == wanted[i].line && f->column == wanted[i].column);
+        cr_expect(f->severity == LIERNE_ERROR && f->hint && *f->message);
+    }
+    cr_expect(strstr(lierne_last_error(), "3 errors, the first at 1:13: [LG020]"), "%s",
+              lierne_last_error());
+    lierne_config_free(config);
+}
+
+Test(config, text_that_is_not_json_has_findings_of_the_text_only) {
+    lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_SYNTAX);
+    cr_assert_eq(lierne_config_nfindings(config), 1);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG014");
+    cr_expect_eq(lierne_config_finding(config, 0)->column, 19);
+    lierne_config_free(config);
+}
+
+/* Control characters, quotes and length of what a file holds never break a message's line. */
+Test(config, messages_are_one_line) {
+    char text[1000] = "{\"a\\nb\\u007f\": 1, \"";
+    memset(text + strlen(text), 'k', 300);
+    strcat(text, "\xc3\xa9\": 2}");
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    for (int i = 0; i < lierne_config_nfindings(config); i++) {
+        const lierne_finding *f = lierne_config_finding(config, i);
+        cr_expect(!strpbrk(f->message, "\n\r\x7f") && strlen(f->message) < 200, "%s", f->message);
+    }
+    cr_expect(strstr(lierne_config_finding(config, 2)->message, "'a\\u000Ab\\u007F'"));
+    cr_expect_str_eq(lierne_config_finding(config, 2)->pointer, "/a\nb\x7f");
+    lierne_config_free(config);
+}
+
+/* n members "k0": 0, ... with keys of `width` further bytes. */
+static char *many_keys(int n, int width) {
+    char *text = malloc((size_t)n * ((size_t)width + 24) + 64), *p = text;
+    p += sprintf(p, "{\"world_size\":1,\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}");
+    for (int i = 0; i < n; i++) {
+        p += sprintf(p, ",\"k%d%0*d\":0", i, width, 0);
+    }
+    strcpy(p, "}");
+    return text;
+}
+
+static void check_bounded(int n, int width, int expected, const char *last_code) {
+    char *text = many_keys(n, width);
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    int found = lierne_config_nfindings(config);
+    cr_expect_eq(found, expected, "%d findings", found);
+    const lierne_finding *last = lierne_config_finding(config, found - 1);
+    cr_expect_str_eq(last->code, last_code);
+    lierne_config_free(config);
+    free(text);
+}
+
+Test(config, findings_are_bounded) {
+    check_bounded(1000, 1, 1000, "LG021");
+    check_bounded(1001, 1, 1001, "LG028");
+    check_bounded(100000, 1, 1001, "LG028");
+    /* 4 MiB of pointers and messages: keys of 60000 bytes, 70 of them. */
+    check_bounded(90, 60000, 71, "LG028");
+}
+
+Test(config, text_bounds_have_findings) {
+    char *text = malloc((size_t)17 << 20);
+    memset(text, ' ', (size_t)17 << 20);
+    lierne_config *config;
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)17 << 20), LIERNE_SYNTAX);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG011");
+    lierne_config_free(config);
+    char *p = text;
+    p += sprintf(p, "{\"comment\":[0");
+    for (int i = 0; i < 1000000; i++) {
+        p += sprintf(p, ",0");
+    }
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)(p - text)), LIERNE_SYNTAX);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG012");
+    lierne_config_free(config);
+    free(text);
+}
+
+/* As many grids and bridges as there may be, all bridges naming the last grid. */
+Test(config, large_files_take_linear_time, .timeout = 20) {
+    char *text = malloc((size_t)1 << 20), *p = text;
+    p += sprintf(p, "{\"world_size\":8,\"grids\":{");
+    for (int i = 0; i < 256; i++) {
+        p += sprintf(p, "%s\"g%d\":{\"order\":[\"tp\",\"dp\"],\"shape\":{\"tp\":2,\"dp\":4}}",
+                     i ? "," : "", i);
+    }
+    p += sprintf(p, "},\"bridges\":[");
+    for (int i = 0; i < 1024; i++) {
+        p += sprintf(p,
+                     "%s{\"name\":\"b%d\",\"src\":\"g255\",\"dst\":\"g255\",\"batch\":\"b\","
+                     "\"tensor\":{\"axes\":[\"b\",\"h\"],\"shape\":{\"b\":8,\"h\":1},"
+                     "\"dtype\":\"u8\"}}",
+                     i ? "," : "", i);
+    }
+    strcpy(p, "]}");
+    lierne_config *config = parse(text, LIERNE_OK);
+    cr_expect_eq(lierne_config_nbridges(config), 1024);
+    cr_expect_not_null(lierne_config_bridge(config, "b1023"));
+    lierne_config_free(config);
+    free(text);
+}
+
+/* Fails every allocation once; status and findings must not depend on how far it came. */
+static size_t check_every_allocation(const char *text, lierne_status expected) {
+    size_t k = 0;
+    lierne_status status;
+    do {
+        lierne_config *config;
+        lierne_mem_fail_at(++k);
+        status = lierne_config_parse(&config, text, strlen(text));
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_NO_MEMORY ? !config : !!config, "allocation %zu", k);
+        lierne_config_free(config);
+        cr_assert_eq(lierne_mem_live(), 0, "allocation %zu leaks", k);
+    } while (status == LIERNE_NO_MEMORY && k < 10000);
+    cr_expect_eq(status, expected, "%s", lierne_status_name(status));
+    return k;
+}
+
+Test(config, every_failed_allocation_is_reported) {
+    cr_expect_gt(check_every_allocation(full, LIERNE_OK), 50);
+    cr_expect_gt(check_every_allocation(
+                     "{\"world_size\":8,\"cover_world\":true,\"x\":1,\"grids\":{\"g\":{\"order\":"
+                     "[\"tp\",\"dp\"],\"shape\":{\"tp\":2,\"dp\":2},\"views\":{\"a\":{\"order\":"
+                     "[\"e\"],\"shape\":{\"e\":4}},\"b\":{\"order\":[\"d\",\"e\"],\"shape\":"
+                     "{\"d\":2,\"e\":2},\"shared\":[\"e\"],\"with\":\"a\"}}},\"h\":{\"order\":"
+                     "[\"dp\",\"tp\"],\"shape\":{\"tp\":2,\"dp\":2}}},\"bridges\":[{\"name\":"
+                     "\"n\",\"src\":\"g\",\"dst\":\"h\",\"tensor\":{\"axes\":[\"b\",\"h\"],"
+                     "\"shape\":{\"b\":1,\"h\":1},\"dtype\":\"f32\"},\"batch\":\"b\"}],"
+                     "\"nodes\":\"x\"}",
+                     LIERNE_CONFIG),
+                 30);
+    cr_expect_gt(check_every_allocation("{\"a\":1,\"a\":2,\"a\":}", LIERNE_SYNTAX), 5);
+}
+
+/* Everything that a config says of the job, a line for each fact. */
+static void dump_dims(lierne_text *out, const lierne_grid *grid, const char *view) {
+    for (int d = 0; d < lierne_grid_ndims(grid, view); d++) {
+        lierne_text_add(out, "  %s %s %d\n", view, lierne_grid_dim_name(grid, view, d),
+                        lierne_grid_dim_size(grid, view, d));
+    }
+}
+
+static void dump_bridge(lierne_text *out, const lierne_config *config, const char *name) {
+    const lierne_bridge_spec *s = lierne_config_bridge(config, name);
+    lierne_text_add(out, "bridge %s\n src %s\n dst %s\n dtype %d\n batch %d\n sequence %d\n", name,
+                    lierne_config_bridge_src(config, name), lierne_config_bridge_dst(config, name),
+                    (int)s->dtype, s->batch_axis, s->sequence_axis);
+    lierne_text_add(out, " owner %d\n storage %d\n algorithm %d\n divisible %d\n",
+                    (int)s->gradient_owner, (int)s->gradient_storage, (int)s->algorithm,
+                    s->require_divisible);
+    for (int a = 0; a < s->naxes; a++) {
+        lierne_text_add(out, " axis %s %lld\n", lierne_config_bridge_axis(config, name, a),
+                        (long long)s->shape[a]);
+    }
+    for (int i = 0; s->src_counts && i < lierne_grid_dim_find(s->src, NULL, "dp"); i++) {
+        lierne_text_add(out, " src %lld\n", (long long)s->src_counts[i]);
+    }
+    for (int i = 0; s->dst_counts && i < lierne_grid_dim_find(s->dst, NULL, "dp"); i++) {
+        lierne_text_add(out, " dst %lld\n", (long long)s->dst_counts[i]);
+    }
+    int64_t rows = s->row_owner ? s->shape[s->batch_axis] * s->shape[s->sequence_axis] : 0;
+    for (int64_t i = 0; i < rows; i++) {
+        lierne_text_add(out, " row %d\n", s->row_owner[i]);
+    }
+}
+
+static char *dump(const lierne_config *config) {
+    lierne_text out = {0};
+    char *text;
+    lierne_text_add(&out, "world %d\n", lierne_config_world(config));
+    for (int i = 0; i < lierne_config_ngrids(config); i++) {
+        const char *name = lierne_config_grid_name(config, i);
+        const lierne_grid *grid = lierne_config_grid(config, name);
+        lierne_text_add(&out, "grid %s\n offset %d\n", name, lierne_grid_offset(grid));
+        for (int v = 0; v < lierne_grid_nviews(grid); v++) {
+            dump_dims(&out, grid, lierne_grid_view_name(grid, v));
+        }
+    }
+    for (int i = 0; i < lierne_config_nbridges(config); i++) {
+        dump_bridge(&out, config, lierne_config_bridge_name(config, i));
+    }
+    for (int i = 0; lierne_config_nodes(config) && i < lierne_config_world(config); i++) {
+        lierne_text_add(&out, "node %d\n", lierne_config_nodes(config)[i]);
+    }
+    cr_assert_eq(lierne_text_take(&out, &text), LIERNE_OK);
+    return text;
+}
+
+/* Whether the byte at i of text stands in a number, or between quotes. */
+static bool in_value(const char *text, size_t i) {
+    bool quoted = false;
+    for (size_t j = 0; j < i; j++) {
+        quoted ^= text[j] == '"' && (j == 0 || text[j - 1] != '\\');
+    }
+    return (quoted && text[i] != '"') || (text[i] >= '0' && text[i] <= '9');
+}
+
+/* Without byte i a file has findings, or says the same; or the byte stood in a name or a number,
+ * and then what it says differs: the change is to be seen, not swallowed. */
+static void check_deletion(const char *text, size_t length, size_t i, const char *said, int *seen) {
+    char *cut = malloc(length);
+    memcpy(cut, text, i);
+    memcpy(cut + i, text + i + 1, length - i - 1);
+    lierne_config *config;
+    lierne_status status = lierne_config_parse(&config, cut, length - 1);
+    cr_assert_not_null(config);
+    if (status != LIERNE_OK) {
+        const lierne_finding *f = lierne_config_finding(config, 0);
+        cr_expect(f && f->line >= 1 && f->column >= 1, "without byte %zu", i);
+        seen[0]++;
+    } else {
+        char *says = dump(config);
+        bool same = strcmp(says, said) == 0;
+        cr_expect(same || in_value(text, i), "byte %zu ('%c') changes the grid unseen: %s", i,
+                  text[i], says);
+        seen[same ? 1 : 2]++;
+        lierne_mem_free(says);
+    }
+    lierne_config_free(config);
+    free(cut);
+}
+
+Test(config, single_byte_deletions_are_found_or_harmless) {
+    size_t length = strlen(full);
+    int seen[3] = {0};
+    lierne_config *config = parse(full, LIERNE_OK);
+    char *said = dump(config);
+    lierne_config_free(config);
+    for (size_t i = 0; i < length; i++) {
+        check_deletion(full, length, i, said, seen);
+    }
+    lierne_mem_free(said);
+    cr_expect(seen[0] > 800 && seen[1] > 100 && seen[2] > 5, "%d refused, %d equal, %d other",
+              seen[0], seen[1], seen[2]);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+/* Any byte changed: a config with all it owns, or findings; never a crash, never a leak. */
+Test(config, changed_bytes_never_crash) {
+    static const char bytes[] = {'"', '{', ']', '-', '9', 'e', '\\', '\xff', 'p', ' '};
+    size_t length = strlen(full);
+    char *text = malloc(length);
+    for (size_t i = 0; i < length; i++) {
+        for (size_t b = 0; b < sizeof bytes; b++) {
+            lierne_config *config;
+            memcpy(text, full, length);
+            text[i] = bytes[b];
+            lierne_status status = lierne_config_parse(&config, text, length);
+            cr_assert(status == LIERNE_OK || lierne_config_nfindings(config) > 0);
+            lierne_config_free(config);
+        }
+    }
+    free(text);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+/* A file that is read is read as a text is. */
+Test(config, reads_files) {
+    char path[] = "/tmp/lierne-config-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *file = fdopen(fd, "wb");
+    fwrite(full, 1, strlen(full), file);
+    fclose(file);
+    lierne_config *config;
+    cr_expect_eq(lierne_config_read(&config, path), LIERNE_OK);
+    cr_expect_eq(lierne_config_nbridges(config), 2);
+    lierne_config_free(config);
+    file = fopen(path, "ab");
+    for (int i = 0; i < 20000; i++) {
+        fputs("          ", file);
+    }
+    fputs("}", file);
+    fclose(file);
+    cr_expect_eq(lierne_config_read(&config, path), LIERNE_SYNTAX);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG002");
+    lierne_config_free(config);
+    remove(path);
+    cr_expect_eq(lierne_mem_live(), 0);
+}
