@@ -12,6 +12,9 @@ static const struct {
 } commands[] = {
     {"check", "lierne check", tool_check, "validate configurations, all findings at once"},
     {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid"},
+    {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
+    {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
+    {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };

@@ -13,6 +13,9 @@ enum { TOOL_VALID = 0, TOOL_FINDINGS = 1, TOOL_USAGE = 2 };
 /* Subcommands: argv[0] is "lierne NAME". Each returns an exit status. */
 int tool_check(int argc, char **argv);
 int tool_groups(int argc, char **argv);
+int tool_plan(int argc, char **argv);
+int tool_simulate(int argc, char **argv);
+int tool_run(int argc, char **argv);
 
 /* Options of a subcommand: either value or flag is set. */
 typedef struct tool_option {

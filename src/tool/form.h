@@ -1,0 +1,63 @@
+/* The closed form of a bridge: what one rank's buffer of one of the four tensors must hold, worked
+ * out from the description alone.
+ *
+ * Every value is a small integer that depends on the element's global index, is never zero, and is
+ * exact in every dtype; so are all sums. Where the gradient is partial, every cp rank contributes a
+ * summand of its own to every element, none of them zero: one that is dropped, doubled or taken
+ * from elsewhere shows. */
+#ifndef LIERNE_TOOL_FORM_H
+#define LIERNE_TOOL_FORM_H
+
+#include "lierne/bridge.h"
+
+#include <stdbool.h>
+
+#define FORM_AXES    3
+#define FORM_ELEMENT 8 /* bytes of the largest dtype */
+
+typedef enum form_tensor {
+    FORM_INPUT = 0,    /* x, on the source */
+    FORM_OUTPUT = 1,   /* F x, on the destination */
+    FORM_GRADIENT = 2, /* y, on the destination */
+    FORM_RESULT = 3,   /* F* y, on the source */
+    FORM_TENSORS = 4
+} form_tensor;
+
+typedef struct form {
+    const lierne_bridge_spec *spec;
+    form_tensor tensor;
+    bool counts; /* in a dot product: one of the replicas does */
+    int cp;      /* of the destination: coordinate and size */
+    int ncp;
+    int64_t shape[FORM_AXES];
+    int64_t elements;
+    int64_t *global[FORM_AXES]; /* global index of each local one */
+    int merged;                 /* axis that has no index of its own: compact rows are a list of
+                                   (b, s), along the slower of the two; -1 if there is none */
+    int slow;
+} form;
+
+/* Whether sums over this many cp ranks are exact in the spec's dtype; all are but in u8. */
+bool form_is_exact(const lierne_bridge_spec *spec);
+
+/* Makes the form of a tensor on a rank. False: no memory, and nothing is kept. spec must outlive
+ * it. */
+bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int rank);
+void form_close(form *f);
+
+/* Whether the rank owns the element with these global indices; only the gradient of a sequence with
+ * owners has elements that it does not. */
+bool form_owns(const form *f, const int64_t *global);
+
+/* Walks over the elements of a buffer in their order: start with {.form = f}. */
+typedef struct cursor {
+    const form *form;
+    int64_t at[FORM_AXES];
+} cursor;
+void cursor_next(cursor *c);
+/* Global index of each axis. */
+void cursor_global(const cursor *c, int64_t *global);
+/* The element that must stand there: garbage where the rank does not own it. */
+void cursor_expected(const cursor *c, char *element);
+
+#endif

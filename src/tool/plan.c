@@ -1,0 +1,134 @@
+/* lierne plan: what a bridge does, without a job. Every rank of the world is planned on a simulated
+ * one and only its numbers are kept, so that thousands of ranks fit. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+static const char help[] =
+    "Usage: lierne plan FILE --bridge B [OPTION]...\n"
+    "Prints what a bridge does: mapping, groups, slices, bytes against the minimum.\n"
+    "\n"
+    "  -b, --bridge=B       the bridge\n"
+    "  -a, --algorithm=A    direct or collective (default: the file's)\n"
+    "  -r, --rank=R         this rank's part only, and its routes\n"
+    "      --format=FORMAT  text (default) or json\n"
+    "  -h, --help           show this help\n"
+    "\n"
+    "Exit status: 0 printed, 1 FILE has errors or the bridge cannot be planned,\n"
+    "2 usage error or unreadable file.\n";
+
+static int64_t max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
+                              lierne_direction direction) {
+    lierne_report report = {.size = sizeof report};
+    plan_cost *cost = &view->cost[direction];
+    lierne_status status = lierne_plan_report(plan, direction, &report);
+    cost->received_bytes += report.received_bytes;
+    cost->sent_bytes += report.sent_bytes;
+    cost->local_bytes += report.local_bytes;
+    cost->min_bytes += report.min_bytes;
+    cost->messages += report.received_messages;
+    cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
+    cost->max_scratch = max(cost->max_scratch, report.scratch_bytes);
+    cost->stages = max(cost->stages, report.stages);
+    view->communicators = max(view->communicators, report.communicators);
+    return status;
+}
+
+static lierne_status add_rank(plan_view *view, const lierne_plan *plan, int rank) {
+    int64_t in[LIERNE_MAX_AXES];
+    int64_t out[LIERNE_MAX_AXES];
+    int batch = view->job->spec.batch_axis;
+    lierne_status status = lierne_plan_shape(plan, LIERNE_FORWARD, NULL, in, out);
+    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        status = add_cost(view, plan, (lierne_direction)d);
+        if (status == LIERNE_OK && view->only >= 0) {
+            status = lierne_plan_print(plan, (lierne_direction)d, &view->route[d]);
+        }
+    }
+    if (status == LIERNE_OK) {
+        view->wide[rank - view->first] = max(in[batch], out[batch]);
+    }
+    return status;
+}
+
+static int plan_ranks(plan_view *view, lierne_sim *sim, char **argv) {
+    lierne_status status = LIERNE_OK;
+    for (int rank = view->first; status == LIERNE_OK && rank < view->end; rank++) {
+        lierne_plan *plan;
+        status = lierne_plan_bridge(&plan, lierne_sim_context(sim, rank), &view->job->spec);
+        if (status == LIERNE_OK) {
+            status = add_rank(view, plan, rank);
+        }
+        if (status != LIERNE_OK) {
+            tool_failed(argv);
+        }
+        lierne_plan_free(plan);
+    }
+    return status == LIERNE_OK ? TOOL_VALID : TOOL_FINDINGS;
+}
+
+static int plan_world(plan_view *view, char **argv) {
+    lierne_sim *sim = tool_job_sim(view->job, argv);
+    if (!sim) {
+        return TOOL_USAGE;
+    }
+    view->wide = calloc((size_t)(view->end - view->first), sizeof *view->wide);
+    int status = view->wide ? plan_ranks(view, sim, argv)
+                            : tool_usage(argv, "no memory for %d ranks", view->end - view->first);
+    lierne_sim_free(sim);
+    return status;
+}
+
+static int print(const tool_job *job, int only, char **argv) {
+    plan_view view = {.job = job,
+                      .only = only,
+                      .first = only < 0 ? 0 : only,
+                      .end = only < 0 ? job->world : only + 1};
+    lierne_bridge_map *map;
+    if (lierne_bridge_map_create(&map, &job->spec) != LIERNE_OK) {
+        tool_failed(argv);
+        return TOOL_FINDINGS;
+    }
+    view.map = map;
+    int status = plan_world(&view, argv);
+    if (status == TOOL_VALID && job->json) {
+        plan_print_json(&view);
+    } else if (status == TOOL_VALID) {
+        plan_print_text(&view);
+    }
+    lierne_bridge_map_free(map);
+    free(view.wide);
+    lierne_text_release(view.route[0]);
+    lierne_text_release(view.route[1]);
+    return status;
+}
+
+bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size) {
+    return lierne_bridge_map_slice(view->map, rank, view->wide[rank - view->first], start, size) ==
+           LIERNE_OK;
+}
+
+bool plan_view_shows(const plan_view *view, const int *ranks, int size) {
+    bool shown = view->only < 0;
+    for (int i = 0; !shown && i < size; i++) {
+        shown = ranks[i] == view->only;
+    }
+    return shown;
+}
+
+int tool_plan(int argc, char **argv) {
+    tool_job job = {0};
+    const char *rank = NULL;
+    int only = -1;
+    const tool_option options[] = {{"rank", 'r', &rank, NULL}};
+    int status = tool_job_parse(&job, argc, argv, help, options, 1);
+    status = status < 0 ? tool_job_load(&job, argv) : status;
+    status = status < 0 ? tool_job_number(argv, "--rank", rank, 0, job.world - 1, &only) : status;
+    status = status < 0 ? print(&job, only, argv) : status;
+    tool_job_close(&job);
+    return status;
+}

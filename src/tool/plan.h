@@ -1,0 +1,39 @@
+/* What `lierne plan` knows of a bridge when it prints it. */
+#ifndef LIERNE_TOOL_PLAN_H
+#define LIERNE_TOOL_PLAN_H
+
+#include "job.h"
+
+/* A direction's numbers, added up over the ranks that were planned. */
+typedef struct plan_cost {
+    int64_t received_bytes;
+    int64_t sent_bytes;
+    int64_t local_bytes;
+    int64_t min_bytes;
+    int64_t messages;       /* received */
+    int64_t max_rank_bytes; /* the most that one rank receives */
+    int64_t max_scratch;    /* likewise */
+    int64_t stages;         /* the most that one rank has */
+} plan_cost;
+
+typedef struct plan_view {
+    const tool_job *job;
+    const lierne_bridge_map *map;
+    int only;       /* the one rank asked for, or -1 */
+    int first, end; /* the ranks that were planned */
+    int64_t *wide;  /* per planned rank: samples of the wider of its two lanes */
+    plan_cost cost[2];
+    int64_t communicators; /* the most that one rank holds */
+    char *route[2];        /* of the one rank */
+} plan_view;
+
+/* The slice of a rank; false where the mapping defines none. */
+bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size);
+
+/* Whether a group is to be printed: all are, or those that the one rank is in. */
+bool plan_view_shows(const plan_view *view, const int *ranks, int size);
+
+void plan_print_text(const plan_view *view);
+void plan_print_json(const plan_view *view);
+
+#endif

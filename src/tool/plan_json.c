@@ -1,0 +1,84 @@
+/* lierne plan --format json: the keys are a promise, the order of ranks and groups is Megatron's.
+ */
+#include "plan.h"
+
+#include <inttypes.h>
+
+static void print_coords(const plan_view *view, const char *key, const lierne_grid *grid) {
+    int coords[LIERNE_MAX_DIMS];
+    int ndims = lierne_grid_ndims(grid, NULL);
+    const char *comma = "";
+    printf(",\"%s\":{", key);
+    for (int rank = view->first; rank < view->end; rank++) {
+        if (lierne_grid_coords(grid, NULL, rank, coords) != LIERNE_OK) {
+            continue;
+        }
+        printf("%s\"%d\":{", comma, rank);
+        for (int d = 0; d < ndims; d++) {
+            printf("%s", d ? "," : "");
+            tool_print_string(stdout, lierne_grid_dim_name(grid, NULL, d));
+            printf(":%d", coords[d]);
+        }
+        printf("}");
+        comma = ",";
+    }
+    printf("}");
+}
+
+static void print_groups(const plan_view *view, const char *key, const int *ranks, int ngroups,
+                         int size) {
+    const char *comma = "";
+    printf(",\"%s\":[", key);
+    for (int g = 0; g < ngroups; g++) {
+        if (plan_view_shows(view, ranks + g * size, size)) {
+            printf("%s", comma);
+            tool_print_ints(stdout, ranks + g * size, size);
+            comma = ",";
+        }
+    }
+    printf("]");
+}
+
+static void print_slices(const plan_view *view) {
+    int64_t start;
+    int64_t size;
+    const char *comma = "";
+    printf(",\"slices\":{");
+    for (int rank = view->first; rank < view->end; rank++) {
+        if (plan_view_slice(view, rank, &start, &size)) {
+            printf("%s\"%d\":{\"start\":%" PRId64 ",\"size\":%" PRId64 "}", comma, rank, start,
+                   size);
+            comma = ",";
+        }
+    }
+    printf("}");
+}
+
+static void print_cost(const char *key, const plan_cost *cost) {
+    printf(",\"%s\":{\"bytes\":%" PRId64 ",\"max_rank_bytes\":%" PRId64 ",\"min_bytes\":%" PRId64
+           ",\"messages\":%" PRId64 "}",
+           key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages);
+}
+
+void plan_print_json(const plan_view *view) {
+    const lierne_bridge_spec *spec = &view->job->spec;
+    const int *ranks;
+    int ngroups;
+    int size;
+    printf("{\"bridge\":");
+    tool_print_string(stdout, view->job->bridge);
+    printf(",\"direction\":\"%s\",\"scale\":%d",
+           lierne_bridge_kind_name(lierne_bridge_map_kind(view->map)),
+           lierne_bridge_map_scale(view->map));
+    print_coords(view, "src_coords", spec->src);
+    print_coords(view, "dst_coords", spec->dst);
+    lierne_bridge_map_gather_groups(view->map, &ranks, &ngroups, &size);
+    print_groups(view, "gather_groups", ranks, ngroups, size);
+    lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
+    print_groups(view, "cp_groups", ranks, ngroups, size);
+    print_slices(view);
+    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(spec->algorithm));
+    print_cost("forward", &view->cost[LIERNE_FORWARD]);
+    print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
+    printf(",\"communicators\":%" PRId64 "}}\n", view->communicators);
+}

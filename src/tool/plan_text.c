@@ -1,0 +1,179 @@
+/* lierne plan as text, for a person who asks: is this the mapping that I meant, and what does it
+ * cost. */
+#include "plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { COLUMNS = 96 };
+
+static void print_grid(const char *name, const lierne_grid *grid) {
+    int first = lierne_grid_offset(grid);
+    printf("  %-10s", name);
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        printf(" %s %d,", lierne_grid_dim_name(grid, NULL, d), lierne_grid_dim_size(grid, NULL, d));
+    }
+    printf(" ranks %d to %d\n", first, first + lierne_grid_size(grid) - 1);
+}
+
+static void print_tensor(const plan_view *view) {
+    const lierne_bridge_spec *spec = &view->job->spec;
+    int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype);
+    printf("  %-10s", "tensor");
+    for (int a = 0; a < spec->naxes; a++) {
+        const char *name = lierne_config_bridge_axis(view->job->config, view->job->bridge, a);
+        printf(" %s %" PRId64 ",", name, spec->shape[a]);
+        bytes *= spec->shape[a];
+    }
+    printf(" %s: %" PRId64 " bytes\n", lierne_dtype_name(spec->dtype), bytes);
+    printf("  %-10s %s, stored %s\n", "gradient", tool_job_owner(spec->gradient_owner),
+           spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
+}
+
+static void print_mapping(const plan_view *view) {
+    const int *ranks;
+    int count;
+    lierne_bridge_kind kind = lierne_bridge_map_kind(view->map);
+    const char *refusal = lierne_bridge_map_refusal(view->map);
+    printf("direction %s, scale %d\n", lierne_bridge_kind_name(kind),
+           lierne_bridge_map_scale(view->map));
+    if (*refusal) {
+        printf("Megatron-LM refuses this pair of grids: %s\n", refusal);
+    }
+    lierne_bridge_map_misaligned(view->map, &ranks, &count);
+    if (count > 0) {
+        printf("On %d rank%s the data lanes do not line up; Megatron-LM delivers another lane's "
+               "samples there:\n  ",
+               count, count == 1 ? "" : "s");
+        tool_print_ints(stdout, ranks, count);
+        printf("\n");
+    }
+}
+
+static void print_dims(const lierne_grid *grid) {
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        printf(" %4s", lierne_grid_dim_name(grid, NULL, d));
+    }
+}
+
+static void print_coords(const lierne_grid *grid, int rank) {
+    int coords[LIERNE_MAX_DIMS];
+    bool inside = lierne_grid_coords(grid, NULL, rank, coords) == LIERNE_OK;
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        int width = (int)strlen(lierne_grid_dim_name(grid, NULL, d));
+        width = width < 4 ? 4 : width;
+        if (inside) {
+            printf(" %*d", width, coords[d]);
+        } else {
+            printf(" %*s", width, "-");
+        }
+    }
+}
+
+static void print_table(const plan_view *view, const char *src, const char *dst) {
+    const lierne_bridge_spec *spec = &view->job->spec;
+    int64_t start;
+    int64_t size;
+    printf("\nCoordinates on %s | on %s | slice: samples of the wider lane that the rank keeps\n",
+           src, dst);
+    printf("%6s", "rank");
+    print_dims(spec->src);
+    printf("  |");
+    print_dims(spec->dst);
+    printf("  |  slice\n");
+    for (int rank = view->first; rank < view->end; rank++) {
+        printf("%6d", rank);
+        print_coords(spec->src, rank);
+        printf("  |");
+        print_coords(spec->dst, rank);
+        if (plan_view_slice(view, rank, &start, &size)) {
+            printf("  |  %" PRId64 " to %" PRId64 " of %" PRId64 "\n", start, start + size,
+                   view->wide[rank - view->first]);
+        } else {
+            printf("  |  -\n");
+        }
+    }
+}
+
+/* Prints a group behind what stands in the line, or on the next one; returns the new column. */
+static int print_group(const int *ranks, int size, int column) {
+    int width = 2; /* a blank and a bracket; the other bracket takes the last comma's place */
+    for (int i = 0; i < size; i++) {
+        width += snprintf(NULL, 0, "%d,", ranks[i]);
+    }
+    if (column > 1 && column + width > COLUMNS) {
+        printf("\n ");
+        column = 1;
+    }
+    printf(" ");
+    tool_print_ints(stdout, ranks, size);
+    return column + width;
+}
+
+static void print_groups(const plan_view *view, const char *title, const int *ranks, int ngroups,
+                         int size) {
+    if (ngroups == 0) {
+        printf("%s: none\n", title);
+        return;
+    }
+    printf("%s: %d of %d rank%s\n ", title, ngroups, size, size == 1 ? "" : "s");
+    int column = 1;
+    for (int g = 0; g < ngroups; g++) {
+        if (plan_view_shows(view, ranks + g * size, size)) {
+            column = print_group(ranks + g * size, size, column);
+        }
+    }
+    printf("\n");
+}
+
+static void print_all_groups(const plan_view *view) {
+    const int *ranks;
+    int ngroups;
+    int size;
+    printf("\n");
+    lierne_bridge_map_gather_groups(view->map, &ranks, &ngroups, &size);
+    print_groups(view, "gather groups", ranks, ngroups, size);
+    lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
+    print_groups(view, "cp groups", ranks, ngroups, size);
+}
+
+static void print_cost(const char *name, const plan_cost *cost) {
+    printf("%-8s %16" PRId64 " %16" PRId64 " %14" PRId64 " %16" PRId64 " %9" PRId64 " %6" PRId64
+           "\n",
+           name, cost->received_bytes, cost->min_bytes, cost->max_rank_bytes, cost->sent_bytes,
+           cost->messages, cost->stages);
+}
+
+static void print_costs(const plan_view *view) {
+    const char *algorithm = tool_job_algorithm(view->job->spec.algorithm);
+    bool one = view->only >= 0;
+    if (one) {
+        printf("\nBytes of one execution, rank %d, algorithm %s\n", view->only, algorithm);
+    } else {
+        printf("\nBytes of one execution, all ranks together, algorithm %s\n", algorithm);
+    }
+    printf("%-8s %16s %16s %14s %16s %9s %6s\n", "", "received",
+           one ? "share of minimum" : "minimum", "most on a rank", "sent", "messages", "stages");
+    print_cost("forward", &view->cost[LIERNE_FORWARD]);
+    print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
+    printf("communicators beside the context's own: %" PRId64 " on a rank\n", view->communicators);
+}
+
+void plan_print_text(const plan_view *view) {
+    const tool_job *job = view->job;
+    const char *src = lierne_config_bridge_src(job->config, job->bridge);
+    const char *dst = lierne_config_bridge_dst(job->config, job->bridge);
+    printf("bridge %s: %s -> %s, world of %d rank%s\n", job->bridge, src, dst, job->world,
+           job->world == 1 ? "" : "s");
+    print_grid(src, job->spec.src);
+    print_grid(dst, job->spec.dst);
+    print_tensor(view);
+    print_mapping(view);
+    print_table(view, src, dst);
+    print_all_groups(view);
+    print_costs(view);
+    if (view->only >= 0) {
+        printf("\nforward route of rank %d\n%s", view->only, view->route[LIERNE_FORWARD]);
+        printf("\nadjoint route of rank %d\n%s", view->only, view->route[LIERNE_ADJOINT]);
+    }
+}

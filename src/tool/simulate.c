@@ -1,0 +1,196 @@
+/* lierne simulate: the whole world in this process, forward and adjoint, every element checked. One
+ * thread begins on all ranks and then ends on all, which the simulated transport allows. */
+#include "job.h"
+#include "reduce.h"
+#include "verify.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char help[] =
+    "Usage: lierne simulate FILE --bridge B [OPTION]...\n"
+    "Runs a bridge, forward and adjoint, for the whole world in this process, and checks\n"
+    "every element. Axes that nothing cuts are made small first; it says which.\n"
+    "\n"
+    "  -b, --bridge=B       the bridge\n"
+    "  -a, --algorithm=A    direct or collective (default: the file's)\n"
+    "      --full           the full size of every axis\n"
+    "      --format=FORMAT  text (default) or json\n"
+    "  -h, --help           show this help\n"
+    "\n"
+    "Exit status: 0 all right, 1 an element is wrong, FILE has errors or the bridge cannot\n"
+    "be planned, 2 usage error or unreadable file.\n";
+
+/* The check of all plans against each other follows every element of every rank; beyond this many
+ * it is left out. */
+#define MAX_CHECKED_ELEMENTS (INT64_C(1) << 24)
+
+typedef struct world {
+    const tool_job *job;
+    lierne_bridge_spec spec; /* reduced */
+    int64_t shape[LIERNE_MAX_AXES];
+    const char *reasons[LIERNE_MAX_AXES];
+    char **argv;
+    lierne_plan **plans;
+    lierne_request **requests;
+    verify_rank *ranks;
+    bool consistent; /* the plans were checked against each other */
+    verify_count count[2];
+    int64_t lhs;
+    int64_t rhs;
+} world;
+
+static int world_failed(const world *w) {
+    tool_failed(w->argv);
+    return TOOL_FINDINGS;
+}
+
+static int open_ranks(world *w, lierne_sim *sim) {
+    for (int r = 0; r < w->job->world; r++) {
+        if (lierne_plan_bridge(&w->plans[r], lierne_sim_context(sim, r), &w->spec) != LIERNE_OK) {
+            return world_failed(w);
+        }
+        if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
+            return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
+        }
+        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+            if (!verify_rank_fits(&w->ranks[r], w->plans[r], (lierne_direction)d)) {
+                fprintf(stderr, "%s: a buffer of rank %d has another size than it must have\n",
+                        w->argv[0], r);
+                return TOOL_FINDINGS;
+            }
+        }
+    }
+    return TOOL_VALID;
+}
+
+static int check_plans(world *w) {
+    int64_t elements = 0;
+    for (int r = 0; r < w->job->world; r++) {
+        elements += verify_rank_elements(&w->ranks[r]);
+    }
+    w->consistent = elements <= MAX_CHECKED_ELEMENTS;
+    if (w->consistent &&
+        lierne_plan_check((const lierne_plan *const *)w->plans, w->job->world) != LIERNE_OK) {
+        return world_failed(w);
+    }
+    return TOOL_VALID;
+}
+
+/* Ends what was begun, also after a failure. */
+static int execute(world *w, lierne_direction direction) {
+    int status = TOOL_VALID;
+    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+        status =
+            verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) == LIERNE_OK
+                ? TOOL_VALID
+                : world_failed(w);
+    }
+    for (int r = 0; r < w->job->world; r++) {
+        if (lierne_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
+            status = world_failed(w);
+        }
+        w->requests[r] = NULL;
+    }
+    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+        verify_rank_check(&w->ranks[r], w->plans[r], direction, &w->count[direction]);
+    }
+    return status;
+}
+
+static void close_ranks(world *w) {
+    for (int r = 0; r < w->job->world; r++) {
+        verify_rank_close(&w->ranks[r]);
+        lierne_plan_free(w->plans[r]);
+    }
+}
+
+static int simulate(world *w, lierne_sim *sim) {
+    int status = open_ranks(w, sim);
+    status = status == TOOL_VALID ? check_plans(w) : status;
+    status = status == TOOL_VALID ? execute(w, LIERNE_FORWARD) : status;
+    status = status == TOOL_VALID ? execute(w, LIERNE_ADJOINT) : status;
+    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+        int64_t lhs;
+        int64_t rhs;
+        verify_rank_dot(&w->ranks[r], &lhs, &rhs);
+        w->lhs += lhs;
+        w->rhs += rhs;
+    }
+    close_ranks(w);
+    return status;
+}
+
+static int simulate_world(world *w) {
+    size_t n = (size_t)w->job->world;
+    lierne_sim *sim = tool_job_sim(w->job, w->argv);
+    int status = TOOL_USAGE;
+    w->plans = calloc(n, sizeof *w->plans);
+    w->requests = calloc(n, sizeof *w->requests);
+    w->ranks = calloc(n, sizeof *w->ranks);
+    if (!w->plans || !w->requests || !w->ranks) {
+        tool_usage(w->argv, "no memory for %zu ranks", n);
+    } else if (sim) {
+        status = simulate(w, sim);
+    }
+    lierne_sim_free(sim);
+    free(w->plans);
+    free(w->requests);
+    free(w->ranks);
+    return status;
+}
+
+static void print_json(const world *w) {
+    printf("{\"world\":%d", w->job->world);
+    verify_print_json(w->count, w->lhs, w->rhs);
+    printf("}\n");
+}
+
+static void print_text(const world *w) {
+    printf("bridge %s on %d simulated ranks, algorithm %s\n", w->job->bridge, w->job->world,
+           tool_job_algorithm(w->spec.algorithm));
+    for (int axis = 0; axis < w->spec.naxes; axis++) {
+        if (w->reasons[axis]) {
+            printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",
+                   lierne_config_bridge_axis(w->job->config, w->job->bridge, axis),
+                   w->job->spec.shape[axis], w->shape[axis], w->reasons[axis]);
+        }
+    }
+    printf("plans    %s\n", w->consistent ? "consistent over all ranks"
+                                          : "not checked against each other: too large");
+    verify_print_text(w->count, w->lhs, w->rhs);
+}
+
+static int report(const world *w) {
+    if (w->job->json) {
+        print_json(w);
+    } else {
+        print_text(w);
+    }
+    return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_FINDINGS;
+}
+
+static int run(const tool_job *job, bool full, char **argv) {
+    world w = {.job = job, .argv = argv, .spec = job->spec};
+    if (!form_is_exact(&w.spec)) {
+        return tool_usage(argv, "127 summands of u8 at most can be told apart, cp is %d",
+                          lierne_grid_dim_find(w.spec.dst, NULL, "cp"));
+    }
+    if (!full) {
+        tool_reduce(&job->spec, w.shape, w.reasons);
+        w.spec.shape = w.shape;
+    }
+    int status = simulate_world(&w);
+    return status == TOOL_VALID ? report(&w) : status;
+}
+
+int tool_simulate(int argc, char **argv) {
+    tool_job job = {0};
+    bool full = false;
+    const tool_option options[] = {{"full", 0, NULL, &full}};
+    int status = tool_job_parse(&job, argc, argv, help, options, 1);
+    status = status < 0 ? tool_job_load(&job, argv) : status;
+    status = status < 0 ? run(&job, full, argv) : status;
+    tool_job_close(&job);
+    return status;
+}
