@@ -108,7 +108,7 @@ static void count_wrong(verify_count *count, const verify_count *wrong) {
 }
 
 static void compare(const verify_rank *rank, form_tensor tensor, const char *buffer,
-                    const char *what, verify_count *count) {
+                    verify_where where, verify_count *count) {
     const form *f = &rank->form[tensor];
     lierne_dtype dtype = f->spec->dtype;
     size_t size = lierne_dtype_size(dtype);
@@ -120,7 +120,7 @@ static void compare(const verify_rank *rank, form_tensor tensor, const char *buf
         if (memcmp(element, got, size) != 0) {
             verify_count wrong = {.rank = rank->rank,
                                   .index = i,
-                                  .what = what,
+                                  .where = where,
                                   .expected = element_load(dtype, element),
                                   .got = element_load(dtype, got)};
             count_wrong(count, &wrong);
@@ -136,7 +136,7 @@ static void compare_guard(const verify_rank *rank, form_tensor tensor, verify_co
         if (got != POISON) {
             verify_count wrong = {.rank = rank->rank,
                                   .index = (int64_t)i,
-                                  .what = "past the output, byte",
+                                  .where = VERIFY_PAST_OUTPUT,
                                   .expected = POISON,
                                   .got = got};
             count_wrong(count, &wrong);
@@ -149,12 +149,12 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
     form_tensor in = tensor_in(direction);
     form_tensor out = tensor_out(direction);
     int64_t offset;
-    compare(rank, out, rank->buffer[out], "output", count);
+    compare(rank, out, rank->buffer[out], VERIFY_IN_OUTPUT, count);
     compare_guard(rank, out, count);
-    compare(rank, in, rank->buffer[in], "input", count);
+    compare(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
     if (lierne_plan_view(plan, direction, &offset) == LIERNE_OK && offset >= 0) {
         size_t size = lierne_dtype_size(rank->form[in].spec->dtype);
-        compare(rank, out, rank->buffer[in] + (size_t)offset * size, "view", count);
+        compare(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_VIEW, count);
     }
     count->checked += rank->form[out].elements;
 }
@@ -222,6 +222,7 @@ bool verify_is_right(const verify_count *counts, int64_t lhs, int64_t rhs) {
 }
 
 static const char *const names[] = {"forward", "adjoint"};
+static const char *const places[] = {"output", "byte past the output", "input", "view"};
 
 void verify_print_json(const verify_count *counts, int64_t lhs, int64_t rhs) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
@@ -237,8 +238,8 @@ void verify_print_text(const verify_count *counts, int64_t lhs, int64_t rhs) {
         printf("%s  %" PRId64 " elements checked, %" PRId64 " wrong\n", names[d], c->checked,
                c->wrong);
         if (c->wrong > 0) {
-            printf("  first: rank %d, %s %" PRId64 ": expected %g, got %g\n", c->rank, c->what,
-                   c->index, c->expected, c->got);
+            printf("  first: rank %d, %s %" PRId64 ": expected %g, got %g\n", c->rank,
+                   places[c->where], c->index, c->expected, c->got);
         }
     }
     printf("dot test <F x, y> = %" PRId64 ", <x, F* y> = %" PRId64 "%s\n", lhs, rhs,

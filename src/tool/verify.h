@@ -12,6 +12,14 @@ typedef struct verify_rank {
     char *buffer[FORM_TENSORS];
 } verify_rank;
 
+typedef enum verify_where {
+    VERIFY_IN_OUTPUT = 0,
+    VERIFY_PAST_OUTPUT = 1, /* index counts bytes */
+    VERIFY_IN_INPUT = 2,
+    VERIFY_IN_VIEW = 3
+} verify_where;
+
+/* Plain data: ranks send it to each other. */
 typedef struct verify_count {
     int64_t checked; /* elements of outputs */
     int64_t wrong;
@@ -19,7 +27,7 @@ typedef struct verify_count {
     int64_t index;
     double expected;
     double got;
-    const char *what; /* "output", "past the output", "input", "view" */
+    verify_where where;
 } verify_count;
 
 /* Makes all of a rank. False: no memory, and nothing is kept. spec must outlive it. */
