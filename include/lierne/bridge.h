@@ -124,8 +124,8 @@ LIERNE_API lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, i
                                                  int64_t batch, int64_t *start, int64_t *size);
 
 /* Ranks on which the data lanes do not line up (Megatron-LM delivers another lane's samples there),
- * ascending, owned by the map, NULL if there is none (as for kind general). Errors: INVALID
- * (NULL). */
+ * ascending, owned by the map, NULL if there is none. Known also for pairs that Megatron-LM refuses,
+ * where the spans are equal and the dp sizes divide; none otherwise. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map,
                                                       const int **ranks, int *count);
 

@@ -5,8 +5,7 @@
  * while tp and dp are the only dims larger than 1; here any further dim is one more kind of
  * replica, and gets gather groups of its own. For the pairs that the reference maps correctly the
  * order of groups is the same: the dims that make no difference there have size 1. */
-#include "base/base.h"
-#include "lierne/bridge.h"
+#include "build/bridge.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,6 @@ typedef struct dims {
     int tp;
     int dp;
     int cp;
-    int pp;
 } dims;
 
 /* Where a rank is in its grid. rest numbers the coordinates of all further dims. */
@@ -45,23 +43,9 @@ struct lierne_bridge_map {
     char refusal[REFUSAL_SIZE];
 };
 
-static int dim_index(const lierne_grid *grid, const char *name) {
-    int index = -1;
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        if (strcmp(lierne_grid_dim_name(grid, NULL, d), name) == 0) {
-            index = d;
-        }
-    }
-    return index;
-}
-
 static dims dims_of(const lierne_grid *grid) {
-    return (dims){dim_index(grid, "tp"), dim_index(grid, "dp"), dim_index(grid, "cp"),
-                  dim_index(grid, "pp")};
-}
-
-static int size_of(const lierne_grid *grid, const char *name) {
-    return lierne_grid_dim_find(grid, NULL, name);
+    return (dims){lierne_bridge_dim(grid, "tp"), lierne_bridge_dim(grid, "dp"),
+                  lierne_bridge_dim(grid, "cp")};
 }
 
 static position position_of(const lierne_grid *grid, const dims *at, int rank) {
@@ -81,38 +65,11 @@ static position position_of(const lierne_grid *grid, const dims *at, int rank) {
     return p;
 }
 
-static lierne_status check_spec(const lierne_bridge_spec *spec, const char *func) {
-    if (!spec || !spec->src || !spec->dst) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
-                           !spec        ? "spec"
-                           : !spec->src ? "spec->src"
-                                        : "spec->dst");
-    }
-    if (spec->size != sizeof *spec) {
-        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
-                           sizeof *spec);
-    }
-    for (int i = 0; i < 4; i++) {
-        const char *name = i % 2 ? "dp" : "tp";
-        if (dim_index(i < 2 ? spec->src : spec->dst, name) < 0) {
-            return lierne_fail(LIERNE_INVALID, func, "the %s grid has no dim '%s'",
-                               i < 2 ? "source" : "destination", name);
-        }
-    }
-    int src = lierne_grid_world(spec->src), dst = lierne_grid_world(spec->dst);
-    if (src != dst) {
-        return lierne_fail(LIERNE_INVALID, func,
-                           "the world of the source grid has %d ranks, that of the destination %d",
-                           src, dst);
-    }
-    return LIERNE_OK;
-}
-
 /* Writes why the reference refuses the pair, in the order of its checks, or "". */
 static void refuse(const lierne_grid *src, const lierne_grid *dst, char *text) {
     int sizes[] = {lierne_grid_size(src), lierne_grid_size(dst)};
     int offsets[] = {lierne_grid_offset(src), lierne_grid_offset(dst)};
-    int dps[] = {size_of(src, "dp"), size_of(dst, "dp")};
+    int dps[] = {lierne_bridge_size(src, "dp"), lierne_bridge_size(dst, "dp")};
     const dims at = dims_of(dst);
     text[0] = '\0';
     if (sizes[0] != sizes[1]) {
@@ -122,13 +79,15 @@ static void refuse(const lierne_grid *src, const lierne_grid *dst, char *text) {
         snprintf(text, REFUSAL_SIZE,
                  "the source grid begins at rank %d, the destination grid at rank %d", offsets[0],
                  offsets[1]);
-    } else if (size_of(src, "pp") != 1) {
-        snprintf(text, REFUSAL_SIZE, "pp of the source grid is %d, must be 1", size_of(src, "pp"));
-    } else if (size_of(dst, "pp") != 1) {
+    } else if (lierne_bridge_size(src, "pp") != 1) {
+        snprintf(text, REFUSAL_SIZE, "pp of the source grid is %d, must be 1",
+                 lierne_bridge_size(src, "pp"));
+    } else if (lierne_bridge_size(dst, "pp") != 1) {
         snprintf(text, REFUSAL_SIZE, "pp of the destination grid is %d, must be 1",
-                 size_of(dst, "pp"));
-    } else if (size_of(src, "cp") != 1) {
-        snprintf(text, REFUSAL_SIZE, "cp of the source grid is %d, must be 1", size_of(src, "cp"));
+                 lierne_bridge_size(dst, "pp"));
+    } else if (lierne_bridge_size(src, "cp") != 1) {
+        snprintf(text, REFUSAL_SIZE, "cp of the source grid is %d, must be 1",
+                 lierne_bridge_size(src, "cp"));
     } else if (at.cp > at.dp) {
         snprintf(text, REFUSAL_SIZE, "cp stands after dp in the destination grid");
     } else if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
@@ -148,8 +107,9 @@ static int scale_of(int src_dp, int dst_dp) {
  * wide lane, tp, cp, and what other dims there are. */
 static lierne_status map_gather(lierne_bridge_map *map, const lierne_grid *many) {
     const dims at = dims_of(many);
-    int tp = size_of(many, "tp"), cp = size_of(many, "cp"), n = lierne_grid_size(many);
-    int rest = n / (tp * cp * size_of(many, "dp"));
+    int tp = lierne_bridge_size(many, "tp"), cp = lierne_bridge_size(many, "cp"),
+        n = lierne_grid_size(many);
+    int rest = n / (tp * cp * lierne_bridge_size(many, "dp"));
     LIERNE_TRY(lierne_alloc(&map->gather, (size_t)n, sizeof *map->gather));
     map->ngather = n / map->scale;
     for (int i = 0; i < n; i++) {
@@ -169,10 +129,15 @@ static lierne_status map_slots(lierne_bridge_map *map, const lierne_grid *many) 
     return LIERNE_OK;
 }
 
+static bool same_span(const lierne_bridge_spec *spec) {
+    return lierne_grid_size(spec->src) == lierne_grid_size(spec->dst) &&
+           lierne_grid_offset(spec->src) == lierne_grid_offset(spec->dst);
+}
+
 /* Ranks whose lanes on the two sides do not hold common samples. */
 static lierne_status map_misaligned(lierne_bridge_map *map, const lierne_bridge_spec *spec) {
     const dims src = dims_of(spec->src), dst = dims_of(spec->dst);
-    bool fan_in = size_of(spec->src, "dp") > size_of(spec->dst, "dp");
+    bool fan_in = lierne_bridge_size(spec->src, "dp") > lierne_bridge_size(spec->dst, "dp");
     LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nranks, sizeof *map->misaligned));
     for (int i = 0; i < map->nranks; i++) {
         int rank = map->offset + i;
@@ -187,7 +152,7 @@ static lierne_status map_misaligned(lierne_bridge_map *map, const lierne_bridge_
 
 static lierne_status map_cp(lierne_bridge_map *map, const lierne_grid *dst) {
     static const char *const names[] = {"cp"};
-    if (size_of(dst, "cp") == 1) {
+    if (lierne_bridge_size(dst, "cp") == 1) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_alloc(&map->cp, (size_t)lierne_grid_size(dst), sizeof *map->cp));
@@ -195,16 +160,14 @@ static lierne_status map_cp(lierne_bridge_map *map, const lierne_grid *dst) {
 }
 
 static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec) {
-    int src_dp = size_of(spec->src, "dp"), dst_dp = size_of(spec->dst, "dp");
+    int src_dp = lierne_bridge_size(spec->src, "dp"), dst_dp = lierne_bridge_size(spec->dst, "dp");
     const lierne_grid *many = src_dp > dst_dp ? spec->src : spec->dst;
     map->scale = scale_of(src_dp, dst_dp);
     map->offset = lierne_grid_offset(spec->src);
     map->nranks = lierne_grid_size(spec->src);
     refuse(spec->src, spec->dst, map->refusal);
     LIERNE_TRY(map_cp(map, spec->dst));
-    /* Lanes may line up, or not, in pairs that the reference refuses for another reason. */
-    if (map->scale > 0 && map->offset == lierne_grid_offset(spec->dst) &&
-        map->nranks == lierne_grid_size(spec->dst)) {
+    if (same_span(spec) && map->scale > 0) {
         LIERNE_TRY(map_misaligned(map, spec));
     }
     if (map->refusal[0] != '\0') {
@@ -223,7 +186,7 @@ lierne_status lierne_bridge_map_create(lierne_bridge_map **out, const lierne_bri
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
-    LIERNE_TRY(check_spec(spec, __func__));
+    LIERNE_TRY(lierne_bridge_check_grids(spec));
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
     lierne_status status = fill(map, spec);
     if (status != LIERNE_OK) {

@@ -189,7 +189,6 @@ Test(bridge_map, refusals_come_in_the_order_of_the_reference) {
                   lierne_bridge_map_refusal(map));
         cr_assert_eq(lierne_bridge_map_kind(map), LIERNE_BRIDGE_GENERAL);
         expect_groups(lierne_bridge_map_gather_groups, map, NULL, 0, 0);
-        expect_misaligned(map, NULL, 0);
         cr_assert_eq(lierne_bridge_map_slice(map, 2, 6, &start, &size), LIERNE_INVALID);
         lierne_bridge_map_free(map);
     }
@@ -200,6 +199,20 @@ Test(bridge_map, cp_after_dp_is_refused_at_size_one_too) {
                                     grid_of(NAMES("tp", "dp", "cp"), SIZES(4, 2, 1), 0, 8));
     cr_assert(strstr(lierne_bridge_map_refusal(map), "cp stands after dp"));
     cr_assert_eq(lierne_bridge_map_scale(map), 2);
+    expect_misaligned(map, NULL, 0);
+    lierne_bridge_map_free(map);
+}
+
+Test(bridge_map, misaligned_ranks_are_known_of_refused_pairs_too) {
+    lierne_bridge_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 4), 0, 8),
+                                    grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 2, 2), 0, 8));
+    cr_assert_eq(lierne_bridge_map_kind(map), LIERNE_BRIDGE_GENERAL);
+    expect_misaligned(map, (int[]){2, 3, 4, 5}, 4);
+    lierne_bridge_map_free(map);
+    /* Other spans: there is nothing to line up. */
+    map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 2), 0, 8),
+                 grid_of(NAMES("dp", "tp"), SIZES(2, 2), 4, 8));
+    expect_misaligned(map, NULL, 0);
     lierne_bridge_map_free(map);
 }
 
@@ -223,8 +236,8 @@ static void expect_invalid(lierne_grid *src, lierne_grid *dst, const char *word)
 Test(bridge_map, what_makes_no_sense_is_an_error) {
     lierne_bridge_spec spec = {.size = 1};
     cr_assert_eq(lierne_bridge_map_create(NULL, &spec), LIERNE_INVALID);
-    expect_invalid(NULL, NULL, "spec->src");
-    expect_invalid(grid_of(usual, SIZES(1, 1, 1, 8), 0, 8), NULL, "spec->dst");
+    expect_invalid(NULL, NULL, "source grid is NULL");
+    expect_invalid(grid_of(usual, SIZES(1, 1, 1, 8), 0, 8), NULL, "destination grid is NULL");
     lierne_grid *cp = grid_of(NAMES("cp"), SIZES(4), 0, 8);
     expect_invalid(cp, grid_of(NAMES("cp"), SIZES(8), 0, 8), "source grid has no dim 'tp'");
     cp = grid_of(NAMES("tp"), SIZES(4), 0, 8);
@@ -234,7 +247,7 @@ Test(bridge_map, what_makes_no_sense_is_an_error) {
     cp = grid_of(NAMES("tp", "dp"), SIZES(4, 1), 0, 8);
     expect_invalid(cp, grid_of(NAMES("tp"), SIZES(8), 0, 8), "destination grid has no dim 'dp'");
     expect_invalid(grid_of(usual, SIZES(1, 1, 1, 8), 0, 8), grid_of(usual, SIZES(1, 1, 1, 8), 0, 9),
-                   "8 ranks, that of the destination 9");
+                   "8 ranks, the destination grid on one of 9");
 }
 
 Test(bridge_map, null_maps) {

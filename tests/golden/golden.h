@@ -1,0 +1,68 @@
+/* The golden runner: expected values in, lierne's public interface against them. A case passes or
+ * fails as a whole; the first thing that is wrong with it is printed. */
+#ifndef LIERNE_TESTS_GOLDEN_H
+#define LIERNE_TESTS_GOLDEN_H
+
+#include "lierne.h"
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+typedef struct golden_case {
+    const cJSON *item;
+    bool failed;
+    char why[800];
+} golden_case;
+
+/* One function per file: checks a case. */
+typedef void golden_check(golden_case *c);
+golden_check golden_grids, golden_bridges, golden_bridge_tensors;
+
+/* Records the first failure of a case; returns ok. */
+bool golden_expect(golden_case *c, bool ok, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* status must be wanted. */
+bool golden_expect_status(golden_case *c, const char *what, lierne_status status,
+                          lierne_status wanted);
+
+/* Reads a file. Numbers that are not written as integers come as strings, because cJSON would make
+ * 2 of 2.0 and lierne must be told of them. NULL, with *why, if that fails. */
+cJSON *golden_read(const char *path, const char **why);
+
+/* Integer at key; fallback if there is none. Saturates. */
+int64_t golden_int(const cJSON *item, const char *key, int64_t fallback);
+/* String at key, "" if there is none. */
+const char *golden_string(const cJSON *item, const char *key);
+const cJSON *golden_get(const cJSON *item, const char *key);
+
+enum { GOLDEN_MAX_DIMS = 64 };
+
+/* Names: a string is one, a list is many. Entries that are no string are NULL. */
+typedef struct golden_names {
+    int n;
+    const char *at[GOLDEN_MAX_DIMS];
+} golden_names;
+golden_names golden_read_names(const cJSON *item);
+
+/* Names and sizes for lierne, which takes one number for both: where their numbers differ, or a
+ * size is no integer, what is too much is NULL or 0 and lierne has to refuse it. */
+typedef struct golden_dims {
+    int n;
+    const char *names[GOLDEN_MAX_DIMS];
+    int64_t sizes[GOLDEN_MAX_DIMS];
+} golden_dims;
+golden_dims golden_read_dims(const cJSON *shape, const cJSON *names);
+
+/* A grid of {"shape", "dim_names", "rank_offset"}. */
+lierne_status golden_grid(lierne_grid **out, const cJSON *item, int64_t world);
+
+/* Whether a JSON list equals n integers; whether a list of lists equals groups. */
+bool golden_same_ints(const cJSON *list, const int64_t *values, int64_t n);
+bool golden_same_groups(const cJSON *list, const int *ranks, int ngroups, int group_size);
+
+/* The status by which lierne names the condition of a reference's error; OK if the text is not one
+ * that the runner knows: then any refusal will do. */
+lierne_status golden_condition(const cJSON *error);
+
+#endif
