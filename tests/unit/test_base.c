@@ -1,0 +1,91 @@
+/* Statuses, messages, counted memory, text. */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+Test(base, every_status_has_a_name_and_a_paragraph) {
+#define CHECK(name, number, text)                                                                  \
+    cr_assert_str_eq(lierne_status_name(number), "LIERNE_" #name);                                 \
+    cr_assert_gt(strlen(lierne_status_text(number)), 20);
+    LIERNE_STATUS_TABLE(CHECK)
+    cr_assert_str_eq(lierne_status_name(-999), "unknown status");
+    cr_assert_eq(LIERNE_OK, 0);
+    cr_assert_eq(LIERNE_MISMATCH, -60, "numbers are pinned");
+    cr_assert_str_eq(lierne_version(), LIERNE_VERSION_STRING);
+}
+
+static void *fail_elsewhere(void *arg) {
+    (void)arg;
+    (void)LIERNE_FAIL(LIERNE_INVALID, "elsewhere");
+    return NULL;
+}
+
+Test(base, the_message_is_of_this_thread_and_never_too_long) {
+    char text[4000];
+    pthread_t thread;
+    cr_assert_eq(LIERNE_FAIL(LIERNE_INVALID, "value %d, bound %d", 3, 2), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), ": value 3, bound 2"));
+    pthread_create(&thread, NULL, fail_elsewhere, NULL);
+    pthread_join(thread, NULL);
+    cr_assert(strstr(lierne_last_error(), "value 3"));
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    (void)LIERNE_FAIL(LIERNE_INVALID, "%s", text);
+    cr_assert_lt(strlen(lierne_last_error()), LIERNE_MESSAGE_SIZE);
+    /* The message may quote the message before. */
+    (void)LIERNE_FAIL(LIERNE_INVALID, "one");
+    (void)LIERNE_FAIL(LIERNE_INVALID, "two after %s", lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), "two after ") && strstr(lierne_last_error(), ": one"));
+}
+
+Test(base, memory_is_counted_and_fails_on_request) {
+    size_t before = lierne_mem_live();
+    int *a = NULL;
+    LIERNE_VEC(int) v = {0};
+    cr_assert_eq(lierne_alloc(&a, 10, sizeof *a), LIERNE_OK);
+    cr_assert_eq(a[9], 0);
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(LIERNE_VEC_PUSH(&v, i), LIERNE_OK);
+    }
+    cr_assert_eq(v.at[99], 99);
+    cr_assert_eq(lierne_mem_live(), before + 2);
+    lierne_mem_fail_at(2);
+    int *b = NULL, *c = a;
+    cr_assert_eq(lierne_alloc(&b, 1, 1), LIERNE_OK);
+    cr_assert_eq(lierne_alloc(&c, 1, 1), LIERNE_NO_MEMORY);
+    cr_assert_null(c);
+    lierne_mem_free(a), lierne_mem_free(b), lierne_mem_free(v.at), lierne_mem_free(NULL);
+    cr_assert_eq(lierne_mem_live(), before);
+    cr_assert_eq(lierne_alloc(&a, SIZE_MAX / 2, 4), LIERNE_NO_MEMORY);
+}
+
+Test(base, text_grows_and_remembers_failure) {
+    lierne_text text = {0};
+    char *out;
+    for (int i = 0; i < 1000; i++) {
+        lierne_text_add(&text, "%d,", i);
+    }
+    cr_assert_eq(lierne_text_take(&text, &out), LIERNE_OK);
+    cr_assert_eq(strlen(out), 10 * 2 + 90 * 3 + 900 * 4);
+    lierne_mem_free(out);
+    lierne_mem_fail_at(1);
+    lierne_text_add(&text, "lost");
+    lierne_mem_fail_at(0);
+    cr_assert_eq(lierne_text_take(&text, &out), LIERNE_NO_MEMORY);
+    cr_assert_null(out);
+    cr_assert_eq(lierne_text_take(&text, &out), LIERNE_OK);
+    cr_assert_str_eq(out, "");
+    lierne_mem_free(out);
+}
+
+Test(base, arithmetic_is_checked) {
+    size_t s;
+    int64_t i;
+    cr_assert(lierne_mul_size(1u << 31, 2, &s) && s == (size_t)1 << 32);
+    cr_assert(!lierne_mul_size(SIZE_MAX, 2, &s));
+    cr_assert(!lierne_mul_i64(INT64_MAX, 2, &i));
+    cr_assert(!lierne_add_i64(INT64_MAX, 1, &i));
+    cr_assert(lierne_add_i64(INT64_MAX - 1, 1, &i) && i == INT64_MAX);
+}

@@ -1,0 +1,161 @@
+/* Layouts: shapes, boxes and refusals, by hand. */
+#include "base/base.h"
+#include "lierne.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static lierne_grid *grid(int n, const char *const *names, const int64_t *sizes, int offset) {
+    lierne_grid *g;
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = n, .names = names, .sizes = sizes,
+                             .rank_offset = offset, .world_size = 64};
+    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
+    return g;
+}
+
+static const char *const tcd[3] = {"tp", "cp", "dp"};
+static const int64_t two_each[3] = {2, 2, 2}, shape[3] = {5, 8, 3};
+
+static lierne_layout *layout(const lierne_grid *g, lierne_placement cp, uint32_t full) {
+    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
+                               .dtype = LIERNE_F32, .placements = p, .full_axes = full};
+    lierne_layout *l;
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
+    return l;
+}
+
+static void check(const lierne_layout *l, int rank, const int64_t *want, int64_t owned) {
+    int64_t got[3], stored, own;
+    cr_assert_eq(lierne_layout_shape(l, rank, got), LIERNE_OK);
+    cr_assert(got[0] == want[0] && got[1] == want[1] && got[2] == want[2], "rank %d: %d %d %d",
+              rank, (int)got[0], (int)got[1], (int)got[2]);
+    cr_assert_eq(lierne_layout_elements(l, rank, &stored, &own), LIERNE_OK);
+    cr_assert_eq(stored, want[0] * want[1] * want[2]);
+    cr_assert_eq(own, owned);
+}
+
+Test(layout, uneven_shares_and_replicas) {
+    lierne_grid *g = grid(3, tcd, two_each, 8);
+    lierne_layout *l = layout(g, (lierne_placement){.kind = LIERNE_REPLICATE}, 0);
+    check(l, 8, (int64_t[]){3, 8, 3}, 72);
+    check(l, 15, (int64_t[]){2, 8, 3}, 48);
+    check(l, 7, (int64_t[]){0, 0, 0}, 0);
+    lierne_layout_free(l);
+    lierne_grid_free(g);
+}
+
+Test(layout, zigzag_full_and_compact) {
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_placement z = {.kind = LIERNE_SHARD_ZIGZAG, .axis = 1};
+    lierne_layout *compact = layout(g, z, 0), *full = layout(g, z, 2);
+    lierne_box boxes[4];
+    size_t n;
+    check(compact, 0, (int64_t[]){3, 4, 3}, 36);
+    check(full, 0, (int64_t[]){3, 8, 3}, 36);
+    cr_assert_eq(lierne_layout_boxes(compact, 0, boxes, 4, &n), LIERNE_OK);
+    cr_assert_eq(n, 2); /* cp 0 owns chunks 0 and 3 of two rows each */
+    cr_assert(boxes[0].start[1] == 0 && boxes[0].size[1] == 2 && boxes[0].local[1] == 0);
+    cr_assert(boxes[1].start[1] == 6 && boxes[1].size[1] == 2 && boxes[1].local[1] == 2);
+    cr_assert_eq(lierne_layout_boxes(full, 6, boxes, 4, &n), LIERNE_OK);
+    cr_assert_eq(n, 1, "cp 1 owns chunks 1 and 2, which are one piece");
+    cr_assert(boxes[0].start[1] == 2 && boxes[0].size[1] == 4 && boxes[0].local[1] == 2);
+    cr_assert(boxes[0].start[0] == 3 && boxes[0].size[0] == 2 && boxes[0].local[0] == 0);
+    cr_assert_eq(lierne_layout_boxes(compact, 0, NULL, 0, &n), LIERNE_OK);
+    cr_assert_eq(n, 2);
+    lierne_layout_free(compact), lierne_layout_free(full), lierne_grid_free(g);
+}
+
+Test(layout, rows_full_and_compact) {
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    int32_t rows[40];
+    for (int i = 0; i < 40; i++) {
+        rows[i] = i % 8 == 3 || i == 0; /* cp 1 has row 3 of each sample and row 0 of the first */
+    }
+    lierne_placement p = {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows};
+    lierne_layout *compact = layout(g, p, 0), *full = layout(g, p, 2);
+    check(compact, 2, (int64_t[]){4, 1, 3}, 12);
+    check(full, 2, (int64_t[]){3, 8, 3}, 12);
+    check(compact, 0, (int64_t[]){20, 1, 3}, 60);
+    check(compact, 6, (int64_t[]){2, 1, 3}, 6);
+    lierne_layout_free(compact), lierne_layout_free(full), lierne_grid_free(g);
+}
+
+Test(layout, only_one_stage_holds) {
+    static const char *const names[2] = {"dp", "pp"};
+    lierne_grid *g = grid(2, names, two_each, 0);
+    lierne_placement p[2] = {{.kind = LIERNE_SHARD, .axis = 0}, {.kind = LIERNE_AT, .at = 1}};
+    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
+                               .dtype = LIERNE_F32, .placements = p};
+    lierne_layout *l;
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
+    check(l, 0, (int64_t[]){0, 0, 0}, 0);
+    check(l, 3, (int64_t[]){2, 8, 3}, 48);
+    lierne_layout_free(l), lierne_grid_free(g);
+}
+
+/* Two dims cut one axis: the slower one first. */
+Test(layout, nested_shards_cut_slowest_first) {
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
+                             {.kind = LIERNE_SHARD, .axis = 1},
+                             {.kind = LIERNE_REPLICATE}};
+    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
+                               .dtype = LIERNE_F32, .placements = p};
+    lierne_layout *l;
+    lierne_box box;
+    size_t n;
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_layout_boxes(l, 2, &box, 1, &n), LIERNE_OK); /* tp 0, cp 1 */
+    cr_assert(n == 1 && box.start[1] == 4 && box.size[1] == 2);
+    cr_assert_eq(lierne_layout_boxes(l, 1, &box, 1, &n), LIERNE_OK); /* tp 1, cp 0 */
+    cr_assert(n == 1 && box.start[1] == 2 && box.size[1] == 2);
+    lierne_layout_free(l), lierne_grid_free(g);
+}
+
+static void refused(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
+                    const char *part) {
+    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
+                               .dtype = LIERNE_F32, .placements = p, .full_axes = full};
+    lierne_layout *l = (lierne_layout *)&spec;
+    size_t before = lierne_mem_live();
+    cr_assert_eq(lierne_layout_create(&l, &spec), status, "%s", lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), part), "%s", lierne_last_error());
+    cr_assert_null(l);
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(layout, refusals_name_value_and_bound) {
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    const int64_t counts[2] = {4, 3}, bad[2] = {-1, 9};
+    int32_t rows[40] = {0};
+#define P(...) ((lierne_placement){__VA_ARGS__})
+    refused(g, P(.kind = LIERNE_SHARD, .axis = 3), 0, LIERNE_INVALID, "axis 3 of 3");
+    refused(g, P(.kind = LIERNE_AT, .at = 2), 0, LIERNE_INVALID, "coordinate 2 of 2");
+    refused(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_INVALID, "kind 9");
+    refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = counts), 0, LIERNE_INVALID, "to 7");
+    refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = bad), 0, LIERNE_INVALID, "is -1");
+    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_INDIVISIBLE, "it has 3");
+    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INVALID, "both cut axis 0");
+    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1), 0, LIERNE_INVALID, "rows");
+    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0, LIERNE_INVALID,
+            "different");
+    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 2, .rows = rows), 0, LIERNE_INVALID,
+            "neighbouring");
+    rows[7] = 2;
+    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0, LIERNE_INVALID,
+            "row 7 has owner 2, must be in 0 to 1");
+    refused(g, P(.kind = LIERNE_REPLICATE), 8, LIERNE_INVALID, "full_axes 0x8");
+    lierne_grid_free(g);
+}
+
+Test(layout, dtypes) {
+    lierne_dtype d;
+    cr_assert_eq(lierne_dtype_parse(&d, "bf16"), LIERNE_OK);
+    cr_assert(d == LIERNE_BF16 && lierne_dtype_size(d) == 2);
+    cr_assert_eq(lierne_dtype_parse(&d, "f8"), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "f64, f32"));
+    cr_assert_eq(lierne_dtype_size((lierne_dtype)-1), 0);
+    cr_assert_null(lierne_dtype_name((lierne_dtype)8));
+}

@@ -1,0 +1,391 @@
+/* Plans as a user meets them: views, requests, threads, deadlines, disagreement, bad input, memory
+ * that runs out. */
+#include "base/base.h"
+#include "lierne.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lierne_grid *grid(int world, int64_t tp, int64_t cp, int64_t dp) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    int64_t sizes[3] = {tp, cp, dp};
+    lierne_grid *g;
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
+                             .world_size = world};
+    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
+    return g;
+}
+
+/* [b, s, h] = [8, 4, 2] of f32, tp2 dp4 -> tp2 cp2 dp2 on 8 ranks unless changed. */
+static const int64_t shape842[3] = {8, 4, 2};
+static lierne_bridge_spec spec_of(const lierne_grid *src, const lierne_grid *dst) {
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec), .src = src, .dst = dst,
+                                .naxes = 3, .shape = shape842, .dtype = LIERNE_F32,
+                                .batch_axis = 0, .sequence_axis = 1};
+}
+
+static lierne_sim *sim_of(int n, double timeout) {
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, n, &spec), LIERNE_OK);
+    return sim;
+}
+
+Test(plan, fan_out_along_the_leading_axis_is_a_view) {
+    lierne_grid *src = grid(4, 4, 1, 1), *dst = grid(4, 1, 1, 4);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_sim *sim = sim_of(4, 5);
+    lierne_plan *plans[4];
+    float in[64], out[16];
+    for (int i = 0; i < 64; i++) {
+        in[i] = (float)(i + 1);
+    }
+    for (int r = 0; r < 4; r++) {
+        int64_t offset;
+        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_view(plans[r], LIERNE_FORWARD, &offset), LIERNE_OK);
+        cr_assert_eq(offset, 16 * r);
+        cr_assert_eq(lierne_forward(plans[r], NULL, in, NULL), LIERNE_OK);
+        memset(out, 0xa5, sizeof out);
+        cr_assert_eq(lierne_forward(plans[r], out, in, NULL), LIERNE_OK);
+        cr_assert_eq(memcmp(out, in + offset, sizeof out), 0);
+        cr_assert_eq(lierne_plan_view(plans[r], LIERNE_ADJOINT, &offset), LIERNE_OK);
+        cr_assert_eq(offset, -1, "the adjoint gathers");
+    }
+    spec.batch_axis = 1;
+    spec.sequence_axis = 0;
+    for (int r = 0; r < 4; r++) {
+        lierne_plan *strided;
+        int64_t offset;
+        cr_assert_eq(lierne_plan_bridge(&strided, lierne_sim_context(sim, r), &spec), LIERNE_OK);
+        lierne_plan_view(strided, LIERNE_FORWARD, &offset);
+        cr_assert_eq(offset, -1, "a narrow of an inner axis is no view");
+        cr_assert_eq(lierne_forward(strided, NULL, in, NULL), LIERNE_INVALID);
+        lierne_plan_free(strided);
+        lierne_plan_free(plans[r]);
+    }
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+}
+
+typedef struct worker {
+    lierne_context *context;
+    const lierne_bridge_spec *spec;
+    int rounds;
+    int bad;
+} worker;
+
+static void *work(void *arg) {
+    worker *w = arg;
+    lierne_plan *plan;
+    float in[64], out[64], back[64];
+    if (lierne_plan_bridge(&plan, w->context, w->spec) != LIERNE_OK) {
+        w->bad = 1;
+        return NULL;
+    }
+    int dp = lierne_rank(w->context) / 2; /* of the source: tp2 dp4 */
+    for (int i = 0; i < w->rounds; i++) {
+        for (int k = 0; k < 16; k++) {
+            in[k] = (float)(16 * dp + k + i);
+        }
+        memset(out, 0xa5, sizeof out);
+        w->bad |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+        for (int k = 0; k < 32; k++) {
+            w->bad |= out[k] != (float)(dp / 2 * 32 + k + i);
+        }
+        w->bad |= lierne_adjoint(plan, back, out, NULL) != LIERNE_OK;
+        for (int k = 0; k < 16; k++) { /* both cp ranks gave the whole: their sum */
+            w->bad |= back[k] != 2 * in[k];
+        }
+    }
+    w->bad |= lierne_plan_free(plan) != LIERNE_OK;
+    return NULL;
+}
+
+Test(plan, blocking_calls_on_a_thread_per_rank) {
+    lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
+    for (int a = 0; a < 2; a++) {
+        lierne_bridge_spec spec = spec_of(src, dst);
+        spec.algorithm = (lierne_bridge_algorithm)a;
+        lierne_sim *sim = sim_of(8, 30);
+        pthread_t threads[8];
+        worker workers[8];
+        for (int r = 0; r < 8; r++) {
+            workers[r] = (worker){lierne_sim_context(sim, r), &spec, 50, 0};
+            cr_assert_eq(pthread_create(&threads[r], NULL, work, &workers[r]), 0);
+        }
+        for (int r = 0; r < 8; r++) {
+            pthread_join(threads[r], NULL);
+            cr_assert(!workers[r].bad, "rank %d", r);
+        }
+        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    }
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+}
+
+Test(plan, requests_in_flight_and_busy) {
+    lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    spec.max_inflight = 2;
+    lierne_sim *sim = sim_of(2, 5);
+    lierne_plan *plans[2];
+    lierne_request *q[2][3];
+    float in[2][3][32], out[2][3][64];
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        for (int r = 0; r < 2; r++) {
+            for (int k = 0; k < 32; k++) {
+                in[r][i][k] = (float)(1000 * i + 100 * r + k);
+            }
+            cr_assert_eq(lierne_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL), 0);
+        }
+    }
+    cr_assert_eq(lierne_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL), LIERNE_BUSY);
+    cr_assert(strstr(lierne_last_error(), "all 2 requests"));
+    cr_assert_null(q[0][2]);
+    cr_assert_eq(lierne_plan_free(plans[0]), LIERNE_BUSY);
+    for (int i = 1; i >= 0; i--) { /* ended in another order */
+        for (int r = 0; r < 2; r++) {
+            cr_assert_eq(lierne_end(q[r][i]), LIERNE_OK);
+            cr_assert(out[r][i][0] == (float)(1000 * i) && out[r][i][32] == (float)(1000 * i + 100));
+        }
+    }
+    cr_assert_eq(lierne_end(q[0][0]), LIERNE_INVALID, "ending twice");
+    cr_assert_eq(lierne_end(NULL), LIERNE_OK);
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_plan_free(plans[r]), LIERNE_OK);
+    }
+    lierne_sim_free(sim);
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+}
+
+Test(plan, bad_arguments_start_nothing) {
+    lierne_grid *src = grid(1, 1, 1, 1), *dst = grid(1, 1, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_context *self;
+    lierne_plan *plan;
+    float x[128] = {0};
+    int64_t offset;
+    lierne_report report = {0};
+    cr_assert_eq(lierne_init(&self, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_free(self), LIERNE_INVALID, "a plan is alive");
+    cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_forward(plan, x, NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_forward(plan, x, x + 32, NULL), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "overlap"));
+    cr_assert_eq(lierne_forward(plan, x, x + 64, &offset), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "stream"));
+    cr_assert_eq(lierne_forward_begin(NULL, plan, x, x + 64, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_view(plan, (lierne_direction)2, &offset), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_view(plan, LIERNE_FORWARD, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_report(plan, LIERNE_FORWARD, &report), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_print(plan, LIERNE_FORWARD, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_check(NULL, 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 1), LIERNE_OK);
+    x[64] = 7;
+    cr_assert_eq(lierne_forward(plan, x, x + 64, NULL), LIERNE_OK);
+    cr_assert(x[0] == 7);
+    cr_assert_eq(lierne_plan_free(plan), LIERNE_OK);
+    cr_assert_eq(lierne_plan_free(NULL), LIERNE_OK);
+    cr_assert_eq(lierne_free(self), LIERNE_OK);
+    cr_assert_eq(lierne_free(NULL), LIERNE_OK);
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+}
+
+/* Every bad spec gives its status, and the message has the value and the bound. */
+static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
+    lierne_sim *sim = sim_of(world, 5);
+    lierne_plan *plan = (lierne_plan *)&spec;
+    cr_assert_eq(lierne_plan_bridge(&plan, lierne_sim_context(sim, 0), &spec), status, "%s: %s",
+                 part, lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), part), "'%s' is not in '%s'", part, lierne_last_error());
+    cr_assert_null(plan);
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+}
+
+Test(plan, bad_specs_are_refused_with_value_and_bound) {
+    lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2), *cp = grid(8, 2, 2, 2);
+    lierne_grid *odd = grid(8, 1, 1, 3), *swapped;
+    const lierne_bridge_spec good = spec_of(src, dst);
+    const int64_t odd_shape[3] = {7, 6, 2}, counts[4] = {3, 3, 1, 2}, negative[3] = {8, -4, 2};
+    int32_t rows[32] = {0};
+    lierne_bridge_spec s;
+    s = good, s.size = 3, refused(s, LIERNE_INVALID, "size", 8);
+    s = good, s.src = NULL, refused(s, LIERNE_INVALID, "source grid is NULL", 8);
+    s = good, refused(s, LIERNE_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
+    s = good, s.naxes = 4, refused(s, LIERNE_INVALID, "naxes is 4, must be 2 or 3", 8);
+    s = good, s.shape = negative, refused(s, LIERNE_INVALID, "-4", 8);
+    s = good, s.batch_axis = 3, refused(s, LIERNE_INVALID, "batch_axis is 3", 8);
+    s = good, s.sequence_axis = 0, refused(s, LIERNE_INVALID, "sequence_axis 0", 8);
+    s = good, s.dtype = (lierne_dtype)99, refused(s, LIERNE_INVALID, "dtype 99", 8);
+    s = good, s.algorithm = (lierne_bridge_algorithm)7, refused(s, LIERNE_INVALID, "7", 8);
+    s = good, s.max_inflight = 65, refused(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
+    s = good, s.src_counts = counts, refused(s, LIERNE_INVALID, "add up to 9", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_ROWS;
+    refused(s, LIERNE_INVALID, "row_owner is NULL", 8);
+    rows[5] = 2, s.row_owner = rows, refused(s, LIERNE_INVALID, "row 5 has owner 2", 8);
+    s = good, s.gradient_storage = LIERNE_COMPACT, refused(s, LIERNE_INVALID, "compact", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.sequence_axis = -1;
+    refused(s, LIERNE_INVALID, "needs a sequence axis", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.shape = odd_shape;
+    refused(s, LIERNE_INDIVISIBLE, "divisible by 4, it has 6", 8);
+    s = good, s.require_divisible = 1, s.shape = odd_shape, refused(s, LIERNE_INDIVISIBLE, "7", 8);
+    s = good, s.require_divisible = 1, s.src = odd, refused(s, LIERNE_INDIVISIBLE, "dp 3", 8);
+    s = good, s.src = cp, refused(s, LIERNE_UNSUPPORTED, "source cp is 2, must be 1", 8);
+    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = odd;
+    refused(s, LIERNE_UNSUPPORTED, "source grid has 3 ranks", 8);
+    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.shape = odd_shape;
+    refused(s, LIERNE_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide", 8);
+    const char *const names[2] = {"dp", "tp"};
+    const int64_t sizes[2] = {4, 2};
+    lierne_grid_spec g = {.size = sizeof g, .ndims = 2, .names = names, .sizes = sizes,
+                          .world_size = 8};
+    lierne_grid_create(&swapped, &g);
+    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = swapped;
+    refused(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
+    lierne_grid_free(src), lierne_grid_free(dst), lierne_grid_free(cp), lierne_grid_free(odd);
+    lierne_grid_free(swapped);
+}
+
+Test(plan, ranks_that_disagree_get_mismatch) {
+    lierne_grid *src = grid(4, 2, 1, 2), *dst = grid(4, 4, 1, 1), *other = grid(4, 2, 2, 1);
+    lierne_sim *sim = sim_of(4, 5);
+    lierne_bridge_spec good = spec_of(src, dst), bad = good;
+    const int64_t shape[3] = {8, 4, 3};
+    lierne_plan *first, *second;
+    float x[64] = {1}, y[64];
+    bad.shape = shape;
+    cr_assert_eq(lierne_plan_bridge(&first, lierne_sim_context(sim, 0), &good), LIERNE_OK);
+    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 1), &bad), LIERNE_MISMATCH);
+    cr_assert(strstr(lierne_last_error(), "shape[2] differs between ranks: 2 on rank 0, 3 on rank 1"),
+              "%s", lierne_last_error());
+    cr_assert_null(second);
+    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 2), &good), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_forward(first, y, x, NULL), LIERNE_MISMATCH, "who came first is told too");
+    lierne_plan_free(first);
+    bad = good, bad.dst = other;
+    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 1), &good), LIERNE_OK);
+    lierne_plan_free(second);
+    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 0), &bad), LIERNE_MISMATCH);
+    cr_assert(strstr(lierne_last_error(), "dst.sizes[0]"), "%s", lierne_last_error());
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    lierne_grid_free(src), lierne_grid_free(dst), lierne_grid_free(other);
+}
+
+Test(plan, who_waits_for_nobody_times_out) {
+    lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_sim *sim = sim_of(2, 0.2);
+    lierne_plan *plans[2];
+    lierne_request *request;
+    float x[32] = {1}, y[64];
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+    }
+    double start = lierne_now();
+    cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
+    cr_assert(lierne_now() - start < 1.2);
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward, stage 0"), "%s", lierne_last_error());
+    cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT, "it is dead");
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward, stage 0"));
+    lierne_plan *third;
+    cr_assert_eq(lierne_plan_bridge(&third, lierne_sim_context(sim, 0), &spec), LIERNE_TIMEOUT);
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_plan_free(plans[r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
+
+Test(plan, bad_contexts) {
+    lierne_context *c;
+    lierne_sim *sim;
+    lierne_context_spec spec = {.size = 1};
+    cr_assert_eq(lierne_init(NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_init(&c, &spec), LIERNE_INVALID);
+    spec = (lierne_context_spec){.size = sizeof spec, .timeout = -1};
+    cr_assert_eq(lierne_init(&c, &spec), LIERNE_INVALID);
+    cr_assert_null(c);
+    cr_assert_eq(lierne_sim_create(&sim, 0, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_create(&sim, 1 << 25, NULL), LIERNE_INVALID);
+    setenv("LIERNE_TIMEOUT_MS", "soon", 1);
+    cr_assert_eq(lierne_init(&c, NULL), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "LIERNE_TIMEOUT_MS is 'soon'"));
+    setenv("LIERNE_TIMEOUT_MS", "250", 1);
+    cr_assert_eq(lierne_init(&c, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_rank(c), 0);
+    cr_assert_eq(lierne_world(c), 1);
+    cr_assert_eq(lierne_groups_alive(c), 0);
+    cr_assert_eq(lierne_free(c), LIERNE_OK);
+    unsetenv("LIERNE_TIMEOUT_MS");
+    cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_free(lierne_sim_context(sim, 0)), LIERNE_INVALID);
+    cr_assert_null(lierne_sim_context(sim, 2));
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    cr_assert_eq(lierne_sim_free(NULL), LIERNE_OK);
+}
+
+Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
+    lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_sim *sim = sim_of(8, 5);
+    lierne_plan *a, *b;
+    lierne_report report = {.size = sizeof report};
+    spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    cr_assert_eq(lierne_plan_bridge(&a, lierne_sim_context(sim, 3), &spec), LIERNE_OK);
+    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
+    cr_assert_eq(lierne_plan_bridge(&b, lierne_sim_context(sim, 3), &spec), LIERNE_OK);
+    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
+    cr_assert_eq(lierne_plan_report(b, LIERNE_ADJOINT, &report), LIERNE_OK);
+    cr_assert_eq(report.communicators, 2);
+    lierne_plan_free(a);
+    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
+    lierne_plan_free(b);
+    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 0);
+    lierne_sim_free(sim);
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
+
+/* The k-th allocation fails, for every k: an error, nothing left behind, and then it works. */
+Test(plan, running_out_of_memory_leaves_nothing) {
+    lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
+    int32_t rows[32];
+    for (int i = 0; i < 32; i++) {
+        rows[i] = i % 2;
+    }
+    for (int owner = 0; owner < 5; owner++) {
+        lierne_bridge_spec spec = spec_of(src, dst);
+        spec.gradient_owner = owner < 4 ? (lierne_gradient_owner)owner : LIERNE_GRADIENT_PARTIAL;
+        spec.row_owner = owner == LIERNE_GRADIENT_ROWS ? rows : NULL;
+        spec.algorithm = owner < 4 ? LIERNE_BRIDGE_DIRECT : LIERNE_BRIDGE_COLLECTIVE;
+        lierne_status status = LIERNE_NO_MEMORY;
+        for (size_t k = 1; status != LIERNE_OK; k++) {
+            size_t before = lierne_mem_live();
+            lierne_sim *sim = NULL;
+            lierne_plan *plan = NULL;
+            cr_assert_lt(k, 10000);
+            lierne_mem_fail_at(k);
+            status = lierne_sim_create(&sim, 8, NULL);
+            if (status == LIERNE_OK) {
+                status = lierne_plan_bridge(&plan, lierne_sim_context(sim, 2), &spec);
+            }
+            lierne_mem_fail_at(0);
+            cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
+            cr_assert((status == LIERNE_OK) == (plan != NULL));
+            lierne_plan_free(plan);
+            lierne_sim_free(sim);
+            cr_assert_eq(lierne_mem_live(), before, "k = %zu: leaked", k);
+        }
+    }
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
