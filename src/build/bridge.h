@@ -20,6 +20,8 @@ int lierne_bridge_size(const lierne_grid *grid, const char *name);
 /* Spec and grids alone; then all of a spec that needs neither a context nor a layout. */
 lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec);
+/* Whether the collective algorithm is defined for a spec that lierne_bridge_check accepts. */
+lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
 
 /* sides is zero before; to be freed also after a failure. */
 lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);

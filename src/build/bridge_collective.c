@@ -87,18 +87,23 @@ static lierne_status refuse_misaligned(const lierne_bridge_map *map) {
                        "%s%s", count, list, length < sizeof list - 16 ? "" : ", ...");
 }
 
-static lierne_status check(const lierne_bridge_spec *spec, collective *c) {
+lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec) {
     lierne_bridge_map *map = NULL;
     LIERNE_TRY(refuse_spec(spec));
     LIERNE_TRY(lierne_bridge_map_create(&map, spec));
     lierne_status status = refuse_misaligned(map);
-    c->scale = lierne_bridge_map_scale(map);
     lierne_bridge_map_free(map);
+    return status;
+}
+
+static lierne_status check(const lierne_bridge_spec *spec, collective *c) {
+    LIERNE_TRY(lierne_bridge_check_collective(spec));
     int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
+    c->scale = src > dst ? src / dst : dst / src;
     c->kind = src > dst   ? LIERNE_BRIDGE_FAN_IN
               : src < dst ? LIERNE_BRIDGE_FAN_OUT
                           : LIERNE_BRIDGE_EQUAL;
-    return status;
+    return LIERNE_OK;
 }
 
 /* The group of ranks that differ from this one in `count` coordinates of a dim from `first` on. */

@@ -2,19 +2,13 @@
  *
  * Each rule looks after its own preconditions and stays silent where a value that it needs is
  * missing or wrong: that has its own finding. So all rules always run and one fault never hides
- * another. What the pair of grids means is asked of lierne_bridge_map_create, for bridges that are
- * sound otherwise. */
+ * another. A bridge that is sound by then is shown to the builder's own checks, so that
+ * what `check` calls valid can be planned. */
+#include "build/bridge.h"
 #include "config/read.h"
-#include "grid/grid.h"
-
-#include <string.h>
 
 typedef const lierne_config_bridge_nodes values;
 typedef const lierne_config_bridge_entry entry;
-
-static bool has_dim(const lierne_grid *grid, const char *name) {
-    return lierne_view_dim(lierne_view_find(grid, NULL), name) >= 0;
-}
 
 /* Size of a dim of a grid that may not be there; 0 then. */
 static int size_of(const lierne_grid *grid, const char *name) {
@@ -35,7 +29,7 @@ static void check_dims(lierne_reader *r, values *v, entry *bridge) {
     for (int i = 0; i < 4; i++) {
         const lierne_grid *grid = i < 2 ? bridge->spec.src : bridge->spec.dst;
         const char *name = names[i % 2];
-        if (grid && !has_dim(grid, name)) {
+        if (grid && lierne_bridge_dim(grid, name) < 0) {
             lierne_finding_add(r, LIERNE_FINDING_DIM_MISSING, i < 2 ? v->src : v->dst,
                                "a grid of a bridge has both tp and dp, also of size 1",
                                "grid %s has no dim '%s'",
@@ -210,39 +204,6 @@ static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
     }
 }
 
-/* A dim of size > 1 that the collective algorithm does not know; NULL if there is none. */
-static const char *other_dim(const lierne_grid *grid) {
-    static const char *const known[] = {"tp", "cp", "pp", "dp"};
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        const char *name = lierne_grid_dim_name(grid, NULL, d);
-        bool is_known = false;
-        for (int i = 0; i < 4; i++) {
-            is_known |= strcmp(name, known[i]) == 0;
-        }
-        if (!is_known && lierne_grid_dim_size(grid, NULL, d) > 1) {
-            return name;
-        }
-    }
-    return NULL;
-}
-
-/* Whether all lanes of both sides have equal shares, as an all-gather needs. */
-static bool equal_lanes(entry *bridge) {
-    for (int side = 0; side < 2; side++) {
-        int lanes = size_of(side ? bridge->spec.dst : bridge->spec.src, "dp");
-        const int64_t *counts = bridge->counts[side];
-        if (batch_of(bridge) % lanes) {
-            return false;
-        }
-        for (int i = 0; counts && i < lanes; i++) {
-            if (counts[i] != batch_of(bridge) / lanes) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 static void list_ranks(const int *ranks, int count, lierne_text *text) {
     const int shown = 16;
     for (int i = 0; i < count && i < shown; i++) {
@@ -253,39 +214,21 @@ static void list_ranks(const int *ranks, int count, lierne_text *text) {
     }
 }
 
-static void add_collective(lierne_reader *r, values *v, const char *why) {
-    lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm, "use the direct algorithm",
-                       "the collective algorithm is not defined here: %s", why);
-}
-
-static void check_collective_only(lierne_reader *r, values *v, entry *bridge) {
-    const char *src = other_dim(bridge->spec.src), *dst = other_dim(bridge->spec.dst);
-    if (src || dst) {
-        add_collective(r, v, "a grid has a dim other than tp, cp, pp and dp");
-    } else if (!equal_lanes(bridge)) {
-        add_collective(r, v, "the lanes of a side have unequal shares of the batch");
-    }
-}
-
-static void check_misaligned(lierne_reader *r, values *v, const lierne_bridge_map *map,
-                             bool collective) {
+/* What Megatron-LM would do with the pair, where lierne does better. */
+static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_map *map) {
+    const char *refusal = lierne_bridge_map_refusal(map);
     const int *ranks;
     int count;
     lierne_text text = {0};
-    lierne_bridge_map_misaligned(map, &ranks, &count);
-    if (count == 0) {
+    if (*refusal) {
+        lierne_finding_add(r, LIERNE_FINDING_REFUSED, v->bridge, "",
+                           "Megatron-LM's colocated bridge refuses this pair: %s", refusal);
         return;
     }
+    lierne_bridge_map_misaligned(map, &ranks, &count);
     list_ranks(ranks, count, &text);
     r->failed |= text.failed;
-    if (text.failed) {
-        lierne_text_free(&text);
-        return;
-    }
-    if (collective) {
-        lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm, "use the direct algorithm",
-                           "the data lanes do not line up on ranks %s", text.data);
-    } else {
+    if (text.length) {
         lierne_finding_add(r, LIERNE_FINDING_MISALIGNED, v->bridge, "",
                            "Megatron-LM would deliver another lane's samples to ranks %s",
                            text.data);
@@ -293,28 +236,35 @@ static void check_misaligned(lierne_reader *r, values *v, const lierne_bridge_ma
     lierne_text_free(&text);
 }
 
-/* What the pair of grids means. */
+/* Whether the builder takes the bridge; what it refuses has no rule of its own here. */
+static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
+    lierne_bridge_sides sides = {0};
+    lierne_status status = lierne_bridge_check(&bridge->spec);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_layouts(&bridge->spec, &sides);
+        lierne_bridge_layouts_free(&sides);
+    }
+    if (!lierne_reader_ok(r, status) && !r->failed) {
+        lierne_finding_add(r, status, v->bridge, "", "%s", lierne_reason());
+    }
+    return status == LIERNE_OK;
+}
+
 static void check_pair(lierne_reader *r, values *v, entry *bridge) {
-    bool collective = bridge->spec.algorithm == LIERNE_BRIDGE_COLLECTIVE;
     lierne_bridge_map *map;
-    lierne_status status = lierne_bridge_map_create(&map, &bridge->spec);
-    if (!lierne_reader_ok(r, status)) {
-        if (!r->failed) {
-            lierne_finding_add(r, status, v->bridge, "", "%s", lierne_reason());
-        }
+    if (!check_plannable(r, v, bridge)) {
         return;
     }
-    const char *refusal = lierne_bridge_map_refusal(map);
-    if (*refusal && collective) {
-        add_collective(r, v, refusal);
-    } else if (*refusal) {
-        lierne_finding_add(r, LIERNE_FINDING_REFUSED, v->bridge, "",
-                           "Megatron-LM's colocated bridge refuses this pair: %s", refusal);
-    } else if (collective) {
-        check_collective_only(r, v, bridge);
+    if (bridge->spec.algorithm == LIERNE_BRIDGE_COLLECTIVE) {
+        lierne_status status = lierne_bridge_check_collective(&bridge->spec);
+        if (!lierne_reader_ok(r, status) && !r->failed) {
+            lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm,
+                               "use the direct algorithm", "%s", lierne_reason());
+        }
+    } else if (lierne_reader_ok(r, lierne_bridge_map_create(&map, &bridge->spec))) {
+        compare_megatron(r, v, map);
+        lierne_bridge_map_free(map);
     }
-    check_misaligned(r, v, map, collective);
-    lierne_bridge_map_free(map);
 }
 
 void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool sound) {
