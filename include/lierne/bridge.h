@@ -59,7 +59,9 @@ typedef struct lierne_bridge_spec {
     const int64_t *dst_counts;
     lierne_bridge_algorithm algorithm;
     lierne_gradient_owner gradient_owner;
-    lierne_storage gradient_storage; /* of the gradient of the output; COMPACT needs an owner */
+    lierne_storage gradient_storage; /* of the gradient of the output; COMPACT needs an owner. Rows
+                                        are compact in the order of (sample, position); where the
+                                        destination has no cp dim, compact is the whole tensor */
     const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
                                  samples b of the batch; else NULL */
     int require_divisible;    /* nonzero: dp sizes, and the batch by them, must divide */

@@ -241,7 +241,11 @@ static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
     bridge.mode = GOLDEN_ZIGZAG;
     bridge.owner = LIERNE_GRADIENT_ZIGZAG;
     bridge.storage = LIERNE_COMPACT;
-    try_bridge(c, "direct, uneven lanes", &bridge, LIERNE_OK, or_else);
+    try_bridge(c, "direct, uneven lanes, zigzag", &bridge, LIERNE_OK, or_else);
+    bridge.mode = GOLDEN_ROWMAP;
+    bridge.owner = LIERNE_GRADIENT_ROWS;
+    memcpy(bridge.order, "sbh", sizeof bridge.order);
+    try_bridge(c, "direct, uneven lanes, rows", &bridge, LIERNE_OK, or_else);
 }
 
 static void try_collective(golden_case *c, const pair *p, lierne_status wanted) {

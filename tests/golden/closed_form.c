@@ -91,10 +91,19 @@ static int64_t axis_size(const golden_bridge *bridge, const lane *l, char axis) 
     return axis == 'b' ? l->count : axis == 's' ? bridge->length : bridge->width;
 }
 
-/* Compact rows are in the order of (sample, position), whichever axis is the slower one. */
+static bool has_cp(const lierne_grid *grid) {
+    bool found = false;
+    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
+        found = found || strcmp(lierne_grid_dim_name(grid, NULL, d), "cp") == 0;
+    }
+    return found;
+}
+
+/* Compact rows are in the order of (sample, position), whichever axis is the slower one. Without a
+ * cp dim there is nobody to leave rows to, and the tensor stays as it is. */
 static bool rows_are_compact(const golden_bridge *bridge, golden_buffer buffer) {
     return buffer == GOLDEN_OUTPUT_GRADIENT && bridge->storage == LIERNE_COMPACT &&
-           bridge->owner == LIERNE_GRADIENT_ROWS;
+           bridge->owner == LIERNE_GRADIENT_ROWS && has_cp(bridge->dst);
 }
 
 /* Shape of a buffer of n elements whose axes are in this order. */
