@@ -21,10 +21,11 @@ extern "C" {
  * as TIMEOUT: INVALID (comm MPI_COMM_NULL or an intercommunicator, MPI not initialised or
  * finalised), TRANSPORT (MPI's own), TIMEOUT.
  *
- * lierne_free of a context that is not dead waits for all ranks, at most the timeout. A dead
- * context, and one whose ranks did not all come to lierne_free, leaves its communicator behind,
- * and where the deadline was missed in a collective call of MPI, which cannot be cancelled, also
- * the memory (one allocation) that this call may still write. */
+ * lierne_free of a context that is not dead waits for all ranks, at most the timeout; a rank that
+ * plans meanwhile gets MISMATCH and its context is dead. A dead context, and one whose ranks did
+ * not all come to lierne_free, leaves its communicator behind, and where the deadline was missed in
+ * a collective call of MPI, which cannot be cancelled, also the memory (one allocation; two in
+ * lierne_init_mpi) that this call may still write. */
 LIERNE_API lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
                                          const lierne_context_spec *spec);
 

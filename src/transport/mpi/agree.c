@@ -5,13 +5,19 @@
  * hashes are equal, because the minimum of ~h is the complement of the maximum of h. Only when
  * something is wrong do ranks exchange what: a rank that failed tells its message; for fields that
  * differ, the fields of rank 0 go round page by page and the lowest rank that differs finds the
- * field. No step allocates, so that a rank without memory takes part like any other. */
+ * field. No step allocates, so that a rank without memory takes part like any other.
+ *
+ * Closing the link begins with the same reduction: a rank that closes while others decide, or
+ * decided and gave up before, then meets a collective of its own kind and not one of another kind
+ * at the same place, which MPI would answer by ending the program. */
 #include "transport/mpi/link.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { FAILED, HASH, NOT_HASH, WORDS };
+
+#define CLOSING 0x636c6f7365u /* the hash of a rank that closes */
 
 static lierne_status minimum(lierne_link *l, int words) {
     MPI_Request request;
@@ -99,19 +105,34 @@ static lierne_status find_difference(lierne_link *l, const lierne_field *fields,
     return tell(l, differs, decision);
 }
 
-lierne_status lierne_link_agree(lierne_link *l, lierne_status mine, const lierne_field *fields,
-                                size_t n, lierne_status *decision) {
-    uint64_t hash = hash_fields(fields, n);
-    note(l, mine);
+static lierne_status vote(lierne_link *l, int64_t failed, uint64_t hash) {
     lierne_link_arm(l);
-    l->ballot[FAILED] = mine != LIERNE_OK ? l->rank : l->world;
+    l->ballot[FAILED] = failed;
     l->ballot[HASH] = (int64_t)hash;
     l->ballot[NOT_HASH] = (int64_t)~hash;
-    LIERNE_TRY(minimum(l, WORDS));
+    return minimum(l, WORDS);
+}
+
+static bool unanimous(const lierne_link *l) {
+    return l->tally[HASH] == ~l->tally[NOT_HASH];
+}
+
+bool lierne_link_all_close(lierne_link *l) {
+    return vote(l, -1 - (int64_t)l->rank, CLOSING) == LIERNE_OK && unanimous(l);
+}
+
+lierne_status lierne_link_agree(lierne_link *l, lierne_status mine, const lierne_field *fields,
+                                size_t n, lierne_status *decision) {
+    note(l, mine);
+    LIERNE_TRY(vote(l, mine != LIERNE_OK ? l->rank : l->world, hash_fields(fields, n)));
+    if (l->tally[FAILED] < 0) {
+        return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d frees its context while others plan",
+                           (int)(-1 - l->tally[FAILED]));
+    }
     if (l->tally[FAILED] < l->world) {
         return tell(l, (int)l->tally[FAILED], decision);
     }
-    if (l->tally[HASH] != ~l->tally[NOT_HASH]) {
+    if (!unanimous(l)) {
         return find_difference(l, fields, n, decision);
     }
     *decision = LIERNE_OK;

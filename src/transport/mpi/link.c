@@ -79,16 +79,11 @@ lierne_status lierne_link_open(lierne_link *l, MPI_Comm comm) {
     return status;
 }
 
-/* Frees the communicator after all ranks said that they come: MPI_Comm_free has no deadline. */
+/* Frees the communicator if all ranks come to do so: MPI_Comm_free has no deadline. */
 static void free_comm(lierne_link *l) {
-    MPI_Request request;
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (finalized) {
-        return;
-    }
-    lierne_link_arm(l);
-    if (lierne_link_wait(l, MPI_Ibarrier(l->comm, &request), &request, "closing") == LIERNE_OK) {
+    if (!finalized && lierne_link_all_close(l)) {
         MPI_Comm_free(&l->comm);
     }
 }

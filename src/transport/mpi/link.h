@@ -60,6 +60,9 @@ void lierne_link_close(lierne_link *l, bool dead);
 lierne_status lierne_link_agree(lierne_link *l, lierne_status mine, const lierne_field *fields,
                                 size_t n, lierne_status *decision);
 
+/* Whether all ranks close their link, at most after the timeout. Collective. */
+bool lierne_link_all_close(lierne_link *l);
+
 /* A hash of bytes that continues hash (0 at first). */
 uint64_t lierne_link_hash(uint64_t hash, const void *data, size_t bytes);
 

@@ -1,0 +1,216 @@
+/* Planning that fails: whatever one rank does wrong, all ranks get the same error with the same
+ * words, no rank keeps anything, and the next plan works. */
+#include "mpi/common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A bridge that every rank can plan: lanes of ranks to lanes of pairs with cp. */
+typedef struct setup {
+    lierne_grid *src, *dst;
+    int64_t shape[3];
+    int64_t counts[64];
+    int32_t rows[1024];
+    lierne_bridge_spec spec;
+} setup;
+
+static void open_setup(setup *s, const char *src_order, int cp) {
+    mesh src = mesh_of(src_order, 1, 1, test_world), dst = mesh_of("tcd", 1, cp, test_world / cp);
+    memset(s, 0, sizeof *s);
+    s->src = mesh_grid(&src);
+    s->dst = mesh_grid(&dst);
+    s->shape[0] = 2 * test_world;
+    s->shape[1] = 4;
+    s->shape[2] = 3;
+    for (int i = 0; i < test_world && i < 64; i++) {
+        s->counts[i] = 2;
+    }
+    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
+                                   .src = s->src,
+                                   .dst = s->dst,
+                                   .naxes = 3,
+                                   .shape = s->shape,
+                                   .dtype = LIERNE_F32,
+                                   .sequence_axis = 1};
+}
+
+static void close_setup(setup *s) {
+    lierne_grid_free(s->src);
+    lierne_grid_free(s->dst);
+}
+
+static lierne_status plan(lierne_context *context, const lierne_bridge_spec *spec) {
+    lierne_plan *p = NULL;
+    lierne_status status = lierne_plan_bridge(&p, context, spec);
+    CHECK((status == LIERNE_OK) == (p != NULL), "a plan beside %s", lierne_status_name(status));
+    lierne_plan_free(p);
+    return status;
+}
+
+static void still_works(lierne_context *context) {
+    setup s;
+    open_setup(&s, "tcd", 1);
+    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    close_setup(&s);
+}
+
+/* One field of a spec is otherwise; name is what the message must say. */
+typedef struct deviation {
+    const char *name;
+    void (*make)(setup *s);
+} deviation;
+
+static void other_batch(setup *s) {
+    s->shape[0] += 1;
+}
+static void other_hidden(setup *s) {
+    s->shape[2] += 1;
+}
+static void other_dtype(setup *s) {
+    s->spec.dtype = LIERNE_I32;
+}
+static void other_batch_axis(setup *s) {
+    s->spec.batch_axis = 2;
+}
+static void other_sequence_axis(setup *s) {
+    s->spec.sequence_axis = 2;
+}
+static void other_owner(setup *s) {
+    s->spec.gradient_owner = LIERNE_GRADIENT_CONTIGUOUS;
+}
+static void other_counts(setup *s) {
+    s->spec.src_counts = s->counts;
+}
+static void other_inflight(setup *s) {
+    s->spec.max_inflight = 2;
+}
+static void other_divisible(setup *s) {
+    s->spec.require_divisible = 1;
+}
+static void other_algorithm(setup *s) {
+    s->spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+}
+static void other_order(setup *s) {
+    lierne_grid_free(s->src);
+    mesh m = mesh_of("dct", 1, 1, test_world);
+    s->src = mesh_grid(&m);
+    s->spec.src = s->src;
+}
+static void other_sizes(setup *s) {
+    lierne_grid_free(s->dst);
+    mesh m = mesh_of("tcd", test_world, 1, 1);
+    s->dst = mesh_grid(&m);
+    s->spec.dst = s->dst;
+}
+
+static const deviation deviations[] = {
+    {"shape[0]", other_batch},
+    {"shape[2]", other_hidden},
+    {"dtype", other_dtype},
+    {"batch_axis", other_batch_axis},
+    {"sequence_axis", other_sequence_axis},
+    {"gradient_owner", other_owner},
+    {"src_counts", other_counts},
+    {"max_inflight", other_inflight},
+    {"require_divisible", other_divisible},
+    {"algorithm", other_algorithm},
+    {"src.order", other_order},
+    {"dst.sizes[0]", other_sizes},
+};
+
+/* Where rank 0 deviates, the lowest rank that differs from it is rank 1. */
+static void specs_that_differ(lierne_context *context, int odd) {
+    char rank[32];
+    snprintf(rank, sizeof rank, "on rank %d", odd == 0 ? 1 : odd);
+    for (size_t d = 0; d < sizeof deviations / sizeof *deviations; d++) {
+        setup s;
+        size_t before = lierne_mem_live();
+        open_setup(&s, "tcd", 1);
+        if (test_rank == odd) {
+            deviations[d].make(&s);
+        }
+        lierne_status status = plan(context, &s.spec);
+        test_same_error(status, LIERNE_MISMATCH, deviations[d].name);
+        CHECK(strstr(lierne_last_error(), deviations[d].name) && strstr(lierne_last_error(), rank),
+              "'%s', wanted '%s' and '%s'", lierne_last_error(), deviations[d].name, rank);
+        close_setup(&s);
+        CHECK(lierne_mem_live() == before, "%s: a leak", deviations[d].name);
+    }
+    still_works(context);
+}
+
+static void rows_that_differ(lierne_context *context, int odd) {
+    setup s;
+    open_setup(&s, "tcd", test_world);
+    s.spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    s.spec.row_owner = s.rows;
+    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    s.rows[5] = test_rank == odd;
+    test_same_error(plan(context, &s.spec), LIERNE_MISMATCH, "row_owner");
+    s.rows[5] = test_rank == odd ? -1 : 0;
+    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "row_owner out of range on one rank");
+    close_setup(&s);
+}
+
+static void specs_wrong_on_one_rank(lierne_context *context, int bad) {
+    setup s;
+    open_setup(&s, "tcd", 1);
+    test_same_error(plan(context, test_rank == bad ? NULL : &s.spec), LIERNE_INVALID, "spec NULL");
+    s.spec.naxes = test_rank == bad ? 9 : 3;
+    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "naxes");
+    s.spec.naxes = 3;
+    s.spec.size = test_rank == bad ? 3 : sizeof s.spec;
+    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "size");
+    close_setup(&s);
+    still_works(context);
+}
+
+/* Allocation k of one rank fails, for every k until planning works. */
+static void planning_without_memory(lierne_context *context, int bad,
+                                    lierne_bridge_algorithm algorithm, int cp) {
+    setup s;
+    int last = LIERNE_NO_MEMORY, k = 0;
+    open_setup(&s, "tcd", cp);
+    s.spec.algorithm = algorithm;
+    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    while (last != LIERNE_OK && ++k < 2000) {
+        size_t before = lierne_mem_live();
+        lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
+        lierne_status status = plan(context, &s.spec);
+        lierne_mem_fail_at(0);
+        last = (int)status;
+        MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
+        if (last != LIERNE_OK) {
+            test_same_error(status, LIERNE_NO_MEMORY, "planning without memory");
+        } else {
+            CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        }
+        CHECK(lierne_mem_live() == before, "allocation %d: %zu alive, %zu before", k,
+              lierne_mem_live(), before);
+        CHECK(lierne_groups_alive(context) == 0, "%d groups alive", lierne_groups_alive(context));
+    }
+    CHECK(k > 10 && k < 2000, "planning works from allocation %d on", k);
+    close_setup(&s);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv, 100);
+    size_t before = lierne_mem_live();
+    lierne_context *context;
+    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    for (int i = 0; i < 2; i++) {
+        int rank = i == 0 ? test_world - 1 : 0;
+        specs_that_differ(context, rank);
+        rows_that_differ(context, rank);
+        specs_wrong_on_one_rank(context, rank);
+        planning_without_memory(context, rank, LIERNE_BRIDGE_DIRECT, 1);
+        planning_without_memory(context, rank, LIERNE_BRIDGE_DIRECT, test_world);
+        planning_without_memory(context, rank, LIERNE_BRIDGE_COLLECTIVE, 1);
+        planning_without_memory(context, rank, LIERNE_BRIDGE_COLLECTIVE, test_world);
+    }
+    still_works(context);
+    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    return test_finish();
+}

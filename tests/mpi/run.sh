@@ -1,0 +1,44 @@
+#!/bin/bash
+# run.sh BUILD: runs every program of BUILD/tests/mpi at its numbers of ranks, each launch with a
+# timeout, so that a deadlock is a failure. A line per launch; last line: N passed, N failed.
+# A launch that times out, crashes or prints no count is one failure more.
+set -u
+build=${1:?usage: run.sh BUILD}
+mpirun=${MPIRUN:-mpirun}
+# As the Makefile has it: Open MPI refuses root and more ranks than cores unless told otherwise.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+
+sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
+    case $1 in
+    directed) echo 2 4 8 ;;
+    timeout | failure) echo 2 3 4 8 ;;
+    *) echo 1 2 3 4 8 ;;
+    esac
+}
+
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for program in "$build"/tests/mpi/*; do
+    [ -x "$program" ] && [ -f "$program" ] || continue
+    name=$(basename "$program")
+    for n in $(sizes "$name"); do
+        timeout -k 5 120 $mpirun -n "$n" "$program" >"$log" 2>&1 </dev/null
+        status=$?
+        count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+        bad=$(echo "$count" | cut -d' ' -f3)
+        if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
+            count="0 passed, 1 failed (exit status $status)"
+        fi
+        echo "mpi $name on $n: $count"
+        passed=$((passed + $(echo "$count" | cut -d' ' -f1)))
+        if [ "$(echo "$count" | cut -d' ' -f3)" != 0 ]; then
+            failed=$((failed + $(echo "$count" | cut -d' ' -f3)))
+            head -n 30 "$log" | sed 's/^/    /'
+        fi
+    done
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
