@@ -18,10 +18,14 @@ int tool_usage(char **argv, const char *format, ...) {
     return TOOL_USAGE;
 }
 
-int tool_failed(char **argv) {
+const char *tool_reason(void) {
     const char *message = lierne_last_error();
     const char *reason = strstr(message, ": ");
-    fprintf(stderr, "%s: %s\n", argv[0], reason ? reason + 2 : message);
+    return reason ? reason + 2 : message;
+}
+
+int tool_failed(char **argv) {
+    fprintf(stderr, "%s: %s\n", argv[0], tool_reason());
     return TOOL_USAGE;
 }
 

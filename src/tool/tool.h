@@ -30,6 +30,8 @@ typedef struct tool_option {
 int tool_parse(int argc, char **argv, const char *help, const tool_option *options, int noptions);
 /* Says what is wrong with the command line. Returns TOOL_USAGE. */
 int tool_usage(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What the last failed call of the library said, without the name of its function. */
+const char *tool_reason(void);
 /* Says what the last failed call of the library said. Returns TOOL_USAGE. */
 int tool_failed(char **argv);
 /* The argument of --format, NULL if it was not given. Returns -1 to go on, or TOOL_USAGE. */

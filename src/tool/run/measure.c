@@ -4,7 +4,7 @@
  * over several machines the longest of the ranks' own times stands for it. */
 #include "run.h"
 
-#include <mpi.h>
+#include "lierne/mpi.h"
 #include <stdlib.h>
 #include <time.h>
 

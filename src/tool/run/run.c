@@ -34,7 +34,7 @@ bool run_all_ok(const run_state *run, lierne_status status) {
     int first;
     MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (first == run->rank) {
-        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, lierne_last_error());
+        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, tool_reason());
     }
     return first == run->ranks;
 }
@@ -52,7 +52,7 @@ static int parse(run_state *run, int argc) {
 static int load_silently(run_state *run) {
     tool_job *job = &run->job;
     if (lierne_config_read(&job->config, job->path) != LIERNE_OK) {
-        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, lierne_last_error());
+        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, tool_reason());
         return TOOL_USAGE;
     }
     return tool_job_find(job, run->argv);
@@ -105,7 +105,7 @@ static bool plan(run_state *run, lierne_bridge_algorithm algorithm) {
     spec.algorithm = algorithm;
     lierne_status status = lierne_plan_bridge(&method->plan, run->context, &spec);
     if (algorithm == LIERNE_BRIDGE_COLLECTIVE && !run->job.algorithm && is_refusal(status)) {
-        snprintf(method->refusal, sizeof method->refusal, "%s", lierne_last_error());
+        snprintf(method->refusal, sizeof method->refusal, "%s", tool_reason());
         return true;
     }
     return run_all_ok(run, status);

@@ -21,8 +21,16 @@ bool run_is_right(const run_state *run) {
     return right;
 }
 
-static double rate(int64_t bytes, double seconds) {
-    return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
+static void print_line(const run_method *method, int algorithm, int direction) {
+    const run_times *t = &method->times[direction];
+    int64_t bytes = method->max_rank_bytes[direction];
+    printf("%-11s%-8s %12.1f %12.1f to %11.1f %15" PRId64, name_of(algorithm),
+           directions[direction], t->median * 1e6, t->low * 1e6, t->high * 1e6, bytes);
+    if (bytes > 0) {
+        printf(" %9.2f\n", (double)bytes / t->median * 1e-9);
+    } else {
+        printf(" %9s\n", "-");
+    }
 }
 
 static void print_times(const run_state *run) {
@@ -34,10 +42,7 @@ static void print_times(const run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];
         for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
-            const run_times *t = &method->times[d];
-            printf("%-11s%-8s %12.1f %12.1f to %11.1f %15" PRId64 " %9.2f\n", name_of(a),
-                   directions[d], t->median * 1e6, t->low * 1e6, t->high * 1e6,
-                   method->max_rank_bytes[d], rate(method->max_rank_bytes[d], t->median));
+            print_line(method, a, d);
         }
     }
 }

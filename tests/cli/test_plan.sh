@@ -1,0 +1,257 @@
+#!/usr/bin/env bash
+# lierne plan, simulate and run: what they print and how they end. Expected numbers are those of
+# Megatron-LM's mapping and of the byte counts worked out from coordinates by hand, in units of one
+# sample. $1: the build folder.
+set -u
+build=${1:-build}
+lierne=$build/lierne
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+passed=0
+failed=0
+
+verdict() { # verdict NAME OK: counts, and names what failed
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+
+ends() { # ends NAME STATUS COMMAND...: its output goes to $work/out and $work/err
+    local name=$1 wanted=$2 status
+    shift 2
+    timeout 100 "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    [ $status = "$wanted" ]
+    verdict "$name: exit status $status, wanted $wanted: $(head -n 3 "$work/err")" $?
+}
+
+has() { # has NAME TEXT...: $work/out holds each text, on one line
+    local name=$1 text
+    shift
+    for text; do
+        grep -qF -- "$text" "$work/out"
+        verdict "$name: no '$text' in $(head -c 600 "$work/out")" $?
+    done
+}
+
+# --- configurations ---------------------------------------------------------------------------
+
+grid() { # grid tp=2,cp=1,dp=4[@OFFSET]: dims in their order
+    local dims=${1%@*} offset=0 dim order= shape=
+    case $1 in *@*) offset=${1#*@} ;; esac
+    for dim in ${dims//,/ }; do
+        order=$order,\"${dim%=*}\"
+        shape=$shape,\"${dim%=*}\":${dim#*=}
+    done
+    printf '{"order":[%s],"shape":{%s},"rank_offset":%s}' "${order#,}" "${shape#,}" "$offset"
+}
+
+config() { # config WORLD SRC DST AXES SHAPE DTYPE GRADIENT [MORE]: writes $work/config.json
+    local axes= shape= i sequence=
+    local -a names=(${4//,/ }) sizes=(${5//,/ })
+    for i in "${!names[@]}"; do
+        axes=$axes,\"${names[i]}\"
+        shape=$shape,\"${names[i]}\":${sizes[i]}
+        [ "${names[i]}" != s ] || sequence='"sequence":"s",'
+    done
+    printf '{"world_size":%s,"grids":{"e":%s,"l":%s},"bridges":[{"name":"e_to_l","src":"e","dst":"l",
+"tensor":{"axes":[%s],"shape":{%s},"dtype":"%s"},"batch":"b",%s"gradient":{%s}%s}]}\n' \
+        "$1" "$(grid "$2")" "$(grid "$3")" "${axes#,}" "${shape#,}" "$6" "$sequence" "$7" \
+        "${8-}" >"$work/config.json"
+}
+
+partial='"owner":"partial"'
+zigzag='"owner":"zigzag","storage":"full"'
+
+# --- plan: the two worked examples --------------------------------------------------------------
+
+config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,s,h 8,16,4 bf16 "$partial"
+ends "plan fan-in" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --format json
+has "plan fan-in" '{"bridge":"e_to_l","direction":"fan_in","scale":2,"src_coords":{"0":{' \
+    '"6":{"tp":0,"cp":0,"pp":0,"dp":3},"7":{"tp":1,"cp":0,"pp":0,"dp":3}},"dst_coords":{"0":{' \
+    '"6":{"tp":0,"cp":1,"pp":0,"dp":1},"7":{"tp":1,"cp":1,"pp":0,"dp":1}},"gather_groups":' \
+    '"gather_groups":[[0,2],[1,3],[4,6],[5,7]],"cp_groups":[[0,2],[1,3],[4,6],[5,7]],"slices":{' \
+    '"1":{"start":0,"size":2},"2":{"start":2,"size":2},"3":{"start":2,"size":2},"4":{"start":0,' \
+    '"report":{"algorithm":"direct","forward":{"bytes":' '"communicators":0}}'
+ends "plan fan-in, rank 2" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --rank 2 \
+    --format json
+has "plan fan-in, rank 2" '"src_coords":{"2":{"tp":0,"cp":0,"pp":0,"dp":1}},"dst_coords":{"2":' \
+    '"gather_groups":[[0,2]],"cp_groups":[[0,2]],"slices":{"2":{"start":2,"size":2}},"report":'
+ends "plan fan-in, text" 0 "$lierne" plan "$work/config.json" --bridge e_to_l
+has "plan fan-in, text" "direction fan_in, scale 2" "[0,2] [1,3] [4,6] [5,7]" "2 to 4 of 4"
+ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
+has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
+
+config 8 tp=4,cp=1,pp=1,dp=2 tp=1,cp=2,pp=1,dp=4 b,s,h 8,16,4 bf16 "$partial"
+ends "plan fan-out" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --format json
+has "plan fan-out" '"direction":"fan_out","scale":2,' '"slices":{"0":{"start":0,"size":2},' \
+    '"gather_groups":[[0,2],[1,3],[4,6],[5,7]],"cp_groups":[[0,1],[2,3],[4,5],[6,7]],"slices":{' \
+    '"1":{"start":0,"size":2},"2":{"start":2,"size":2},"3":{"start":2,"size":2},"4":{"start":0,'
+
+# --- plan: bytes ------------------------------------------------------------------------------
+
+# sample TP DP TP CP DP: a tensor with one sample per lane of the larger side, 256 bytes each
+sample() { # sample TP DP TP CP DP GRADIENT
+    local b=$2
+    [ "$b" -ge "$5" ] || b=$5
+    config 8 tp=$1,cp=1,pp=1,dp=$2 tp=$3,cp=$4,pp=1,dp=$5 b,s,h $b,32,4 bf16 "$6"
+}
+
+owned() { # owned TP DP TP CP DP FORWARD ADJOINT MOST: eighths of a sample
+    sample $1 $2 $3 $4 $5 "$zigzag"
+    ends "bytes $*" 0 "$lierne" plan "$work/config.json" -b e_to_l -a direct --format json
+    has "bytes $*" "\"forward\":{\"bytes\":$(($6 * 32))," ",\"min_bytes\":$(($6 * 32)),\"messages" \
+        "\"adjoint\":{\"bytes\":$(($7 * 32)),\"max_rank_bytes\":$(($8 * 32)),\"min_bytes\":$(($7 * 32)),"
+}
+owned 2 4 2 2 2 64 32 4
+owned 1 8 1 2 4 64 32 4
+owned 4 2 1 2 4 0 96 12
+owned 8 1 1 4 2 0 112 14
+owned 4 2 2 2 2 0 32 4
+
+summed() { # summed TP DP TP CP DP ADJOINT GROUPS: samples; the reference's all-reduce and gather
+    sample $1 $2 $3 $4 $5 "$partial"
+    ends "summed $*" 0 "$lierne" plan "$work/config.json" -b e_to_l -a collective --format json
+    has "summed $*" '"algorithm":"collective"' "\"adjoint\":{\"bytes\":$(($6 * 256)),"
+    local groups
+    groups=$(sed 's/.*"gather_groups":\[\(.*\)\],"cp_groups".*/\1/' "$work/out" | tr -cd '[' | wc -c)
+    [ "$groups" = "$7" ]
+    verdict "summed $*: $groups gather groups" $?
+}
+summed 2 4 2 2 2 16 4
+summed 1 8 1 2 4 16 4
+summed 4 2 1 2 4 16 4
+summed 8 1 1 4 2 20 4
+summed 4 2 2 2 2 8 0
+
+# --- plan: what Megatron-LM refuses or gets wrong -----------------------------------------------
+
+config 6 tp=2,dp=3 tp=3,dp=2 b,s,h 6,4,4 f32 "$partial"
+ends "general" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
+has "general" '"direction":"general","scale":0,' '"gather_groups":[],"cp_groups":[],"slices":{},'
+ends "general, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
+has "general, text" "Megatron-LM refuses this pair of grids"
+ends "general, collective" 1 "$lierne" plan "$work/config.json" -b e_to_l -a collective
+config 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,4,4 f32 "$partial"
+ends "misaligned" 0 "$lierne" plan "$work/config.json" -b e_to_l
+has "misaligned" "the data lanes do not line up"
+
+# --- usage --------------------------------------------------------------------------------------
+
+file=grids/encoder-llm-8.json
+for command in plan simulate; do
+    ends "$command without bridge" 2 "$lierne" $command $file
+    ends "$command, no such bridge" 2 "$lierne" $command $file --bridge none
+    ends "$command, no such file" 2 "$lierne" $command "$work/none.json" --bridge none
+    ends "$command, algorithm" 2 "$lierne" $command $file -b vision_to_llm -a best
+    ends "$command, format" 2 "$lierne" $command $file -b vision_to_llm --format xml
+    ends "$command --help" 0 "$lierne" $command --help
+    ends "$command, invalid file" 1 "$lierne" $command grids/bad/duplicate-key.json -b none
+done
+ends "rank past the world" 2 "$lierne" plan $file -b vision_to_llm --rank 8
+ends "rank no number" 2 "$lierne" plan $file -b vision_to_llm --rank 1x
+
+# --- simulate -----------------------------------------------------------------------------------
+
+right() { # right NAME FILE BRIDGE [OPTION]...
+    local name=$1 shape='{"world":[0-9]*,"forward":{"checked":\([0-9]*\),"wrong":0},'
+    shape=$shape'"adjoint":{"checked":\([0-9]*\),"wrong":0},'
+    shape=$shape'"dot":{"lhs":\(-\{0,1\}[0-9]*\),"rhs":\3}}'
+    shift
+    local path=$1 bridge=$2
+    shift 2
+    ends "simulate $name" 0 "$lierne" simulate "$path" --bridge "$bridge" --format json "$@"
+    grep -q "^$shape\$" "$work/out"
+    verdict "simulate $name: $(cat "$work/out")" $?
+    grep -q '"checked":0,' "$work/out"
+    verdict "simulate $name: nothing was checked" $((1 - $?))
+}
+
+for path in grids/*.json; do
+    bridges=$(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$path")
+    [ -n "$bridges" ]
+    verdict "$path has a bridge" $?
+    for bridge in $bridges; do
+        right "$path $bridge" "$path" "$bridge"
+    done
+done
+ends "simulate, text" 0 "$lierne" simulate $file -b vision_to_llm
+has "simulate, text" "s 1024 -> 4: no owner cuts it" "h 1024 -> 4: moved whole" \
+    "forward and adjoint are right" "consistent over all ranks"
+
+describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
+    local name=$1
+    shift
+    config "$@"
+    right "$name" "$work/config.json" e_to_l --full
+    right "$name, reduced" "$work/config.json" e_to_l
+    if "$lierne" plan "$work/config.json" -b e_to_l -a collective >"$work/out" 2>&1; then
+        right "$name, collective" "$work/config.json" e_to_l --full -a collective
+    fi
+}
+
+in=tp=2,cp=1,pp=1,dp=4
+out=tp=2,cp=2,pp=1,dp=2
+for dtype in f64 f32 bf16 f16 i64 i32 i8 u8; do
+    describe "$dtype" 8 tp=1,dp=8 tp=1,cp=4,dp=2 b,s,h 8,16,6 $dtype "$partial"
+done
+for owner in zigzag contiguous; do
+    for storage in full compact; do
+        gradient="\"owner\":\"$owner\",\"storage\":\"$storage\""
+        for axes in b,s,h s,b,h h,s,b; do
+            describe "$owner $storage $axes" 8 $in $out $axes 8,8,8 f32 "$gradient"
+        done
+        describe "$owner $storage fan-out" 8 tp=4,dp=2 tp=1,cp=2,dp=4 b,s,h 8,16,6 bf16 "$gradient"
+    done
+done
+describe "contiguous, uneven" 8 $in tp=1,cp=4,dp=2 b,s,h 8,11,3 f32 '"owner":"contiguous"'
+rows='0,1,1,0,1,0,0,0,1,1,1,1,0,0,0,1,0,1,1,1,0,0,1,0'
+for storage in full compact; do
+    gradient="\"owner\":\"rows\",\"storage\":\"$storage\",\"rows\":[$rows]"
+    describe "rows $storage" 8 $in $out b,s,h 4,6,3 i32 "$gradient"
+    describe "rows $storage s,b" 8 $in $out s,b,h 6,4,3 i32 "$gradient"
+done
+describe "batch in the middle" 8 $in $out s,b,h 6,8,5 f32 "$partial"
+describe "two axes" 8 $in $out b,h 8,5 f16 "$partial"
+describe "lanes that do not divide" 6 tp=2,dp=3 tp=3,dp=2 b,s,h 7,3,2 f32 "$partial"
+describe "empty lanes" 8 tp=1,dp=8 tp=2,cp=2,dp=2 b,s,h 3,3,2 f32 "$partial"
+describe "counts" 8 $in $out b,s,h 9,3,2 f32 "$partial" ',"counts":{"src":[0,5,1,3],"dst":[7,2]}'
+describe "stages" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,3,2 f32 "$partial"
+describe "misaligned" 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,3,2 f32 "$partial"
+describe "disjoint" 8 tp=2,dp=2@0 tp=1,cp=2,dp=2@4 b,s,h 4,4,3 bf16 "$zigzag"
+describe "overlapping" 8 tp=2,dp=3@0 cp=2,dp=3@2 b,s,h 6,4,3 bf16 "$partial"
+describe "other dims" 8 tp=2,ep=2,dp=2 ep=2,cp=2,tp=1,dp=2 b,s,h 4,4,3 f32 "$partial"
+describe "large batch" 8 $in $out b,s,h 401,4,2 i8 "$partial"
+config 1024 tp=2,dp=512 tp=8,cp=4,dp=32 b,s,h 1024,8192,16384 bf16 "$zigzag"
+right "1,024 ranks" "$work/config.json" e_to_l
+
+# --- run ----------------------------------------------------------------------------------------
+
+if [ -x "$build/lierne-run" ]; then
+    small=grids/megatron-cp-fanin-8.json
+    ends "run" 0 mpirun --oversubscribe -n 8 "$lierne" run $small --bridge encoder_to_llm
+    has "run" "bridge encoder_to_llm on 8 ranks" "forward and adjoint are right" "direct     adjoint" \
+        "collective adjoint" "15 rounds"
+    ends "run, json" 0 mpirun --oversubscribe -n 8 "$lierne" run $small -b encoder_to_llm \
+        -a direct --rounds 16 --format json
+    has "run, json" '"world":8,"algorithms":{"direct":{"right":true,"forward":{"checked":' \
+        '"rounds":16,"times":{"forward":{"median_us":'
+    ends "run, not defined" 0 mpirun --oversubscribe -n 8 "$lierne" run \
+        grids/megatron-cp-zigzag-fanin-8.json -b encoder_to_llm
+    has "run, not defined" "collective is not defined here: COLLECTIVE needs"
+    ends "run on 4 ranks" 2 mpirun --oversubscribe -n 4 "$lierne" run $small -b encoder_to_llm
+    times=$(grep -c "world_size of $small is 8, but 4 ranks started" "$work/err")
+    [ "$times" = 1 ]
+    verdict "run on 4 ranks: said $times times" $?
+    ends "run, no such bridge" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none
+    ends "run, too few rounds" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none -n 3
+fi
+cp "$lierne" "$work/lierne"
+ends "run without lierne-run" 2 "$work/lierne" run $file -b vision_to_llm
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
