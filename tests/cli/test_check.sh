@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# The commands check and groups: exit statuses, streams, several files, standard input, options.
+# What each bad file must give is in test_bad.sh. $1: the build folder.
+set -u
+build=${1:-build}
+lierne=$build/lierne
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+good=grids/encoder-llm-8.json
+bad=grids/bad/size-zero.json
+warned=grids/bad/warning-empty-lanes.json
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+        sed 's/^/  out: /' "$work/out" | head -n 5
+        sed 's/^/  err: /' "$work/err" | head -n 5
+    fi
+}
+run() { # run WANTED ARGUMENT...: exit status, and on 2 something on stderr
+    local wanted=$1 status
+    shift
+    "$lierne" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = "$wanted" ] && { [ "$wanted" != 2 ] || [ -s "$work/err" ]; }
+    verdict "lierne $*: exit status $status, wanted $wanted" $?
+}
+out_is() { # out_is TEXT: all of standard output
+    printf '%s\n' "$1" >"$work/wanted"
+    cmp -s "$work/wanted" "$work/out"
+    verdict "output is '$1'" $?
+}
+out_has() {
+    grep -qF -- "$1" "$work/out"
+    verdict "output has '$1'" $?
+}
+err_has() {
+    grep -qF -- "$1" "$work/err"
+    verdict "standard error has '$1'" $?
+}
+out_is_empty() {
+    [ ! -s "$work/out" ]
+    verdict "output is empty" $?
+}
+
+# The command itself.
+run 2
+run 2 frobnicate
+err_has "there is no command 'frobnicate'"
+run 0 --version
+out_is "lierne 0.1.0"
+for help in --help "check --help" "groups --help" "groups -h"; do
+    run 0 $help
+    out_has "Usage: lierne"
+    ! awk 'length > 79 { found = 1 } END { exit !found }' "$work/out"
+    verdict "lierne $help is under 80 columns" $?
+done
+
+# check: usage.
+run 2 check
+err_has "no file given"
+run 2 check --colour $good
+err_has "Try 'lierne check --help'."
+run 2 check --format xml $good
+run 2 check --format
+run 2 check --color=sometimes $good
+run 2 check "$work/none.json"
+err_has "$work/none.json: No such file or directory"
+run 2 check .
+err_has "Is a directory"
+
+# check: findings, files, streams.
+run 0 check $good
+out_is "$good: valid: 2 grids, 1 bridge"
+run 1 check $bad
+out_is "$bad:5:55: error: [LG024] 'tp' is 0, must be at least 1"
+run 1 check $good $bad
+out_has "$good: valid"
+out_has "$bad:5:55: error:"
+run 1 check $bad $good
+run 2 check "$work/none.json" $bad
+out_has "[LG024]"
+run 2 check $bad "$work/none.json"
+run 0 check $warned
+out_has "warning: [LG101]"
+out_has "$warned: valid"
+run 1 check --strict $warned
+run 1 check -s $warned
+run 0 check --strict $good
+run 0 check --quiet $good
+out_is_empty
+run 1 check --quiet $bad
+out_is_empty
+run 1 check -qs $warned
+out_is_empty
+run 1 check --quiet --format json $bad
+out_is_empty
+run 2 check --quiet "$work/none.json"
+run 1 check grids/bad/truncated.json
+run 1 check grids/bad/empty-file.json
+run 2 check -- --strict
+run 0 check grids/*.json
+
+# check: standard input.
+"$lierne" check - <$good >"$work/out" 2>"$work/err"
+verdict "a valid file on standard input" $?
+out_is "-: valid: 2 grids, 1 bridge"
+cat $bad | "$lierne" check - >"$work/out" 2>"$work/err"
+[ $? = 1 ]
+verdict "a bad file through a pipe" $?
+out_has "-:5:55: error: [LG024]"
+
+# check: colours. Not asked for, they are for terminals only.
+run 1 check $bad
+! grep -q $'\033' "$work/out"
+verdict "no colour into a file" $?
+run 1 check --color=always $bad
+out_has $'\033[1;31merror:\033[0m'
+run 0 check --color=always $warned
+out_has $'\033[1;35mwarning:\033[0m'
+run 1 check --color=never $bad
+! grep -q $'\033' "$work/out"
+verdict "no colour with --color=never" $?
+
+# check: JSON.
+run 1 check --format=json $good $bad
+out_has '{"files":['
+out_has "{\"file\":\"$good\",\"valid\":true,\"findings\":[]},"
+out_has "{\"file\":\"$bad\",\"valid\":false,\"findings\":["
+out_has " {\"severity\":\"error\",\"code\":\"LG024\",\"line\":5,\"column\":55,\"pointer\":\"/grids/vision/shape/tp\",\"message\":\"'tp' is 0, must be at least 1\",\"hint\":\"\"}]}]}"
+run 2 check --format=json "$work/none.json"
+out_is '{"files":[]}'
+printf '{"a\\"\\\\\\u0001\xc3\xa9": 1, "world_size": 1, "grids": {"g": {"order": [], "shape": {}}}}' >"$work/"$'odd"\xff.json'
+run 1 check --format=json "$work/"$'odd"\xff.json'
+out_has 'odd\"\uFFFD.json"'
+out_has '"pointer":"/a\"\\\u0001'$'\xc3\xa9"'
+run 1 check "$work/"$'odd"\xff.json'
+out_has "key 'a\"\\\\u0001é' is not known"
+if [ -e /dev/full ]; then
+    "$lierne" check $good >/dev/full 2>"$work/err"
+    [ $? = 2 ]
+    verdict "a full disk is not success" $?
+fi
+
+# groups. The wanted groups are worked out by hand: rank = tp + 2 cp + 4 dp.
+run 2 groups
+run 2 groups $good
+err_has "--grid is missing"
+run 2 groups $good --grid llm
+err_has "--dims is missing"
+run 2 groups $good $good --grid llm --dims tp
+run 2 groups $good --grid lm --dims tp
+err_has "there is no grid 'lm'"
+run 2 groups $good --grid llm --dims tp,ep
+err_has "ep"
+run 2 groups $good --grid llm --view experts --dims ep
+err_has "experts"
+run 2 groups $good --grid llm --dims tp,tp
+run 2 groups $good --grid llm --dims a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q
+run 1 groups $bad --grid llm --dims tp
+err_has "$bad:5:55: error: [LG024]"
+out_is_empty
+run 0 groups $good --grid llm --dims tp
+out_is $'0 1\n2 3\n4 5\n6 7'
+run 0 groups $good --grid llm --dims dp
+out_is $'0 4\n1 5\n2 6\n3 7'
+run 0 groups --dims=dp,tp --grid=llm $good
+out_is $'0 1 4 5\n2 3 6 7'
+run 0 groups $good -g llm -d tp,dp
+out_is $'0 1 4 5\n2 3 6 7'
+run 0 groups $good --grid llm --dims ''
+out_is $'0\n1\n2\n3\n4\n5\n6\n7'
+run 0 groups $good --grid llm --view expert --dims ep
+out_is "0 1 2 3 4 5 6 7"
+run 0 groups $good --grid llm --dims dp,tp --format json
+out_is '{"grid":"llm","view":"base","dims":["dp","tp"],"groups":[[0,1,4,5],[2,3,6,7]]}'
+run 0 groups $good --grid llm --view expert --dims '' --format json
+out_is '{"grid":"llm","view":"expert","dims":[],"groups":[[0],[1],[2],[3],[4],[5],[6],[7]]}'
+run 0 groups grids/mimo-colocated-fanout-offset-8.json --grid images --dims tp
+out_is $'4 5\n6 7'
+"$lierne" groups - --grid llm --dims cp <$good >"$work/out" 2>"$work/err"
+verdict "groups of standard input" $?
+out_is $'0 2\n1 3\n4 6\n5 7'
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,54 @@
+/* Prints docs/errors.md from the tables of statuses and findings. tests/cli/test_docs.sh compares
+ * the file with what this prints; `make docs/errors.md` writes it. */
+#include "lierne/config.h"
+
+#include <stdio.h>
+
+/* Wraps a paragraph at 100 columns. */
+static void print_wrapped(const char *text) {
+    size_t column = 0;
+    while (*text) {
+        size_t length = 0;
+        while (text[length] && text[length] != ' ') {
+            length++;
+        }
+        if (column > 0 && column + 1 + length > 100) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column ? " " : "", (int)length, text);
+        text += length + (text[length] == ' ');
+    }
+    puts("\n");
+}
+
+static void print_status(const char *name, int number, const char *text) {
+    printf("### LIERNE_%s (%d)\n\n", name, number);
+    print_wrapped(text);
+}
+
+static void print_finding(const char *code, int number, const char *name, const char *text) {
+    printf("### %s: %s%s\n\n", code, name, number >= LIERNE_FINDING_WARNING ? " (warning)" : "");
+    print_wrapped(text);
+}
+
+int main(void) {
+    puts("# Errors and findings\n");
+    print_wrapped(
+        "Made from the tables in `include/lierne/status.h` and `include/lierne/findings.h` "
+        "by `tests/errors_md.c`; change them there.");
+    puts("## Statuses\n");
+    print_wrapped("What the functions of the library return. The numbers never change. "
+                  "`lierne_last_error()` has the values that belong to a failure.");
+#define PRINT_STATUS(name, number, text) print_status(#name, number, text);
+    LIERNE_STATUS_TABLE(PRINT_STATUS)
+    puts("## Findings\n");
+    print_wrapped("What `lierne check` and `lierne_config_finding()` name in a configuration, with "
+                  "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never "
+                  "change. A finding that has the name of a status as its code comes from the "
+                  "builder of bridges, which refused what no rule of the format foresees.");
+#define PRINT_FINDING(number, name, text)                                                          \
+    print_finding(LIERNE_FINDING_CODE(number), LIERNE_FINDING_NUMBER(number), #name, text);
+    LIERNE_FINDING_TABLE(PRINT_FINDING)
+    return 0;
+}
