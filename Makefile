@@ -38,7 +38,8 @@ TOOL_SRC := $(sort $(wildcard src/tool/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out tests/mpi/common.c,$(sort $(wildcard tests/mpi/*.c))))
-EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(sort $(wildcard examples/*.c)))
+NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
+EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 
 LIB     := $(B)/liblierne.a
@@ -70,7 +71,7 @@ check: deps ## install what is missing, build and run all tests
 	@$(MAKE) --no-print-directory -s tests
 	@bash tests/check.sh $(B)
 
-tests: all $(B)/unit $(B)/golden $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
@@ -95,6 +96,10 @@ $(B)/unit: $(call obj,$(UNIT_SRC)) $(LIB)
 $(B)/golden: $(call obj,$(GOLD_SRC)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
+$(B)/tests/errors_md: $(B)/tests/errors_md.o
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+docs/errors.md: $(B)/tests/errors_md
+	$(Q)$< > $@
 $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)

@@ -30,13 +30,12 @@ typedef struct lierne_context_spec {
                        60 s; must not be negative or NaN */
     const int *nodes; /* node of each rank of the world: equal numbers are one node, which bytes
                          prefer to stay in. NULL: what the transport finds (sim and self: one
-                         node). LIERNE_NODE, where set, is this process's node and wins (not for
-                         sim). Copied. */
+                         node). Over MPI, LIERNE_NODE, where set, is this process's node and wins.
+                         Copied. */
 } lierne_context_spec;
 
 /* A context of a world of one rank. Not collective.
- * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_NODE not a number),
- * NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS not a number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_init(lierne_context **out, const lierne_context_spec *spec);
 
 /* Frees a context: collective over an MPI context, unless it is dead. Every plan made from it must
@@ -53,7 +52,11 @@ LIERNE_API int lierne_groups_alive(const lierne_context *context);
 
 /* A simulated world: nranks contexts in this process, messages moved by memory copies. Plans are
  * made rank by rank, from one thread or from several; begin is called on all ranks, then end on
- * all; blocking calls need a thread per rank. Same bits as any other transport. */
+ * all; blocking calls need a thread per rank. Same bits as any other transport.
+ *
+ * Planning on a rank cannot wait for ranks that the same thread has yet to call. So a rank's spec is
+ * compared with those of the ranks that planned before it; where it fails or differs, it and all
+ * later ranks get the error at once, and the earlier ranks get it when they execute. */
 typedef struct lierne_sim lierne_sim;
 /* Errors: INVALID (NULL, nranks not in 1 to LIERNE_MAX_RANKS, the spec), NO_MEMORY. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,

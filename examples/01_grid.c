@@ -1,0 +1,63 @@
+/* 01_grid: a grid, its groups, and a second view of the same ranks.
+ *
+ * Introduces lierne_grid_create, lierne_grid_groups, lierne_grid_add_view and lierne_grid_key.
+ * Nothing here communicates: this is what a launcher can ask before a job starts. */
+#include <lierne.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void must(lierne_status status) {
+    if (status != LIERNE_OK) {
+        fprintf(stderr, "%s: %s\n", lierne_status_name(status), lierne_last_error());
+        exit(1);
+    }
+}
+
+static void print_groups(const lierne_grid *grid, const char *view, const char *const *dims,
+                         int ndims) {
+    int ranks[8], ngroups, size;
+    char key[64];
+    must(lierne_grid_key(grid, view, dims, ndims, key, sizeof key, NULL));
+    must(lierne_grid_groups(grid, view, dims, ndims, ranks, &ngroups, &size));
+    printf("%-12s", key);
+    for (int g = 0; g < ngroups; g++) {
+        for (int i = 0; i < size; i++) {
+            printf("%c%d", i ? ',' : '[', ranks[g * size + i]);
+        }
+        printf("] ");
+    }
+    printf("\n");
+}
+
+int main(void) {
+    /* An LLM on 8 ranks: tp2 x cp2 x dp2, tp fastest. */
+    const char *names[] = {"tp", "cp", "pp", "dp"};
+    const int64_t sizes[] = {2, 2, 1, 2};
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 4, .names = names, .sizes = sizes,
+                             .world_size = 8};
+    lierne_grid *llm;
+    must(lierne_grid_create(&llm, &spec));
+
+    print_groups(llm, NULL, (const char *const[]){"tp"}, 1);
+    print_groups(llm, NULL, (const char *const[]){"cp"}, 1);
+    print_groups(llm, NULL, (const char *const[]){"dp", "cp"}, 2); /* gradients are summed here */
+
+    /* Its experts see the same ranks as ep8, and share the pipeline dim. */
+    const char *expert_names[] = {"ep", "pp"}, *shared[] = {"pp"};
+    const int64_t expert_sizes[] = {8, 1};
+    lierne_view_spec expert = {.size = sizeof expert, .name = "expert", .ndims = 2,
+                               .names = expert_names, .sizes = expert_sizes, .nshared = 1,
+                               .shared = shared};
+    must(lierne_grid_add_view(llm, &expert));
+    print_groups(llm, "expert", (const char *const[]){"ep"}, 1);
+    print_groups(llm, "expert", shared, 1); /* the key is the base view's: one communicator */
+
+    /* Mistakes are answered with the value and the bound. */
+    int ranks[8];
+    lierne_status status =
+        lierne_grid_groups(llm, NULL, (const char *const[]){"ep"}, 1, ranks, NULL, NULL);
+    printf("%s: %s\n", lierne_status_name(status), lierne_last_error());
+    lierne_grid_free(llm);
+    return status == LIERNE_UNKNOWN_DIM ? 0 : 1;
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs every test and adds up what they count. Usage: check.sh BUILD
+# Each test ends with a line "N passed, N failed" (Criterion: its synthesis); one that does not,
+# or that runs out of time, counts as one failure. The closing line is the sum.
+set -u
+build=${1:?usage: check.sh BUILD}
+cd "$(dirname "$0")/.." || exit 2
+passed=0
+failed=0
+logs=$build/logs
+mkdir -p "$logs"
+
+# run NAME SECONDS COMMAND...: shows one line, and the log of a test that failed.
+run() {
+    local name=$1 seconds=$2 log p f line start=$SECONDS
+    shift 2
+    log=$logs/${name//[^a-z0-9]/_}.log
+    timeout -k 5 "$seconds" "$@" >"$log" 2>&1
+    local rc=$?
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    if [ -n "$line" ]; then
+        p=${line%% *}
+        f=${line#*, }
+        f=${f%% *}
+    elif line=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | grep -E 'Synthesis: Tested:' | tail -n 1) && [ -n "$line" ]; then
+        p=$(sed -E 's/.*Passing: ([0-9]+).*/\1/' <<<"$line")
+        f=$(sed -E 's/.*Tested: ([0-9]+).*/\1/' <<<"$line")
+        f=$((f - p))
+    else
+        p=0
+        f=1
+    fi
+    [ "$rc" -ne 0 ] && [ "$f" -eq 0 ] && f=1
+    passed=$((passed + p))
+    failed=$((failed + f))
+    printf '%-28s %5d passed %4d failed  %3d s\n' "$name" "$p" "$f" $((SECONDS - start))
+    if [ "$f" -ne 0 ]; then
+        echo "--- last lines of $log (exit $rc)"
+        tail -n 25 "$log"
+        echo "---"
+    fi
+}
+
+run unit 600 "$build/unit"
+run golden 300 "$build/golden" tests/golden
+for script in tests/cli/test_*.sh; do
+    name=${script##*/test_}
+    run "${name%.sh}" 600 bash "$script" "$build"
+done
+if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
+    run mpi 900 bash tests/mpi/run.sh "$build"
+else
+    echo "no MPI: the tests under mpirun were left out"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
