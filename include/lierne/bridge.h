@@ -63,7 +63,8 @@ typedef struct lierne_bridge_spec {
                                         are compact in the order of (sample, position); where the
                                         destination has no cp dim, compact is the whole tensor */
     const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
-                                 samples b of the batch; else NULL */
+                                 samples b of the batch; else NULL. Compact storage has the own
+                                 rows in the order of this array */
     int require_divisible;    /* nonzero: dp sizes, and the batch by them, must divide */
     int max_inflight;         /* requests in flight at once per direction; 0 means 1 */
 } lierne_bridge_spec;

@@ -168,36 +168,32 @@ static void compact_sequence(form *f) {
     f->shape[axis] = kept;
 }
 
-/* Turns batch and sequence into one list of the rows that this cp rank owns. */
+/* Turns batch and sequence into one list of the rows that this cp rank owns, sample by sample. */
 static bool compact_rows(form *f) {
     int batch = f->spec->batch_axis;
     int sequence = f->spec->sequence_axis;
-    int slow = batch < sequence ? batch : sequence;
-    int fast = batch < sequence ? sequence : batch;
-    int64_t n = f->shape[fast];
-    size_t most = (size_t)(f->shape[slow] * n);
-    int64_t *at[2] = {malloc((most + 1) * sizeof *at[0]), malloc((most + 1) * sizeof *at[1])};
-    if (!at[0] || !at[1]) {
-        free(at[0]);
-        free(at[1]);
+    int64_t n = f->shape[sequence];
+    int64_t most = f->shape[batch] * n;
+    int64_t *b = malloc((size_t)(most + 1) * sizeof *b);
+    int64_t *s = malloc((size_t)(most + 1) * sizeof *s);
+    if (!b || !s) {
+        free(b);
+        free(s);
         return false;
     }
     int64_t kept = 0;
-    for (int64_t i = 0; i < (int64_t)most; i++) {
-        int64_t pair[2] = {f->global[slow][i / n], f->global[fast][i % n]};
-        if (owner(f, pair[batch == fast], pair[sequence == fast]) == f->cp) {
-            at[0][kept] = pair[0];
-            at[1][kept++] = pair[1];
-        }
+    for (int64_t i = 0; i < most; i++) {
+        b[kept] = f->global[batch][i / n];
+        s[kept] = f->global[sequence][i % n];
+        kept += owner(f, b[kept], s[kept]) == f->cp;
     }
-    free(f->global[slow]);
-    free(f->global[fast]);
-    f->global[slow] = at[0];
-    f->global[fast] = at[1];
-    f->shape[slow] = kept;
-    f->shape[fast] = 1;
-    f->slow = slow;
-    f->merged = fast;
+    free(f->global[batch]);
+    free(f->global[sequence]);
+    f->global[batch] = b;
+    f->global[sequence] = s;
+    f->shape[batch] = kept;
+    f->shape[sequence] = 1;
+    f->rows = true;
     return true;
 }
 
@@ -230,7 +226,7 @@ bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int 
     bool source = tensor == FORM_INPUT || tensor == FORM_RESULT;
     place dst = place_of(spec->dst, rank);
     place src = place_of(spec->src, rank);
-    *f = (form){.spec = spec, .tensor = tensor, .merged = -1};
+    *f = (form){.spec = spec, .tensor = tensor};
     f->cp = dst.cp;
     f->ncp = dst.ncp;
     f->counts = source ? src.first && src.cp == 0 : dst.first;
@@ -263,7 +259,8 @@ void cursor_next(cursor *c) {
 void cursor_global(const cursor *c, int64_t *global) {
     const form *f = c->form;
     for (int axis = 0; axis < FORM_AXES; axis++) {
-        global[axis] = f->global[axis][c->at[axis == f->merged ? f->slow : axis]];
+        int by = f->rows && axis == f->spec->sequence_axis ? f->spec->batch_axis : axis;
+        global[axis] = f->global[axis][c->at[by]];
     }
 }
 

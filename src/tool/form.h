@@ -32,9 +32,7 @@ typedef struct form {
     int64_t shape[FORM_AXES];
     int64_t elements;
     int64_t *global[FORM_AXES]; /* global index of each local one */
-    int merged;                 /* axis that has no index of its own: compact rows are a list of
-                                   (b, s), along the slower of the two; -1 if there is none */
-    int slow;
+    bool rows; /* batch and sequence are one list of (b, s), along the batch axis */
 } form;
 
 /* Whether sums over this many cp ranks are exact in the spec's dtype; all are but in u8. */

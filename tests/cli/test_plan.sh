@@ -11,12 +11,13 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 passed=0
 failed=0
 
-verdict() { # verdict NAME OK: counts, and names what failed
-    if [ "$2" = 0 ]; then
+verdict() { # verdict OK NAME: counts, and names what failed. OK comes first: $? is that of the
+    # last command substitution, once one was expanded in the same line.
+    if [ "$1" = 0 ]; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        echo "FAIL $1"
+        echo "FAIL $2"
     fi
 }
 
@@ -26,7 +27,7 @@ ends() { # ends NAME STATUS COMMAND...: its output goes to $work/out and $work/e
     timeout 100 "$@" >"$work/out" 2>"$work/err"
     status=$?
     [ $status = "$wanted" ]
-    verdict "$name: exit status $status, wanted $wanted: $(head -n 3 "$work/err")" $?
+    verdict $? "$name: exit status $status, wanted $wanted: $(head -n 3 "$work/err")"
 }
 
 has() { # has NAME TEXT...: $work/out holds each text, on one line
@@ -34,7 +35,7 @@ has() { # has NAME TEXT...: $work/out holds each text, on one line
     shift
     for text; do
         grep -qF -- "$text" "$work/out"
-        verdict "$name: no '$text' in $(head -c 600 "$work/out")" $?
+        verdict $? "$name: no '$text' in $(head -c 600 "$work/out")"
     done
 }
 
@@ -120,7 +121,7 @@ summed() { # summed TP DP TP CP DP ADJOINT GROUPS: samples; the reference's all-
     local groups
     groups=$(sed 's/.*"gather_groups":\[\(.*\)\],"cp_groups".*/\1/' "$work/out" | tr -cd '[' | wc -c)
     [ "$groups" = "$7" ]
-    verdict "summed $*: $groups gather groups" $?
+    verdict $? "summed $*: $groups gather groups"
 }
 summed 2 4 2 2 2 16 4
 summed 1 8 1 2 4 16 4
@@ -166,15 +167,15 @@ right() { # right NAME FILE BRIDGE [OPTION]...
     shift 2
     ends "simulate $name" 0 "$lierne" simulate "$path" --bridge "$bridge" --format json "$@"
     grep -q "^$shape\$" "$work/out"
-    verdict "simulate $name: $(cat "$work/out")" $?
+    verdict $? "simulate $name: $(cat "$work/out")"
     grep -q '"checked":0,' "$work/out"
-    verdict "simulate $name: nothing was checked" $((1 - $?))
+    verdict $((1 - $?)) "simulate $name: nothing was checked"
 }
 
 for path in grids/*.json; do
     bridges=$(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$path")
     [ -n "$bridges" ]
-    verdict "$path has a bridge" $?
+    verdict $? "$path has a bridge"
     for bridge in $bridges; do
         right "$path $bridge" "$path" "$bridge"
     done
@@ -223,7 +224,7 @@ describe "counts" 8 $in $out b,s,h 9,3,2 f32 "$partial" ',"counts":{"src":[0,5,1
 describe "stages" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,3,2 f32 "$partial"
 describe "misaligned" 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,3,2 f32 "$partial"
 describe "disjoint" 8 tp=2,dp=2@0 tp=1,cp=2,dp=2@4 b,s,h 4,4,3 bf16 "$zigzag"
-describe "overlapping" 8 tp=2,dp=3@0 cp=2,dp=3@2 b,s,h 6,4,3 bf16 "$partial"
+describe "overlapping" 8 tp=2,dp=3@0 tp=1,cp=2,dp=3@2 b,s,h 6,4,3 bf16 "$partial"
 describe "other dims" 8 tp=2,ep=2,dp=2 ep=2,cp=2,tp=1,dp=2 b,s,h 4,4,3 f32 "$partial"
 describe "large batch" 8 $in $out b,s,h 401,4,2 i8 "$partial"
 config 1024 tp=2,dp=512 tp=8,cp=4,dp=32 b,s,h 1024,8192,16384 bf16 "$zigzag"
@@ -246,7 +247,7 @@ if [ -x "$build/lierne-run" ]; then
     ends "run on 4 ranks" 2 mpirun --oversubscribe -n 4 "$lierne" run $small -b encoder_to_llm
     times=$(grep -c "world_size of $small is 8, but 4 ranks started" "$work/err")
     [ "$times" = 1 ]
-    verdict "run on 4 ranks: said $times times" $?
+    verdict $? "run on 4 ranks: said $times times"
     ends "run, no such bridge" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none
     ends "run, too few rounds" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none -n 3
 fi
