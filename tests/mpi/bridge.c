@@ -165,12 +165,33 @@ static void check_elements(const trial *t) {
           (long long)t->nout);
 }
 
+/* A rank receives what it needs and does not hold, nothing else. */
+static void check_bytes(const trial *t) {
+    int64_t from = INT64_MAX, to = -1, missing = 0;
+    lierne_report report = {.size = sizeof report};
+    for (int64_t i = 0; i < t->nin; i++) {
+        from = t->in_items[i].b < from ? t->in_items[i].b : from;
+        to = t->in_items[i].b > to ? t->in_items[i].b : to;
+    }
+    for (int64_t i = 0; i < t->nout; i++) {
+        missing += t->out_items[i].b < from || t->out_items[i].b > to;
+    }
+    missing *= (int64_t)lierne_dtype_size(t->c->dtype);
+    CHECK(lierne_plan_report(t->plan, t->direction, &report) == LIERNE_OK &&
+              report.received_bytes == missing,
+          "%s: receives %lld bytes, needs %lld", case_text(t->c), (long long)report.received_bytes,
+          (long long)missing);
+}
+
 static void run_plan(const bridge_case *c, lierne_plan *plan) {
     trial forward, adjoint;
     trial_open(&forward, c, plan, LIERNE_FORWARD);
     trial_open(&adjoint, c, plan, LIERNE_ADJOINT);
     check_elements(&forward);
     check_elements(&adjoint);
+    if (c->algorithm == LIERNE_BRIDGE_DIRECT) {
+        check_bytes(&forward);
+    }
     run_blocking(&forward);
     run_blocking(&adjoint);
     check_dot(&forward, &adjoint);

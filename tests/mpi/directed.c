@@ -142,13 +142,20 @@ static void lanes(lierne_context *context) {
     both(context, "equal adjoint is the identity", many, many, LIERNE_ADJOINT, place, place);
 }
 
+/* The sum of the masks is one everywhere; where the owner is known, only its ones are taken. */
 static void masks(lierne_context *context) {
     int half = test_world / 2;
-    mesh to = mesh_of("tcd", 1, 2, half);
-    both(context, "zigzag masks of ones, one lane per rank", mesh_of("tcd", 1, 1, test_world), to,
-         LIERNE_ADJOINT, zigzag_mask, one);
-    both(context, "zigzag masks of ones, two lanes", mesh_of("tcd", half, 1, 2), to, LIERNE_ADJOINT,
-         zigzag_mask, one);
+    mesh from[2] = {mesh_of("tcd", 1, 1, test_world), mesh_of("tcd", half, 1, 2)};
+    for (int i = 0; i < 2; i++) {
+        bridge_case c = {.src = from[i],
+                         .dst = mesh_of("tcd", 1, 2, half),
+                         .size = {2 * test_world, 8, 3},
+                         .axis = {0, 1, 2},
+                         .dtype = LIERNE_F32,
+                         .owner = LIERNE_GRADIENT_ZIGZAG};
+        both(context, "zigzag masks of ones", c.src, c.dst, LIERNE_ADJOINT, zigzag_mask, one);
+        run(context, "zigzag masks of ones, owned", &c, LIERNE_ADJOINT, zigzag_mask, one);
+    }
 }
 
 /* Every pair of lanes with all cp sizes: rounding is that of the ordered sum on either way. */
