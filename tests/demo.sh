@@ -1,12 +1,12 @@
 #!/bin/sh
 # Shows lierne at work on 8 ranks of this machine: demo.sh BUILD
 set -eu
-build=${1:?usage: demo.sh BUILD}
+build=$(cd "${1:?usage: demo.sh BUILD}" && pwd)
+cd "$(dirname "$0")/.."
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-grids=$(dirname "$0")/../grids
-own=$grids/encoder-llm-8.json
-published=$grids/flagscale-colocated-8.json
+own=grids/encoder-llm-8.json
+published=grids/flagscale-colocated-8.json
 
 step() {
     printf '\n== %s\n' "$*"

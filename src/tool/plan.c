@@ -28,11 +28,9 @@ static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
     lierne_status status = lierne_plan_report(plan, direction, &report);
     cost->received_bytes += report.received_bytes;
     cost->sent_bytes += report.sent_bytes;
-    cost->local_bytes += report.local_bytes;
     cost->min_bytes += report.min_bytes;
     cost->messages += report.received_messages;
     cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
-    cost->max_scratch = max(cost->max_scratch, report.scratch_bytes);
     cost->stages = max(cost->stages, report.stages);
     view->communicators = max(view->communicators, report.communicators);
     return status;

@@ -8,11 +8,9 @@
 typedef struct plan_cost {
     int64_t received_bytes;
     int64_t sent_bytes;
-    int64_t local_bytes;
     int64_t min_bytes;
     int64_t messages;       /* received */
     int64_t max_rank_bytes; /* the most that one rank receives */
-    int64_t max_scratch;    /* likewise */
     int64_t stages;         /* the most that one rank has */
 } plan_cost;
 

@@ -6,8 +6,8 @@
 enum {
     WHOLE = 4, /* elements left of an axis that nothing cuts */
     PART = 2,  /* of each part of one that is cut */
-    LANE = 4,  /* samples left per unit of the batch that both sides divide, where */
-    MANY = 16  /* it has more than this */
+    LANE = 2,  /* samples left per unit of the batch that both sides divide, where */
+    MANY = 4   /* it has more than this */
 };
 
 /* size with quotient least instead of size / parts, and the same remainder. */

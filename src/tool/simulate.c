@@ -23,7 +23,7 @@ static const char help[] =
 
 /* The check of all plans against each other follows every element of every rank; beyond this many
  * it is left out. */
-#define MAX_CHECKED_ELEMENTS (INT64_C(1) << 24)
+#define MAX_CHECKED_ELEMENTS (INT64_C(1) << 27)
 
 typedef struct world {
     const tool_job *job;
@@ -173,8 +173,7 @@ static int report(const world *w) {
 static int run(const tool_job *job, bool full, char **argv) {
     world w = {.job = job, .argv = argv, .spec = job->spec};
     if (!form_is_exact(&w.spec)) {
-        return tool_usage(argv, "127 summands of u8 at most can be told apart, cp is %d",
-                          lierne_grid_dim_find(w.spec.dst, NULL, "cp"));
+        return tool_usage(argv, "u8 cannot hold the sum of so many cp ranks");
     }
     if (!full) {
         tool_reduce(&job->spec, w.shape, w.reasons);

@@ -114,10 +114,12 @@ owned 4 2 1 2 4 0 96 12
 owned 8 1 1 4 2 0 112 14
 owned 4 2 2 2 2 0 32 4
 
+# One communicator for the gather group, where there is one, and one for the cp group.
 summed() { # summed TP DP TP CP DP ADJOINT GROUPS: samples; the reference's all-reduce and gather
     sample $1 $2 $3 $4 $5 "$partial"
     ends "summed $*" 0 "$lierne" plan "$work/config.json" -b e_to_l -a collective --format json
-    has "summed $*" '"algorithm":"collective"' "\"adjoint\":{\"bytes\":$(($6 * 256)),"
+    has "summed $*" '"algorithm":"collective"' "\"adjoint\":{\"bytes\":$(($6 * 256))," \
+        "\"communicators\":$((1 + ($7 > 0)))}}"
     local groups
     groups=$(sed 's/.*"gather_groups":\[\(.*\)\],"cp_groups".*/\1/' "$work/out" | tr -cd '[' | wc -c)
     [ "$groups" = "$7" ]

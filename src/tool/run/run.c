@@ -84,7 +84,7 @@ static int prepare(run_state *run, int argc) {
     status = status < 0 ? check_world(run) : status;
     status = run_worst(status);
     if (status < 0 && !form_is_exact(&run->job.spec)) {
-        return run->rank == 0 ? tool_usage(run->argv, "more summands of u8 than can be told apart")
+        return run->rank == 0 ? tool_usage(run->argv, "u8 cannot hold the sum of so many cp ranks")
                               : TOOL_USAGE;
     }
     return status;
