@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* cJSON reads numbers through a buffer of this many bytes and stumbles over longer ones. */
+/* cJSON before the fix of CVE-2023-26819 reads numbers through a buffer of 63 bytes and stumbles
+ * over longer ones. */
 #define CJSON_MAX_NUMBER 60
 
 typedef struct scanner {

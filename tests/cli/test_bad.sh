@@ -28,10 +28,10 @@ same() { # same NAME WANTED GOT: two files with equal content
 
 # "file line:column CODE pointer" from the text (which has no pointer) and from the JSON of check.
 from_text() {
-    sed -n 's/^.*\/\([^/:]*\):\([0-9]*:[0-9]*\): [a-z]*: \[\(LG[0-9]*\)\] .*$/\1 \2 \3/p'
+    sed -n 's/^.*\/\([^/:]*\):\([0-9]*:[0-9]*\): [a-z]*: \[\([A-Z_0-9]*\)\] .*$/\1 \2 \3/p'
 }
 from_json() {
-    sed -n "s/^ {\"severity\":\"[a-z]*\",\"code\":\"\(LG[0-9]*\)\",\"line\":\([0-9]*\),\"column\":\([0-9]*\),\"pointer\":\"\([^\"]*\)\",\"message\":\".*\",\"hint\":\".*\"}.*$/$1 \2:\3 \1 \4/p" |
+    sed -n "s/^ {\"severity\":\"[a-z]*\",\"code\":\"\([A-Z_0-9]*\)\",\"line\":\([0-9]*\),\"column\":\([0-9]*\),\"pointer\":\"\([^\"]*\)\",\"message\":\".*\",\"hint\":\".*\"}.*$/$1 \2:\3 \1 \4/p" |
         sed 's/ $//'
 }
 

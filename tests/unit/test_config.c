@@ -216,6 +216,68 @@ Test(config, findings_are_bounded) {
     check_bounded(90, 60000, 71, "LG028");
 }
 
+/* That there are more findings is said last, wherever the first that is not listed stands. */
+Test(config, more_findings_are_said_last) {
+    char *text = many_keys(1000, 1);
+    text[14] = '0'; /* world_size */
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    cr_assert_eq(lierne_config_nfindings(config), 1001);
+    const lierne_finding *last = lierne_config_finding(config, 1000);
+    cr_expect_str_eq(last->code, "LG028");
+    cr_expect(last->line == 1 && last->column == 15 && strcmp(last->pointer, "") == 0);
+    lierne_config_free(config);
+    free(text);
+}
+
+static void check_gaps(const char *grids, const char *message) {
+    char text[500];
+    snprintf(text, sizeof text, "{\"world_size\":10,\"cover_world\":true,\"grids\":{%s}}", grids);
+    lierne_config *config = parse(text, message ? LIERNE_CONFIG : LIERNE_OK);
+    cr_assert_eq(lierne_config_nfindings(config), message ? 1 : 0);
+    if (message) {
+        cr_expect_str_eq(lierne_config_finding(config, 0)->message, message);
+    }
+    lierne_config_free(config);
+}
+
+Test(config, uncovered_ranks_are_named) {
+    check_gaps("\"a\":{\"order\":[\"dp\"],\"shape\":{\"dp\":2},\"rank_offset\":7},"
+               "\"b\":{\"order\":[\"dp\"],\"shape\":{\"dp\":3},\"rank_offset\":1}",
+               "ranks 0, 4 to 6, 9 of 10 are in no grid");
+    /* A grid inside another, and behind it in the file. */
+    check_gaps("\"a\":{\"order\":[\"dp\"],\"shape\":{\"dp\":10}},"
+               "\"b\":{\"order\":[\"dp\"],\"shape\":{\"dp\":2},\"rank_offset\":3}",
+               NULL);
+}
+
+/* What is said on purpose is no finding: empty lanes by counts, dp sizes that divide either way. */
+Test(config, sound_bridges_have_no_findings) {
+    static const struct {
+        int batch;
+        const char *text;
+    } rests[] = {
+        {1, "\"counts\":{\"src\":[0,1],\"dst\":[0,0,1,0]}"},
+        {8, "\"require_divisible\":true"},
+        {8, "\"algorithm\":\"collective\",\"require_divisible\":true"},
+        {7, "\"sequence\":\"s\",\"gradient\":{\"owner\":\"zigzag\",\"storage\":\"compact\"}"},
+        {7, "\"counts\":{}"},
+    };
+    for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"world_size\":8,\"grids\":{\"u\":{\"order\":[\"tp\",\"dp\"],\"shape\":"
+                 "{\"tp\":4,\"dp\":2}},\"v\":{\"order\":[\"tp\",\"dp\"],\"shape\":{\"tp\":2,"
+                 "\"dp\":4}}},\"bridges\":[{\"name\":\"n\",\"src\":\"u\",\"dst\":\"v\",\"tensor\":"
+                 "{\"axes\":[\"b\",\"s\"],\"shape\":{\"b\":%d,\"s\":2},\"dtype\":\"i8\"},"
+                 "\"batch\":\"b\",%s}]}",
+                 rests[i].batch, rests[i].text);
+        lierne_config *config = parse(text, LIERNE_OK);
+        cr_expect_eq(lierne_config_nfindings(config), 0, "%s: %s", rests[i].text,
+                     lierne_config_finding(config, 0)->message);
+        lierne_config_free(config);
+    }
+}
+
 Test(config, text_bounds_have_findings) {
     char *text = malloc((size_t)17 << 20);
     memset(text, ' ', (size_t)17 << 20);

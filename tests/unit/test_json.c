@@ -266,6 +266,17 @@ Test(json, finds_all_duplicate_keys) {
     lierne_json_free(&doc);
 }
 
+/* Outside the first plane a code point is one sequence of four bytes or two escapes. */
+Test(json, surrogate_pairs_are_one_point) {
+    const char *text = "{\"\xf0\x9f\x98\x80\":1,\"\\uD83D\\uDE00\":2,\"\\uDBFF\\uDFFF\":3}";
+    lierne_json doc;
+    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
+    cr_assert_eq(doc.duplicates.count, 1);
+    check_duplicate(&doc, 0, 1, 11, "/\xf0\x9f\x98\x80", 2);
+    check_pointer(&doc, 3, "/\xf4\x8f\xbf\xbf", "escaped");
+    lierne_json_free(&doc);
+}
+
 Test(json, finds_duplicates_before_a_fault) {
     const char *text = "{\"a\":1,\"a\":[{\"b\":1,\"b\":02";
     lierne_json doc;
@@ -303,7 +314,7 @@ Test(json, tree_has_places_and_values) {
     lierne_json_free(&doc);
 }
 
-/* Long numbers are read although cJSON cannot, and do not disturb what follows. */
+/* Long numbers are read although not every cJSON can: it is given blanks in their place. */
 Test(json, long_numbers_keep_the_tree) {
     char text[400] = "[0.";
     memset(text + 3, '1', 200);
@@ -313,6 +324,7 @@ Test(json, long_numbers_keep_the_tree) {
     const lierne_json_node *n = lierne_json_next(&doc, lierne_json_first(&doc.nodes.at[0]));
     cr_expect_eq(lierne_json_first(n)->value, 7);
     cr_expect_str_eq(lierne_json_string(lierne_json_next(&doc, n)), "x");
+    cr_expect_eq(strncmp(doc.text, "[0   ", 5), 0);
     lierne_json_free(&doc);
 }
 
