@@ -77,15 +77,18 @@ static int check_plans(world *w) {
     return TOOL_VALID;
 }
 
+static int begin(world *w, lierne_direction direction) {
+    for (int r = 0; r < w->job->world; r++) {
+        if (verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) != LIERNE_OK) {
+            return world_failed(w);
+        }
+    }
+    return TOOL_VALID;
+}
+
 /* Ends what was begun, also after a failure. */
 static int execute(world *w, lierne_direction direction) {
-    int status = TOOL_VALID;
-    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
-        status =
-            verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) == LIERNE_OK
-                ? TOOL_VALID
-                : world_failed(w);
-    }
+    int status = begin(w, direction);
     for (int r = 0; r < w->job->world; r++) {
         if (lierne_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
             status = world_failed(w);
