@@ -77,7 +77,7 @@ typedef struct lierne_bridge_spec {
  * world size that is not the context's); INDIVISIBLE; UNSUPPORTED (source cp > 1; for COLLECTIVE
  * also: spans that differ, pp > 1, dp sizes that do not divide, dims other than tp, cp, pp, dp);
  * MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec); OVERFLOW; NO_MEMORY; TIMEOUT;
- * TRANSPORT. */
+ * PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
                                             const lierne_bridge_spec *spec);
 

@@ -32,10 +32,15 @@ typedef struct lierne_context_spec {
                          prefer to stay in. NULL: what the transport finds (sim and self: one
                          node). Over MPI, LIERNE_NODE, where set, is this process's node and wins.
                          Copied. */
+    int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
+                  those of all other ranks, and a plan or direction that differs is MISMATCH on
+                  every rank. All executing calls must then come in one order. For debugging: a
+                  collective decision per call; 0 costs nothing. The same on every rank. */
 } lierne_context_spec;
 
 /* A context of a world of one rank. Not collective.
- * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS not a number), NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a
+ * number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_init(lierne_context **out, const lierne_context_spec *spec);
 
 /* Frees a context: collective over an MPI context, unless it is dead. Every plan made from it must
@@ -46,6 +51,11 @@ LIERNE_API lierne_status lierne_free(lierne_context *context);
 /* This rank and the number of ranks; -1 for NULL. */
 LIERNE_API int lierne_rank(const lierne_context *context);
 LIERNE_API int lierne_world(const lierne_context *context);
+
+/* What this rank was doing, as lines of text: the calls in flight, with stage, time and the ranks
+ * waited for, then the last calls that ended; of a dead context, as it was when it died. Writes at
+ * most size bytes with the terminating zero. Not collective. Errors: INVALID (NULL, size 0). */
+LIERNE_API lierne_status lierne_dump(const lierne_context *context, char *text, size_t size);
 
 /* Groups that plans of this context made and share: communicators alive beside the context's own. */
 LIERNE_API int lierne_groups_alive(const lierne_context *context);

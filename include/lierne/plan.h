@@ -40,8 +40,8 @@ LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direc
 /* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
  * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
  * lierne_plan_view says that the result is a view. in and out must not overlap.
- * Errors: INVALID (arguments; nothing was started), BUSY, TIMEOUT, TRANSPORT (the context is
- * dead from then on). */
+ * Errors: INVALID (arguments; nothing was started), BUSY, MISMATCH (where the context checks),
+ * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead from then on). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
@@ -53,7 +53,7 @@ LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_p
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 /* Waits until a request is done and ends it, also on failure. NULL is allowed. Errors: TIMEOUT,
- * TRANSPORT. */
+ * PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,

@@ -67,7 +67,10 @@ extern "C" {
       "A wait reached its deadline. The context is dead from then on: every further call that "    \
       "communicates returns this error.")                                                          \
     X(BUSY, -62, "All requests that the plan may have in flight are in flight already.")           \
-    X(TRANSPORT, -63, "The transport (MPI) reported an error. The message has its text.")
+    X(TRANSPORT, -63, "The transport (MPI) reported an error. The message has its text.")          \
+    X(PEER_FAILED, -64,                                                                            \
+      "The process of a rank that this rank waits for has ended. The context is dead from then "   \
+      "on. Found for processes of the same host; on other hosts a dead peer is a TIMEOUT.")
 
 typedef enum lierne_status {
 #define LIERNE_STATUS_ENUM(name, number, text) LIERNE_##name = number,

@@ -151,6 +151,7 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = fill(context, spec, &sides, &parts);
     if (status == LIERNE_OK) {
+        put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint */
         put_grid(&f, "src", spec->src);
         put_grid(&f, "dst", spec->dst);
         put_tensor(&f, spec);

@@ -12,6 +12,7 @@
 struct lierne_request {
     lierne_plan *plan;
     lierne_job *job;
+    int decision; /* that the call was the same on all ranks; -1: not compared */
 };
 
 struct lierne_plan {
@@ -74,7 +75,7 @@ static void set_tags(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             int64_t tag = ((int64_t)plan->decision * 2 + d) * LIERNE_MAX_INFLIGHT + i;
-            lierne_job_set_tag(plan->requests[d][i].job, (int)(tag & INT_MAX));
+            lierne_job_identify(plan->requests[d][i].job, plan->decision, (int)(tag & INT_MAX));
         }
     }
 }
@@ -87,15 +88,15 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     if (status == LIERNE_OK) {
         status = make(&plan, context, parts);
     }
+    int64_t call = lierne_context_call(context, "planning", -1);
     status = context->wire->agree(context->self, status, fields, nfields, &decision);
+    lierne_context_ended(context, call, status);
     if (status != LIERNE_OK) {
         free_parts(context, parts);
         if (plan) {
             drop(plan);
         }
-        return status == LIERNE_TIMEOUT || status == LIERNE_TRANSPORT
-                   ? lierne_context_kill(context, status)
-                   : status;
+        return status;
     }
     plan->decision = decision;
     set_tags(plan);
@@ -155,6 +156,18 @@ static lierne_status check_buffers(const lierne_plan *plan, int d, const void *o
     return LIERNE_OK;
 }
 
+/* Compares a call with those of the other ranks. */
+static lierne_status compare_call(lierne_context *context, lierne_request *request,
+                                  lierne_direction direction) {
+    const lierne_field fields[] = {{"call", 1 + (int64_t)direction},
+                                   {"plan", request->plan->decision}};
+    request->decision = -1;
+    if (!context->check) {
+        return LIERNE_OK;
+    }
+    return context->wire->agree(context->self, LIERNE_OK, fields, 2, &request->decision);
+}
+
 static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
                            void *out, const void *in, void *stream) {
     if (!request) {
@@ -173,6 +186,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_d
         return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
                            direction_names[d], plan->parts.max_inflight);
     }
+    LIERNE_TRY(compare_call(plan->context, next, d));
     plan->started[d]++;
     LIERNE_TRY(lierne_job_begin(next->job, out, in, out == NULL));
     *request = next;
@@ -195,6 +209,14 @@ lierne_status lierne_end(lierne_request *request) {
     }
     if (!lierne_job_running(request->job)) {
         return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
+    }
+    lierne_context *context = request->plan->context;
+    if (request->decision >= 0 && context->wire->agreed) {
+        /* Ranks that called later may have called something else: nothing will come. */
+        lierne_status status = context->wire->agreed(context->self, request->decision);
+        if (status != LIERNE_OK) {
+            lierne_context_kill(context, status);
+        }
     }
     return lierne_job_wait(request->job);
 }

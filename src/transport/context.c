@@ -5,7 +5,7 @@
  * error and gives it again to whoever calls. */
 #include "transport/transport.h"
 
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ lierne_status lierne_context_own_node(int *node) {
 }
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
-    double milliseconds = 60e3;
+    double milliseconds = 60e3, check = spec && spec->check;
     if (spec && spec->size != sizeof *spec) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec->size is %zu, must be %zu", spec->size,
                            sizeof *spec);
@@ -43,6 +43,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be in 0 to 1e6", spec->timeout);
     }
     LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
+    LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
+    context->check = check > 0;
     context->timeout = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
     if (spec && spec->nodes) {
         size_t n = (size_t)context->world;
@@ -68,12 +70,69 @@ lierne_status lierne_context_alive(const lierne_context *context) {
     return context->dead;
 }
 
+int64_t lierne_context_call(lierne_context *context, const char *name, int plan) {
+    int64_t number = context->ncalls++;
+    context->calls[number % LIERNE_CALLS] =
+        (lierne_call){.name = name, .plan = plan, .start = lierne_now()};
+    return number;
+}
+
+void lierne_context_ended(lierne_context *context, int64_t call, lierne_status status) {
+    lierne_call *c = &context->calls[call % LIERNE_CALLS];
+    if (call + LIERNE_CALLS >= context->ncalls) {
+        c->end = lierne_now();
+        c->status = status;
+    }
+}
+
+/* Adds to text of size bytes, `used` of them taken; cut off where it does not fit. */
+static size_t append(char *text, size_t size, size_t used, const char *format, ...) {
+    va_list args;
+    if (used + 1 >= size) {
+        return used;
+    }
+    va_start(args, format);
+    int n = vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+    return n < 0 ? used : used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+static void write_dump(const lierne_context *context, char *text, size_t size) {
+    size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
+                         context->world, context->wire->name, (long long)context->ncalls);
+    for (const lierne_job *job = context->jobs; job; job = lierne_job_next(job)) {
+        used = lierne_job_dump(job, text, size, used);
+    }
+    for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
+        const lierne_call *c = &context->calls[i % LIERNE_CALLS];
+        used = append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name,
+                      c->plan);
+        used = c->end > 0 ? append(text, size, used, "%s after %.3f s\n",
+                                   lierne_status_name(c->status), c->end - c->start)
+                          : append(text, size, used, "begun %.3f s ago\n",
+                                   lierne_now() - c->start);
+    }
+}
+
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
     if (context->dead == LIERNE_OK) {
         context->dead = status;
         snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_last_error());
+        write_dump(context, context->dead_dump, sizeof context->dead_dump);
     }
     return status;
+}
+
+lierne_status lierne_dump(const lierne_context *context, char *text, size_t size) {
+    if (!context || !text || size == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context or text is NULL, or size is 0");
+    }
+    if (context->dead != LIERNE_OK) {
+        snprintf(text, size, "%s", context->dead_dump);
+    } else {
+        write_dump(context, text, size);
+    }
+    return LIERNE_OK;
 }
 
 int lierne_rank(const lierne_context *context) {

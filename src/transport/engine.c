@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGN 64 /* a cache line, in bytes */
+#define ALIGN       64   /* a cache line, in bytes */
+#define CHECK_EVERY 0.02 /* seconds between looks whether the peers live */
 
 struct lierne_job {
     lierne_context *context;
@@ -19,6 +20,7 @@ struct lierne_job {
     const char *name;
     lierne_dtype dtype;
     size_t size; /* of an element */
+    int plan;
     int tag;
     void *batch;
     char *memory;      /* scratch, then staging */
@@ -27,6 +29,7 @@ struct lierne_job {
     int64_t used;      /* bytes of staging that the running stage uses */
     char **landing;    /* staging of receive m of the running stage, NULL if it lands in place */
     size_t *done;      /* for poll */
+    bool *waiting;     /* whether the message in a slot is under way */
     lierne_summand *summands;
     char *base[LIERNE_BUFFERS];
     const char *in;
@@ -38,6 +41,8 @@ struct lierne_job {
     char message[LIERNE_MESSAGE_SIZE];
     size_t stage;
     size_t pending; /* messages of the running stage */
+    int64_t call;   /* number of the running call */
+    double started;
     lierne_job *next;
 };
 
@@ -81,6 +86,7 @@ static lierne_status reserve(lierne_job *job) {
     LIERNE_TRY(lierne_alloc(&job->memory, (size_t)(job->reserved + ALIGN), 1));
     LIERNE_TRY(lierne_alloc(&job->landing, recvs, sizeof *job->landing));
     LIERNE_TRY(lierne_alloc(&job->done, capacity, sizeof *job->done));
+    LIERNE_TRY(lierne_alloc(&job->waiting, capacity, sizeof *job->waiting));
     LIERNE_TRY(lierne_alloc(&job->summands, summands, sizeof *job->summands));
     return job->context->wire->batch_new(job->context->self, capacity, &job->batch);
 }
@@ -117,6 +123,7 @@ static void drop_job(lierne_job *job) {
     lierne_mem_free(job->memory);
     lierne_mem_free(job->landing);
     lierne_mem_free(job->done);
+    lierne_mem_free(job->waiting);
     lierne_mem_free(job->summands);
     lierne_mem_free(job);
 }
@@ -143,7 +150,8 @@ void lierne_jobs_drop_orphans(lierne_context *context) {
     context->orphans = NULL;
 }
 
-void lierne_job_set_tag(lierne_job *job, int tag) {
+void lierne_job_identify(lierne_job *job, int plan, int tag) {
+    job->plan = plan;
     job->tag = tag;
 }
 
@@ -223,6 +231,7 @@ static lierne_status post_stage(lierne_job *job) {
     const lierne_wire *wire = job->context->wire;
     job->used = 0;
     job->pending = s->recvs.count + s->sends.count;
+    memset(job->waiting, 1, job->pending * sizeof *job->waiting);
     for (size_t m = 0; m < s->recvs.count; m++) {
         const lierne_message *r = &s->recvs.at[m];
         job->landing[m] = in_place(r) ? NULL : take_staging(job, r);
@@ -269,6 +278,7 @@ static lierne_status collect(lierne_job *job, size_t *ndone) {
     LIERNE_TRY(job->context->wire->poll(job->batch, job->done, ndone));
     for (size_t i = 0; i < *ndone; i++) {
         size_t m = job->done[i];
+        job->waiting[m] = false;
         if (m < s->recvs.count && job->landing[m]) {
             unpack_message(job, &s->recvs.at[m], job->landing[m]);
         }
@@ -318,6 +328,8 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
     job->stage = 0;
     job->pending = 0;
     job->finished = job->route->stages.count == 0;
+    job->call = lierne_context_call(context, job->name, job->plan);
+    job->started = lierne_now();
     enter(context);
     job->running = true;
     job->next = context->jobs;
@@ -331,34 +343,94 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
         unlink_job(job);
         job->running = false;
         job->abandoned = true;
+        lierne_context_ended(context, job->call, status);
         status = lierne_context_kill(context, status);
     }
     leave(context);
     return status;
 }
 
-/* Names the first message that is missing. */
-static lierne_status time_out(const lierne_job *job) {
+static int peer_of(const lierne_job *job, size_t slot) {
     const lierne_stage *s = &job->route->stages.at[job->stage];
-    const lierne_messages *m = s->recvs.count ? &s->recvs : &s->sends;
-    return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d: %s, stage %zu of %zu: %zu of %zu messages missing "
-                       "after %g s (peers from rank %d on)", job->context->rank, job->name,
-                       job->stage, job->route->stages.count, job->pending,
-                       s->recvs.count + s->sends.count, job->context->timeout,
-                       m->count ? m->at[0].peer : -1);
+    return slot < s->recvs.count ? s->recvs.at[slot].peer
+                                 : s->sends.at[slot - s->recvs.count].peer;
+}
+
+static size_t slots_of(const lierne_job *job) {
+    const lierne_stage *s = &job->route->stages.at[job->stage];
+    return s->recvs.count + s->sends.count;
+}
+
+/* The ranks whose messages are missing, as far as they fit. */
+static void list_missing(const lierne_job *job, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < slots_of(job) && used + 16 < size; i++) {
+        if (job->waiting[i]) {
+            used += (size_t)snprintf(text + used, size - used, used ? ", %d" : "%d",
+                                     peer_of(job, i));
+        }
+    }
+}
+
+size_t lierne_job_dump(const lierne_job *job, char *text, size_t size, size_t used) {
+    char missing[128] = "";
+    if (job->finished || used + 1 >= size) {
+        return used;
+    }
+    list_missing(job, missing, sizeof missing);
+    int n = snprintf(text + used, size - used,
+                     "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
+                     "for rank %s\n",
+                     (long long)job->call, job->name, job->plan, job->stage,
+                     job->route->stages.count, lierne_now() - job->started, missing);
+    return used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+static lierne_status time_out(const lierne_job *job) {
+    char missing[128];
+    list_missing(job, missing, sizeof missing);
+    return LIERNE_FAIL(LIERNE_TIMEOUT,
+                       "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
+                       "after %g s, with rank %s",
+                       job->context->rank, job->name, (long long)job->call, job->stage,
+                       job->route->stages.count, job->pending, slots_of(job),
+                       job->context->timeout, missing);
+}
+
+/* Whether a rank that is waited for is gone. */
+static lierne_status check_peers(const lierne_job *job) {
+    const lierne_wire *wire = job->context->wire;
+    for (size_t i = 0; wire->alive && i < slots_of(job); i++) {
+        if (job->waiting[i]) {
+            LIERNE_TRY(wire->alive(job->context->self, peer_of(job, i)));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* One look, with the wire's lock held; *moved says whether it found anything. */
+static void look(lierne_job *job, bool *moved) {
+    const lierne_context *context = job->context;
+    enter(context);
+    *moved = lierne_job_progress(job);
+    if (!*moved && !job->finished && context->wire->idle) {
+        context->wire->idle(context->self);
+    }
+    leave(context);
 }
 
 static lierne_status wait_finished(lierne_job *job) {
-    lierne_context *context = job->context;
-    double deadline = lierne_now() + context->timeout;
+    double deadline = lierne_now() + job->context->timeout, next_check = lierne_now() + CHECK_EVERY;
     while (!job->finished) {
-        enter(context);
-        bool moved = lierne_job_progress(job);
-        if (!moved && !job->finished && context->wire->idle) {
-            context->wire->idle(context->self);
+        bool moved;
+        look(job, &moved);
+        double now = moved || job->finished ? 0 : lierne_now();
+        if (now > next_check) {
+            LIERNE_TRY(check_peers(job));
+            next_check = now + CHECK_EVERY;
         }
-        leave(context);
-        if (!moved && !job->finished && lierne_now() > deadline) {
+        if (now > deadline) {
             return time_out(job);
         }
     }
@@ -378,6 +450,7 @@ lierne_status lierne_job_wait(lierne_job *job) {
         }
     }
     job->abandoned |= status != LIERNE_OK;
+    lierne_context_ended(context, job->call, status);
     enter(context);
     unlink_job(job);
     job->running = false;

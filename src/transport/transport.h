@@ -36,6 +36,9 @@ typedef struct lierne_wire {
     /* Nothing finished: lets others work. */
     void (*idle)(void *self);
 
+    /* PEER_FAILED if the process of a rank is known to have ended; NULL where nobody can tell. */
+    lierne_status (*alive)(void *self, int peer);
+
     /* Around everything that runs jobs; NULL where a context needs no lock. */
     void (*enter)(void *self);
     void (*leave)(void *self);
@@ -56,6 +59,17 @@ typedef struct lierne_wire {
 typedef struct lierne_job lierne_job;
 struct lierne_group;
 
+/* A call as the dump shows it. Of calls in flight the job knows more. */
+#define LIERNE_CALLS     8
+#define LIERNE_DUMP_SIZE 4096
+typedef struct lierne_call {
+    const char *name; /* "forward" */
+    int plan;
+    double start;
+    double end; /* 0: in flight */
+    lierne_status status;
+} lierne_call;
+
 struct lierne_context {
     const lierne_wire *wire;
     void *self;
@@ -64,8 +78,12 @@ struct lierne_context {
     double timeout;
     int *nodes; /* node of every rank, or NULL: one node */
     bool owned_by_sim;
+    bool check; /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
+    char dead_dump[LIERNE_DUMP_SIZE];
+    lierne_call calls[LIERNE_CALLS]; /* the last ones, call i at i % LIERNE_CALLS */
+    int64_t ncalls;
     size_t nplans; /* alive */
     lierne_job *jobs;    /* in flight */
     lierne_job *orphans; /* freed while their messages were under way: memory kept to the end */
@@ -81,6 +99,10 @@ void lierne_context_drop(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
 lierne_status lierne_context_alive(const lierne_context *context);
+/* Notes a call; returns its number. */
+int64_t lierne_context_call(lierne_context *context, const char *name, int plan);
+/* Notes that it ended. */
+void lierne_context_ended(lierne_context *context, int64_t call, lierne_status status);
 /* Makes the last failure of this thread, status, the context's end; returns status. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
 
@@ -90,8 +112,11 @@ lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const li
 void lierne_job_free(lierne_job *job);
 /* Frees the jobs that were freed in flight. */
 void lierne_jobs_drop_orphans(lierne_context *context);
-/* The tag of its messages: the same on every rank, not that of another job in flight. */
-void lierne_job_set_tag(lierne_job *job, int tag);
+/* The number of its plan, and the tag of its messages: the same on every rank, and the tag not that
+ * of another job in flight. */
+void lierne_job_identify(lierne_job *job, int plan, int tag);
+/* Appends a line on what a running job waits for, to text of size bytes, `used` of them taken. */
+size_t lierne_job_dump(const lierne_job *job, char *text, size_t size, size_t used);
 bool lierne_job_running(const lierne_job *job);
 int64_t lierne_job_scratch_bytes(const lierne_job *job);
 /* Starts the job; both buffers stay borrowed until lierne_job_wait returns. no_out: the copies of

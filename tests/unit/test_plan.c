@@ -295,15 +295,66 @@ Test(plan, who_waits_for_nobody_times_out) {
     double start = lierne_now();
     cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
     cr_assert(lierne_now() - start < 1.2);
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward, stage 0"), "%s", lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages "
+                                          "missing after 0.2 s, with rank 1"), "%s",
+              lierne_last_error());
     cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT, "it is dead");
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward, stage 0"));
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0"));
+    char dump[1024], little[10];
+    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 0), dump, sizeof dump), LIERNE_OK);
+    cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
+    cr_assert(strstr(dump, "in flight: call 1, forward of plan 0, stage 0 of 1"), "%s", dump);
+    cr_assert(strstr(dump, "waits for rank 1\n"), "%s", dump);
+    cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
+    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), little, sizeof little), LIERNE_OK);
+    cr_assert_str_eq(little, "rank 1 of");
+    cr_assert_eq(lierne_dump(NULL, dump, sizeof dump), LIERNE_INVALID);
+    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), dump, 0), LIERNE_INVALID);
     lierne_plan *third;
     cr_assert_eq(lierne_plan_bridge(&third, lierne_sim_context(sim, 0), &spec), LIERNE_TIMEOUT);
     for (int r = 0; r < 2; r++) {
         cr_assert_eq(lierne_plan_free(plans[r]), LIERNE_OK);
     }
     cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
+
+/* With check on, calls that differ are found before data moves. */
+Test(plan, calls_are_compared_where_the_context_checks) {
+    lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_context_spec context = {.size = sizeof context, .timeout = 5, .check = 1};
+    float x[64] = {1, 2, 3}, y[64], z[64];
+    for (int kind = 0; kind < 2; kind++) {
+        lierne_sim *sim;
+        lierne_plan *a[2], *b[2];
+        lierne_request *q[2];
+        cr_assert_eq(lierne_sim_create(&sim, 2, &context), LIERNE_OK);
+        for (int r = 0; r < 2; r++) {
+            lierne_plan_bridge(&a[r], lierne_sim_context(sim, r), &spec);
+            lierne_plan_bridge(&b[r], lierne_sim_context(sim, r), &spec);
+        }
+        for (int r = 0; r < 2; r++) {
+            cr_assert_eq(lierne_forward_begin(&q[r], a[r], r ? z : y, x, NULL), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_end(q[0]), LIERNE_OK);
+        cr_assert_eq(lierne_end(q[1]), LIERNE_OK);
+        cr_assert_eq(lierne_forward_begin(&q[0], a[0], y, x, NULL), LIERNE_OK);
+        memset(z, 0x5a, sizeof z);
+        cr_assert_eq(kind ? lierne_forward(b[1], z, x, NULL) : lierne_adjoint(a[1], z, x, NULL),
+                     LIERNE_MISMATCH);
+        cr_assert(strstr(lierne_last_error(), kind ? "plan differs between ranks: 0 on rank 0, 1 on "
+                                                     "rank 1"
+                                                   : "call differs between ranks: 1 on rank 0, 2 on "
+                                                     "rank 1"),
+                  "%s", lierne_last_error());
+        cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
+        cr_assert_eq(lierne_end(q[0]), LIERNE_MISMATCH, "who called first is told");
+        for (int r = 0; r < 2; r++) {
+            lierne_plan_free(a[r]), lierne_plan_free(b[r]);
+        }
+        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    }
     lierne_grid_free(src), lierne_grid_free(dst);
 }
 

@@ -10,6 +10,7 @@
 #include "transport/mpi/link.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define CHUNK         ((size_t)1 << 30)
 #define FIRST_TIMEOUT 60 /* seconds, of a rank whose own timeout is the error */
@@ -82,7 +83,13 @@ static lierne_status prepare(lierne_link *l, const lierne_context_spec *spec) {
     if (!context->nodes) {
         LIERNE_TRY(lierne_alloc(&context->nodes, world, sizeof *context->nodes));
     }
+    LIERNE_TRY(lierne_alloc(&l->watches, world, sizeof *l->watches));
+    for (size_t r = 0; r < world; r++) {
+        l->watches[r] = -1;
+    }
     l->seats[l->rank].rank = (uint64_t)l->rank;
+    l->seats[l->rank].space = lierne_link_space();
+    l->seats[l->rank].process = (uint64_t)getpid();
     return own_node(l, spec, &l->seats[l->rank].node);
 }
 
@@ -114,22 +121,27 @@ static void number_nodes(lierne_link *l) {
 static lierne_status find_nodes(lierne_link *l) {
     MPI_Request request;
     LIERNE_TRY(lierne_link_wait(l,
-                                MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, l->seats, 2,
+                                MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, l->seats,
+                                               LIERNE_SEAT_WORDS,
                                                MPI_UINT64_T, l->comm, &request),
                                 &request, "finding nodes"));
+    lierne_link_watch(l);
     number_nodes(l);
     return LIERNE_OK;
 }
 
 static lierne_status take_part(lierne_link *l, MPI_Comm comm, lierne_status mine,
                                const lierne_context_spec *spec, lierne_status *decision) {
-    lierne_field field = {.name = "hash of spec->nodes"};
+    lierne_field fields[2] = {{.name = "hash of spec->nodes"}, {.name = "check"}};
     if (mine == LIERNE_OK && spec && spec->nodes) {
         size_t bytes = (size_t)l->world * sizeof *spec->nodes;
-        field.value = (int64_t)lierne_link_hash(0, spec->nodes, bytes);
+        fields[0].value = (int64_t)lierne_link_hash(0, spec->nodes, bytes);
+    }
+    if (mine == LIERNE_OK) {
+        fields[1].value = l->context->check;
     }
     LIERNE_TRY(lierne_link_open(l, comm));
-    LIERNE_TRY(lierne_link_agree(l, mine, &field, 1, decision));
+    LIERNE_TRY(lierne_link_agree(l, mine, fields, 2, decision));
     return *decision == LIERNE_OK ? find_nodes(l) : LIERNE_OK;
 }
 

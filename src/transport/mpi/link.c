@@ -13,6 +13,7 @@
 #include <sched.h>
 
 #define LEAST_TAG_BOUND 32767 /* what every MPI must offer */
+#define LOOK_EVERY      0.02  /* seconds between looks whether all peers live */
 
 lierne_status lierne_link_failed(const lierne_link *l, int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
@@ -23,6 +24,19 @@ lierne_status lierne_link_failed(const lierne_link *l, int code, const char *wha
 
 void lierne_link_arm(lierne_link *l) {
     l->deadline = lierne_now() + l->timeout;
+}
+
+/* All peers, now and then: a collective needs every one of them. */
+static lierne_status look_around(lierne_link *l) {
+    double now = lierne_now();
+    if (!l->watches || now < l->next_look) {
+        return LIERNE_OK;
+    }
+    l->next_look = now + LOOK_EVERY;
+    for (int r = 0; r < l->world; r++) {
+        LIERNE_TRY(lierne_link_alive(l, r));
+    }
+    return LIERNE_OK;
 }
 
 lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request,
@@ -37,6 +51,11 @@ lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request
         }
         if (done) {
             return LIERNE_OK;
+        }
+        lierne_status status = look_around(l);
+        if (status != LIERNE_OK) {
+            l->abandoned = true;
+            return status;
         }
         if (lierne_now() > l->deadline) {
             l->abandoned = true;
@@ -92,6 +111,7 @@ void lierne_link_close(lierne_link *l, bool dead) {
     if (!dead) {
         free_comm(l);
     }
+    lierne_link_unwatch(l);
     if (!l->abandoned) {
         lierne_mem_free(l->seats);
         lierne_mem_free(l);

@@ -8,11 +8,15 @@
 
 #define LIERNE_LINK_PAGE 32 /* fields told at once when ranks disagree */
 
-/* The node of one rank. Two words of 64 bits, so that ranks can gather them. */
+/* Where a rank is: its node, and its process in a space of process numbers. Words of 64 bits, so
+ * that ranks can gather them. */
 typedef struct lierne_seat {
     uint64_t node;
     uint64_t rank;
+    uint64_t space;
+    uint64_t process;
 } lierne_seat;
+#define LIERNE_SEAT_WORDS 4
 
 typedef struct lierne_notice {
     int status;
@@ -37,6 +41,8 @@ typedef struct lierne_link {
     lierne_notice notice;
     lierne_field page[LIERNE_LINK_PAGE];
     lierne_seat *seats;
+    int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
+    double next_look;
 } lierne_link;
 
 extern const lierne_wire lierne_mpi_wire;
@@ -59,6 +65,14 @@ void lierne_link_close(lierne_link *l, bool dead);
  * message is set if it is an error. */
 lierne_status lierne_link_agree(lierne_link *l, lierne_status mine, const lierne_field *fields,
                                 size_t n, lierne_status *decision);
+
+/* An id of the space that this process's number is valid in; 0 if it has none. */
+uint64_t lierne_link_space(void);
+/* Begins to watch the processes of ranks in the same space of process numbers. */
+void lierne_link_watch(lierne_link *l);
+void lierne_link_unwatch(lierne_link *l);
+/* PEER_FAILED if the process of a rank has ended. */
+lierne_status lierne_link_alive(void *link, int peer);
 
 /* Whether all ranks close their link, at most after the timeout. Collective. */
 bool lierne_link_all_close(lierne_link *l);

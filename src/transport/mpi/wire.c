@@ -217,6 +217,7 @@ const lierne_wire lierne_mpi_wire = {
     .recv = wire_recv,
     .poll = wire_poll,
     .idle = idle,
+    .alive = lierne_link_alive,
     .agree = agree,
     .close = close_wire,
 };
