@@ -1,0 +1,118 @@
+/* Bounds of configurations: as many findings, grids and bridges as there may be, and one more. */
+#include "lierne/config.h"
+
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lierne_config *parse(const char *text, lierne_status expected) {
+    lierne_config *config;
+    lierne_status status = lierne_config_parse(&config, text, strlen(text));
+    cr_assert_eq(status, expected, "%s: %s", lierne_status_name(status), lierne_last_error());
+    return config;
+}
+
+/* n members "k0": 0, ... with keys of `width` further bytes. */
+static char *many_keys(int n, int width) {
+    char *text = malloc((size_t)n * ((size_t)width + 24) + 64), *p = text;
+    p += sprintf(p, "{\"world_size\":1,\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}");
+    for (int i = 0; i < n; i++) {
+        p += sprintf(p, ",\"k%d%0*d\":0", i, width, 0);
+    }
+    strcpy(p, "}");
+    return text;
+}
+
+static void check_bounded(int n, int width, int expected, const char *last_code) {
+    char *text = many_keys(n, width);
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    int found = lierne_config_nfindings(config);
+    cr_expect_eq(found, expected, "%d findings", found);
+    const lierne_finding *last = lierne_config_finding(config, found - 1);
+    cr_expect_str_eq(last->code, last_code);
+    lierne_config_free(config);
+    free(text);
+}
+
+Test(config_bounds, findings_are_bounded) {
+    check_bounded(1000, 1, 1000, "LG021");
+    check_bounded(1001, 1, 1001, "LG028");
+    check_bounded(100000, 1, 1001, "LG028");
+    /* 4 MiB of pointers and messages: keys of 60000 bytes, 70 of them. */
+    check_bounded(90, 60000, 71, "LG028");
+}
+
+/* That there are more findings is said last, wherever the first that is not listed stands. */
+Test(config_bounds, more_findings_are_said_last) {
+    char *text = many_keys(1000, 1);
+    text[14] = '0'; /* world_size */
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    cr_assert_eq(lierne_config_nfindings(config), 1001);
+    const lierne_finding *last = lierne_config_finding(config, 1000);
+    cr_expect_str_eq(last->code, "LG028");
+    cr_expect(last->line == 1 && last->column == 15 && strcmp(last->pointer, "") == 0);
+    lierne_config_free(config);
+    free(text);
+}
+
+Test(config_bounds, text_bounds_have_findings) {
+    char *text = malloc((size_t)17 << 20);
+    memset(text, ' ', (size_t)17 << 20);
+    lierne_config *config;
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)17 << 20), LIERNE_SYNTAX);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG011");
+    lierne_config_free(config);
+    char *p = text;
+    p += sprintf(p, "{\"comment\":[0");
+    for (int i = 0; i < 1000000; i++) {
+        p += sprintf(p, ",0");
+    }
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)(p - text)), LIERNE_SYNTAX);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG012");
+    lierne_config_free(config);
+    free(text);
+}
+
+/* ngrids grids, and nbridges bridges that all name the last grid. */
+static char *many_parts(int ngrids, int nbridges) {
+    char *text = malloc((size_t)1 << 20), *p = text;
+    p += sprintf(p, "{\"world_size\":8,\"grids\":{");
+    for (int i = 0; i < ngrids; i++) {
+        p += sprintf(p, "%s\"g%d\":{\"order\":[\"tp\",\"dp\"],\"shape\":{\"tp\":2,\"dp\":4}}",
+                     i ? "," : "", i);
+    }
+    p += sprintf(p, "},\"bridges\":[");
+    for (int i = 0; i < nbridges; i++) {
+        p += sprintf(p,
+                     "%s{\"name\":\"b%d\",\"src\":\"g%d\",\"dst\":\"g%d\",\"batch\":\"b\","
+                     "\"tensor\":{\"axes\":[\"b\",\"h\"],\"shape\":{\"b\":8,\"h\":1},"
+                     "\"dtype\":\"u8\"}}",
+                     i ? "," : "", i, ngrids - 1, ngrids - 1);
+    }
+    strcpy(p, "]}");
+    return text;
+}
+
+static void check_limit(int ngrids, int nbridges, const char *pointer) {
+    char *text = many_parts(ngrids, nbridges);
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    cr_assert_eq(lierne_config_nfindings(config), 1);
+    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG027");
+    cr_expect_str_eq(lierne_config_finding(config, 0)->pointer, pointer);
+    lierne_config_free(config);
+    free(text);
+}
+
+/* As many grids and bridges as there may be take no time to speak of. */
+Test(config_bounds, large_files_take_linear_time, .timeout = 20) {
+    char *text = many_parts(256, 1024);
+    lierne_config *config = parse(text, LIERNE_OK);
+    cr_expect_eq(lierne_config_nbridges(config), 1024);
+    cr_expect_not_null(lierne_config_bridge(config, "b1023"));
+    lierne_config_free(config);
+    free(text);
+    check_limit(257, 0, "/grids");
+    check_limit(256, 1025, "/bridges");
+}
