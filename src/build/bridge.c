@@ -144,12 +144,15 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     fingerprint f = {0};
-    if (!out || !context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "context" : "out");
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
-    *out = NULL;
+    if (out) {
+        *out = NULL;
+    }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = fill(context, spec, &sides, &parts);
+    lierne_status status = out ? fill(context, spec, &sides, &parts)
+                               : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     if (status == LIERNE_OK) {
         put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint */
         put_grid(&f, "src", spec->src);

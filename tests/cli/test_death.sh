@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# A rank dies (SIGKILL) or stops answering (SIGSTOP) at a random moment, ten times each: the three
+# others must return PEER_FAILED or TIMEOUT within their deadline of one second plus a second, and
+# say what they were doing. Nothing may hang, and nothing of lierne's may be left behind.
+set -u
+build=${1:?usage: test_death.sh BUILD}
+passed=0
+failed=0
+ok() { passed=$((passed + 1)); }
+no() {
+    failed=$((failed + 1))
+    echo "$*"
+}
+if [ ! -x "$build/tests/mpi/peers" ]; then
+    echo "no MPI: left out"
+    echo "1 passed, 0 failed"
+    exit 0
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# wait_for SECONDS FILE...: until all of them exist.
+wait_for() {
+    local deadline=$(($(date +%s%N) + $1 * 1000000000)) file
+    shift
+    for file; do
+        until [ -e "$file" ]; do
+            [ "$(date +%s%N)" -gt "$deadline" ] && return 1
+            sleep 0.02
+        done
+    done
+}
+
+round() { # round NUMBER SIGNAL
+    local d=$dir/$1 signal=$2 victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
+    mkdir "$d"
+    timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" >"$d/log" 2>&1 &
+    launcher=$!
+    if ! wait_for 30 "$d"/pid.{0,1,2,3}; then
+        no "round $1: the ranks did not start: $(tail -n 3 "$d/log")"
+        kill -KILL $launcher 2>/dev/null
+        return
+    fi
+    sleep "0.$((RANDOM % 5))$((RANDOM % 10))"
+    kill "-$signal" "$(cat "$d/pid.$victim")"
+    for r in 0 1 2 3; do
+        [ $r -ne $victim ] && others+=("$d/end.$r")
+    done
+    # The deadline and a second, for a rank whose wait began as late as a peer gave up, and the
+    # time that a machine with fewer cores than ranks takes to run them.
+    if ! wait_for 6 "${others[@]}"; then
+        no "round $1 ($signal of rank $victim): a rank hangs; there is: $(ls "$d")"
+    fi
+    for r in "${others[@]}"; do
+        [ -e "$r" ] || continue
+        read -r status seconds <"$r"
+        case $status in
+        LIERNE_PEER_FAILED | LIERNE_TIMEOUT)
+            if awk "BEGIN { exit !($seconds < 2.0) }"; then ok; else no "round $1: $r took $seconds s"; fi
+            ;;
+        *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
+        esac
+        if grep -q "^in flight: call [0-9]*, \(forward\|adjoint\) of plan 0, stage 0 of 1, since .* waits for rank [0-9]" "$r" &&
+            grep -q "^rank [0-9] of 4 over mpi: " "$r"; then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
+    done
+    # With SIGKILL somebody waits for the dead one itself, and is told so long before the deadline.
+    if [ "$signal" = KILL ]; then
+        if grep -lq PEER_FAILED "${others[@]}"; then ok; else no "round $1: nobody saw that rank $victim died"; fi
+    fi
+    pids=$(cat "$d"/pid.*)
+    # shellcheck disable=SC2086
+    kill -KILL $pids 2>/dev/null
+    kill -KILL $launcher 2>/dev/null
+    wait $launcher 2>/dev/null
+}
+
+before=$(ls /dev/shm 2>/dev/null | grep -c lierne)
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    round "$i.kill" KILL
+    round "$i.stop" STOP
+done
+after=$(ls /dev/shm 2>/dev/null | grep -c lierne)
+if [ "$before" -eq "$after" ]; then ok; else no "segments left in /dev/shm"; fi
+# What Open MPI leaves of killed jobs is not lierne's, but is ours to clean here.
+rm -rf /dev/shm/vader_segment.* /tmp/ompi.*/pid.* 2>/dev/null
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

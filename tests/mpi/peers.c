@@ -1,0 +1,93 @@
+/* One of four ranks that execute until something fails, for tests/cli/test_death.sh, which kills or
+ * stops one of them. Not run by run.sh: it ends only when a peer does.
+ *
+ * peers FOLDER: writes its process number to FOLDER/pid.R, executes for at most a minute, and on a
+ * failure writes the status, the seconds that the failing call took, the message and the dump to
+ * FOLDER/end.R. It leaves without MPI_Finalize, which would wait for the dead. */
+#include "lierne.h"
+#include "lierne/mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *folder;
+static int rank;
+
+static double now(void) {
+    return MPI_Wtime();
+}
+
+/* Written under another name first, so that a file that is there is complete. */
+static void write_file(const char *kind, const char *text) {
+    char name[512], hidden[540];
+    snprintf(name, sizeof name, "%s/%s.%d", folder, kind, rank);
+    snprintf(hidden, sizeof hidden, "%s.part", name);
+    FILE *file = fopen(hidden, "w");
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+        rename(hidden, name);
+    }
+}
+
+static void finish(lierne_context *context, lierne_status status, double seconds) {
+    char text[8192], dump[4096] = "";
+    lierne_dump(context, dump, sizeof dump);
+    snprintf(text, sizeof text, "%s %.3f\n%s\n%s", lierne_status_name(status), seconds,
+             lierne_last_error(), dump);
+    /* The context is dead for good: it answers at once. */
+    double start = now();
+    lierne_plan *plan;
+    lierne_bridge_spec empty = {0};
+    if (status != LIERNE_OK &&
+        (lierne_plan_bridge(&plan, context, &empty) != status || now() - start > 0.5)) {
+        snprintf(text, sizeof text, "NOT_DEAD 0\n");
+    }
+    write_file("end", text);
+    _exit(0);
+}
+
+static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
+    const char *names[] = {"tp", "cp", "dp"};
+    const int64_t sizes[] = {tp, cp, dp};
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
+                             .world_size = 4};
+    lierne_grid *g = NULL;
+    lierne_grid_create(&g, &spec);
+    return g;
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = 1};
+    lierne_context *context;
+    lierne_plan *plan;
+    char pid[32];
+    const int64_t shape[] = {4, 64, 256};
+    lierne_grid *src = grid(1, 1, 4), *dst = grid(1, 4, 1);
+    lierne_bridge_spec bridge = {.size = sizeof bridge, .src = src, .dst = dst, .naxes = 3,
+                                 .shape = shape, .dtype = LIERNE_F32, .sequence_axis = 1};
+    folder = argc > 1 ? argv[1] : ".";
+    if (lierne_init_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
+        lierne_plan_bridge(&plan, context, &bridge) != LIERNE_OK) {
+        return 1;
+    }
+    rank = lierne_rank(context);
+    float *x = calloc(64 * 256, 4), *y = calloc(4 * 64 * 256, 4), *gx = calloc(64 * 256, 4);
+    snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    write_file("pid", pid);
+    for (double end = now() + 60; now() < end;) {
+        double start = now();
+        lierne_status status = lierne_forward(plan, y, x, NULL);
+        if (status == LIERNE_OK) {
+            start = now();
+            status = lierne_adjoint(plan, gx, y, NULL);
+        }
+        if (status != LIERNE_OK) {
+            finish(context, status, now() - start);
+        }
+    }
+    finish(context, LIERNE_OK, 0);
+}
