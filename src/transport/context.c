@@ -70,6 +70,18 @@ lierne_status lierne_context_alive(const lierne_context *context) {
     return context->dead;
 }
 
+void lierne_context_enter(const lierne_context *context) {
+    if (context->wire->enter) {
+        context->wire->enter(context->self);
+    }
+}
+
+void lierne_context_leave(const lierne_context *context) {
+    if (context->wire->leave) {
+        context->wire->leave(context->self);
+    }
+}
+
 int64_t lierne_context_call(lierne_context *context, const char *name, int plan) {
     int64_t number = context->ncalls++;
     context->calls[number % LIERNE_CALLS] =
@@ -100,9 +112,11 @@ static size_t append(char *text, size_t size, size_t used, const char *format, .
 static void write_dump(const lierne_context *context, char *text, size_t size) {
     size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
                          context->world, context->wire->name, (long long)context->ncalls);
+    lierne_context_enter(context);
     for (const lierne_job *job = context->jobs; job; job = lierne_job_next(job)) {
         used = lierne_job_dump(job, text, size, used);
     }
+    lierne_context_leave(context);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
         used = append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name,

@@ -132,7 +132,9 @@ void lierne_job_free(lierne_job *job) {
     if (!job) {
         return;
     }
+    lierne_context_enter(job->context);
     unlink_job(job);
+    lierne_context_leave(job->context);
     if (job->running || job->abandoned) {
         /* The wire may still write into its memory. */
         job->next = job->context->orphans;
@@ -305,18 +307,6 @@ bool lierne_job_progress(lierne_job *job) {
     return ndone > 0 || status != LIERNE_OK;
 }
 
-static void enter(const lierne_context *context) {
-    if (context->wire->enter) {
-        context->wire->enter(context->self);
-    }
-}
-
-static void leave(const lierne_context *context) {
-    if (context->wire->leave) {
-        context->wire->leave(context->self);
-    }
-}
-
 lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool no_out) {
     lierne_context *context = job->context;
     LIERNE_TRY(lierne_context_alive(context));
@@ -330,7 +320,7 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
     job->finished = job->route->stages.count == 0;
     job->call = lierne_context_call(context, job->name, job->plan);
     job->started = lierne_now();
-    enter(context);
+    lierne_context_enter(context);
     job->running = true;
     job->next = context->jobs;
     context->jobs = job;
@@ -344,10 +334,9 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
         job->running = false;
         job->abandoned = true;
         lierne_context_ended(context, job->call, status);
-        status = lierne_context_kill(context, status);
     }
-    leave(context);
-    return status;
+    lierne_context_leave(context);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
 static int peer_of(const lierne_job *job, size_t slot) {
@@ -409,30 +398,32 @@ static lierne_status check_peers(const lierne_job *job) {
     return LIERNE_OK;
 }
 
-/* One look, with the wire's lock held; *moved says whether it found anything. */
-static void look(lierne_job *job, bool *moved) {
+/* One look, with the wire's lock held: other ranks' threads may run the job meanwhile. */
+static lierne_status look(lierne_job *job, double deadline, double *next_check, bool *finished) {
     const lierne_context *context = job->context;
-    enter(context);
-    *moved = lierne_job_progress(job);
-    if (!*moved && !job->finished && context->wire->idle) {
+    lierne_status status = LIERNE_OK;
+    lierne_context_enter(context);
+    bool moved = lierne_job_progress(job);
+    if (!moved && !job->finished && context->wire->idle) {
         context->wire->idle(context->self);
     }
-    leave(context);
+    double now = moved || job->finished ? 0 : lierne_now();
+    if (now > *next_check) {
+        status = check_peers(job);
+        *next_check = now + CHECK_EVERY;
+    }
+    if (status == LIERNE_OK && now > deadline) {
+        status = time_out(job);
+    }
+    *finished = job->finished;
+    lierne_context_leave(context);
+    return status;
 }
 
 static lierne_status wait_finished(lierne_job *job) {
     double deadline = lierne_now() + job->context->timeout, next_check = lierne_now() + CHECK_EVERY;
-    while (!job->finished) {
-        bool moved;
-        look(job, &moved);
-        double now = moved || job->finished ? 0 : lierne_now();
-        if (now > next_check) {
-            LIERNE_TRY(check_peers(job));
-            next_check = now + CHECK_EVERY;
-        }
-        if (now > deadline) {
-            return time_out(job);
-        }
+    for (bool finished = false; !finished;) {
+        LIERNE_TRY(look(job, deadline, &next_check, &finished));
     }
     if (job->status != LIERNE_OK) {
         lierne_set_error(job->message);
@@ -451,9 +442,9 @@ lierne_status lierne_job_wait(lierne_job *job) {
     }
     job->abandoned |= status != LIERNE_OK;
     lierne_context_ended(context, job->call, status);
-    enter(context);
+    lierne_context_enter(context);
     unlink_job(job);
     job->running = false;
-    leave(context);
+    lierne_context_leave(context);
     return status;
 }

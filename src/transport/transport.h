@@ -99,6 +99,9 @@ void lierne_context_drop(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
 lierne_status lierne_context_alive(const lierne_context *context);
+/* Takes and gives back the wire's lock, where it has one: under it jobs of all ranks move on. */
+void lierne_context_enter(const lierne_context *context);
+void lierne_context_leave(const lierne_context *context);
 /* Notes a call; returns its number. */
 int64_t lierne_context_call(lierne_context *context, const char *name, int plan);
 /* Notes that it ended. */
