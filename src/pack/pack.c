@@ -4,6 +4,7 @@
  * by memcpy where the run is contiguous on both sides, sums in a small accumulator that stays in
  * the first-level cache, so that each summand is read once and the result written once however many
  * summands there are, and 16-bit types are rounded once. */
+#include "pack/half.h"
 #include "pack/pack.h"
 
 #include <string.h>
@@ -104,7 +105,8 @@ typedef union accumulator {
     uint8_t u8[CHUNK];
 } accumulator;
 
-/* Per type: set the accumulator from, add to it, and store it into, n elements at a stride. */
+/* Per type: set the accumulator from, add to it, and store it into, n elements at a stride. Stride
+ * 1 has loops of its own, which compilers turn into vector code. */
 typedef struct arithmetic {
     void (*set)(accumulator *sum, const void *from, int64_t stride, int64_t n);
     void (*add)(accumulator *sum, const void *from, int64_t stride, int64_t n);
@@ -115,6 +117,12 @@ typedef struct arithmetic {
 #define ARITHMETIC(name, type, field, LOAD, STORE)                                                 \
     static void set_##name(accumulator *sum, const void *from, int64_t stride, int64_t n) {        \
         const type *x = from;                                                                      \
+        if (stride == 1) {                                                                         \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                sum->field[i] = LOAD(x[i]);                                                        \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                          \
             sum->field[i] = LOAD(x[i * stride]);                                                   \
         }                                                                                          \
@@ -133,6 +141,12 @@ typedef struct arithmetic {
     }                                                                                              \
     static void store_##name(const accumulator *sum, void *to, int64_t stride, int64_t n) {        \
         type *x = to;                                                                              \
+        if (stride == 1) {                                                                         \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                x[i] = STORE(sum->field[i]);                                                       \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                          \
             x[i * stride] = STORE(sum->field[i]);                                                  \
         }                                                                                          \

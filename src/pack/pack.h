@@ -20,10 +20,4 @@ typedef struct lierne_summand {
 void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_summand *from, size_t n);
 
-/* The conversions, exact for every bit pattern that is a number. */
-float lierne_bf16_to_float(uint16_t bits);
-uint16_t lierne_bf16_from_float(float value);
-float lierne_f16_to_float(uint16_t bits);
-uint16_t lierne_f16_from_float(float value);
-
 #endif

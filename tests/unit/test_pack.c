@@ -1,5 +1,6 @@
 /* Copies and sums of every element type against plain loops; conversions of every 16-bit pattern. */
 #include "base/base.h"
+#include "pack/half.h"
 #include "pack/pack.h"
 
 #include <criterion/criterion.h>

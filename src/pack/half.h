@@ -1,0 +1,54 @@
+/* f16 and bf16 to float and back, in integers, so that results do not depend on what the compiler
+ * or the processor offers. Rounding is to nearest, ties to even; a NaN stays a (quiet) NaN. Inline
+ * and without branches where it counts: sums of 16-bit types spend their time here, and loops over
+ * these become vector code. */
+#ifndef LIERNE_HALF_H
+#define LIERNE_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float lierne_bits_to_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t lierne_float_to_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float lierne_bf16_to_float(uint16_t bits) {
+    return lierne_bits_to_float((uint32_t)bits << 16);
+}
+
+static inline uint16_t lierne_bf16_from_float(float value) {
+    uint32_t bits = lierne_float_to_bits(value);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* Shifting exponent and fraction into place leaves the exponent 112 too small; the product with
+ * 2^112 mends that exactly, also for subnormals. Infinities and NaNs get the largest exponent. */
+static inline float lierne_f16_to_float(uint16_t bits) {
+    uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, sign = (uint32_t)(bits & 0x8000) << 16;
+    uint32_t finite = lierne_float_to_bits(lierne_bits_to_float(magnitude) * 0x1p112f);
+    uint32_t special = magnitude | 0x7f800000u;
+    return lierne_bits_to_float(sign | (magnitude >= 0x0f800000u ? special : finite));
+}
+
+static inline uint16_t lierne_f16_from_float(float value) {
+    uint32_t bits = lierne_float_to_bits(value), sign = bits >> 16 & 0x8000;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    /* Below 2^-14, adding 0.5 rounds at the bit 2^-24. */
+    uint32_t tiny = lierne_float_to_bits(lierne_bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000u) >> 13;
+    uint32_t result = magnitude < 0x38800000u ? tiny : normal;
+    result = magnitude >= 0x477ff000u ? 0x7c00 : result; /* 65520 and up rounds to infinity */
+    result = magnitude > 0x7f800000u ? 0x7e00 | (magnitude >> 13 & 0x3ff) : result;
+    return (uint16_t)(sign | result);
+}
+
+#endif
