@@ -13,6 +13,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
     calls | directed) echo 2 4 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
+    train) echo 4 8 ;;
     *) echo 1 2 3 4 8 ;;
     esac
 }

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The training oracle can fail: each mistake that tests/mpi/train knows how to make must give wrong
+# encoder gradients in every case of every pair of layouts where it matters, and in none where it
+# does not (a sum over cp cannot be lost where cp is 1). $1: the build folder.
+set -u
+build=${1:-build}
+train=$build/tests/mpi/train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+
+matters() { # matters FAULT SRC_TP SRC_DP DST_TP DST_CP DST_DP
+    case $1 in
+    none) false ;;
+    loss_dp_only | drop_cp_sum) [ "$5" -gt 1 ] ;;
+    sum_dp_cp) [ "$6" -gt 1 ] ;;
+    swap_slots) [ "$3" != "$6" ] ;;
+    scale_tp) [ "$2" -gt 1 ] ;;
+    reverse_chunks) true ;;
+    esac
+}
+
+check_run() { # check_run FAULT RANKS
+    local fault=$1 n=$2 pairs=0 shown=0 line tp dp arrow dtp x1 cp x2 ddp order cases wrong rest
+    local -a env=()
+    [ "$fault" = none ] || env=("LIERNE_TRAIN_FAULT=$fault")
+    env "${env[@]}" timeout -k 5 110 "${MPIRUN:-mpirun}" -n "$n" "$train" >"$work/out" 2>"$work/err" </dev/null
+    while read -r tp x1 dp arrow dtp x1 cp x2 ddp order cases rest wrong rest; do
+        [ "$arrow" = '->' ] || continue
+        pairs=$((pairs + 1))
+        local wanted=0
+        if matters "$fault" "$tp" "$dp" "$dtp" "$cp" "$ddp"; then
+            wanted=$cases
+            shown=1
+        fi
+        [ "$cases" -gt 0 ] && [ "$wrong" = "$wanted" ]
+        verdict "$fault on $n: $tp x $dp -> $dtp x $cp x $ddp ${order%:}: $wrong of $cases wrong, wanted $wanted" $?
+    done <"$work/out"
+    [ "$pairs" -ge 9 ]
+    verdict "$fault on $n: $pairs pairs of layouts: $(head -n 3 "$work/err")" $?
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/out")
+    if [ "$fault" = none ]; then
+        [ "${line#*, }" = '0 failed' ]
+    else
+        [ "$shown" = 1 ] && [ -n "$line" ] && [ "${line#*, }" != '0 failed' ] &&
+            grep -q 'encoder gradient (mean) is not that of equal lanes' "$work/err"
+    fi
+    verdict "$fault on $n: the program says '$line'" $?
+}
+
+if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || [ ! -x "$train" ]; then
+    echo "no MPI: the oracle was not run"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_slots scale_tp reverse_chunks; do
+    for n in 4 8; do
+        check_run $fault $n
+    done
+done
+
+# A mistake that it does not know must not pass for one that it made, nor for none.
+LIERNE_TRAIN_FAULT=typo timeout -k 5 110 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
+[ $? = 2 ] && ! grep -q passed "$work/out"
+verdict "a mistake that is not known is refused" $?
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
