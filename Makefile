@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# CC, CFLAGS, MPICC, MPIRUN as usual.
+# CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
 CC      ?= gcc
 MPICC   ?= mpicc
@@ -14,6 +14,15 @@ B       := build
 DEPS    ?= 1
 GOLDEN_DIR ?= tests/golden
 Q       := $(if $(V),,@)
+
+PREFIX       ?= /usr/local
+bindir       ?= $(PREFIX)/bin
+libdir       ?= $(PREFIX)/lib
+includedir   ?= $(PREFIX)/include
+datarootdir  ?= $(PREFIX)/share
+mandir       ?= $(datarootdir)/man
+pkgconfigdir ?= $(libdir)/pkgconfig
+pkgdatadir   ?= $(datarootdir)/lierne
 
 # Open MPI refuses root and more ranks than cores unless told otherwise; both are normal in a
 # container.
@@ -46,11 +55,15 @@ LIB     := $(B)/liblierne.a
 MPILIB  := $(B)/liblierne_mpi.a
 TOOL    := $(B)/lierne
 RUN     := $(if $(HAVE_MPI),$(B)/lierne-run)
+# The headers have the version; until 1.0 every minor version may break the ABI, so all are .so.0.
+VERSION := $(shell sed -n 's/.*LIERNE_VERSION_STRING "\(.*\)"/\1/p' include/lierne/status.h)
+SOMAJOR := $(firstword $(subst ., ,$(VERSION)))
+SHARED  := $(patsubst %.a,%.so.$(VERSION),$(LIB) $(if $(HAVE_MPI),$(MPILIB)))
 LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: all demo check golden format clean help deps tests
+.PHONY: all demo check golden format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -59,7 +72,7 @@ help: ## list the targets
 deps: ## install what is missing (Debian, Ubuntu); DEPS=0 only names it
 	@DEPS=$(DEPS) sh tests/deps.sh
 
-all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) ## build the libraries and the command
+all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) $(SHARED) ## build the libraries and the command
 	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
 comma := ,
 
@@ -79,6 +92,39 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
+# What install puts where, "folder/name from": uninstall removes the same names. Links and .pc files,
+# which are made in place, have no source.
+PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc)
+LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
+HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h),$(wildcard include/lierne/*.h))
+INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
+	$(addprefix $(libdir)/,$(notdir $(LIB) $(if $(HAVE_MPI),$(MPILIB)) $(SHARED)) $(LINKS)) \
+	$(addprefix $(pkgconfigdir)/,$(PC)) \
+	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
+	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
+	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
+# A folder below PREFIX is written relative to it, so that an installed tree may be moved.
+relative = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+
+install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
+	install -d $(sort $(dir $(addprefix $(DESTDIR),$(INSTALLED))))
+	install -m 755 $(TOOL) $(RUN) $(DESTDIR)$(bindir)
+	install -m 644 $(LIB) $(if $(HAVE_MPI),$(MPILIB)) $(SHARED) $(DESTDIR)$(libdir)
+	$(foreach so,$(notdir $(SHARED)),ln -sf $(so) $(DESTDIR)$(libdir)/$(so:.$(VERSION)=.$(SOMAJOR)) && \
+	ln -sf $(so:.$(VERSION)=.$(SOMAJOR)) $(DESTDIR)$(libdir)/$(so:.$(VERSION)=) &&) :
+	install -m 644 include/lierne.h $(DESTDIR)$(includedir)
+	install -m 644 $(HEADERS) $(DESTDIR)$(includedir)/lierne
+	install -m 644 grids/*.json $(DESTDIR)$(pkgdatadir)/grids
+	install -m 644 docs/grid.schema.json $(DESTDIR)$(pkgdatadir)
+	install -m 644 docs/lierne.1 $(DESTDIR)$(mandir)/man1
+	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
+	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
+	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :
+
+uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	-rmdir $(addprefix $(DESTDIR),$(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
+
 clean: ## remove what was built
 	rm -rf $(B)
 
@@ -86,6 +132,12 @@ $(LIB): $(call obj,$(LIB_SRC))
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(MPILIB): $(call obj,$(MPI_SRC))
 	$(Q)rm -f $@ && ar rcs $@ $^
+# Functions without LIERNE_API are hidden; src/*.map gives what remains a version.
+$(B)/liblierne.so.$(VERSION): $(call obj,$(LIB_SRC)) src/liblierne.map
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(CJSON) -lm
+$(B)/liblierne_mpi.so.$(VERSION): $(call obj,$(MPI_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_mpi.map
+	$(Q)$(MPICC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
+SOFLAGS = -shared -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^)
 $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)

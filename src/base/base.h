@@ -1,5 +1,5 @@
 /* What every folder of the library uses: failing with a message, counted allocation, checked
- * arithmetic, growing text. Internal: nothing here is exported. */
+ * arithmetic, growing text. Internal: nothing here is for users. */
 #ifndef LIERNE_BASE_H
 #define LIERNE_BASE_H
 
@@ -10,14 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Exported, but only to lierne's own other libraries (liblierne_mpi): needs a line in
+ * src/liblierne.map too. */
+#define LIERNE_PRIVATE LIERNE_API
+
 /* Sets the thread's message to "func: text" and returns status. Used as
  *   return LIERNE_FAIL(LIERNE_INVALID, "size of dim '%s' is %d, must be at least 1", name, n); */
 #define LIERNE_FAIL(status, ...) lierne_fail((status), __func__, __VA_ARGS__)
-lierne_status lierne_fail(lierne_status status, const char *func, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *func, const char *format,
+                                         ...) __attribute__((format(printf, 3, 4)));
 
 /* Sets the message as it is, without a function's name: for one that came from another rank. */
-void lierne_set_error(const char *message);
+LIERNE_PRIVATE void lierne_set_error(const char *message);
 
 /* Forwards a failure. */
 #define LIERNE_TRY(call)                                                                           \
@@ -32,17 +36,17 @@ void lierne_set_error(const char *message);
 
 /* Allocation, counted. *out is zeroed memory for count items of size bytes each; count or size 0
  * gives a pointer that may be freed. On failure *out is NULL and the message says how much. */
-lierne_status lierne_alloc(void *out, size_t count, size_t size);
+LIERNE_PRIVATE lierne_status lierne_alloc(void *out, size_t count, size_t size);
 /* Like realloc, for an array of items; new items are not zeroed. *ptr is unchanged on failure. */
-lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
+LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
 lierne_status lierne_strdup(char **out, const char *text);
-void lierne_mem_free(void *ptr);
+LIERNE_PRIVATE void lierne_mem_free(void *ptr);
 
 /* Allocations that are alive now, of all threads; for leak tests. */
-LIERNE_API size_t lierne_mem_live(void);
+size_t lierne_mem_live(void);
 /* For tests of allocation failure: the k-th allocation from now on fails (1 is the next); 0 turns
  * it off. */
-LIERNE_API void lierne_mem_fail_at(size_t k);
+void lierne_mem_fail_at(size_t k);
 
 /* Checked arithmetic: false when the result does not fit. */
 bool lierne_mul_size(size_t a, size_t b, size_t *out);
@@ -64,7 +68,7 @@ lierne_status lierne_text_take(lierne_text *text, char **out);
 void lierne_text_free(lierne_text *text);
 
 /* Seconds on a clock that never goes back. */
-double lierne_now(void);
+LIERNE_PRIVATE double lierne_now(void);
 
 /* A growing array of items of one type: LIERNE_VEC(int) v = {0}; lierne_vec_push(&v, &item). */
 #define LIERNE_VEC(type)                                                                           \

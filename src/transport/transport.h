@@ -92,13 +92,14 @@ struct lierne_context {
 
 /* Reads timeout, LIERNE_TIMEOUT_MS and nodes (world of them are copied) into a context whose world
  * is set. For lierne_init and its like. */
-lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec);
+LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
+                                                 const lierne_context_spec *spec);
 /* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a number). */
-lierne_status lierne_context_own_node(int *node);
-void lierne_context_drop(lierne_context *context);
+LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
+LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
-lierne_status lierne_context_alive(const lierne_context *context);
+LIERNE_PRIVATE lierne_status lierne_context_alive(const lierne_context *context);
 /* Takes and gives back the wire's lock, where it has one: under it jobs of all ranks move on. */
 void lierne_context_enter(const lierne_context *context);
 void lierne_context_leave(const lierne_context *context);
@@ -107,7 +108,7 @@ int64_t lierne_context_call(lierne_context *context, const char *name, int plan)
 /* Notes that it ended. */
 void lierne_context_ended(lierne_context *context, int64_t call, lierne_status status);
 /* Makes the last failure of this thread, status, the context's end; returns status. */
-lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
+LIERNE_PRIVATE lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
 
 /* A job keeps a pointer to its route. name stands in messages ("forward"). */
 lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
