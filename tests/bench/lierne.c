@@ -1,0 +1,141 @@
+/* The methods of lierne, through blocking calls, and the bound of copying. A result that is a view
+ * of the input is taken as one, as the methods by hand do.
+ *
+ * The bound writes on each rank as many bytes as its outputs have (none where they are views), from
+ * memory of its own and without waiting for anybody: no method from private buffers can be faster
+ * than that, and none over a wire is as fast. */
+#include "bench/bench.h"
+
+#include <emmintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct planned {
+    method base;
+    lierne_context *context;
+    lierne_plan *plan;
+    bool view[2];
+} planned;
+
+static bool run_plan(method *m, int direction) {
+    planned *p = (planned *)m;
+    const workload *w = m->w;
+    char *out = p->view[direction] ? NULL : w->out[direction];
+    lierne_status status = direction == FORWARD
+                               ? lierne_forward(p->plan, out, w->in[direction], NULL)
+                               : lierne_adjoint(p->plan, out, w->in[direction], NULL);
+    return status == LIERNE_OK;
+}
+
+static void close_plan(method *m) {
+    planned *p = (planned *)m;
+    lierne_plan_free(p->plan);
+    lierne_free(p->context);
+    free(p);
+}
+
+static void find_views(planned *p) {
+    const workload *w = p->base.w;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        int64_t offset = -1;
+        lierne_plan_view(p->plan, (lierne_direction)d, &offset);
+        p->view[d] = offset >= 0;
+        p->base.result[d] = offset < 0 ? w->out[d] : w->in[d] + (size_t)offset * w->size;
+    }
+}
+
+static method *open_plan(const workload *w, lierne_bridge_algorithm algorithm,
+                         lierne_gradient_owner owner) {
+    planned *p = (planned *)take(sizeof *p);
+    bridge_case c = {.src = w->src,
+                     .dst = w->dst,
+                     .dtype = w->dtype,
+                     .algorithm = algorithm,
+                     .owner = owner,
+                     .storage = LIERNE_FULL};
+    c.size[0] = w->lane * (w->fan_in ? mesh_size(&w->src, "dp") : mesh_size(&w->dst, "dp"));
+    c.size[1] = w->s;
+    c.size[2] = w->h;
+    c.axis[0] = w->axis;
+    c.axis[1] = 1 - w->axis;
+    c.axis[2] = 2;
+    lierne_status status = lierne_init_mpi(&p->context, MPI_COMM_WORLD, NULL);
+    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    status = case_plan(&p->plan, p->context, &c);
+    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    p->base = (method){.w = w, .run = run_plan, .checked = true};
+    find_views(p);
+    return &p->base;
+}
+
+static method *open_direct(const workload *w) {
+    return open_plan(w, LIERNE_BRIDGE_DIRECT,
+                     w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
+}
+
+/* Without cp the gradient has one owner: the plan would be that of open_direct. */
+static method *open_partial(const workload *w) {
+    return w->cp > 1 ? open_plan(w, LIERNE_BRIDGE_DIRECT, LIERNE_GRADIENT_PARTIAL) : NULL;
+}
+
+static method *open_collective(const workload *w) {
+    return open_plan(w, LIERNE_BRIDGE_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
+}
+
+const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};
+const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
+const method_kind lierne_collective = {"lierne COLLECTIVE", open_collective, close_plan};
+
+typedef struct copier {
+    method base;
+    char *from;
+    size_t bytes[2];
+    bool streams;
+} copier;
+
+static void stream_copy(char *to, const char *from, size_t bytes) {
+    for (size_t i = 0; i + 16 <= bytes; i += 16) {
+        _mm_stream_si128((__m128i *)(void *)(to + i),
+                         _mm_load_si128((const __m128i *)(const void *)(from + i)));
+    }
+    _mm_sfence();
+}
+
+static bool run_copy(method *m, int direction) {
+    copier *c = (copier *)m;
+    char *to = m->w->out[direction];
+    if (c->streams) {
+        stream_copy(to, c->from, c->bytes[direction]);
+    } else {
+        memcpy(to, c->from, c->bytes[direction]);
+    }
+    return true;
+}
+
+static void close_copy(method *m) {
+    free(((copier *)m)->from);
+    free(m);
+}
+
+static method *open_copier(const workload *w, bool streams) {
+    copier *c = (copier *)take(sizeof *c);
+    bool view[2] = {!w->fan_in && w->axis == 0, w->fan_in && w->axis == 0 && w->cp == 1};
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        c->bytes[d] = view[d] ? 0 : w->bytes[d][1];
+    }
+    c->from = take(c->bytes[0] > c->bytes[1] ? c->bytes[0] : c->bytes[1]);
+    c->streams = streams;
+    c->base = (method){.w = w, .run = run_copy};
+    return &c->base;
+}
+
+static method *open_copy(const workload *w) {
+    return open_copier(w, false);
+}
+
+static method *open_stream(const workload *w) {
+    return open_copier(w, true);
+}
+
+const method_kind copy_bound = {"bound: memcpy", open_copy, close_copy};
+const method_kind stream_bound = {"bound: streaming stores", open_stream, close_copy};

@@ -1,0 +1,118 @@
+/* Methods take turns in the same processes, in a random order that is new in every round, so that
+ * none of them always finds what the same other one left in the caches. A time lasts from the
+ * first start to the last end over the ranks, which share a clock: it is for ranks of one machine.
+ * Forward and adjoint are timed one after the other; a round's sum of both is a third time. */
+#include "bench/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const method_kind *const kinds[] = {&lierne_direct, &lierne_partial, &lierne_collective,
+                                           &optimal_mpi,   &naive_mpi,      &copy_bound,
+                                           &stream_bound};
+#define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
+
+static bool all(bool mine) {
+    int ok = mine, every;
+    MPI_Allreduce(&ok, &every, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return every;
+}
+
+static bool agrees(method *m) {
+    bool right = true;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        memset(m->w->out[d], 0xee, m->w->bytes[d][1]);
+        bool ran = all(m->run(m, d));
+        right = all(ran && (!m->checked || workload_right(m->w, d, m->result[d]))) && right;
+    }
+    CHECK(right, "%s, %s, batch axis %d, %s: %s is wrong", m->w->kind, m->w->load, m->w->axis,
+          workload_text(m->w), m->kind->name);
+    return right;
+}
+
+/* Not MPI_Wtime, which may count from each process's own start. */
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double time_once(method *m, int direction, bool dirty) {
+    double most[2];
+    if (dirty) {
+        workload_rewrite(m->w, direction);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = now();
+    bool ok = m->run(m, direction);
+    double mine[2] = {now(), -start};
+    m->agrees = m->agrees && ok;
+    MPI_Allreduce(mine, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most[0] + most[1];
+}
+
+static void shuffle(int *order, int n, int round) {
+    for (int i = 0; i < n; i++) {
+        order[i] = i;
+    }
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)(mix((uint64_t)(round * METHODS + i)) % (uint64_t)(i + 1));
+        int k = order[i];
+        order[i] = order[j];
+        order[j] = k;
+    }
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static times summarise(double *seconds, int n) {
+    qsort(seconds, (size_t)n, sizeof *seconds, ascending);
+    return (times){.low = seconds[n / 4], .median = seconds[n / 2], .high = seconds[3 * n / 4]};
+}
+
+static void time_all(method *const *methods, int n, bool dirty, int rounds, outcome *results) {
+    double *seconds = (double *)take((size_t)(METHODS * 3 * rounds) * sizeof *seconds);
+    int order[METHODS];
+    for (int r = 0; r < rounds; r++) {
+        shuffle(order, n, r);
+        for (int i = 0; i < n; i++) {
+            double *to = seconds + (size_t)(order[i] * 3 * rounds + r), sum = 0;
+            for (int d = FORWARD; d <= ADJOINT && methods[order[i]]->agrees; d++) {
+                sum += to[d * rounds] = time_once(methods[order[i]], d, dirty);
+            }
+            to[BOTH * rounds] = sum;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        for (int d = FORWARD; d <= BOTH; d++) {
+            results[i].t[d] = summarise(seconds + (size_t)((i * 3 + d) * rounds), rounds);
+        }
+        results[i].agrees = all(methods[i]->agrees);
+    }
+    free(seconds);
+}
+
+int measure(workload *w, bool dirty, int rounds, outcome *results) {
+    method *methods[METHODS];
+    int n = 0;
+    for (int k = 0; k < KINDS; k++) {
+        method *m = kinds[k]->open(w);
+        if (m) {
+            m->kind = kinds[k];
+            m->agrees = agrees(m);
+            results[n] = (outcome){.kind = kinds[k], .agrees = m->agrees};
+            methods[n++] = m;
+        }
+    }
+    if (rounds > 0) {
+        time_all(methods, n, dirty, rounds, results);
+    }
+    for (int i = 0; i < n; i++) {
+        methods[i]->kind->close(methods[i]);
+    }
+    return n;
+}
