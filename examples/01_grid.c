@@ -20,12 +20,12 @@ static void print_groups(const lierne_grid *grid, const char *view, const char *
     char key[64];
     must(lierne_grid_key(grid, view, dims, ndims, key, sizeof key, NULL));
     must(lierne_grid_groups(grid, view, dims, ndims, ranks, &ngroups, &size));
-    printf("%-12s", key);
+    printf("%-14s", key);
     for (int g = 0; g < ngroups; g++) {
         for (int i = 0; i < size; i++) {
-            printf("%c%d", i ? ',' : '[', ranks[g * size + i]);
+            printf("%s%d", i ? "," : " [", ranks[g * size + i]);
         }
-        printf("] ");
+        printf("]");
     }
     printf("\n");
 }

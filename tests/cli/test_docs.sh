@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What the documents say is what the program does: docs/errors.md is made from the tables,
 # docs/grid-format.md names files that are there and every bad file, and docs/grid.schema.json takes
-# and refuses the same files as the program as far as a schema can. $1: the build folder.
+# and refuses the same files as the program as far as a schema can. Commands shown with their output
+# are run again, and links lead somewhere. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne
@@ -38,6 +39,94 @@ done
 sed -n '/^```json$/,/^```$/p' docs/grid-format.md | grep -v '^```' >"$work/example.json"
 "$lierne" check --strict --quiet "$work/example.json"
 verdict "the example in docs/grid-format.md is valid" $?
+
+# A console block holds commands, each behind "$ ", and below each all that it prints. Those of the
+# build folder and of the tests are run again.
+replay() { # replay FILE: a verdict per command
+    local file=$1 line command= same inside=0 shown=$work/shown got=$work/got
+    while IFS= read -r line; do
+        if [ -n "$command" ] && { [[ $line == '$ '* ]] || [ "$line" = '```' ]; }; then
+            bash -c "${command//build\/lierne/$build/lierne}" >"$got" 2>&1 </dev/null
+            sed -i -e :a -e '/^\n*$/{$d;N;ba' -e '}' "$got" # blank lines at its end do not count
+            diff -u "$shown" "$got" >"$work/diff"
+            same=$?
+            verdict "$file: $command: $(head -n 12 "$work/diff")" $same
+            command=
+        fi
+        case $line in
+        '```console') inside=1 ;;
+        '```'*) inside=0 ;;
+        '$ build/lierne '* | '$ bash tests/'*)
+            [ $inside = 0 ] || command=${line#'$ '}
+            : >"$shown"
+            ;;
+        *) printf '%s\n' "$line" >>"$shown" ;;
+        esac
+    done <"$file"
+}
+before=$passed
+for file in README.md docs/*.md; do
+    replay "$file"
+done
+[ $((passed - before)) -ge 15 ]
+verdict "the documents show commands" $?
+printf '```console\n$ build/lierne --version\nlierne 0\n```\n' >"$work/stale.md"
+wrong=$(replay "$work/stale.md")
+[[ $wrong == FAIL* ]]
+verdict "output that is not that of the command is found" $?
+
+# Links lead to files of the repository, and no document names a path outside of it.
+links() { # links FILE...: those that lead nowhere
+    local file link
+    grep -oH '](\([^)#]*\)' "$@" | grep -v -e '](https\{0,1\}:' -e ']($' | while IFS= read -r link; do
+        file=${link%%:*}
+        link=${link#*:](}
+        case $(realpath -m "$(dirname "$file")/$link") in
+        "$PWD"/*) [ -e "$(dirname "$file")/$link" ] || echo "$file: $link is not there" ;;
+        *) echo "$file: $link is outside" ;;
+        esac
+    done
+}
+outside() { # outside FILE...: paths of somebody's machine
+    grep -nE '(^|[^[:alnum:]_./-])(~|/(home|root|tmp|work|opt|usr|etc|mnt|var|srv|Users))/' "$@"
+}
+pages=(README.md docs/*.md examples/*.md)
+bad=$(links "${pages[@]}")
+[ -z "$bad" ]
+verdict "links: $bad" $?
+bad=$(outside "${pages[@]}")
+[ -z "$bad" ]
+verdict "paths outside the repository: $bad" $?
+printf '[a](none.md) [b](../../../etc/passwd) `/home/me/x`\n' >"docs/.links.$$.md"
+found=$(links "docs/.links.$$.md" | wc -l)
+outside "docs/.links.$$.md" >/dev/null
+[ $? = 0 ] && [ "$found" = 2 ]
+verdict "bad links and paths are found" $?
+rm -f "docs/.links.$$.md"
+
+# docs/testing.md names every test, and none that is gone.
+for file in tests/unit/test_*.c tests/mpi/*.c tests/golden/*.json; do
+    case $file in tests/mpi/common.c | tests/mpi/model.c) continue ;; esac
+    grep -qF "\`$file\`" docs/testing.md
+    verdict "docs/testing.md names $file" $?
+done
+for file in tests/cli/test_*.sh; do
+    grep -qF "| \`${file##*/}\` |" docs/testing.md
+    verdict "docs/testing.md names $file" $?
+done
+grep -o '`[a-z_]*/[a-z0-9_]*`' docs/testing.md | tr -d '`' | grep -v '^tests/' | sort -u >"$work/tests"
+[ "$(wc -l <"$work/tests")" -ge 20 ]
+verdict "docs/testing.md names unit tests" $?
+while IFS=/ read -r suite name; do
+    case $suite in build | docs | grids) continue ;; esac
+    grep -q "^Test($suite, ${name}[_0-9]*[,)]" tests/unit/*.c
+    verdict "docs/testing.md: there is a unit test $suite/$name" $?
+done <"$work/tests"
+grep -o '`\(tests/[a-z0-9_/.]*\|test_[a-z]*\.sh\)`' docs/testing.md | tr -d '`' | sort -u >"$work/files"
+while read -r file; do
+    [ -e "$file" ] || [ -e "tests/cli/$file" ]
+    verdict "docs/testing.md: $file is there" $?
+done <"$work/files"
 
 # A schema cannot see duplicate keys or count ranks: it must take every valid file, and refuse those
 # with findings of the structure.

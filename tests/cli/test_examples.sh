@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The examples run and print what is written here; each has a line in examples/README.md. Groups are
+# worked out by hand: rank = tp + 2 cp + 4 dp. $1: the build folder.
+set -u
+build=${1:-build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+
+prints() { # prints NAME COMMAND...: ends with 0, and prints what stands on standard input
+    local name=$1
+    shift
+    cat >"$work/wanted"
+    timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+    verdict "$name ends well" $?
+    diff -u "$work/wanted" "$work/out"
+    verdict "$name prints what it must" $?
+}
+
+prints 01_grid "$build/examples/01_grid" <<'END'
+tp             [0,1] [2,3] [4,5] [6,7]
+cp             [0,2] [1,3] [4,6] [5,7]
+dp-cp          [0,2,4,6] [1,3,5,7]
+view:expert:ep [0,1,2,3,4,5,6,7]
+pp             [0] [1] [2] [3] [4] [5] [6] [7]
+LIERNE_UNKNOWN_DIM: lierne_grid_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
+END
+if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.a" ]; then
+    prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'
+tp2 dp4 -> tp2 cp2 dp2: 0 wrong elements
+END
+else
+    echo "no MPI: 02_bridge was not run"
+fi
+
+# An example that nobody runs or introduces is not one.
+for source in examples/*.c; do
+    name=$(basename "$source" .c)
+    grep -q "^prints $name \|^    prints $name " "$0"
+    verdict "$name is run by this test" $?
+    grep -q "^| \[$name\.c\]($name\.c) | .* | .*\`.*build/examples/$name\` |\$" examples/README.md
+    verdict "$name has a line in examples/README.md" $?
+done
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
