@@ -1,6 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
+# SECONDS=60 for fuzz;
 # CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
 CC      ?= gcc
@@ -13,6 +14,7 @@ CPPFLAGS += -Iinclude -Isrc
 B       := build
 DEPS    ?= 1
 GOLDEN_DIR ?= tests/golden
+SECONDS ?= 60
 Q       := $(if $(V),,@)
 
 PREFIX       ?= /usr/local
@@ -63,7 +65,7 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: all demo check golden format clean help deps tests install uninstall
+.PHONY: all demo check golden sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -88,6 +90,15 @@ tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TES
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
+
+sanitize: tests ## run the tests under the sanitizers and valgrind
+	@bash tests/sanitize.sh $(B)
+
+fuzz: ## fuzz configurations for SECONDS=60, with libFuzzer if it is there
+	@bash tests/fuzz.sh $(B) $(SECONDS)
+
+mutants: tests ## break the code, one fault at a time: some test must fail each time
+	@bash tests/mutants.sh $(B)
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# sanitize.sh BUILD [short]: the tests under the sanitizers and valgrind. short: address and
+# undefined behaviour, units and golden files only. Builds into BUILD/address and BUILD/thread.
+#
+# What counts is the report, not the exit status: Criterion calls a test passed whose process found
+# a leak at its end. Last line: N passed, N failed, a step each. A tool that is not there is named.
+set -u
+build=${1:?usage: sanitize.sh BUILD [short]}
+short=${2:-}
+cd "$(dirname "$0")/.." || exit 2
+logs=$build/logs/sanitize
+rm -rf "$logs"
+mkdir -p "$logs"
+passed=0
+failed=0
+mpirun=${MPIRUN:-mpirun}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+
+address="-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
+thread="-O1 -g -fsanitize=thread"
+# A test asks for more memory than there is; modules of MPI unwind badly by frame pointers.
+asan=allocator_may_return_null=1:detect_stack_use_after_return=1
+asan_mpi=$asan:verify_asan_link_order=0:fast_unwind_on_malloc=0
+lsan=suppressions=tests/sanitize/leaks.supp:print_suppressions=0
+
+make_in() { # make_in FOLDER CFLAGS TARGET...: builds targets of the Makefile with these flags
+    local folder=$1 flags=$2
+    shift 2
+    make -s -j2 B="$folder" CFLAGS="$flags" "${@/#/$folder/}" >"$logs/make.log" 2>&1 && return
+    tail -n 20 "$logs/make.log"
+    echo "cannot build $*"
+    failed=$((failed + 1))
+    return 1
+}
+
+# Lines that are a report of a sanitizer or of valgrind.
+reports() {
+    grep -hE '(ERROR: (Address|Leak)|WARNING: Thread|FATAL: Thread)Sanitizer|runtime error:|^==[0-9]+== (Invalid|Conditional|Use of|Syscall|Mismatched|[0-9,]+ .*definitely lost)' "$@"
+}
+
+step() { # step NAME COMMAND...: a run that must end well and without a report
+    local name=$1 log=$logs/${1//[^a-z0-9]/_}.log start=$SECONDS status
+    shift
+    timeout -k 5 540 "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    if [ $status = 0 ] && ! reports "$log" >/dev/null; then
+        passed=$((passed + 1))
+        echo "$name: clean, $((SECONDS - start)) s"
+    else
+        failed=$((failed + 1))
+        echo "$name: exit status $status, $(reports "$log" | wc -l) reports, $log"
+        reports "$log" | sort | uniq -c | head -n 20
+        tail -n 30 "$log"
+    fi
+}
+
+must_report() { # must_report NAME COMMAND...: what is wrong on purpose shows
+    local name=$1 log=$logs/${1//[^a-z0-9]/_}.log
+    shift
+    timeout -k 5 120 "$@" >"$log" 2>&1 </dev/null
+    if reports "$log" >/dev/null; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$name: not found, $log"
+    fi
+}
+
+finish() {
+    echo "$passed passed, $failed failed"
+    exit $((failed > 0))
+}
+
+units() {
+    make_in "$build/address" "$address" unit golden || return
+    step "address units" env ASAN_OPTIONS=$asan "$build/address/unit"
+    step "address golden" env ASAN_OPTIONS=$asan "$build/address/golden" tests/golden
+}
+
+threads() {
+    make_in "$build/thread" "$thread" liblierne.a || return
+    # shellcheck disable=SC2086
+    ${CC:-gcc} -std=c11 -D_GNU_SOURCE $thread -pthread -Iinclude -Isrc -o "$build/thread/threads" \
+        tests/sanitize/threads.c "$build/thread/liblierne.a" -lcjson -lm
+    # Without address randomisation: the sanitizer of older compilers knows few memory maps.
+    step "thread sim" setarch -R "$build/thread/threads"
+}
+
+# Programs of tests/mpi: peers kills its own processes, and rounds watches how much memory is
+# resident, which here is mostly the sanitizer's.
+programs=$(basename -a -s .c tests/mpi/*.c | grep -vxE 'common|model|peers|rounds')
+ranks_of() {
+    case $1 in
+    train) echo 4 ;;
+    *) echo 2 ;;
+    esac
+}
+
+address_mpi() {
+    local p
+    # shellcheck disable=SC2086
+    make_in "$build/address" "$address" $(printf 'tests/mpi/%s ' $programs) || return
+    # shellcheck disable=SC2086
+    ${MPICC:-mpicc} -std=c11 -D_GNU_SOURCE $address -pthread -Iinclude -Isrc \
+        -o "$build/address/leak" tests/sanitize/leak.c "$build/address/liblierne_mpi.a" \
+        "$build/address/liblierne.a" -lm
+    ${CC:-gcc} -shared -fPIC -o "$logs/keep.so" tests/sanitize/keep.c
+    local how=(env "LD_PRELOAD=$PWD/$logs/keep.so" "ASAN_OPTIONS=$asan_mpi" "LSAN_OPTIONS=$lsan")
+    must_report "address mpi leak" $mpirun -n 2 "${how[@]}" "$build/address/leak"
+    for p in $programs; do
+        step "address mpi $p" $mpirun -n "$(ranks_of "$p")" "${how[@]}" "$build/address/tests/mpi/$p"
+    done
+}
+
+memcheck() {
+    local how=(valgrind -q --trace-children=yes --error-exitcode=9 --leak-check=full
+        --errors-for-leak-kinds=definite --suppressions=tests/sanitize/valgrind.supp)
+    # What takes long is left out: all pairs, all patterns, thousands of ranks, megabytes of text.
+    step "memcheck units" "${how[@]}" "$build/unit" \
+        --filter '@(base|layout|route|plan|bridge_map|grid)/*' --timeout 300
+    command -v $mpirun >/dev/null 2>&1 || return
+    ${MPICC:-mpicc} -std=c11 -D_GNU_SOURCE -g -pthread -Iinclude -Isrc -o "$build/leak" \
+        tests/sanitize/leak.c "$build/liblierne_mpi.a" "$build/liblierne.a" -lm
+    must_report "memcheck mpi leak" $mpirun -n 2 "${how[@]}" "$build/leak"
+    for p in directed wire; do
+        step "memcheck mpi $p" $mpirun -n 2 "${how[@]}" "$build/tests/mpi/$p"
+    done
+}
+
+units
+[ "$short" = short ] && finish
+threads
+if command -v $mpirun >/dev/null 2>&1; then
+    address_mpi
+else
+    echo "no MPI: its programs were left out"
+fi
+if command -v valgrind >/dev/null 2>&1; then
+    memcheck
+else
+    echo "no valgrind: memcheck was left out"
+fi
+finish

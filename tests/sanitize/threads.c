@@ -1,0 +1,179 @@
+/* A thread per rank on one sim world, for the thread sanitizer: a plain program, because Criterion
+ * does not run under it. Planning, blocking calls, requests that overlap, a rank that comes late, a
+ * rank that does not come, calls that differ. Values are checked too, against closed forms. */
+#include "base/base.h"
+#include "lierne.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define RANKS  8
+#define ROUNDS 50
+
+static atomic_int counts[2]; /* failed, passed */
+static atomic_int timeouts;
+
+#define CHECK(ok) check((ok), __LINE__, #ok)
+static void check(bool ok, int line, const char *text) {
+    atomic_fetch_add(&counts[ok], 1);
+    if (!ok) {
+        fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, line, text, lierne_last_error());
+    }
+}
+
+typedef struct worker {
+    pthread_t thread;
+    lierne_context *context;
+    const lierne_bridge_spec *spec;
+} worker;
+
+/* A thread per rank runs work; the world of a dead context can be freed like any other. */
+static void run(const lierne_bridge_spec *spec, const lierne_context_spec *context,
+                void *(*work)(void *)) {
+    worker workers[RANKS];
+    lierne_sim *sim;
+    CHECK(lierne_sim_create(&sim, RANKS, context) == LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        workers[r] = (worker){.context = lierne_sim_context(sim, r), .spec = spec};
+        CHECK(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        CHECK(pthread_join(workers[r].thread, NULL) == 0);
+    }
+    CHECK(lierne_sim_free(sim) == LIERNE_OK);
+}
+
+static lierne_plan *plan_of(const worker *w) {
+    lierne_plan *plan = NULL;
+    CHECK(lierne_plan_bridge(&plan, w->context, w->spec) == LIERNE_OK);
+    return plan;
+}
+
+/* [b, s, h] = [8, 4, 2], tp2 dp4 -> tp2 cp2 dp2: 16 elements in, 32 out. */
+enum { IN = 16, OUT = 32 };
+
+static void fill(float *in, int rank, int round) {
+    for (int k = 0; k < IN; k++) {
+        in[k] = (float)(IN * (rank / 2) + k + round);
+    }
+}
+
+static void check_forward(const float *out, int rank, int round) {
+    bool right = true;
+    for (int k = 0; k < OUT; k++) {
+        right = right && out[k] == (float)(OUT * (rank / 4) + k + round);
+    }
+    CHECK(right);
+}
+
+/* Both cp ranks gave the same gradient: the adjoint has their sum. */
+static void check_adjoint(const float *back, const float *in) {
+    bool right = true;
+    for (int k = 0; k < IN; k++) {
+        right = right && back[k] == 2 * in[k];
+    }
+    CHECK(right);
+}
+
+static void pause_for(double seconds) {
+    struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+static void *blocking(void *arg) {
+    const worker *w = arg;
+    lierne_plan *plan = plan_of(w);
+    float in[IN], out[OUT], back[IN];
+    int rank = lierne_rank(w->context);
+    for (int i = 0; i < ROUNDS; i++) {
+        fill(in, rank, i);
+        if (i % RANKS == rank) {
+            pause_for(0.001);
+        }
+        CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK);
+        check_forward(out, rank, i);
+        CHECK(lierne_adjoint(plan, back, out, NULL) == LIERNE_OK);
+        check_adjoint(back, in);
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    return NULL;
+}
+
+/* Two forwards and two adjoints in flight at once, ended in another order. */
+static void *overlapping(void *arg) {
+    const worker *w = arg;
+    lierne_plan *plan = plan_of(w);
+    float in[2][IN], out[2][OUT], back[2][IN];
+    int rank = lierne_rank(w->context);
+    for (int i = 0; i < ROUNDS; i++) {
+        lierne_request *request[2];
+        for (int k = 0; k < 2; k++) {
+            fill(in[k], rank, i + k);
+            CHECK(lierne_forward_begin(&request[k], plan, out[k], in[k], NULL) == LIERNE_OK);
+        }
+        CHECK(lierne_end(request[1]) == LIERNE_OK && lierne_end(request[0]) == LIERNE_OK);
+        for (int k = 0; k < 2; k++) {
+            check_forward(out[k], rank, i + k);
+            CHECK(lierne_adjoint_begin(&request[k], plan, back[k], out[k], NULL) == LIERNE_OK);
+        }
+        CHECK(lierne_end(request[0]) == LIERNE_OK && lierne_end(request[1]) == LIERNE_OK);
+        check_adjoint(back[0], in[0]);
+        check_adjoint(back[1], in[1]);
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    return NULL;
+}
+
+/* Rank 0 plans and goes: its group waits until the deadline, the others do not notice. */
+static void *deserted(void *arg) {
+    const worker *w = arg;
+    lierne_plan *plan = plan_of(w);
+    float in[IN] = {0}, out[OUT];
+    char dump[512];
+    int rank = lierne_rank(w->context);
+    if (rank != 0) {
+        lierne_status status = lierne_forward(plan, out, in, NULL);
+        CHECK(status == LIERNE_OK || (status == LIERNE_TIMEOUT && rank < 4));
+        atomic_fetch_add(&timeouts, status == LIERNE_TIMEOUT);
+        CHECK(lierne_dump(w->context, dump, sizeof dump) == LIERNE_OK);
+        CHECK((strstr(dump, "waits for rank 0") != NULL) == (status == LIERNE_TIMEOUT));
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    return NULL;
+}
+
+int main(void) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t shape[3] = {8, 4, 2};
+    lierne_grid_spec e = {.size = sizeof e, .ndims = 3, .names = names, .world_size = RANKS};
+    lierne_grid_spec l = e;
+    lierne_grid *src, *dst;
+    e.sizes = (const int64_t[]){2, 1, 4};
+    l.sizes = (const int64_t[]){2, 2, 2};
+    CHECK(lierne_grid_create(&src, &e) == LIERNE_OK && lierne_grid_create(&dst, &l) == LIERNE_OK);
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = src,
+                               .dst = dst,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = 1,
+                               .max_inflight = 2};
+    lierne_context_spec patient = {.size = sizeof patient, .timeout = 60, .check = 1};
+    lierne_context_spec hasty = {.size = sizeof hasty, .timeout = 0.5};
+    for (int a = 0; a < 2; a++) {
+        spec.algorithm = (lierne_bridge_algorithm)a;
+        run(&spec, &patient, blocking);
+        run(&spec, &patient, overlapping);
+        run(&spec, &hasty, deserted);
+        CHECK(atomic_exchange(&timeouts, 0) > 0);
+    }
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+    CHECK(lierne_mem_live() == 0);
+    printf("%d passed, %d failed\n", counts[1], counts[0]);
+    return counts[0] != 0;
+}
