@@ -3,8 +3,9 @@
  * disjoint ones, or overlap.
  *
  * Forward. A sample belongs to one data lane (coordinate of "dp") on each side. A source rank holds
- * the rows of its lane, replicated over all other dims; a destination rank receives all rows of its
- * lane, replicated over tp and cp. Where a grid has "pp", the source holds the tensor on its last
+ * the rows of its lane, and a destination rank receives all rows of its lane, replicated over every
+ * other dim, unless placements say that a dim cuts the sequence or the hidden axis, or delivery that
+ * a cp rank wants its own rows only. Where a grid has "pp", the source holds the tensor on its last
  * stage and the destination wants it on its first.
  *
  * Adjoint. The gradient of the output is equal over the destination's tp; over its cp it is
@@ -43,6 +44,19 @@ typedef enum lierne_gradient_owner {
     LIERNE_GRADIENT_ROWS = 3
 } lierne_gradient_owner;
 
+/* What a destination cp rank receives. */
+typedef enum lierne_delivery {
+    LIERNE_DELIVER_WHOLE = 0, /* the whole sequence of its lane */
+    LIERNE_DELIVER_OWN = 1    /* the rows that are its own by gradient_owner, in gradient_storage */
+} lierne_delivery;
+
+/* How the rows of a 2-D tensor [rows, hidden] run. An encoder that emits [S, B, H] and flattens it
+ * has sequence-major rows: slicing those would cut across samples (Megatron-LM#4021 and its kin). */
+typedef enum lierne_row_order {
+    LIERNE_SAMPLE_MAJOR = 0,  /* row b * S + s */
+    LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b of a lane's B samples */
+} lierne_row_order;
+
 /* A bridge to plan. Set size to sizeof(lierne_bridge_spec) and the rest to zero first. Every field
  * must be the same on every rank. */
 typedef struct lierne_bridge_spec {
@@ -67,6 +81,22 @@ typedef struct lierne_bridge_spec {
                                  rows in the order of this array */
     int require_divisible;    /* nonzero: dp sizes, and the batch by them, must divide */
     int max_inflight;         /* requests in flight at once per direction; 0 means 1 */
+    const char *src_view;     /* view of the grid that the tensor lies on; NULL: "base" */
+    const char *dst_view;
+    /* How the tensor lies over the dims of the view (one placement per dim, in their order): SHARD or
+     * SHARD_ZIGZAG of an axis without counts, or REPLICATE, which is also what dp and pp (placed by
+     * their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A source
+     * with cp > 1 must say how it lies. Shards are compact. A tp rank of a sequence-parallel encoder,
+     * for example, is SHARD of the sequence axis. Where the destination's cut the sequence, an owner
+     * zigzag or contiguous needs delivery OWN. */
+    const lierne_placement *src_placements;
+    const lierne_placement *dst_placements;
+    lierne_delivery delivery; /* OWN needs an owner other than PARTIAL */
+    /* For naxes 2: S > 0 says that the batch axis has B * S rows, S per sample, in row_order; the
+     * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis must
+     * be -1, and lanes, counts and owners are of samples. 0: every row is a sample of its own. */
+    int64_t rows_per_sample;
+    lierne_row_order row_order;
 } lierne_bridge_spec;
 
 /* Plans a bridge. Collective over the context: every rank calls with the same spec. On any rank's
@@ -74,9 +104,9 @@ typedef struct lierne_bridge_spec {
  * grids may be freed after the call.
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
- * world size that is not the context's); INDIVISIBLE; UNSUPPORTED (source cp > 1; for COLLECTIVE
- * also: spans that differ, pp > 1, dp sizes that do not divide, dims other than tp, cp, pp, dp);
- * MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec); OVERFLOW; NO_MEMORY; TIMEOUT;
+ * world size that is not the context's); UNKNOWN_VIEW; INDIVISIBLE; UNSUPPORTED (source cp > 1
+ * without src_placements; for COLLECTIVE also: spans that differ, pp > 1, dims other than tp, cp, pp,
+ * dp, an owned gradient, counts, placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec); OVERFLOW; NO_MEMORY; TIMEOUT;
  * PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
                                             const lierne_bridge_spec *spec);

@@ -89,7 +89,7 @@ static int64_t hash(const void *data, size_t bytes) {
 
 /* What must be the same on all ranks, as many fields for every spec. */
 typedef struct fingerprint {
-    lierne_field fields[64];
+    lierne_field fields[128];
     size_t n;
 } fingerprint;
 
@@ -117,6 +117,14 @@ static void put_grid(fingerprint *f, const char *side, const lierne_grid *grid) 
     }
 }
 
+static void put_placements(fingerprint *f, const char *name, const lierne_grid *grid,
+                           const lierne_placement *given) {
+    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+        bool has = given && d < lierne_grid_ndims(grid, NULL);
+        put(f, name, d, has ? (int64_t)given[d].kind * LIERNE_MAX_AXES + given[d].axis : 0);
+    }
+}
+
 static void put_tensor(fingerprint *f, const lierne_bridge_spec *spec) {
     size_t src = (size_t)lierne_bridge_size(spec->src, "dp");
     size_t dst = (size_t)lierne_bridge_size(spec->dst, "dp");
@@ -137,10 +145,14 @@ static void put_tensor(fingerprint *f, const lierne_bridge_spec *spec) {
     put(f, "row_owner", -1, spec->row_owner ? hash(spec->row_owner, rows * 4) : 0);
     put(f, "require_divisible", -1, spec->require_divisible != 0);
     put(f, "max_inflight", -1, spec->max_inflight);
+    put(f, "delivery", -1, (int64_t)spec->delivery);
+    put_placements(f, "src_placements", spec->src, spec->src_placements);
+    put_placements(f, "dst_placements", spec->dst, spec->dst_placements);
 }
 
 lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
                                  const lierne_bridge_spec *spec) {
+    lierne_bridge_resolved r = {0};
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     fingerprint f = {0};
@@ -151,14 +163,18 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? fill(context, spec, &sides, &parts)
+    lierne_status status = out ? lierne_bridge_resolve(spec, &r)
                                : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     if (status == LIERNE_OK) {
+        status = fill(context, &r.spec, &sides, &parts);
+    }
+    if (status == LIERNE_OK) {
         put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint */
-        put_grid(&f, "src", spec->src);
-        put_grid(&f, "dst", spec->dst);
-        put_tensor(&f, spec);
+        put_grid(&f, "src", r.spec.src);
+        put_grid(&f, "dst", r.spec.dst);
+        put_tensor(&f, &r.spec);
     }
     lierne_bridge_layouts_free(&sides);
+    lierne_bridge_resolved_free(&r);
     return lierne_plan_new(out, context, status, &parts, f.fields, f.n);
 }

@@ -13,6 +13,18 @@ typedef struct lierne_bridge_sides {
     lierne_layout *gradient; /* of the output */
 } lierne_bridge_sides;
 
+/* A spec without views and without rows_per_sample, and what it needs to be one. Everything below
+ * takes specs of this kind. */
+typedef struct lierne_bridge_resolved {
+    lierne_bridge_spec spec;
+    lierne_grid *src;
+    lierne_grid *dst;
+    int64_t shape[3];
+} lierne_bridge_resolved;
+/* To be freed also after a failure. Points into spec. */
+lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridge_resolved *r);
+void lierne_bridge_resolved_free(lierne_bridge_resolved *r);
+
 /* Index of a dim in the base view, -1 if there is none; its size, 1 if there is none. */
 int lierne_bridge_dim(const lierne_grid *grid, const char *name);
 int lierne_bridge_size(const lierne_grid *grid, const char *name);
@@ -22,6 +34,9 @@ lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec);
 /* Whether the collective algorithm is defined for a spec that lierne_bridge_check accepts. */
 lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
+
+/* All of a spec as the caller gives it that needs no context: what lierne_plan_bridge would say. */
+lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool collective);
 
 /* sides is zero before; to be freed also after a failure. */
 lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);

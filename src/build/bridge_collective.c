@@ -63,6 +63,10 @@ static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
                            "divide over %d lanes at scale %d", src > dst ? "fan_in" : "fan_out",
                            (long long)batch, wide, wide / narrow);
     }
+    if (spec->src_placements || spec->dst_placements) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE needs replicas over all dims but dp: no "
+                           "placements");
+    }
     if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE needs a partial gradient and no counts, "
                            "gradient_owner is %d", (int)spec->gradient_owner);

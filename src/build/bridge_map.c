@@ -181,14 +181,21 @@ static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec
 }
 
 lierne_status lierne_bridge_map_create(lierne_bridge_map **out, const lierne_bridge_spec *spec) {
+    lierne_bridge_resolved r;
     lierne_bridge_map *map;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
-    LIERNE_TRY(lierne_bridge_check_grids(spec));
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
-    lierne_status status = fill(map, spec);
+    lierne_status status = lierne_bridge_resolve(spec, &r);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_check_grids(&r.spec);
+    }
+    if (status == LIERNE_OK) {
+        status = fill(map, &r.spec);
+    }
+    lierne_bridge_resolved_free(&r);
     if (status != LIERNE_OK) {
         lierne_bridge_map_free(map);
         return status;

@@ -238,12 +238,7 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_ma
 
 /* Whether the builder takes the bridge; what it refuses has no rule of its own here. */
 static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
-    lierne_bridge_sides sides = {0};
-    lierne_status status = lierne_bridge_check(&bridge->spec);
-    if (status == LIERNE_OK) {
-        status = lierne_bridge_layouts(&bridge->spec, &sides);
-        lierne_bridge_layouts_free(&sides);
-    }
+    lierne_status status = lierne_bridge_validate(&bridge->spec, false);
     if (!lierne_reader_ok(r, status) && !r->failed) {
         lierne_finding_add(r, status, v->bridge, "", "%s", lierne_reason());
     }
@@ -256,7 +251,7 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
         return;
     }
     if (bridge->spec.algorithm == LIERNE_BRIDGE_COLLECTIVE) {
-        lierne_status status = lierne_bridge_check_collective(&bridge->spec);
+        lierne_status status = lierne_bridge_validate(&bridge->spec, true);
         if (!lierne_reader_ok(r, status) && !r->failed) {
             lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm,
                                "use the direct algorithm", "%s", lierne_reason());

@@ -117,42 +117,85 @@ void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell,
     }
 }
 
-/* Replaces a box by the runs of its rows that the coordinate owns. own counts the rows so far. */
-static lierne_status push_rows(const lierne_layout *layout, int coord, const lierne_box *box,
-                               lierne_boxes *boxes, int64_t *own) {
-    const lierne_placement *p = &layout->placements[layout->rows_dim];
-    int i = p->axis, j = p->axis2;
-    bool full = layout->full_axes >> j & 1;
-    for (int64_t r = 0; r < box->size[i]; r++) {
-        const int32_t *owner = p->rows + (box->start[i] + r) * layout->shape[j] + box->start[j];
-        for (int64_t s = 0, n; s < box->size[j]; s += n) {
-            for (n = 1; s + n < box->size[j] && owner[s + n] == owner[s];) {
+/* Where a map's rows go on; own counts the rows that the coordinate owns so far. */
+typedef struct row_walk {
+    const lierne_layout *layout;
+    const lierne_placement *p;
+    const lierne_spans *spans;
+    int coord;
+    bool full;
+    int64_t own;
+} row_walk;
+
+/* The local index of a run that starts at row r of span i, position s of span j. */
+static void place_run(const row_walk *w, const lierne_span *i, int64_t r, const lierne_span *j,
+                      int64_t s, lierne_box *run) {
+    int a = w->p->axis, b = w->p->axis2;
+    run->start[a] = i->start + r;
+    run->start[b] = j->start + s;
+    run->local[a] = w->full ? i->local + r : 0;
+    run->local[b] = w->full ? j->local + s : 0;
+    if (!w->full) {
+        run->local[a < b ? a : b] = w->own;
+    }
+}
+
+/* The runs of own rows in row r of span i, over all spans of the other axis. */
+static lierne_status push_row(row_walk *w, const lierne_span *i, int64_t r, lierne_box *run,
+                              lierne_boxes *boxes) {
+    int a = w->p->axis, b = w->p->axis2;
+    const int32_t *owner = w->p->rows + (i->start + r) * w->layout->shape[b];
+    for (int k = 0; k < w->spans[b].count; k++) {
+        const lierne_span *j = &w->spans[b].at[k];
+        const int32_t *of = owner + j->start;
+        for (int64_t s = 0, n; s < j->size; s += n) {
+            for (n = 1; s + n < j->size && of[s + n] == of[s];) {
                 n++;
             }
-            if (owner[s] != coord) {
+            if (of[s] != w->coord) {
                 continue;
             }
-            lierne_box run = *box;
-            run.start[i] += r;
-            run.start[j] += s;
-            run.size[i] = 1;
-            run.size[j] = n;
-            run.local[i < j ? i : j] = full ? run.local[i < j ? i : j] + (i < j ? r : s) : *own;
-            run.local[i < j ? j : i] = full ? run.local[i < j ? j : i] + (i < j ? s : r) : 0;
-            *own += n;
+            place_run(w, i, r, j, s, run);
+            run->size[a] = 1;
+            run->size[b] = n;
+            w->own += n;
             if (boxes) {
-                LIERNE_TRY(LIERNE_VEC_PUSH(boxes, run));
+                LIERNE_TRY(LIERNE_VEC_PUSH(boxes, *run));
             }
         }
     }
     return LIERNE_OK;
 }
 
-/* One box per combination of spans, first axis slowest. */
+/* All runs of own rows, with the other axes of box as they are. */
+static lierne_status push_rows(row_walk *w, lierne_box box, lierne_boxes *boxes) {
+    const lierne_spans *rows = &w->spans[w->p->axis];
+    w->own = 0;
+    for (int i = 0; i < rows->count; i++) {
+        for (int64_t r = 0; r < rows->at[i].size; r++) {
+            LIERNE_TRY(push_row(w, &rows->at[i], r, &box, boxes));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static row_walk walk_rows(const lierne_layout *layout, const lierne_cell *cell,
+                          const lierne_spans *spans) {
+    const lierne_placement *p = &layout->placements[layout->rows_dim];
+    return (row_walk){.layout = layout, .p = p, .spans = spans,
+                      .coord = cell->coords[layout->rows_dim],
+                      .full = layout->full_axes >> p->axis2 & 1};
+}
+
+/* One box per combination of spans, first axis slowest; where a map owns rows, per combination of
+ * the other axes' spans and run of rows. own: number of own rows. */
 static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                 const lierne_spans *spans, lierne_boxes *boxes, int64_t *own) {
-    int at[LIERNE_MAX_AXES] = {0};
+    int at[LIERNE_MAX_AXES] = {0}, counts[LIERNE_MAX_AXES];
+    bool rows = layout->rows_dim >= 0;
+    row_walk w = rows ? walk_rows(layout, cell, spans) : (row_walk){0};
     for (int a = 0; a < layout->naxes; a++) {
+        counts[a] = rows && (a == w.p->axis || a == w.p->axis2) ? 1 : spans[a].count;
         if (spans[a].count == 0) {
             return LIERNE_OK;
         }
@@ -164,12 +207,13 @@ static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *
             box.size[b] = spans[b].at[at[b]].size;
             box.local[b] = spans[b].at[at[b]].local;
         }
-        if (layout->rows_dim >= 0) {
-            LIERNE_TRY(push_rows(layout, cell->coords[layout->rows_dim], &box, boxes, own));
+        if (rows) {
+            LIERNE_TRY(push_rows(&w, box, boxes));
+            *own = w.own;
         } else if (boxes) {
             LIERNE_TRY(LIERNE_VEC_PUSH(boxes, box));
         }
-        for (a = layout->naxes - 1; a >= 0 && ++at[a] == spans[a].count; a--) {
+        for (a = layout->naxes - 1; a >= 0 && ++at[a] == counts[a]; a--) {
             at[a] = 0;
         }
     }

@@ -76,15 +76,21 @@ static lierne_status take_rows(lierne_layout *layout, int dim) {
     return LIERNE_OK;
 }
 
-static lierne_status check_zigzag(const lierne_layout *layout, int dim) {
+static lierne_status check_zigzag(const lierne_layout *layout, int dim,
+                                  const lierne_placement *spec) {
     const lierne_placement *p = &layout->placements[dim];
     int64_t chunks = 2 * (int64_t)layout->sizes[dim];
     for (int d = 0; d < layout->ndims; d++) {
-        const lierne_placement *q = &layout->placements[d];
-        if (d != dim && cuts(q->kind) && q->axis == p->axis) {
-            return LIERNE_FAIL(LIERNE_INVALID, "dims %d and %d both cut axis %d, one in zigzag",
-                               dim, d, p->axis);
+        const lierne_placement *q = &spec[d];
+        if (d == dim || q->axis != p->axis || !cuts(q->kind) || q->kind == LIERNE_SHARD_ROWS) {
+            continue;
         }
+        if (q->kind == LIERNE_SHARD_ZIGZAG || (d > dim && q->counts)) {
+            return LIERNE_FAIL(LIERNE_INVALID, "dims %d and %d both cut axis %d, one in zigzag, the "
+                               "other in zigzag too or with counts", dim, d, p->axis);
+        }
+        /* Slower dims cut before: each of their shares must divide. */
+        chunks *= d > dim ? layout->sizes[d] : 1;
     }
     if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE, "zigzag over %d needs axis %d divisible by %lld, "
@@ -94,7 +100,8 @@ static lierne_status check_zigzag(const lierne_layout *layout, int dim) {
     return LIERNE_OK;
 }
 
-static lierne_status take_placement(lierne_layout *layout, int dim) {
+static lierne_status take_placement(lierne_layout *layout, int dim,
+                                    const lierne_placement *spec) {
     lierne_placement *p = &layout->placements[dim];
     switch (p->kind) {
     case LIERNE_REPLICATE:
@@ -113,7 +120,7 @@ static lierne_status take_placement(lierne_layout *layout, int dim) {
         return p->counts ? take_counts(layout, dim) : LIERNE_OK;
     case LIERNE_SHARD_ZIGZAG:
         LIERNE_TRY(check_axis(layout, dim, p->axis));
-        return check_zigzag(layout, dim);
+        return check_zigzag(layout, dim, spec);
     case LIERNE_SHARD_ROWS:
         LIERNE_TRY(check_axis(layout, dim, p->axis));
         return take_rows(layout, dim);
@@ -210,7 +217,7 @@ static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec)
     for (int d = 0; d < layout->ndims; d++) {
         layout->placements[d].counts = spec->placements[d].counts;
         layout->placements[d].rows = spec->placements[d].rows;
-        lierne_status status = take_placement(layout, d);
+        lierne_status status = take_placement(layout, d, spec->placements);
         if (layout->placements[d].counts == spec->placements[d].counts) {
             layout->placements[d].counts = NULL;
         }

@@ -41,39 +41,156 @@ int case_coord(const case_grid *grid, int rank, const char *name) {
     return 0;
 }
 
-/* Samples [*from, *to) of a rank's lane; none for a rank that holds nothing. */
-static void lane(const bridge_case *c, const case_grid *grid, int rank, int64_t *from,
-                 int64_t *to) {
-    const int64_t *counts = grid == &c->src ? c->src_counts : c->dst_counts;
-    int64_t lanes = case_size(grid, "dp"), mine = case_coord(grid, rank, "dp");
-    int64_t stage = grid == &c->src ? case_size(grid, "pp") - 1 : 0;
-    *from = *to = 0;
-    if (!on(grid, rank) || case_coord(grid, rank, "pp") != stage) {
-        return;
-    }
-    for (int64_t i = 0; i <= mine; i++) {
-        int64_t n = counts ? counts[i] : c->batch / lanes + (i < c->batch % lanes);
-        *from = *to;
-        *to += n;
-    }
+typedef enum what { INPUT, OUTPUT, GRADIENT } what; /* GRADIENT: of the output */
+
+/* A rank's buffer. */
+typedef struct walk {
+    const bridge_case *c;
+    what kind;
+    int rank;
+} walk;
+
+static const case_grid *grid_of_walk(const walk *w) {
+    return w->kind == INPUT ? &w->c->src : &w->c->dst;
 }
 
-/* Whether a rank's gradient has the value of row (g, s). */
-static int owns(const bridge_case *c, int rank, int64_t g, int64_t s) {
-    int64_t cp = case_size(&c->dst, "cp"), mine = case_coord(&c->dst, rank, "cp");
-    switch (c->owner) {
-    case LIERNE_GRADIENT_ZIGZAG:
-        return cp == 1 || s / (c->sequence / (2 * cp)) == mine ||
-               s / (c->sequence / (2 * cp)) == 2 * cp - 1 - mine;
-    case LIERNE_GRADIENT_CONTIGUOUS: {
-        int64_t base = c->sequence / cp, rest = c->sequence % cp;
-        int64_t from = base * mine + (mine < rest ? mine : rest);
-        return s >= from && s < from + base + (mine < rest);
+/* Whether the buffer has cp ownership: the gradient has, and an output that delivers own rows. */
+static int owned_kind(const walk *w) {
+    return w->kind == GRADIENT || (w->kind == OUTPUT && w->c->delivery == LIERNE_DELIVER_OWN);
+}
+
+/* How dim d cuts: REPLICATE, SHARD or SHARD_ZIGZAG of the axis (0 b, 1 s, 2 h) that it names. */
+static lierne_placement cut_of(const walk *w, int d) {
+    const bridge_case *c = w->c;
+    const char *name = grid_of_walk(w)->names[d];
+    lierne_placement none = {.kind = LIERNE_REPLICATE};
+    if (strcmp(name, "dp") == 0) {
+        return (lierne_placement){.kind = LIERNE_SHARD, .axis = 0,
+                                  .counts = w->kind == INPUT ? c->src_counts : c->dst_counts};
     }
-    case LIERNE_GRADIENT_ROWS:
-        return c->rows[g * c->sequence + s] == mine;
-    default:
-        return 1;
+    if (strcmp(name, "cp") == 0 && w->kind != INPUT) {
+        if (owned_kind(w) && c->owner == LIERNE_GRADIENT_ZIGZAG) {
+            return (lierne_placement){.kind = LIERNE_SHARD_ZIGZAG, .axis = 1};
+        }
+        if (owned_kind(w) && c->owner == LIERNE_GRADIENT_CONTIGUOUS) {
+            return (lierne_placement){.kind = LIERNE_SHARD, .axis = 1};
+        }
+        return none;
+    }
+    if (!c->placed || strcmp(name, "pp") == 0) {
+        return none;
+    }
+    return w->kind == INPUT ? c->src_placed[d] : c->dst_placed[d];
+}
+
+/* Follows position *i of an axis of length *n through one cut; false if the rank does not have it.
+ * Afterwards *i is its position in the rank's part, *n the length of the part. */
+static int follow(const lierne_placement *p, int64_t parts, int64_t mine, int64_t *i, int64_t *n) {
+    if (p->kind == LIERNE_SHARD_ZIGZAG && parts > 1) {
+        int64_t chunk = *n / (2 * parts), at = *i / chunk;
+        *n = 2 * chunk;
+        if (at != mine && at != 2 * parts - 1 - mine) {
+            return 0;
+        }
+        *i = *i % chunk + (at == mine ? 0 : chunk);
+    } else if (p->kind == LIERNE_SHARD) {
+        int64_t from = 0, size = 0;
+        for (int64_t k = 0; k <= mine; k++) {
+            from += size;
+            size = p->counts ? p->counts[k] : *n / parts + (k < *n % parts);
+        }
+        int64_t at = *i - from;
+        *n = size;
+        if (at < 0 || at >= size) {
+            return 0;
+        }
+        *i = at;
+    }
+    return 1;
+}
+
+/* Position of index i of an axis in the rank's part, or -1; the part's length in *n. The slowest
+ * dim cuts first. */
+static int64_t locate(const walk *w, int axis, int64_t i, int64_t *n) {
+    const case_grid *g = grid_of_walk(w);
+    const int64_t size[3] = {w->c->batch, w->c->sequence, w->c->hidden};
+    int has = 1;
+    *n = size[axis];
+    for (int d = g->ndims - 1; d >= 0; d--) {
+        lierne_placement p = cut_of(w, d);
+        if (p.kind != LIERNE_REPLICATE && p.axis == axis) {
+            int64_t keep = i;
+            int mine = case_coord(g, w->rank, g->names[d]);
+            has &= follow(&p, g->sizes[d], mine, &i, n);
+            i = has ? i : keep;
+        }
+    }
+    return has ? i : -1;
+}
+
+static int holds_anything(const walk *w) {
+    const case_grid *g = grid_of_walk(w);
+    int64_t stage = w->kind == INPUT ? case_size(g, "pp") - 1 : 0;
+    return on(g, w->rank) && case_coord(g, w->rank, "pp") == stage;
+}
+
+/* Whether a row map leaves row (g, s) to this rank. */
+static int mapped(const walk *w, int64_t g, int64_t s) {
+    const bridge_case *c = w->c;
+    return !owned_kind(w) || c->owner != LIERNE_GRADIENT_ROWS ||
+           c->rows[g * c->sequence + s] == case_coord(&c->dst, w->rank, "cp");
+}
+
+/* Stored whole along the sequence, or in parts. */
+static int full(const walk *w) {
+    return owned_kind(w) && w->c->owner != LIERNE_GRADIENT_PARTIAL && w->c->storage == LIERNE_FULL;
+}
+
+static int merged_rows(const walk *w) {
+    return owned_kind(w) && w->c->owner == LIERNE_GRADIENT_ROWS && w->c->storage == LIERNE_COMPACT;
+}
+
+/* Index in a buffer of this shape by axis b, s, h. */
+static int64_t flat(const bridge_case *c, const int64_t *extent, int64_t b, int64_t s, int64_t h) {
+    const int64_t at[3] = {b, s, h};
+    int order[3], n = 0;
+    int64_t index = 0;
+    if (c->axis_s < 0) { /* rows: b and s share an axis */
+        int first = c->row_order == LIERNE_SAMPLE_MAJOR ? 0 : 1;
+        int h_first = c->axis_h == 0;
+        order[n++] = h_first ? 2 : first;
+        order[n++] = h_first ? first : 1 - first;
+        order[n++] = h_first ? 1 - first : 2;
+    } else {
+        order[c->axis_b] = 0;
+        order[c->axis_s] = 1;
+        order[c->axis_h] = 2;
+    }
+    for (int a = 0; a < 3; a++) {
+        index = index * extent[order[a]] + at[order[a]];
+    }
+    return index;
+}
+
+/* The rank's extents by b, s, h; merged rows: all of them under b or s, whichever is outer. */
+static void extents(const walk *w, int64_t *extent) {
+    const bridge_case *c = w->c;
+    for (int a = 0; a < 3; a++) {
+        locate(w, a, 0, &extent[a]);
+    }
+    if (full(w)) {
+        extent[1] = c->sequence;
+    }
+    if (merged_rows(w)) {
+        int64_t own = 0, ignored;
+        for (int64_t g = 0; g < c->batch; g++) {
+            for (int64_t s = 0; s < c->sequence && locate(w, 0, g, &ignored) >= 0; s++) {
+                own += mapped(w, g, s) && locate(w, 1, s, &ignored) >= 0;
+            }
+        }
+        int outer = c->axis_b < c->axis_s ? 0 : 1;
+        extent[outer] = own;
+        extent[1 - outer] = 1;
     }
 }
 
@@ -100,15 +217,37 @@ static double value_y(const bridge_case *c, int64_t g, int64_t s, int64_t h, int
     return (double)((53 * g + 29 * s + 13 * h + 7 * cp) % 13 - 6);
 }
 
+/* The complete gradient of an element: of partial summands their sum, else the owner's value. */
 static double sum_y(const bridge_case *c, int64_t g, int64_t s, int64_t h) {
     double sum = 0;
     for (int cp = 0; cp < case_size(&c->dst, "cp"); cp++) {
-        int64_t rank = c->dst.offset, stride = 1;
+        int64_t rank = c->dst.offset, stride = 1, n, keep = s;
         for (int d = 0; d < c->dst.ndims; d++) {
             rank += strcmp(c->dst.names[d], "cp") == 0 ? cp * stride : 0;
             stride *= c->dst.sizes[d];
         }
-        sum += owns(c, (int)rank, g, s) ? value_y(c, g, s, h, cp) : 0;
+        walk w = {.c = c, .kind = GRADIENT, .rank = (int)rank};
+        /* Ownership over cp alone: whatever other dims cut, one of their ranks has it. */
+        int owns = mapped(&w, g, s);
+        n = c->sequence;
+        for (int d = c->dst.ndims - 1; d >= 0; d--) {
+            lierne_placement p = cut_of(&w, d);
+            if (p.kind == LIERNE_REPLICATE || p.axis != 1) {
+                continue;
+            }
+            if (strcmp(c->dst.names[d], "cp") == 0) {
+                owns &= follow(&p, c->dst.sizes[d], cp, &keep, &n);
+            } else { /* go along with the rank that has it */
+                for (int64_t k = 0; k < c->dst.sizes[d]; k++) {
+                    int64_t i = keep, m = n;
+                    if (follow(&p, c->dst.sizes[d], k, &i, &m)) {
+                        keep = i, n = m;
+                        break;
+                    }
+                }
+            }
+        }
+        sum += owns ? value_y(c, g, s, h, cp) : 0;
     }
     return sum;
 }
@@ -192,115 +331,70 @@ int same_bits(lierne_dtype dtype, const unsigned char *a, const unsigned char *b
     return 1;
 }
 
-typedef enum what { INPUT, OUTPUT, GRADIENT } what; /* GRADIENT: of the output */
-
-/* A rank's buffer, element by element: calls visit(index in buffer, g, s, h). */
-typedef struct walk {
-    const bridge_case *c;
-    what kind;
-    int rank;
-    int64_t from, to;
-    int64_t rows[2]; /* extents of compact rows */
-    int64_t elements;
-} walk;
-
-static int compact(const bridge_case *c) {
-    return c->owner != LIERNE_GRADIENT_PARTIAL && c->storage == LIERNE_COMPACT &&
-           case_size(&c->dst, "cp") > 0;
+/* Whether a dst rank's gradient covers (g, s, h), for the dot test of an output buffer. */
+static int covers(const bridge_case *c, int rank, int64_t g, int64_t s, int64_t h) {
+    walk w = {.c = c, .kind = GRADIENT, .rank = rank};
+    int64_t n;
+    return mapped(&w, g, s) && locate(&w, 0, g, &n) >= 0 && locate(&w, 1, s, &n) >= 0 &&
+           locate(&w, 2, h, &n) >= 0;
 }
 
-/* Shape of the buffer by axis. */
-static void shape_of(const walk *w, int64_t *shape) {
+static const char *check_element(const walk *w, double got, int64_t g, int64_t s, int64_t h,
+                                 double *dot) {
     const bridge_case *c = w->c;
-    int64_t own_s = 0, own_rows = 0;
-    shape[c->axis_b] = w->to - w->from;
-    if (c->axis_s >= 0) {
-        shape[c->axis_s] = w->to > w->from || on(&c->src, w->rank) ? c->sequence : 0;
+    double x = value_x(c, g, s, h);
+    double want = w->kind == OUTPUT ? x : sum_y(c, g, s, h);
+    if (c->data == SMALL_INTEGERS && got != want) {
+        return WRONG("rank %d %s (%lld,%lld,%lld): expected %g, got %g", w->rank,
+                     w->kind == OUTPUT ? "forward" : "adjoint", (long long)g, (long long)s,
+                     (long long)h, want, got);
     }
-    shape[c->axis_h] = c->hidden;
-    if (w->kind != GRADIENT || !compact(c) || w->to == w->from) {
-        return;
+    if (w->kind == INPUT) {
+        *dot += got * x;
+    } else if (covers(c, w->rank, g, s, h)) {
+        *dot += got * value_y(c, g, s, h, case_coord(&c->dst, w->rank, "cp"));
     }
-    for (int64_t s = 0; s < c->sequence; s++) {
-        own_s += owns(c, w->rank, w->from, s);
-    }
-    for (int64_t g = w->from; g < w->to; g++) {
-        for (int64_t s = 0; s < c->sequence; s++) {
-            own_rows += owns(c, w->rank, g, s);
-        }
-    }
-    if (c->owner == LIERNE_GRADIENT_ROWS) {
-        int low = c->axis_b < c->axis_s ? c->axis_b : c->axis_s;
-        shape[low] = own_rows;
-        shape[c->axis_b + c->axis_s - low] = 1;
-    } else {
-        shape[c->axis_s] = own_s;
-    }
-}
-
-static int64_t flat(const bridge_case *c, const int64_t *shape, int64_t b, int64_t s, int64_t h) {
-    int naxes = c->axis_s < 0 ? 2 : 3;
-    int64_t at[3] = {0}, index = 0;
-    at[c->axis_b] = b;
-    if (c->axis_s >= 0) {
-        at[c->axis_s] = s;
-    }
-    at[c->axis_h] = h;
-    for (int a = 0; a < naxes; a++) {
-        index = index * shape[a] + at[a];
-    }
-    return index;
-}
-
-/* Index in the buffer of (g, s, h), or -1 if the rank has no value there. before: own rows of the
- * lane before this one; own_s: own positions of the sample before s. */
-static int64_t index_of(const walk *w, const int64_t *shape, int64_t g, int64_t s, int64_t h,
-                        int64_t before, int64_t own_s) {
-    const bridge_case *c = w->c;
-    if (w->kind == GRADIENT && !owns(c, w->rank, g, s)) {
-        return -1;
-    }
-    if (w->kind != GRADIENT || !compact(c)) {
-        return flat(c, shape, g - w->from, s, h);
-    }
-    if (c->owner != LIERNE_GRADIENT_ROWS) {
-        return flat(c, shape, g - w->from, own_s, h);
-    }
-    return c->axis_b < c->axis_s ? flat(c, shape, before, 0, h) : flat(c, shape, 0, before, h);
+    return NULL;
 }
 
 /* Fills a buffer (fill) or compares it with the model. Adds products with the other vector of the
  * dot test to *dot. */
-static const char *visit(const walk *w, const int64_t *shape, void *base, int fill, double *dot) {
+static const char *visit(const walk *w, void *base, int fill, double *dot) {
     const bridge_case *c = w->c;
     int cp = case_coord(&c->dst, w->rank, "cp");
-    int64_t before = 0;
-    for (int64_t g = w->from; g < w->to; g++) {
-        int64_t own_s = 0;
-        for (int64_t s = 0; s < c->sequence; s++) {
-            int own = w->kind != GRADIENT || owns(c, w->rank, g, s);
-            for (int64_t h = 0; h < c->hidden && own; h++) {
-                int64_t i = index_of(w, shape, g, s, h, before, own_s);
-                double x = value_x(c, g, s, h), y = value_y(c, g, s, h, cp);
-                if (fill) {
-                    put(c->dtype, base, i, w->kind == GRADIENT ? y : x);
+    int64_t extent[3], n, rows = 0;
+    if (!holds_anything(w)) {
+        return NULL;
+    }
+    extents(w, extent);
+    for (int64_t g = 0; g < c->batch; g++) {
+        int64_t b = locate(w, 0, g, &n);
+        for (int64_t s = 0; s < c->sequence && b >= 0; s++) {
+            int64_t at_s = locate(w, 1, s, &n);
+            if (at_s < 0 || !mapped(w, g, s)) {
+                continue;
+            }
+            at_s = full(w) ? s : at_s;
+            for (int64_t h = 0; h < c->hidden; h++) {
+                int64_t at_h = locate(w, 2, h, &n);
+                if (at_h < 0) {
                     continue;
                 }
-                double got = get(c->dtype, base, i);
-                double want = w->kind == OUTPUT ? x : sum_y(c, g, s, h);
-                if (c->data == SMALL_INTEGERS && got != want) {
-                    return WRONG("rank %d %s (%lld,%lld,%lld): expected %g, got %g", w->rank,
-                                 w->kind == OUTPUT ? "forward" : "adjoint", (long long)g,
-                                 (long long)s, (long long)h, want, got);
+                int outer_b = c->axis_b < c->axis_s;
+                int64_t i = !merged_rows(w) ? flat(c, extent, b, at_s, at_h)
+                            : outer_b       ? flat(c, extent, rows, 0, at_h)
+                                            : flat(c, extent, 0, rows, at_h);
+                if (fill) {
+                    put(c->dtype, base, i,
+                        w->kind == GRADIENT ? value_y(c, g, s, h, cp) : value_x(c, g, s, h));
+                    continue;
                 }
-                if (w->kind == OUTPUT) {
-                    *dot += owns(c, w->rank, g, s) ? got * y : 0;
-                } else {
-                    *dot += got * x;
+                const char *wrong = check_element(w, get(c->dtype, base, i), g, s, h, dot);
+                if (wrong) {
+                    return wrong;
                 }
             }
-            before += own;
-            own_s += own;
+            rows++;
         }
     }
     return NULL;
@@ -325,32 +419,35 @@ static void free_buffers(buffers *b) {
     free(b->out_bytes);
 }
 
-static walk walk_of(const bridge_case *c, what kind, int rank) {
-    walk w = {.c = c, .kind = kind, .rank = rank};
-    int at_src = kind == INPUT;
-    lane(c, at_src ? &c->src : &c->dst, rank, &w.from, &w.to);
-    return w;
-}
-
+/* Elements of a rank's buffer must be those of the model. */
 static const char *make_buffers(const bridge_case *c, lierne_plan **plans, lierne_direction d,
                                 buffers *b) {
     size_t size = lierne_dtype_size(c->dtype), n = (size_t)c->world;
     *b = (buffers){calloc(n, sizeof(void *)), calloc(n, sizeof(void *)), calloc(n, sizeof(size_t)),
                    calloc(n, sizeof(size_t)), c->world};
     for (int r = 0; r < c->world; r++) {
-        int64_t in, out, shape[3] = {0}, want[3] = {0}, product = 1;
-        walk w = walk_of(c, d == LIERNE_FORWARD ? INPUT : GRADIENT, r);
-        int naxes = c->axis_s < 0 ? 2 : 3;
+        int64_t in, out, extent[3] = {0}, shape[4] = {0}, product = 1;
+        int naxes = 0;
+        walk w = {.c = c, .kind = d == LIERNE_FORWARD ? INPUT : GRADIENT, .rank = r};
+        if (holds_anything(&w)) {
+            extents(&w, extent);
+        }
         lierne_plan_elements(plans[r], d, &in, &out);
-        lierne_plan_shape(plans[r], d, NULL, shape, NULL);
-        shape_of(&w, want);
+        lierne_plan_shape(plans[r], d, &naxes, shape, NULL);
         for (int a = 0; a < naxes; a++) {
             product *= shape[a];
         }
-        if (product != in || (w.to > w.from && memcmp(shape, want, (size_t)naxes * 8) != 0)) {
-            return WRONG("rank %d: shape %lld,%lld,%lld instead of %lld,%lld,%lld", r,
-                         (long long)shape[0], (long long)shape[1], (long long)shape[2],
-                         (long long)want[0], (long long)want[1], (long long)want[2]);
+        if (in != extent[0] * extent[1] * extent[2] || in != product) {
+            return WRONG("rank %d: %lld elements, shape %lld,%lld,%lld, instead of %lld x %lld x "
+                         "%lld", r, (long long)in, (long long)shape[0], (long long)shape[1],
+                         (long long)shape[2], (long long)extent[0], (long long)extent[1],
+                         (long long)extent[2]);
+        }
+        if (c->axis_s >= 0 && in > 0 &&
+            (shape[c->axis_b] != extent[0] || shape[c->axis_s] != extent[1] ||
+             shape[c->axis_h] != extent[2])) {
+            return WRONG("rank %d: shape %lld,%lld,%lld", r, (long long)shape[0],
+                         (long long)shape[1], (long long)shape[2]);
         }
         b->in_bytes[r] = (size_t)in * size;
         b->out_bytes[r] = (size_t)out * size;
@@ -358,7 +455,7 @@ static const char *make_buffers(const bridge_case *c, lierne_plan **plans, liern
         b->out[r] = malloc(b->out_bytes[r] + 1);
         /* What the rank does not own must not be read. */
         memset(b->in[r], 0x7b, b->in_bytes[r]);
-        visit(&w, shape, b->in[r], 1, NULL);
+        visit(&w, b->in[r], 1, NULL);
     }
     return NULL;
 }
@@ -387,31 +484,31 @@ static const char *execute(const bridge_case *c, lierne_plan **plans, lierne_dir
     return wrong;
 }
 
-/* Replicas count once: of the ranks that differ in tp and unknown dims only, the first. */
-static int first_replica(const case_grid *grid, int rank) {
+/* Replicas count once: of the ranks that differ in dims that cut nothing, the first. A destination
+ * cp rank is never a replica: its gradient is a summand, or its own rows. */
+static int first_replica(const walk *w) {
+    const case_grid *grid = grid_of_walk(w);
     for (int d = 0; d < grid->ndims; d++) {
         const char *name = grid->names[d];
-        if (strcmp(name, "dp") != 0 && strcmp(name, "cp") != 0 && strcmp(name, "pp") != 0 &&
-            case_coord(grid, rank, name) != 0) {
+        int counts = cut_of(w, d).kind != LIERNE_REPLICATE || strcmp(name, "pp") == 0 ||
+                     (w->kind != INPUT && strcmp(name, "cp") == 0);
+        if (!counts && case_coord(grid, w->rank, name) != 0) {
             return 0;
         }
     }
     return 1;
 }
 
-static const char *compare(const bridge_case *c, lierne_plan **plans, lierne_direction d,
-                           buffers *b, double *dot) {
+static const char *compare(const bridge_case *c, lierne_direction d, buffers *b, double *dot) {
     for (int r = 0; r < c->world; r++) {
         int forward = d == LIERNE_FORWARD;
-        walk w = walk_of(c, forward ? OUTPUT : INPUT, r);
-        int64_t shape[3] = {0};
+        walk w = {.c = c, .kind = forward ? OUTPUT : INPUT, .rank = r};
         double products = 0;
-        lierne_plan_shape(plans[r], d, NULL, NULL, shape);
-        const char *wrong = visit(&w, shape, b->out[r], 0, &products);
+        const char *wrong = visit(&w, b->out[r], 0, &products);
         if (wrong) {
             return wrong;
         }
-        if (first_replica(forward ? &c->dst : &c->src, r)) {
+        if (first_replica(&w)) {
             *dot += products;
         }
     }
@@ -441,7 +538,7 @@ static const char *run_direction(const bridge_case *c, lierne_plan **plans, lier
     for (int round = 0; round < 2 && !wrong; round++) {
         wrong = execute(c, plans, d, &b);
         if (!wrong) {
-            wrong = compare(c, plans, d, &b, round ? &again : dot);
+            wrong = compare(c, d, &b, round ? &again : dot);
         }
         if (!wrong && round == 0) {
             *kept = keep(&b, bytes);
@@ -463,13 +560,26 @@ static lierne_grid *make_grid(const bridge_case *c, const case_grid *g) {
     return grid;
 }
 
+/* Where the model's axes are in the tensor: a 2-D tensor of rows is planned as 3-D. */
+static void set_placements(const bridge_case *c, const lierne_placement *from, lierne_placement *to) {
+    int where[3] = {c->axis_b, c->axis_s, c->axis_h};
+    for (int d = 0; d < 6; d++) {
+        to[d] = from[d];
+        to[d].axis = where[from[d].axis];
+    }
+}
+
 static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_plan **plans,
                                 case_result *result) {
     lierne_grid *src = make_grid(c, &c->src), *dst = make_grid(c, &c->dst);
+    lierne_placement src_placed[6], dst_placed[6];
     int64_t shape[3];
-    shape[c->axis_b] = c->batch;
+    int rows = c->axis_s < 0 && c->sequence > 1;
+    shape[c->axis_b] = rows ? c->batch * c->sequence : c->batch;
     if (c->axis_s >= 0) {
         shape[c->axis_s] = c->sequence;
+        set_placements(c, c->src_placed, src_placed);
+        set_placements(c, c->dst_placed, dst_placed);
     }
     shape[c->axis_h] = c->hidden;
     lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst,
@@ -477,7 +587,12 @@ static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_pl
                                .batch_axis = c->axis_b, .sequence_axis = c->axis_s,
                                .src_counts = c->src_counts, .dst_counts = c->dst_counts,
                                .algorithm = c->algorithm, .gradient_owner = c->owner,
-                               .gradient_storage = c->storage, .row_owner = c->rows};
+                               .gradient_storage = c->storage, .row_owner = c->rows,
+                               .src_placements = c->placed ? src_placed : NULL,
+                               .dst_placements = c->placed ? dst_placed : NULL,
+                               .delivery = c->delivery,
+                               .rows_per_sample = rows ? c->sequence : 0,
+                               .row_order = c->row_order};
     for (int r = 0; r < c->world && result->status == LIERNE_OK; r++) {
         result->status = lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec);
     }

@@ -22,7 +22,8 @@ typedef struct bridge_case {
     int64_t batch;
     int64_t sequence;
     int64_t hidden;
-    int axis_b, axis_s, axis_h; /* where b, s, h are; axis_s -1: no sequence axis, sequence 1 */
+    int axis_b, axis_s, axis_h; /* where b, s, h are; axis_s -1: a 2-D tensor, of rows where the
+                                   sequence is longer than 1 */
     const int64_t *src_counts;
     const int64_t *dst_counts;
     lierne_dtype dtype;
@@ -30,6 +31,11 @@ typedef struct bridge_case {
     lierne_storage storage;
     lierne_bridge_algorithm algorithm;
     const int32_t *rows;
+    lierne_delivery delivery;
+    lierne_placement src_placed[6]; /* per dim, kind and axis (0 b, 1 s, 2 h); used if placed */
+    lierne_placement dst_placed[6];
+    int placed;
+    lierne_row_order row_order; /* axis_s -1 and sequence > 1: a 2-D tensor of rows */
     const int *nodes;
     case_data data;
 } bridge_case;

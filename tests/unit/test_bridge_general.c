@@ -1,6 +1,7 @@
 /* Bridges that no reference does: random pairs of grids with lanes that do not divide, counts,
- * empty lanes, pipeline stages, unknown dims, spans that differ, overlap or are disjoint, several
- * nodes. Each must be right, and receive no byte too many. */
+ * empty lanes, pipeline stages, cp on both sides, unknown dims, tensors cut along sequence and hidden
+ * axis, delivery of own rows, rows in either order, spans that differ, overlap or are disjoint,
+ * several nodes. Each must be right, and receive no byte too many. */
 #include "bridge_case.h"
 
 #include <criterion/criterion.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAIRS = 3000, MAX_WORLD = 40 };
+enum { PAIRS = 20000, MAX_WORLD = 64, PARTS = 4 };
 
 static uint64_t state;
 static int64_t draw(int64_t n) { /* xorshift64* */
@@ -29,10 +30,10 @@ static void shuffle(case_grid *g) {
     }
 }
 
-static case_grid random_grid(int world, int with_cp) {
+static case_grid random_grid(int world, int dims) {
     static const char *const names[5] = {"tp", "dp", "pp", "cp", "ep"};
     static const int64_t most[5] = {4, 5, 3, 4, 2};
-    case_grid g = {.ndims = with_cp ? 5 : 3};
+    case_grid g = {.ndims = dims};
     int64_t size = 1;
     for (int d = 0; d < g.ndims; d++) {
         int64_t n = 1 + draw(most[d]);
@@ -58,10 +59,14 @@ static const int64_t *random_counts(int64_t lanes, int64_t batch, int64_t *count
 
 static void random_owner(bridge_case *c, int32_t *rows) {
     int64_t cp = case_size(&c->dst, "cp");
-    c->owner = (lierne_gradient_owner)draw(4);
     c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
-    if (c->owner == LIERNE_GRADIENT_ZIGZAG) {
-        c->sequence = 2 * cp * (1 + draw(2));
+    c->delivery = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_DELIVER_WHOLE
+                                                      : (lierne_delivery)draw(2);
+    for (int d = 0; d < c->dst.ndims; d++) {
+        if (c->dst_placed[d].kind != LIERNE_REPLICATE && c->dst_placed[d].axis == 1 &&
+            c->owner != LIERNE_GRADIENT_PARTIAL && c->owner != LIERNE_GRADIENT_ROWS) {
+            c->delivery = LIERNE_DELIVER_OWN; /* else its own rows would not be in its output */
+        }
     }
     if (c->owner == LIERNE_GRADIENT_ROWS) {
         if (abs(c->axis_b - c->axis_s) != 1) {
@@ -72,6 +77,84 @@ static void random_owner(bridge_case *c, int32_t *rows) {
         }
         c->rows = rows;
     }
+}
+
+/* Cuts of dims that have no meaning of their own; at most one zigzag of an axis. */
+static void random_placements(const case_grid *g, int at_source, int zigzag, lierne_placement *p) {
+    int zigzags[3] = {0, zigzag, 0};
+    for (int d = 0; d < g->ndims; d++) {
+        int fixed = strcmp(g->names[d], "dp") == 0 || strcmp(g->names[d], "pp") == 0 ||
+                    (!at_source && strcmp(g->names[d], "cp") == 0);
+        int axis = 1 + (int)draw(2);
+        p[d] = (lierne_placement){.kind = LIERNE_REPLICATE};
+        if (fixed || draw(2)) {
+            continue;
+        }
+        p[d] = (lierne_placement){.kind = LIERNE_SHARD, .axis = axis};
+        if (!zigzags[axis] && draw(2)) {
+            p[d].kind = LIERNE_SHARD_ZIGZAG;
+            zigzags[axis] = 1;
+        }
+    }
+}
+
+/* What a zigzag needs of an axis: every slower cut's shares divide by 2n. */
+static int64_t divisor(const case_grid *g, const lierne_placement *p, int axis,
+                       lierne_gradient_owner owner) {
+    int64_t need = 1;
+    for (int d = 0; d < g->ndims; d++) {
+        int zigzag = (p[d].kind == LIERNE_SHARD_ZIGZAG && p[d].axis == axis) ||
+                     (owner == LIERNE_GRADIENT_ZIGZAG && axis == 1 &&
+                      strcmp(g->names[d], "cp") == 0);
+        if (!zigzag) {
+            continue;
+        }
+        need = 2 * g->sizes[d];
+        for (int e = d + 1; e < g->ndims; e++) {
+            int owned = (owner == LIERNE_GRADIENT_ZIGZAG || owner == LIERNE_GRADIENT_CONTIGUOUS) &&
+                        axis == 1 && strcmp(g->names[e], "cp") == 0;
+            need *= owned || (p[e].kind != LIERNE_REPLICATE && p[e].axis == axis) ? g->sizes[e] : 1;
+        }
+    }
+    return need;
+}
+
+static int64_t common(int64_t a, int64_t b) { /* the least common multiple */
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t t = x % y;
+        x = y, y = t;
+    }
+    return a / x * b;
+}
+
+static void place(bridge_case *c) {
+    int zigzag = c->owner == LIERNE_GRADIENT_ZIGZAG;
+    int64_t need[3];
+    c->placed = 1;
+    random_placements(&c->src, 1, 0, c->src_placed);
+    random_placements(&c->dst, 0, zigzag, c->dst_placed);
+    for (int axis = 1; axis < 3; axis++) {
+        need[axis] = common(divisor(&c->src, c->src_placed, axis, LIERNE_GRADIENT_PARTIAL),
+                            divisor(&c->dst, c->dst_placed, axis, c->owner));
+    }
+    c->sequence = need[1] > 1 ? need[1] : c->sequence;
+    c->hidden = need[2] > 1 ? need[2] : c->hidden;
+}
+
+/* A 2-D tensor of rows, its samples' rows together or apart. */
+static void flatten(bridge_case *c) {
+    memset(c->src_placed, 0, sizeof c->src_placed);
+    memset(c->dst_placed, 0, sizeof c->dst_placed);
+    c->placed = 0;
+    c->axis_b = (int)draw(2);
+    c->axis_h = 1 - c->axis_b;
+    c->axis_s = -1;
+    c->sequence = 2 + draw(5);
+    c->row_order = (lierne_row_order)draw(2);
+    c->owner = LIERNE_GRADIENT_PARTIAL;
+    c->storage = LIERNE_FULL;
+    c->delivery = LIERNE_DELIVER_WHOLE;
 }
 
 static void random_axes(bridge_case *c) {
@@ -87,19 +170,44 @@ static void random_axes(bridge_case *c) {
     c->axis_h = axes[2];
 }
 
+static void show_grid(const char *side, const case_grid *g, const lierne_placement *p) {
+    printf("%s from rank %d:", side, g->offset);
+    for (int d = 0; d < g->ndims; d++) {
+        static const char *const kinds[3] = {"", " shard", " zigzag"};
+        printf(" %s%lld%s%.*s", g->names[d], (long long)g->sizes[d], kinds[p[d].kind],
+               p[d].kind ? 2 : 0, " b s h" + 2 * p[d].axis);
+    }
+    printf("\n");
+}
+
+static void show(const bridge_case *c) {
+    printf("world %d, b %lld s %lld h %lld at %d %d %d, owner %d storage %d delivery %d rows %d\n",
+           c->world, (long long)c->batch, (long long)c->sequence, (long long)c->hidden, c->axis_b,
+           c->axis_s, c->axis_h, (int)c->owner, (int)c->storage, (int)c->delivery,
+           (int)c->row_order);
+    show_grid("source", &c->src, c->src_placed);
+    show_grid("destination", &c->dst, c->dst_placed);
+}
+
 static void run_random(uint64_t seed) {
     int64_t src_counts[8], dst_counts[8];
-    int32_t rows[1024];
+    static int32_t rows[1 << 20];
     int nodes[MAX_WORLD];
     case_result result;
     state = seed * 0x9e3779b97f4a7c15u + 1;
     bridge_case c = {.world = (int)(1 + draw(MAX_WORLD)), .hidden = 1 + draw(3),
                      .batch = draw(13), .sequence = 1 + draw(7)};
-    c.src = random_grid(c.world, 0);
-    c.dst = random_grid(c.world, 1);
+    c.src = random_grid(c.world, 3 + 2 * (int)draw(2));
+    c.dst = random_grid(c.world, 5);
     c.dtype = (lierne_dtype)draw(8);
     random_axes(&c);
-    random_owner(&c, rows);
+    c.owner = (lierne_gradient_owner)draw(4);
+    place(&c);
+    if (draw(8) == 0 && case_size(&c.src, "cp") == 1) {
+        flatten(&c);
+    } else {
+        random_owner(&c, rows);
+    }
     c.src_counts = random_counts(case_size(&c.src, "dp"), c.batch, src_counts);
     c.dst_counts = random_counts(case_size(&c.dst, "dp"), c.batch, dst_counts);
     for (int r = 0; r < c.world; r++) {
@@ -107,6 +215,9 @@ static void run_random(uint64_t seed) {
     }
     c.nodes = draw(2) ? nodes : NULL;
     const char *wrong = run_case(&c, &result);
+    if (wrong || result.status != LIERNE_OK) {
+        show(&c);
+    }
     cr_assert(!wrong, "seed %llu: %s", (unsigned long long)seed, wrong);
     cr_assert_eq(result.status, LIERNE_OK, "seed %llu: %s", (unsigned long long)seed,
                  result.message);
@@ -118,17 +229,30 @@ static void run_random(uint64_t seed) {
     free_result(&result);
 }
 
-/* LIERNE_SEED=n runs the pair of that seed alone. */
-Test(bridge_general, random_pairs) {
+/* LIERNE_SEED=n runs the pair of that seed alone. A test per part, so that they run side by side. */
+static void run_part(int part) {
     const char *seed = getenv("LIERNE_SEED");
     if (seed) {
         run_random(strtoull(seed, NULL, 10));
         return;
     }
-    for (uint64_t i = 0; i < PAIRS; i++) {
+    for (uint64_t i = (uint64_t)part; i < PAIRS; i += PARTS) {
         run_random(i);
     }
-    printf("random pairs: seeds 0 to %d\n", PAIRS - 1);
+    printf("random pairs: seeds %d, %d ... below %d\n", part, part + PARTS, PAIRS);
+}
+
+Test(bridge_general, random_pairs_0) {
+    run_part(0);
+}
+Test(bridge_general, random_pairs_1) {
+    run_part(1);
+}
+Test(bridge_general, random_pairs_2) {
+    run_part(2);
+}
+Test(bridge_general, random_pairs_3) {
+    run_part(3);
 }
 
 /* 4,096 ranks: tp8 dp512 -> tp8 cp4 dp128, and a full check that messages pair up. */

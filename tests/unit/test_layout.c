@@ -137,7 +137,7 @@ Test(layout, refusals_name_value_and_bound) {
     refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = counts), 0, LIERNE_INVALID, "to 7");
     refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = bad), 0, LIERNE_INVALID, "is -1");
     refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_INDIVISIBLE, "it has 3");
-    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INVALID, "both cut axis 0");
+    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INDIVISIBLE, "by 8, it has 5");
     refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1), 0, LIERNE_INVALID, "rows");
     refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0, LIERNE_INVALID,
             "different");
