@@ -1,0 +1,150 @@
+/* Fuzzing of configuration files, a libFuzzer target. Whatever the bytes: reading them neither
+ * crashes nor leaks, findings can be shown, and a file without findings does what it says: its
+ * grids pair up, and where the bridge is small, every rank can plan it, the ranks' routes fit
+ * together and can be run. A rule that the checker of files forgot is found here as a bridge that
+ * cannot be planned. replay.c runs the same target over files, without a fuzzer. */
+#include "base/base.h"
+#include "lierne.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_WORLD    8
+#define MAX_MAP      4096 /* ranks: a map costs memory and time in proportion */
+#define MAX_ELEMENTS 4096
+#define SLOW         0.1 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
+
+#define MUST(ok, what)                                                                             \
+    do {                                                                                           \
+        if (!(ok)) {                                                                               \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, what, lierne_last_error());     \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Every text of a finding is there and on one line, and its place is in the file. */
+static void read_findings(const lierne_config *config, lierne_status status) {
+    int errors = 0;
+    for (int i = 0; i < lierne_config_nfindings(config); i++) {
+        const lierne_finding *f = lierne_config_finding(config, i);
+        MUST(f->line >= 1 && f->column >= 1, "place of a finding");
+        MUST(f->pointer[0] == '\0' || f->pointer[0] == '/', "pointer of a finding");
+        MUST(f->message[0] && !strchr(f->message, '\n') && !strchr(f->hint, '\n'), "a finding");
+        errors += f->severity == LIERNE_ERROR;
+    }
+    MUST((errors > 0) == (status != LIERNE_OK), "status beside the findings");
+}
+
+static void map(const lierne_bridge_spec *spec) {
+    lierne_bridge_map *m;
+    const int *ranks;
+    int n, size;
+    MUST(lierne_bridge_map_create(&m, spec) == LIERNE_OK, "map of a valid bridge");
+    MUST(lierne_bridge_map_refusal(m), "refusal");
+    MUST(lierne_bridge_map_gather_groups(m, &ranks, &n, &size) == LIERNE_OK, "gather groups");
+    for (int i = 0; i < n * size; i++) {
+        MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_world(spec->src), "rank of a gather group");
+    }
+    MUST(lierne_bridge_map_cp_groups(m, &ranks, &n, &size) == LIERNE_OK, "cp groups");
+    MUST(lierne_bridge_map_misaligned(m, &ranks, &n) == LIERNE_OK, "misaligned ranks");
+    lierne_bridge_map_free(m);
+}
+
+static void *buffer(lierne_plan *plan, lierne_direction direction, bool out, lierne_dtype dtype) {
+    int64_t n, m;
+    MUST(lierne_plan_elements(plan, direction, &n, &m) == LIERNE_OK, "elements of a plan");
+    void *memory = calloc((size_t)(out ? m : n), lierne_dtype_size(dtype));
+    MUST(memory || n == 0 || m == 0, "memory of the test");
+    return memory;
+}
+
+/* Moves zeros: a sanitizer sees whether they stay inside the buffers. */
+static void execute(lierne_plan **plans, int world, lierne_direction direction,
+                    lierne_dtype dtype) {
+    lierne_request *requests[MAX_WORLD];
+    void *in[MAX_WORLD], *out[MAX_WORLD];
+    for (int r = 0; r < world; r++) {
+        in[r] = buffer(plans[r], direction, false, dtype);
+        out[r] = buffer(plans[r], direction, true, dtype);
+        lierne_status status =
+            direction == LIERNE_FORWARD
+                ? lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL)
+                : lierne_adjoint_begin(&requests[r], plans[r], out[r], in[r], NULL);
+        MUST(status == LIERNE_OK, "beginning");
+    }
+    for (int r = 0; r < world; r++) {
+        MUST(lierne_end(requests[r]) == LIERNE_OK, "ending");
+    }
+    for (int r = 0; r < world; r++) {
+        free(in[r]);
+        free(out[r]);
+    }
+}
+
+static void plan(const lierne_bridge_spec *spec, int world, const int *nodes) {
+    lierne_context_spec context = {.size = sizeof context, .nodes = nodes};
+    lierne_plan *plans[MAX_WORLD];
+    lierne_sim *sim;
+    MUST(lierne_sim_create(&sim, world, &context) == LIERNE_OK, "sim");
+    for (int r = 0; r < world; r++) {
+        MUST(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), spec) == LIERNE_OK,
+             "planning a valid bridge");
+    }
+    MUST(lierne_plan_check((const lierne_plan *const *)plans, world) == LIERNE_OK,
+         "plans of a valid bridge");
+    execute(plans, world, LIERNE_FORWARD, spec->dtype);
+    execute(plans, world, LIERNE_ADJOINT, spec->dtype);
+    for (int r = 0; r < world; r++) {
+        MUST(lierne_plan_free(plans[r]) == LIERNE_OK, "freeing a plan");
+    }
+    MUST(lierne_sim_free(sim) == LIERNE_OK, "freeing the sim");
+}
+
+static bool small(const lierne_bridge_spec *spec, int world) {
+    int64_t elements = 1;
+    for (int a = 0; a < spec->naxes; a++) {
+        if (!lierne_mul_i64(elements, spec->shape[a], &elements)) {
+            return false;
+        }
+    }
+    return world <= MAX_WORLD && elements <= MAX_ELEMENTS;
+}
+
+static void use_bridges(const lierne_config *config) {
+    int world = lierne_config_world(config);
+    for (int i = 0; i < lierne_config_nbridges(config); i++) {
+        const char *name = lierne_config_bridge_name(config, i);
+        const lierne_bridge_spec *spec = lierne_config_bridge(config, name);
+        MUST(spec && lierne_config_bridge_src(config, name), "bridge by name");
+        if (world <= MAX_MAP) {
+            map(spec);
+        }
+        if (small(spec, world)) {
+            plan(spec, world, lierne_config_nodes(config));
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    size_t before = lierne_mem_live();
+    clock_t start = clock();
+    lierne_config *config;
+    lierne_status status = lierne_config_parse(&config, (const char *)data, size);
+    MUST(config && (status == LIERNE_OK || status == LIERNE_SYNTAX || status == LIERNE_CONFIG),
+         "status of a text");
+    read_findings(config, status);
+    if (status == LIERNE_OK) {
+        use_bridges(config);
+    }
+    lierne_config_free(config);
+    MUST(lierne_mem_live() == before, "memory left behind");
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (seconds > SLOW) {
+        fprintf(stderr, "slow: %.3f s for %zu bytes\n", seconds, size);
+    }
+    return 0;
+}

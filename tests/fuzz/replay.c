@@ -1,0 +1,42 @@
+/* Runs a fuzz target over files: what is left of fuzzing where there is no libFuzzer. Usage:
+ * replay FILE...; prints how many files there were. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int replay(const char *path) {
+    FILE *file = fopen(path, "rb");
+    uint8_t *data = NULL;
+    size_t size = 0, room = 0;
+    if (!file) {
+        return 0;
+    }
+    do {
+        room = room ? 2 * room : 4096;
+        uint8_t *grown = realloc(data, room);
+        if (!grown) {
+            free(data);
+            fclose(file);
+            return 0;
+        }
+        data = grown;
+        size += fread(data + size, 1, room - size, file);
+    } while (size == room);
+    fclose(file);
+    /* A copy of exactly this size: a sanitizer then sees a read beyond it. */
+    data = realloc(data, size ? size : 1);
+    LLVMFuzzerTestOneInput(data, size);
+    free(data);
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    int n = 0;
+    for (int i = 1; i < argc; i++) {
+        n += replay(argv[i]);
+    }
+    printf("%d files\n", n);
+    return n != argc - 1;
+}
