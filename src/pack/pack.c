@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+#define STREAM_TOTAL ((size_t)4 << 20) /* bytes of a copy that go past the cache */
+#define STREAM_RUN   1024              /* and least bytes of its runs */
+
 /* Position in the loops outside the run. */
 typedef struct cursor {
     int64_t at[LIERNE_MAX_AXES];
@@ -68,18 +71,33 @@ static void copy_run(size_t size, char *to, int64_t to_stride, const char *from,
     }
 }
 
+/* Whether a copy should leave the cache alone: see stream.c. */
+static bool streams(size_t size, const lierne_block *to, const lierne_block *from) {
+    return run_stride(to) == 1 && run_stride(from) == 1 &&
+           (size_t)run_count(to) * size >= STREAM_RUN &&
+           (size_t)lierne_block_elements(to) * size >= STREAM_TOTAL;
+}
+
 void lierne_pack_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
                       const lierne_block *from_block) {
     cursor c = {0};
     int64_t n = run_count(to_block);
+    bool stream = streams(size, to_block, from_block);
     if (empty(to_block)) {
         return;
     }
     do {
-        copy_run(size, (char *)to + (size_t)offset_of(to_block, &c) * size, run_stride(to_block),
-                 (const char *)from + (size_t)offset_of(from_block, &c) * size,
-                 run_stride(from_block), n);
+        char *t = (char *)to + (size_t)offset_of(to_block, &c) * size;
+        const char *f = (const char *)from + (size_t)offset_of(from_block, &c) * size;
+        if (stream) {
+            lierne_stream_copy(t, f, (size_t)n * size);
+        } else {
+            copy_run(size, t, run_stride(to_block), f, run_stride(from_block), n);
+        }
     } while (next_run(to_block, &c));
+    if (stream) {
+        lierne_stream_end();
+    }
 }
 
 void lierne_pack_zero(size_t size, void *to, const lierne_block *block) {

@@ -8,6 +8,11 @@
 void lierne_pack_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
                       const lierne_block *from_block);
 
+/* memcpy past the cache, for much more than fits into it; ordered with what follows only after
+ * lierne_stream_end. */
+void lierne_stream_copy(void *to, const void *from, size_t bytes);
+void lierne_stream_end(void);
+
 /* Bytes 0 in every element of a block. */
 void lierne_pack_zero(size_t size, void *to, const lierne_block *block);
 

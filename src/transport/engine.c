@@ -2,9 +2,9 @@
  *
  * A stage posts its receives, then its sends, then makes its local copies while both are in
  * flight; what arrives is unpacked as it arrives; when all has arrived, sums run and the next stage
- * starts. A contiguous block travels from and to the caller's own buffer. Any other message is
- * packed into, or lands in, staging memory that the job reserved when it was made: executing
- * allocates nothing. */
+ * starts. A contiguous block travels from and to the caller's own buffer, and so does a message
+ * that the wire has a shape for. Any other is packed into, or lands in, staging memory that the job
+ * reserved when it was made: executing allocates nothing. */
 #include "pack/pack.h"
 #include "transport/transport.h"
 
@@ -27,6 +27,9 @@ struct lierne_job {
     int64_t reserved;  /* bytes of memory */
     int64_t staging;   /* where staging starts in it */
     int64_t used;      /* bytes of staging that the running stage uses */
+    void **shapes;     /* of every message, stage after stage, receives first; NULL without */
+    size_t nshapes;
+    size_t first;   /* in shapes, of the running stage */
     char **landing;    /* staging of receive m of the running stage, NULL if it lands in place */
     size_t *done;      /* for poll */
     bool *waiting;     /* whether the message in a slot is under way */
@@ -55,40 +58,66 @@ static int64_t round_up(int64_t bytes) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static int64_t staging_of(const lierne_job *job, const lierne_messages *messages) {
+static lierne_status shape_messages(lierne_job *job, const lierne_messages *messages) {
+    const lierne_wire *wire = job->context->wire;
+    for (size_t m = 0; m < messages->count; m++) {
+        void **shape = &job->shapes[job->nshapes++];
+        if (wire->shape_new && !in_place(&messages->at[m])) {
+            LIERNE_TRY(wire->shape_new(job->batch, &messages->at[m], job->size, shape));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static int64_t staging_of(const lierne_job *job, const lierne_messages *messages, size_t first) {
     int64_t bytes = 0;
     for (size_t m = 0; m < messages->count; m++) {
-        if (!in_place(&messages->at[m])) {
+        if (!in_place(&messages->at[m]) && !job->shapes[first + m]) {
             bytes += round_up(messages->at[m].elements * (int64_t)job->size);
         }
     }
     return bytes;
 }
 
+/* Shapes, and what staging the busiest stage needs without them. */
+static lierne_status lay_out(lierne_job *job, int64_t *staging) {
+    for (size_t i = 0; i < job->route->stages.count; i++) {
+        const lierne_stage *s = &job->route->stages.at[i];
+        size_t first = job->nshapes;
+        LIERNE_TRY(shape_messages(job, &s->recvs));
+        LIERNE_TRY(shape_messages(job, &s->sends));
+        int64_t bytes = staging_of(job, &s->recvs, first) +
+                        staging_of(job, &s->sends, first + s->recvs.count);
+        *staging = bytes > *staging ? bytes : *staging;
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status reserve(lierne_job *job) {
     const lierne_route *route = job->route;
-    size_t capacity = 0, recvs = 0, summands = 0;
+    size_t capacity = 0, recvs = 0, summands = 0, messages = 0;
     int64_t staging = 0;
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *s = &route->stages.at[i];
-        int64_t bytes = staging_of(job, &s->sends) + staging_of(job, &s->recvs);
-        size_t messages = s->sends.count + s->recvs.count;
-        staging = bytes > staging ? bytes : staging;
-        capacity = messages > capacity ? messages : capacity;
+        size_t n = s->sends.count + s->recvs.count;
+        messages += n;
+        capacity = n > capacity ? n : capacity;
         recvs = s->recvs.count > recvs ? s->recvs.count : recvs;
         for (size_t o = 0; o < s->sums.count; o++) {
-            size_t n = s->sums.at[o].from.count;
+            n = s->sums.at[o].from.count;
             summands = n > summands ? n : summands;
         }
     }
+    LIERNE_TRY(job->context->wire->batch_new(job->context->self, capacity, &job->batch));
+    LIERNE_TRY(lierne_alloc(&job->shapes, messages, sizeof *job->shapes));
+    LIERNE_TRY(lay_out(job, &staging));
     job->staging = round_up(route->elements[LIERNE_SCRATCH] * (int64_t)job->size);
     job->reserved = job->staging + staging;
     LIERNE_TRY(lierne_alloc(&job->memory, (size_t)(job->reserved + ALIGN), 1));
     LIERNE_TRY(lierne_alloc(&job->landing, recvs, sizeof *job->landing));
     LIERNE_TRY(lierne_alloc(&job->done, capacity, sizeof *job->done));
     LIERNE_TRY(lierne_alloc(&job->waiting, capacity, sizeof *job->waiting));
-    LIERNE_TRY(lierne_alloc(&job->summands, summands, sizeof *job->summands));
-    return job->context->wire->batch_new(job->context->self, capacity, &job->batch);
+    return lierne_alloc(&job->summands, summands, sizeof *job->summands);
 }
 
 lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
@@ -120,6 +149,12 @@ static void drop_job(lierne_job *job) {
     if (job->batch) {
         job->context->wire->batch_free(job->batch);
     }
+    for (size_t i = 0; i < job->nshapes; i++) {
+        if (job->shapes[i]) {
+            job->context->wire->shape_free(job->shapes[i]);
+        }
+    }
+    lierne_mem_free(job->shapes);
     lierne_mem_free(job->memory);
     lierne_mem_free(job->landing);
     lierne_mem_free(job->done);
@@ -173,8 +208,9 @@ static const char *readable(const lierne_job *job, lierne_buffer buffer) {
     return buffer == LIERNE_IN ? job->in : job->base[buffer];
 }
 
-static const char *source(const lierne_job *job, const lierne_message *m) {
-    int64_t offset = m->blocks.count ? m->blocks.at[0].offset : 0;
+/* Where a message that is not staged starts; with a shape, its buffer. */
+static const char *start_of(const lierne_job *job, const lierne_message *m, const void *shape) {
+    int64_t offset = m->blocks.count && !shape ? m->blocks.at[0].offset : 0;
     const char *base = readable(job, m->buffer);
     return base ? base + (size_t)offset * job->size : NULL;
 }
@@ -228,33 +264,36 @@ static void run_ops(const lierne_job *job, const lierne_ops *ops) {
     }
 }
 
+static lierne_status post_recv(lierne_job *job, const lierne_message *m, size_t slot) {
+    const void *shape = job->shapes[job->first + slot];
+    char *landing = in_place(m) || shape ? NULL : take_staging(job, m);
+    char *to = landing ? landing : (char *)start_of(job, m, shape);
+    job->landing[slot] = landing;
+    return job->context->wire->recv(job->batch, slot, m->peer, job->tag, to,
+                                    (size_t)m->elements * job->size, shape);
+}
+
+static lierne_status post_send(lierne_job *job, const lierne_message *m, size_t slot) {
+    const void *shape = job->shapes[job->first + slot];
+    char *packed = in_place(m) || shape ? NULL : take_staging(job, m);
+    if (packed) {
+        pack_message(job, m, packed);
+    }
+    return job->context->wire->send(job->batch, slot, m->peer, job->tag,
+                                    packed ? packed : start_of(job, m, shape),
+                                    (size_t)m->elements * job->size, shape);
+}
+
 static lierne_status post_stage(lierne_job *job) {
     const lierne_stage *s = &job->route->stages.at[job->stage];
-    const lierne_wire *wire = job->context->wire;
     job->used = 0;
     job->pending = s->recvs.count + s->sends.count;
     memset(job->waiting, 1, job->pending * sizeof *job->waiting);
     for (size_t m = 0; m < s->recvs.count; m++) {
-        const lierne_message *r = &s->recvs.at[m];
-        job->landing[m] = in_place(r) ? NULL : take_staging(job, r);
-        char *to = job->landing[m];
-        if (!to && job->base[r->buffer]) {
-            to = job->base[r->buffer] + (r->blocks.count ? r->blocks.at[0].offset : 0) *
-                                            (int64_t)job->size;
-        }
-        LIERNE_TRY(wire->recv(job->batch, m, r->peer, job->tag, to,
-                              (size_t)r->elements * job->size));
+        LIERNE_TRY(post_recv(job, &s->recvs.at[m], m));
     }
     for (size_t m = 0; m < s->sends.count; m++) {
-        const lierne_message *o = &s->sends.at[m];
-        const char *from = in_place(o) ? source(job, o) : NULL;
-        if (!in_place(o)) {
-            char *packed = take_staging(job, o);
-            pack_message(job, o, packed);
-            from = packed;
-        }
-        LIERNE_TRY(wire->send(job->batch, s->recvs.count + m, o->peer, job->tag, from,
-                              (size_t)o->elements * job->size));
+        LIERNE_TRY(post_send(job, &s->sends.at[m], s->recvs.count + m));
     }
     if (!job->no_out) {
         run_ops(job, &s->copies);
@@ -265,7 +304,9 @@ static lierne_status post_stage(lierne_job *job) {
 /* Ends stages that have nothing left to wait for, and starts the next. */
 static lierne_status advance(lierne_job *job) {
     while (job->pending == 0) {
-        run_ops(job, &job->route->stages.at[job->stage].sums);
+        const lierne_stage *s = &job->route->stages.at[job->stage];
+        run_ops(job, &s->sums);
+        job->first += s->recvs.count + s->sends.count;
         if (++job->stage == job->route->stages.count) {
             job->finished = true;
             return LIERNE_OK;
@@ -316,6 +357,7 @@ lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool 
     job->no_out = no_out;
     job->status = LIERNE_OK;
     job->stage = 0;
+    job->first = 0;
     job->pending = 0;
     job->finished = job->route->stages.count == 0;
     job->call = lierne_context_call(context, job->name, job->plan);
