@@ -111,6 +111,16 @@ typedef struct lierne_bridge_spec {
 LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
                                             const lierne_bridge_spec *spec);
 
+/* Replaces the row map of a plan of lierne_plan_bridge with gradient_owner ROWS: another map of the
+ * same size, for the steps that follow. Where image tokens fall decides who owns a row, and changes
+ * with every batch. Shapes of compact buffers change with the map: ask lierne_plan_shape again.
+ * Collective; every rank gives the same map (copied); no request may be in flight. Planning again is
+ * each rank's own affair but for one decision, that all could and that the maps are equal; on any
+ * rank's failure every rank gets the same error and keeps the old map.
+ * Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY, TIMEOUT,
+ * PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner);
+
 /* What a pair of grids means for a bridge, without a context: pure, not collective. The mapping is
  * that of Megatron-LM where Megatron-LM accepts the pair. */
 typedef enum lierne_bridge_kind {

@@ -168,8 +168,13 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     if (status == LIERNE_OK) {
         status = fill(context, &r.spec, &sides, &parts);
     }
+    if (status == LIERNE_OK && r.spec.gradient_owner == LIERNE_GRADIENT_ROWS) {
+        lierne_bridge_recipe *recipe;
+        status = lierne_bridge_recipe_new(&recipe, &r.spec);
+        parts.recipe = status == LIERNE_OK ? &recipe->base : NULL;
+    }
     if (status == LIERNE_OK) {
-        put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint */
+        put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint, 3 is a new row map */
         put_grid(&f, "src", r.spec.src);
         put_grid(&f, "dst", r.spec.dst);
         put_tensor(&f, &r.spec);
@@ -177,4 +182,35 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     lierne_bridge_layouts_free(&sides);
     lierne_bridge_resolved_free(&r);
     return lierne_plan_new(out, context, status, &parts, f.fields, f.n);
+}
+
+/* Plans again with another map. */
+static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owner,
+                                lierne_bridge_sides *sides, lierne_plan_parts *parts,
+                                fingerprint *f) {
+    lierne_recipe *recipe = lierne_plan_recipe(plan, lierne_bridge_recipe_free);
+    if (!recipe || !row_owner) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s", row_owner ? "the plan has no row map"
+                                                           : "row_owner is NULL");
+    }
+    lierne_bridge_spec spec = ((lierne_bridge_recipe *)recipe)->spec;
+    size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
+    spec.row_owner = row_owner;
+    put(f, "call", -1, 3);
+    put(f, "row_owner", -1, hash(row_owner, rows * sizeof *row_owner));
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    return fill(lierne_plan_context(plan), &spec, sides, parts);
+}
+
+lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner) {
+    lierne_bridge_sides sides = {0};
+    lierne_plan_parts parts = {0};
+    fingerprint f = {0};
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
+    lierne_status status = fill_again(plan, row_owner, &sides, &parts, &f);
+    lierne_bridge_layouts_free(&sides);
+    return lierne_plan_replace(plan, status, &parts, f.fields, f.n);
 }

@@ -42,6 +42,19 @@ lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool collec
 lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);
 void lierne_bridge_layouts_free(lierne_bridge_sides *sides);
 
+/* What a plan of a bridge keeps: its spec, with copies of all that it points to but the row map. */
+typedef struct lierne_bridge_recipe {
+    lierne_recipe base;
+    lierne_bridge_spec spec;
+    lierne_grid *src;
+    lierne_grid *dst;
+    int64_t shape[3];
+    int64_t *counts[2]; /* of source and destination, or NULL */
+    lierne_placement *placements[2];
+} lierne_bridge_recipe;
+lierne_status lierne_bridge_recipe_new(lierne_bridge_recipe **out, const lierne_bridge_spec *spec);
+void lierne_bridge_recipe_free(lierne_recipe *recipe);
+
 /* Fills the routes, bounds and groups of the collective algorithm; routes exist and are empty. */
 lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
                                        const lierne_bridge_sides *sides, lierne_plan_parts *parts);

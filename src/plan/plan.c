@@ -34,6 +34,9 @@ static void free_parts(lierne_context *context, lierne_plan_parts *parts) {
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         lierne_group_release(context, parts->groups[g]);
     }
+    if (parts->recipe) {
+        parts->recipe->free(parts->recipe);
+    }
 }
 
 static void drop(lierne_plan *plan) {
@@ -105,17 +108,73 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_free(lierne_plan *plan) {
-    if (!plan) {
-        return LIERNE_OK;
-    }
-    for (int d = 0; d < 2 && plan->context->dead == LIERNE_OK; d++) {
+lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
+    for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             if (lierne_job_running(plan->requests[d][i].job)) {
                 return LIERNE_FAIL(LIERNE_BUSY, "%s request %d of the plan is in flight",
                                    direction_names[d], i);
             }
         }
+    }
+    return LIERNE_OK;
+}
+
+/* Exchanges what two plans are made of; requests keep pointing to the plan that they are in. */
+static void swap_parts(lierne_plan *a, lierne_plan *b) {
+    lierne_plan keep = *a;
+    *a = *b;
+    *b = keep;
+    lierne_plan *plans[2] = {a, b};
+    for (int p = 0; p < 2; p++) {
+        for (int d = 0; d < 2; d++) {
+            for (int i = 0; i < plans[p]->parts.max_inflight; i++) {
+                plans[p]->requests[d][i].plan = plans[p];
+            }
+        }
+    }
+}
+
+lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
+                                  const lierne_field *fields, size_t nfields) {
+    lierne_context *context = plan->context;
+    lierne_plan *next = NULL;
+    int decision;
+    if (status == LIERNE_OK) {
+        status = make(&next, context, parts);
+    }
+    int64_t call = lierne_context_call(context, "planning again", plan->decision);
+    status = context->wire->agree(context->self, status, fields, nfields, &decision);
+    lierne_context_ended(context, call, status);
+    if (status == LIERNE_OK) {
+        swap_parts(plan, next);
+        plan->decision = decision;
+        plan->parts.recipe = next->parts.recipe;
+        next->parts.recipe = NULL;
+        set_tags(plan);
+    }
+    free_parts(context, parts);
+    if (next) {
+        drop(next);
+    }
+    return status;
+}
+
+lierne_recipe *lierne_plan_recipe(const lierne_plan *plan, void (*free)(lierne_recipe *)) {
+    lierne_recipe *recipe = plan->parts.recipe;
+    return recipe && recipe->free == free ? recipe : NULL;
+}
+
+lierne_context *lierne_plan_context(const lierne_plan *plan) {
+    return plan->context;
+}
+
+lierne_status lierne_plan_free(lierne_plan *plan) {
+    if (!plan) {
+        return LIERNE_OK;
+    }
+    if (plan->context->dead == LIERNE_OK) {
+        LIERNE_TRY(lierne_plan_check_idle(plan));
     }
     plan->context->nplans--;
     drop(plan);

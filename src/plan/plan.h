@@ -18,17 +18,34 @@ typedef struct lierne_plan_side {
     LIERNE_VEC(lierne_block) owned;    /* blocks of out that must be written */
 } lierne_plan_side;
 
+/* What a builder keeps to plan again; starts with how to free it. */
+typedef struct lierne_recipe {
+    void (*free)(struct lierne_recipe *recipe);
+} lierne_recipe;
+
 /* Everything that is in here belongs to the plan that is made of it, or is freed with it. */
 typedef struct lierne_plan_parts {
     lierne_dtype dtype;
     int max_inflight;
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
+    lierne_recipe *recipe; /* or NULL */
 } lierne_plan_parts;
 
 /* Collective. status is the outcome of the local planning; fields are what all ranks must have
  * given alike. Takes the parts, whatever happens. */
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields, size_t nfields);
+
+/* Collective. Gives a plan other parts, of the same dtype and max_inflight; it keeps its recipe.
+ * Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones. */
+lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
+                                  const lierne_field *fields, size_t nfields);
+
+/* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
+lierne_recipe *lierne_plan_recipe(const lierne_plan *plan, void (*free)(lierne_recipe *));
+lierne_context *lierne_plan_context(const lierne_plan *plan);
+/* BUSY if a request is in flight. */
+lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 
 #endif

@@ -386,6 +386,101 @@ Test(plan, bad_contexts) {
     cr_assert_eq(lierne_sim_free(NULL), LIERNE_OK);
 }
 
+/* A map that changes every step: the gradient of row (g, s) comes from its owner of the step. */
+Test(plan, a_row_map_is_replaced_without_a_new_plan) {
+    lierne_grid *src = grid(4, 2, 1, 2), *dst = grid(4, 1, 4, 1);
+    lierne_sim *sim = sim_of(4, 5);
+    lierne_plan *plans[4];
+    lierne_request *q[4];
+    int32_t rows[32];
+    float in[4][64], out[4][32];
+    size_t before = 0;
+    for (int i = 0; i < 32; i++) {
+        rows[i] = i % 4;
+    }
+    lierne_bridge_spec spec = spec_of(src, dst);
+    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    spec.gradient_storage = LIERNE_COMPACT;
+    spec.row_owner = rows;
+    for (int r = 0; r < 4; r++) {
+        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+    }
+    lierne_grid_free(src), lierne_grid_free(dst); /* the plan has copies */
+    for (int step = 0; step < 20; step++) {
+        for (int i = 0; i < 32; i++) {
+            rows[i] = (i * (step + 3) / 5 + step) % 4;
+        }
+        for (int r = 0; r < 4; r++) {
+            int64_t shape[3], n = 0;
+            cr_assert_eq(lierne_plan_update_rows(plans[r], rows), LIERNE_OK, "%s",
+                         lierne_last_error());
+            for (int i = 0; i < 32; i++) {
+                if (rows[i] == r) {
+                    in[r][2 * n] = (float)(100 * step + 2 * i);
+                    in[r][2 * n++ + 1] = (float)(100 * step + 2 * i + 1);
+                }
+            }
+            lierne_plan_shape(plans[r], LIERNE_ADJOINT, NULL, shape, NULL);
+            cr_assert(shape[0] == n && (shape[1] == 1 || n == 0), "%d rows", (int)shape[0]);
+        }
+        memset(out, 0xa5, sizeof out);
+        for (int r = 0; r < 4; r++) {
+            cr_assert_eq(lierne_adjoint_begin(&q[r], plans[r], out[r], in[r], NULL), LIERNE_OK);
+        }
+        for (int r = 0; r < 4; r++) {
+            cr_assert_eq(lierne_end(q[r]), LIERNE_OK, "%s", lierne_last_error());
+        }
+        for (int i = 0; i < 128; i++) { /* source lane of rank r is r / 2: samples 4 r / 2 on */
+            int r = i / 32, element = r / 2 * 32 + i % 32;
+            cr_assert(out[r][i % 32] == (float)(100 * step + element), "step %d rank %d", step, r);
+        }
+        cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, 4), LIERNE_OK);
+        if (step == 1) {
+            before = lierne_mem_live();
+        }
+    }
+    cr_assert_leq(lierne_mem_live(), before + 200, "planning again keeps nothing");
+    rows[3] = 4;
+    for (int r = 0; r < 4; r++) {
+        cr_assert_eq(lierne_plan_update_rows(plans[r], rows), LIERNE_INVALID);
+        cr_assert(strstr(lierne_last_error(), "row 3 has owner 4"));
+    }
+    cr_assert_eq(lierne_plan_update_rows(plans[0], NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_update_rows(NULL, rows), LIERNE_INVALID);
+    for (int r = 0; r < 4; r++) {
+        lierne_plan_free(plans[r]);
+    }
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+}
+
+Test(plan, only_a_plan_with_a_row_map_takes_one) {
+    lierne_grid *src = grid(1, 1, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, src);
+    lierne_context *self;
+    lierne_plan *plan;
+    int32_t rows[32] = {0};
+    lierne_init(&self, NULL);
+    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_plan_update_rows(plan, rows), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "has no row map"));
+    lierne_plan_free(plan);
+    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    spec.row_owner = rows;
+    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK);
+    lierne_status status = LIERNE_NO_MEMORY;
+    for (size_t k = 1; status != LIERNE_OK; k++) {
+        size_t before = lierne_mem_live();
+        lierne_mem_fail_at(k);
+        status = lierne_plan_update_rows(plan, rows);
+        lierne_mem_fail_at(0);
+        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
+        cr_assert_eq(lierne_mem_live(), before, "k = %zu", k);
+    }
+    lierne_plan_free(plan);
+    lierne_free(self);
+    lierne_grid_free(src);
+}
+
 Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
     lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
     lierne_bridge_spec spec = spec_of(src, dst);
