@@ -148,7 +148,9 @@ $(B)/liblierne.so.$(VERSION): $(call obj,$(LIB_SRC)) src/liblierne.map
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(CJSON) -lm
 $(B)/liblierne_mpi.so.$(VERSION): $(call obj,$(MPI_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_mpi.map
 	$(Q)$(MPICC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
-SOFLAGS = -shared -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^)
+# Nothing may stay undefined; clang's sanitizers are in the program only.
+SOFLAGS = -shared -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
+	$(if $(findstring -fsanitize,$(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)

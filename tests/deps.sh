@@ -11,6 +11,7 @@ header() { # header FILE PACKAGE: a header that the compiler finds
 }
 need make make
 need cc gcc
+need g++ g++ # the public headers are tested from C++ too
 need pkg-config pkg-config
 need mpicc libopenmpi-dev
 need mpirun openmpi-bin

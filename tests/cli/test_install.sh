@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# Installs into a prefix and into a DESTDIR, and uses what is there as a user would: through
+# pkg-config, shared and static, from C and C++, without and with MPI. The shared libraries export
+# the functions of the headers and nothing else. $1: the build folder.
+set -u
+build=$(cd "${1:?usage: test_install.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+# A make above this one must not hand its options down.
+unset MAKEFLAGS MAKELEVEL MFLAGS
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+same() { # same NAME EXPECTED ACTUAL
+    [ "$2" = "$3" ]
+    verdict "$1" $?
+    [ "$2" = "$3" ] || diff <(echo "$2") <(echo "$3")
+}
+has_mpi() {
+    [ -x "$build/lierne-run" ]
+}
+targets() { # targets TARGET VARIABLE=VALUE...
+    make -s "B=$build" "$@" >"$work/make.log" 2>&1 || { cat "$work/make.log" && false; }
+}
+version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
+
+# expected LIBDIR: what must be installed, below the prefix.
+expected() {
+    local name
+    echo bin/lierne
+    has_mpi && echo bin/lierne-run
+    for name in lierne $(has_mpi && echo lierne_mpi); do
+        printf '%s\n' "$1/lib$name".{a,so,so.0,"so.$version"} "$1/pkgconfig/$name.pc"
+    done
+    echo include/lierne.h
+    ls include/lierne | sed 's|^|include/lierne/|' | if has_mpi; then cat; else grep -v /mpi.h; fi
+    (cd grids && ls -- *.json) | sed 's|^|share/lierne/grids/|'
+    printf '%s\n' share/lierne/grid.schema.json share/man/man1/lierne.1
+}
+installed() { # installed FOLDER: every file and link in it
+    (cd "$1" && find . ! -type d | sed 's|^\./||' | LC_ALL=C sort)
+}
+
+prefix=$work/prefix
+targets install "PREFIX=$prefix"
+verdict "make install PREFIX=" $?
+same "files below PREFIX" "$(expected lib | LC_ALL=C sort)" "$(installed "$prefix")"
+
+# As a packager does it: staged, with a libdir of its own.
+staged=(PREFIX=/opt/lierne libdir=/opt/lierne/lib/triplet "DESTDIR=$work/stage")
+targets install "${staged[@]}"
+verdict "make install DESTDIR=" $?
+same "files below DESTDIR" "$(expected lib/triplet | LC_ALL=C sort)" "$(installed "$work/stage/opt/lierne")"
+grep -rlF "$work" "$work/stage/opt/lierne/lib/triplet/pkgconfig"
+verdict "no .pc file names DESTDIR" $((1 - $?))
+same "a staged tree is found through a sysroot" "-I$work/stage/opt/lierne/include -L$work/stage/opt/lierne/lib/triplet -llierne" \
+    "$(PKG_CONFIG_SYSROOT_DIR=$work/stage PKG_CONFIG_PATH=$work/stage/opt/lierne/lib/triplet/pkgconfig \
+        pkg-config --cflags --libs lierne | xargs)"
+
+# What the libraries are and export.
+dynamic() { # dynamic LIBRARY TAG: values of a tag of the dynamic section
+    readelf -d "$prefix/lib/$1" | sed -n "s/.*($2).*\[\(.*\)\]/\1/p"
+}
+exports() { # exports LIBRARY VERSION: names that it defines under a symbol version
+    nm -D --defined-only --with-symbol-versions "$prefix/lib/$1" | sed -n "s/.* [TDBR] \(.*\)@@$2\$/\1/p" | LC_ALL=C sort
+}
+declared() { # declared HEADER: functions that a header and those that it includes declare
+    local mpi=
+    [ "$1" = lierne/mpi.h ] && mpi=$(mpicc -show | grep -oE -- '-I[^ ]+')
+    echo "#include <$1>" | cc -E -P -I"$prefix/include" $mpi - | grep -oE '\blierne_[a-z0-9_]+ *\(' | tr -d ' (' | LC_ALL=C sort -u
+}
+same "soname" liblierne.so.0 "$(dynamic liblierne.so SONAME)"
+same "liblierne needs no MPI" "" "$(dynamic liblierne.so NEEDED | grep -iE 'mpi|open-')"
+[ "$(declared lierne.h | wc -l)" -gt 50 ]
+verdict "the headers declare functions" $?
+same "liblierne exports the functions of lierne.h" "$(declared lierne.h)" "$(exports liblierne.so LIERNE_0.1)"
+same "symbols have one of two versions" "" "$(nm -D --defined-only --with-symbol-versions "$prefix/lib/liblierne.so" |
+    grep -vE "@@LIERNE_(0\.1|PRIVATE_$version)\$| A LIERNE_(0\.1|PRIVATE_$version)(@@.*)?\$")"
+if has_mpi; then
+    same "soname of liblierne_mpi" liblierne_mpi.so.0 "$(dynamic liblierne_mpi.so SONAME)"
+    same "liblierne_mpi exports the functions of lierne/mpi.h" "$(declared lierne/mpi.h | comm -13 <(declared lierne.h) -)" \
+        "$(exports liblierne_mpi.so 'LIERNE_[^@]*')"
+    same "liblierne lets liblierne_mpi call what it calls and no more" \
+        "$(nm -D -u --with-symbol-versions "$prefix/lib/liblierne_mpi.so" | sed -n "s/.* \(lierne_.*\)@LIERNE_PRIVATE_$version\$/\1/p" | LC_ALL=C sort)" \
+        "$(exports liblierne.so "LIERNE_PRIVATE_$version")"
+fi
+same "every global name of the static libraries begins with lierne_" "" \
+    "$(nm -g --defined-only "$prefix"/lib/*.a | awk 'NF == 3 { print $3 }' | grep -v '^lierne_')"
+
+# Consumers. The static ones see a folder that has no shared library.
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+mkdir "$work/static"
+cp "$prefix"/lib/*.a "$work/static"
+same "pkg-config --modversion" "$version" "$(pkg-config --modversion lierne)"
+consume() { # consume NAME COMPILER... : compiles tests/cli/consumer.c and runs it, both ways
+    local name=$1
+    shift
+    "$@" -Wall -Wextra -Werror tests/cli/consumer.c $(pkg-config --cflags lierne) -x none $(pkg-config --libs lierne) -o "$work/shared_$name" &&
+        LD_LIBRARY_PATH=$prefix/lib timeout 60 "$work/shared_$name" >"$work/out" && grep -qx '0 wrong' "$work/out"
+    verdict "$name consumer, shared" $?
+    readelf -d "$work/shared_$name" | grep -q 'NEEDED.*\[liblierne\.so\.0\]'
+    verdict "$name consumer, shared: needs liblierne.so.0" $?
+    "$@" -Wall -Wextra -Werror tests/cli/consumer.c $(pkg-config --cflags lierne) -x none \
+        $(pkg-config --static --define-variable="libdir=$work/static" --libs lierne) -o "$work/static_$name" &&
+        timeout 60 "$work/static_$name" >"$work/out" && grep -qx '0 wrong' "$work/out"
+    verdict "$name consumer, static" $?
+    readelf -d "$work/static_$name" | grep -q 'NEEDED.*liblierne'
+    verdict "$name consumer, static: needs no liblierne" $((1 - $?))
+}
+consume C cc -std=c11 -x c
+if command -v g++ >/dev/null; then
+    consume C++ g++ -std=c++17 -x c++
+else
+    echo "no g++: the C++ consumer was left out"
+fi
+if has_mpi; then
+    mpicc tests/cli/consumer_mpi.c $(pkg-config --cflags --libs lierne_mpi) -o "$work/mpi" &&
+        LD_LIBRARY_PATH=$prefix/lib timeout 60 mpirun -n 2 "$work/mpi" >"$work/out"
+    same "MPI consumer on 2 ranks, shared" "2 ranks, 0 wrong 2 ranks, 0 wrong" "$(xargs <"$work/out")"
+    mpicc tests/cli/consumer_mpi.c $(pkg-config --cflags lierne_mpi) \
+        $(pkg-config --static --define-variable="libdir=$work/static" --libs lierne_mpi | sed "s|$prefix/lib|$work/static|") \
+        -o "$work/mpi" && timeout 60 mpirun -n 2 "$work/mpi" >"$work/out"
+    same "MPI consumer on 2 ranks, static" "2 ranks, 0 wrong 2 ranks, 0 wrong" "$(xargs <"$work/out")"
+fi
+
+# The command, and its manual.
+same "the installed command" "lierne $version" "$("$prefix/bin/lierne" --version)"
+"$prefix/bin/lierne" check --quiet "$prefix"/share/lierne/grids/*.json
+verdict "the installed configurations are valid" $?
+if has_mpi; then
+    timeout 100 mpirun -n 6 "$prefix/bin/lierne" run "$prefix/share/lierne/grids/uneven-dp-6.json" --bridge vision_to_llm >"$work/out" 2>&1
+    verdict "lierne run from the installed tree" $?
+fi
+sed 's/\\//g' "$prefix/share/man/man1/lierne.1" >"$work/man"
+options() {
+    grep -oE -- '--[a-z][a-z-]*' | LC_ALL=C sort -u
+}
+commands=$("$prefix/bin/lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
+same "the manual has every command" "$(sort <<<"$commands")" \
+    "$(sed -n '/^\.SH COMMANDS/,/^\.SH OPTIONS/s/^\.B \([a-z]*\)$/\1/p' "$work/man" | grep -vx lierne | sort)"
+same "the manual has every option and no other" \
+    "$(for command in "" $commands; do "$prefix/bin/lierne" $command --help; done | options)" \
+    "$(options <"$work/man")"
+grep -q "^\.TH LIERNE 1 .*\"lierne $version\"" "$work/man"
+verdict "the manual is that of this version" $?
+
+targets uninstall "PREFIX=$prefix"
+verdict "make uninstall PREFIX=" $?
+same "nothing is left below PREFIX" "" "$(installed "$prefix")$(find "$prefix" -name 'lierne*')"
+targets uninstall "${staged[@]}"
+same "nothing is left below DESTDIR" "" "$(installed "$work/stage")$(find "$work/stage/opt/lierne" -mindepth 1 -name 'lierne*')"
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
