@@ -1,0 +1,147 @@
+"""A binding of lierne by ctypes alone, made from the headers, and a bridge run through it.
+
+A foreign language can call lierne when the headers keep to what every foreign function interface
+has: scalars, enums and pointers as parameters; no struct by value, no varargs, no bare callback.
+So the declarations are read here by a parser that understands nothing else.
+Usage: binding.py LIBRARY PREPROCESSED_HEADER
+"""
+import ctypes
+import re
+import sys
+
+SCALARS = {
+    "int": ctypes.c_int, "double": ctypes.c_double, "size_t": ctypes.c_size_t,
+    "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint32_t": ctypes.c_uint32,
+    "uint64_t": ctypes.c_uint64,
+}
+counts = {True: 0, False: 0}
+
+
+def check(ok, what):
+    counts[bool(ok)] += 1
+    if not ok:
+        print("FAIL", what)
+
+
+def type_of(text, enums):
+    """The ctypes type of a declaration without its name; None where no binding could have it."""
+    words = text.replace("*", " * ").split()
+    if "*" in words:
+        plain = [word for word in words if word != "const"]
+        return ctypes.c_char_p if plain == ["char", "*"] else ctypes.c_void_p
+    name = " ".join(word for word in words if word != "const")
+    return ctypes.c_int if name in enums else SCALARS.get(name)
+
+
+def split_name(declaration):
+    """'const int *ranks' -> ('const int *', 'ranks', 0); the last is the length of an array."""
+    found = re.fullmatch(r"(.*?[\s*])(\w+)\s*(?:\[(\d+)\])?", declaration.strip(), re.S)
+    return found[1], found[2], int(found[3] or 0)
+
+
+def read_structs(text, enums):
+    structs = {}
+    for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (lierne_\w+);", text, re.S):
+        fields = []
+        for line in filter(None, map(str.strip, body.split(";"))):
+            kind, field, length = split_name(line)
+            kind = type_of(kind, enums)
+            check(kind, f"{name}: a foreign caller cannot fill in '{line}'")
+            fields.append((field, kind * length if length else kind))
+        structs[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return structs
+
+
+def read_functions(text, enums, library):
+    found = re.findall(r"(?<=;)([\w\s*]*?[\s*])(lierne_\w+)\s*\(([^;]*)\)\s*(?=;)", text)
+    named = re.findall(r"\b(lierne_\w+)\s*\(", text)
+    check(sorted(named) == sorted(name for _, name, _ in found), "a declaration was not understood")
+    for result, name, arguments in found:
+        kinds = [] if arguments.strip() == "void" else [
+            None if "(" in argument or "..." in argument
+            else type_of(split_name(argument)[0], enums) for argument in arguments.split(",")]
+        check(None not in kinds, f"{name}: a foreign caller cannot pass ({arguments})")
+        returned = None if result.strip() == "void" else type_of(result, enums)
+        check(returned or result.strip() == "void", f"{name}: a foreign caller cannot take {result}")
+        check(hasattr(library, name), f"{name} is not in the library")
+        function = getattr(library, name)
+        function.argtypes, function.restype = kinds, returned
+
+
+def bind(path, header):
+    text = re.sub(r"__attribute__\(\(visibility\(\"default\"\)\)\)", "", open(header).read())
+    text = text[text.index("typedef enum lierne_status"):]
+    enums = set(re.findall(r"typedef enum \w+ \{.*?\} (lierne_\w+);", text, re.S))
+    library = ctypes.CDLL(path)
+    structs = read_structs(text, enums)
+    read_functions(re.sub(r"\{.*?\}", "", text, flags=re.S), enums, library)
+    return library, structs
+
+
+def must(library, status):
+    if status != 0:
+        raise RuntimeError(f"{status}: {library.lierne_last_error().decode()}")
+
+
+def grid(library, structs, sizes, world=8):
+    names = (ctypes.c_char_p * 3)(b"tp", b"cp", b"dp")
+    shape = (ctypes.c_int64 * 3)(*sizes)
+    spec = structs["lierne_grid_spec"](ndims=3, world_size=world)
+    spec.size = ctypes.sizeof(spec)
+    spec.names, spec.sizes = ctypes.addressof(names), ctypes.addressof(shape)
+    out = ctypes.c_void_p()
+    must(library, library.lierne_grid_create(ctypes.byref(out), ctypes.byref(spec)))
+    return out
+
+
+def execute(library, begin, plans, outputs, inputs):
+    requests = [ctypes.c_void_p() for _ in plans]
+    for request, plan, out, data in zip(requests, plans, outputs, inputs):
+        must(library, begin(ctypes.byref(request), plan, out, data, None))
+    for request in requests:
+        must(library, library.lierne_end(request))
+
+
+def run_bridge(library, structs):
+    """tp2 dp4 -> tp2 cp2 dp2, 8 samples of 4 x 2 doubles; the gradient is partial over cp."""
+    sim = ctypes.c_void_p()
+    must(library, library.lierne_sim_create(ctypes.byref(sim), 8, None))
+    encoder, llm = grid(library, structs, (2, 1, 4)), grid(library, structs, (2, 2, 2))
+    shape = (ctypes.c_int64 * 3)(8, 4, 2)
+    spec = structs["lierne_bridge_spec"](src=encoder, dst=llm, naxes=3, batch_axis=0,
+                                         sequence_axis=1)
+    spec.size, spec.shape = ctypes.sizeof(spec), ctypes.addressof(shape)
+    plans = [ctypes.c_void_p() for _ in range(8)]
+    for rank, plan in enumerate(plans):
+        context = library.lierne_sim_context(sim, rank)
+        must(library, library.lierne_plan_bridge(ctypes.byref(plan), context, ctypes.byref(spec)))
+    small, large = ctypes.c_double * 16, ctypes.c_double * 32
+    x = [small(*(16 * (rank // 2) + i for i in range(16))) for rank in range(8)]
+    y, gx = [large() for _ in range(8)], [small() for _ in range(8)]
+    execute(library, library.lierne_forward_begin, plans, y, x)
+    for rank in range(8):
+        check(list(y[rank]) == [32 * (rank // 4) + i for i in range(32)], f"forward, rank {rank}")
+    g = [large(*((rank // 2 % 2 + 1) * value for value in y[rank])) for rank in range(8)]
+    execute(library, library.lierne_adjoint_begin, plans, gx, g)
+    for rank in range(8):
+        check(list(gx[rank]) == [3 * value for value in x[rank]], f"adjoint, rank {rank}")
+        must(library, library.lierne_plan_free(plans[rank]))
+    must(library, library.lierne_sim_free(sim))
+    library.lierne_grid_free(encoder)
+    library.lierne_grid_free(llm)
+
+
+def main():
+    library, structs = bind(*sys.argv[1:])
+    check(library.lierne_plan_bridge.argtypes == [ctypes.c_void_p] * 3, "the parser reads pointers")
+    run_bridge(library, structs)
+    try:
+        grid(library, structs, (2, 1, 4), world=7)
+        check(False, "a grid past the end of the world is taken")
+    except RuntimeError as error:
+        check(str(error).startswith("-23: lierne_grid_create:"), f"the error is {error}")
+    print(f"{counts[True]} passed, {counts[False]} failed")
+    return counts[False] != 0
+
+
+sys.exit(main())

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Every public header compiles alone and twice, in old and new C and C++, with every warning an error
+# and under each compiler that is there; and all places that name the version name the same one.
+# $1: the build folder.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+
+headers=$(cd include && ls lierne.h lierne/*.h)
+# MPI's headers are not ours to judge.
+if command -v mpicc >/dev/null; then
+    mpi=$(mpicc -show | grep -oE -- '-I *[^ ]+' | sed 's/^-I/-isystem /')
+else
+    headers=$(grep -v '^lierne/mpi\.h$' <<<"$headers")
+    mpi=
+    echo "no mpicc: lierne/mpi.h was left out"
+fi
+
+# compiles COMPILER LANGUAGE STANDARD HEADER [FOLDER]
+compiles() {
+    printf '#include <%s>\n#include <%s>\n' "$4" "$4" >"$work/alone.$2"
+    "$1" -std="$3" -Wall -Wextra -Wpedantic -Wconversion -Werror -fsyntax-only -I"${5:-include}" $mpi "$work/alone.$2"
+}
+compilers=0
+while read -r compiler language standards; do
+    command -v "$compiler" >/dev/null || continue
+    compilers=$((compilers + 1))
+    for standard in $standards; do
+        for header in $headers; do
+            compiles "$compiler" "$language" "$standard" "$header"
+            verdict "$header, $compiler -std=$standard" $?
+        done
+    done
+done <<'END'
+gcc c c99 c11
+g++ cc c++11 c++17 c++20
+clang c c99 c11
+clang++ cc c++11 c++17 c++20
+END
+[ $compilers -ge 2 ]
+verdict "a C and a C++ compiler are there" $?
+
+# The check itself must be able to fail, each time for one reason.
+mkdir "$work/bad"
+while read -r expected name text; do
+    printf '%b\n' "$text" >"$work/bad/$name.h"
+    result=accepted
+    compiles gcc c c11 "$name.h" "$work/bad" 2>/dev/null || result=refused
+    [ $result = "$expected" ]
+    verdict "a header with $name is $expected" $?
+done <<'END'
+accepted nothing-wrong #pragma once\nint f(void);
+refused an-include-forgotten #pragma once\nsize_t f(void);
+refused no-guard enum x { y };
+refused a-narrowing #pragma once\nstatic inline signed char f(int a) { return a; }
+END
+
+for header in $headers; do
+    name=${header##*/}
+    guard=LIERNE_$(tr a-z. A-Z_ <<<"$name")
+    [ "$(grep -c "^#ifndef $guard\$" "include/$header")" = 1 ] && [ "$(grep -c "^#define $guard\$" "include/$header")" = 1 ]
+    verdict "$header has the guard $guard" $?
+    grep -q '\<LIERNE_API\>.*(' "include/$header" || continue
+    grep -q '^extern "C" {$' "include/$header"
+    verdict "$header declares its functions extern \"C\"" $?
+done
+
+# One version. That of the .pc files and of the command is compared where they are installed.
+version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
+numbers=$(printf '#include <lierne/status.h>\nLIERNE_VERSION_MAJOR.LIERNE_VERSION_MINOR.LIERNE_VERSION_PATCH\n' |
+    cc -E -P -Iinclude - | tail -n 1 | tr -d ' ')
+[ "$numbers" = "$version" ]
+verdict "LIERNE_VERSION_STRING $version is $numbers" $?
+top=$(sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
+[ "$top" = "$version" ]
+verdict "the top entry of CHANGELOG.md, $top, is $version" $?
+for map in src/*.map; do
+    grep -q "^LIERNE_${version%.*} {" "$map"
+    verdict "$map has a version for ${version%.*}" $?
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
