@@ -57,7 +57,7 @@ LIB     := $(B)/liblierne.a
 MPILIB  := $(B)/liblierne_mpi.a
 TOOL    := $(B)/lierne
 RUN     := $(if $(HAVE_MPI),$(B)/lierne-run)
-# The headers have the version; until 1.0 every minor version may break the ABI, so all are .so.0.
+# The headers have the version. Before 1.0 every soname is .so.0; symbol versions tell them apart.
 VERSION := $(shell sed -n 's/.*LIERNE_VERSION_STRING "\(.*\)"/\1/p' include/lierne/status.h)
 SOMAJOR := $(firstword $(subst ., ,$(VERSION)))
 SHARED  := $(patsubst %.a,%.so.$(VERSION),$(LIB) $(if $(HAVE_MPI),$(MPILIB)))
@@ -103,8 +103,7 @@ mutants: tests ## break the code, one fault at a time: some test must fail each 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-# What install puts where, "folder/name from": uninstall removes the same names. Links and .pc files,
-# which are made in place, have no source.
+# Everything that install puts anywhere; uninstall removes the same names.
 PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc)
 LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
 HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h),$(wildcard include/lierne/*.h))

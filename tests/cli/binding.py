@@ -64,8 +64,9 @@ def read_functions(text, enums, library):
         returned = None if result.strip() == "void" else type_of(result, enums)
         check(returned or result.strip() == "void", f"{name}: a foreign caller cannot take {result}")
         check(hasattr(library, name), f"{name} is not in the library")
-        function = getattr(library, name)
-        function.argtypes, function.restype = kinds, returned
+        if hasattr(library, name) and None not in kinds:
+            function = getattr(library, name)
+            function.argtypes, function.restype = kinds, returned
 
 
 def bind(path, header):

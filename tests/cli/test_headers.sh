@@ -20,12 +20,13 @@ verdict() { # verdict NAME STATUS
 
 headers=$(cd include && ls lierne.h lierne/*.h)
 # MPI's headers are not ours to judge.
-if command -v mpicc >/dev/null; then
-    mpi=$(mpicc -show | grep -oE -- '-I *[^ ]+' | sed 's/^-I/-isystem /')
+mpicc=${MPICC:-mpicc}
+if command -v "$mpicc" >/dev/null; then
+    mpi=$($mpicc -show | grep -oE -- '-I *[^ ]+' | sed 's/^-I/-isystem /')
 else
     headers=$(grep -v '^lierne/mpi\.h$' <<<"$headers")
     mpi=
-    echo "no mpicc: lierne/mpi.h was left out"
+    echo "no $mpicc: lierne/mpi.h was left out"
 fi
 
 # compiles COMPILER LANGUAGE STANDARD HEADER [FOLDER]
