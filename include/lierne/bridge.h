@@ -18,9 +18,11 @@
  * over cp; gradient of the input V over dp, R over tp. The adjoint is that of the operator which
  * counts replicas once.
  *
- * Two algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what it
- * needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM (#4368, with
- * destination cp > 1 as in #7435): all-gather over groups, gradients summed over cp first.
+ * Three algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what it
+ * needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM for grids on the
+ * same ranks (#4368, with destination cp > 1 as in #7435): all-gather over groups, gradients summed
+ * over cp first; LEADER is the one of Megatron-LM for disjoint grids: one rank of a lane sends to
+ * one rank of each lane of the other side that needs it, which broadcasts over a binomial tree.
  * Measured differences are in docs/performance.md. */
 #ifndef LIERNE_BRIDGE_H
 #define LIERNE_BRIDGE_H
@@ -34,7 +36,8 @@ extern "C" {
 
 typedef enum lierne_bridge_algorithm {
     LIERNE_BRIDGE_DIRECT = 0,
-    LIERNE_BRIDGE_COLLECTIVE = 1
+    LIERNE_BRIDGE_COLLECTIVE = 1,
+    LIERNE_BRIDGE_LEADER = 2
 } lierne_bridge_algorithm;
 
 typedef enum lierne_gradient_owner {
@@ -106,8 +109,10 @@ typedef struct lierne_bridge_spec {
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
  * world size that is not the context's); UNKNOWN_VIEW; INDIVISIBLE; UNSUPPORTED (source cp > 1
  * without src_placements; for COLLECTIVE also: spans that differ, pp > 1, dims other than tp, cp, pp,
- * dp, an owned gradient, counts, placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec); OVERFLOW; NO_MEMORY; TIMEOUT;
- * PEER_FAILED; TRANSPORT. */
+ * dp, an owned gradient, counts, placements, delivery OWN; for LEADER also: spans that overlap,
+ * destination cp > 1, gtp_remat > 1 (a view can join it with dp), an owned gradient, counts,
+ * placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec);
+ * OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
                                             const lierne_bridge_spec *spec);
 
@@ -171,6 +176,46 @@ LIERNE_API lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, i
  * where the spans are equal and the dp sizes divide; none otherwise. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map,
                                                       const int **ranks, int *count);
+
+/* Who talks to whom under LEADER, without a context: pure, not collective. A lane is one combination
+ * of the coordinates of dp and gtp_remat; lanes are in the order of their first ranks. A lane's group
+ * are its ranks on the stage that holds the tensor (the last of pp at the source, the first at the
+ * destination), ascending; its leader is the last of them at the source, the first at the
+ * destination. These are Megatron-LM's, where lanes have tp, cp and pp inside; any further dim is a
+ * kind of replica here. Spans may overlap, as Megatron-LM lets them; LIERNE_BRIDGE_LEADER refuses
+ * that. */
+typedef enum lierne_bridge_side {
+    LIERNE_BRIDGE_SRC = 0,
+    LIERNE_BRIDGE_DST = 1
+} lierne_bridge_side;
+typedef struct lierne_bridge_leaders lierne_bridge_leaders;
+/* Looks at the grids of spec only. Free with lierne_bridge_leaders_free; it keeps nothing of spec.
+ * Costs memory in proportion to the ranks.
+ * Errors: as lierne_bridge_map_create; UNSUPPORTED (cp of either grid is not 1); INDIVISIBLE
+ * (neither number of lanes divides the other; the message names both). */
+LIERNE_API lierne_status lierne_bridge_leaders_create(lierne_bridge_leaders **out,
+                                                      const lierne_bridge_spec *spec);
+LIERNE_API void lierne_bridge_leaders_free(lierne_bridge_leaders *leaders);
+
+/* The leaders of a side, lane by lane; the groups in which they broadcast, lane by lane; and the
+ * leaders of both sides, ascending, each once: the ranks that cross. Arrays are owned by leaders.
+ * Errors: INVALID (NULL, side). */
+LIERNE_API lierne_status lierne_bridge_leaders_ranks(const lierne_bridge_leaders *leaders,
+                                                     lierne_bridge_side side, const int **ranks,
+                                                     int *count);
+LIERNE_API lierne_status lierne_bridge_leaders_groups(const lierne_bridge_leaders *leaders,
+                                                      lierne_bridge_side side, const int **ranks,
+                                                      int *ngroups, int *group_size);
+LIERNE_API lierne_status lierne_bridge_leaders_p2p(const lierne_bridge_leaders *leaders,
+                                                   const int **ranks, int *count);
+
+/* The ranks that a rank sends to and receives from in the forward direction, in the order of their
+ * lanes; the adjoint is the other way round. Who sends is a source leader, who receives a
+ * destination leader; anyone else, also a rank outside both grids, has neither. Arrays are owned by
+ * leaders, NULL where empty. Errors: INVALID (NULL). */
+LIERNE_API lierne_status lierne_bridge_leaders_peers(const lierne_bridge_leaders *leaders, int rank,
+                                                     const int **send_to, int *nsends,
+                                                     const int **recv_from, int *nrecvs);
 
 #ifdef __cplusplus
 }

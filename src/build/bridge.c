@@ -1,7 +1,7 @@
 /* The bridge builder: from a spec to a plan.
  *
- * DIRECT is two calls of the planner, one per direction. COLLECTIVE (bridge_collective.c) follows
- * the reference and is each rank's own affair too. Everything a rank needs to know is in the spec,
+ * DIRECT is two calls of the planner, one per direction. COLLECTIVE (bridge_collective.c) and LEADER
+ * (bridge_leader.c) follow the reference and are each rank's own affair too. Everything a rank needs to know is in the spec,
  * so ranks exchange nothing but the decision whether all of them could plan, and whether all were
  * given the same spec. */
 #include "build/bridge.h"
@@ -76,7 +76,9 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     /* The direct routes were for the bounds. */
     LIERNE_TRY(clear(forward));
     LIERNE_TRY(clear(adjoint));
-    return lierne_bridge_collective(context, spec, sides, parts);
+    return spec->algorithm == LIERNE_BRIDGE_LEADER
+               ? lierne_bridge_leader(context, spec, parts)
+               : lierne_bridge_collective(context, spec, sides, parts);
 }
 
 static int64_t hash(const void *data, size_t bytes) {

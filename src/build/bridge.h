@@ -32,11 +32,24 @@ int lierne_bridge_size(const lierne_grid *grid, const char *name);
 /* Spec and grids alone; then all of a spec that needs neither a context nor a layout. */
 lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec);
-/* Whether the collective algorithm is defined for a spec that lierne_bridge_check accepts. */
+/* Whether the reference's algorithms are defined for a spec that lierne_bridge_check accepts: either,
+ * or the one that the spec names. */
 lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
+lierne_status lierne_bridge_check_leader(const lierne_bridge_spec *spec);
+lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec);
 
-/* All of a spec as the caller gives it that needs no context: what lierne_plan_bridge would say. */
-lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool collective);
+/* What both of them need: lanes that divide one another and the batch, a partial gradient, nothing
+ * placed; and of some dims that they have size 1, where hint says what else could be done. */
+lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const char *algorithm);
+lierne_status lierne_bridge_check_one(const lierne_grid *grid, const char *whose, const char *dim,
+                                      const char *hint);
+
+/* Slice i of n of a buffer, along the batch, which n divides. */
+lierne_block lierne_bridge_slice(int naxes, const int64_t *shape, int batch_axis, int i, int n);
+
+/* All of a spec as the caller gives it that needs no context: what lierne_plan_bridge would say.
+ * Without algorithm, whether DIRECT could serve it. */
+lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool algorithm);
 
 /* sides is zero before; to be freed also after a failure. */
 lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);
@@ -58,5 +71,8 @@ void lierne_bridge_recipe_free(lierne_recipe *recipe);
 /* Fills the routes, bounds and groups of the collective algorithm; routes exist and are empty. */
 lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
                                        const lierne_bridge_sides *sides, lierne_plan_parts *parts);
+/* The same of the algorithm of leaders. */
+lierne_status lierne_bridge_leader(lierne_context *context, const lierne_bridge_spec *spec,
+                                   lierne_plan_parts *parts);
 
 #endif

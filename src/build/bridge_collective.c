@@ -26,16 +26,15 @@ typedef struct collective {
 } collective;
 
 static lierne_status refuse_dims(const lierne_bridge_spec *spec) {
+    static const char *const whose[2] = {"COLLECTIVE: source", "COLLECTIVE: destination"};
     const lierne_grid *grids[2] = {spec->src, spec->dst};
     for (int i = 0; i < 2; i++) {
         for (int d = 0; d < lierne_grid_ndims(grids[i], NULL); d++) {
             const char *name = lierne_grid_dim_name(grids[i], NULL, d);
             bool known = strcmp(name, "tp") == 0 || strcmp(name, "dp") == 0 ||
                          (i == 1 && strcmp(name, "cp") == 0);
-            if (!known && lierne_grid_dim_size(grids[i], NULL, d) != 1) {
-                return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE: %s %s is %d, must be 1",
-                                   i ? "destination" : "source", name,
-                                   lierne_grid_dim_size(grids[i], NULL, d));
+            if (!known) {
+                LIERNE_TRY(lierne_bridge_check_one(grids[i], whose[i], name, ""));
             }
         }
     }
@@ -43,9 +42,6 @@ static lierne_status refuse_dims(const lierne_bridge_spec *spec) {
 }
 
 static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
-    int64_t batch = spec->shape[spec->batch_axis];
-    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
-    int wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
     if (lierne_grid_size(spec->src) != lierne_grid_size(spec->dst) ||
         lierne_grid_offset(spec->src) != lierne_grid_offset(spec->dst)) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE: the source grid has %d ranks from %d "
@@ -54,24 +50,7 @@ static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
                            lierne_grid_offset(spec->dst));
     }
     LIERNE_TRY(refuse_dims(spec));
-    if (wide % narrow != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE, "COLLECTIVE: source dp %d and destination dp %d: "
-                           "neither divides the other", src, dst);
-    }
-    if (batch % wide != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE, "COLLECTIVE, %s: the batch of %lld samples does not "
-                           "divide over %d lanes at scale %d", src > dst ? "fan_in" : "fan_out",
-                           (long long)batch, wide, wide / narrow);
-    }
-    if (spec->src_placements || spec->dst_placements) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE needs replicas over all dims but dp: no "
-                           "placements");
-    }
-    if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE needs a partial gradient and no counts, "
-                           "gradient_owner is %d", (int)spec->gradient_owner);
-    }
-    return LIERNE_OK;
+    return lierne_bridge_check_regular(spec, "COLLECTIVE");
 }
 
 static lierne_status refuse_misaligned(const lierne_bridge_map *map) {
@@ -151,12 +130,7 @@ static lierne_status find_groups(const lierne_bridge_spec *spec, collective *c) 
 
 /* The slice of slot i in a wide lane's buffer of this shape. */
 static lierne_block slice(const collective *c, const int64_t *shape, int i) {
-    int64_t local[LIERNE_MAX_AXES] = {0}, size[LIERNE_MAX_AXES];
-    int naxes = c->sides->src->naxes;
-    memcpy(size, shape, (size_t)naxes * sizeof *size);
-    size[c->batch_axis] = shape[c->batch_axis] / c->scale;
-    local[c->batch_axis] = i * size[c->batch_axis];
-    return lierne_block_box(naxes, shape, local, size);
+    return lierne_bridge_slice(c->sides->src->naxes, shape, c->batch_axis, i, c->scale);
 }
 
 static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
@@ -174,13 +148,6 @@ static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t 
     return copy(ops, to, (lierne_place){buffer, from});
 }
 
-static lierne_status exchange(lierne_messages *messages, int peer, lierne_buffer buffer,
-                              lierne_block block) {
-    lierne_message *message;
-    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
-    return lierne_message_add(message, block);
-}
-
 /* out (a wide lane) = the members' wholes, slot by slot. */
 static lierne_status gather(const collective *c, lierne_route *route, const int64_t *wide,
                             lierne_buffer buffer, int64_t elements) {
@@ -194,9 +161,9 @@ static lierne_status gather(const collective *c, lierne_route *route, const int6
             LIERNE_TRY(copy(&stage->copies, to, from));
             continue;
         }
-        LIERNE_TRY(exchange(&stage->recvs, c->gather->ranks[i], LIERNE_OUT, to.block));
-        LIERNE_TRY(exchange(&stage->sends, c->gather->ranks[i], buffer,
-                            lierne_block_range(0, elements)));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->gather->ranks[i], LIERNE_OUT, to.block));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, c->gather->ranks[i], buffer,
+                                       lierne_block_range(0, elements)));
     }
     return LIERNE_OK;
 }
@@ -224,16 +191,18 @@ static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64
         LIERNE_TRY(lierne_route_scratch(route, mine.count[0], &landing));
         lierne_place arrival = {LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0])};
         LIERNE_TRY(lierne_op_add(op, arrival));
-        LIERNE_TRY(exchange(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH, arrival.block));
-        LIERNE_TRY(exchange(&stage->sends, c->cp->ranks[i], LIERNE_IN, piece(c, elements, i)));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
+                                       arrival.block));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_IN,
+                                       piece(c, elements, i)));
     }
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 1;
     for (int i = 0; i < c->cp->n; i++) {
         if (i != c->cp_coord) {
-            LIERNE_TRY(exchange(&stage->sends, c->cp->ranks[i], LIERNE_SCRATCH, mine));
-            LIERNE_TRY(exchange(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
-                                piece(c, elements, i)));
+            LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_SCRATCH, mine));
+            LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
+                                           piece(c, elements, i)));
         }
     }
     return LIERNE_OK;

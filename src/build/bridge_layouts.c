@@ -89,7 +89,7 @@ void lierne_bridge_layouts_free(lierne_bridge_sides *sides) {
     lierne_layout_free(sides->gradient);
 }
 
-lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool collective) {
+lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool algorithm) {
     lierne_bridge_resolved r;
     lierne_bridge_sides sides = {0};
     lierne_status status = lierne_bridge_resolve(spec, &r);
@@ -99,8 +99,8 @@ lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool collec
     if (status == LIERNE_OK) {
         status = lierne_bridge_layouts(&r.spec, &sides);
     }
-    if (status == LIERNE_OK && collective) {
-        status = lierne_bridge_check_collective(&r.spec);
+    if (status == LIERNE_OK && algorithm) {
+        status = lierne_bridge_check_algorithm(&r.spec);
     }
     lierne_bridge_layouts_free(&sides);
     lierne_bridge_resolved_free(&r);

@@ -211,8 +211,9 @@ lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
     LIERNE_TRY(lierne_bridge_check_grids(spec));
     LIERNE_TRY(check_axes(spec));
     LIERNE_TRY(check_gradient(spec));
-    if (spec->algorithm != LIERNE_BRIDGE_DIRECT && spec->algorithm != LIERNE_BRIDGE_COLLECTIVE) {
-        return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be 0 or 1", (int)spec->algorithm);
+    if ((int)spec->algorithm < 0 || spec->algorithm > LIERNE_BRIDGE_LEADER) {
+        return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be in 0 to 2",
+                           (int)spec->algorithm);
     }
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
         return LIERNE_FAIL(LIERNE_INVALID, "max_inflight is %d, must be in 0 to %d",

@@ -158,6 +158,13 @@ lierne_status lierne_message_add(lierne_message *message, lierne_block block) {
     return LIERNE_VEC_PUSH(&message->blocks, block);
 }
 
+lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_buffer buffer,
+                                  lierne_block block) {
+    lierne_message *message;
+    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
+    return lierne_message_add(message, block);
+}
+
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op) {
     lierne_op empty = {.to = to};
     LIERNE_TRY(LIERNE_VEC_PUSH(ops, empty));

@@ -74,6 +74,9 @@ lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage);
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset);
 lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_buffer buffer,
                                   lierne_message **message);
+/* A message of one block. */
+lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_buffer buffer,
+                                  lierne_block block);
 /* Adds a block at the end; one that continues the last block extends it. */
 lierne_status lierne_message_add(lierne_message *message, lierne_block block);
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op);

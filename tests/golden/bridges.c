@@ -188,41 +188,9 @@ static void expect_map(golden_case *c, const pair *p) {
     }
 }
 
-static int64_t common_multiple(int64_t a, int64_t b) {
-    int64_t m = a;
-    while (m % b != 0) {
-        m += a;
-    }
-    return m;
-}
-
-/* A small tensor that both sides' lanes divide; every cp rank fills every row. */
-static golden_bridge small_tensor(const pair *p) {
-    return (golden_bridge){.src = p->src,
-                           .dst = p->dst,
-                           .samples = common_multiple(lierne_grid_dim_find(p->src, NULL, "dp"),
-                                                      lierne_grid_dim_find(p->dst, NULL, "dp")),
-                           .length = 2 * lierne_grid_dim_find(p->dst, NULL, "cp"),
-                           .width = 1,
-                           .order = "bsh",
-                           .mode = GOLDEN_DENSE,
-                           .dtype = LIERNE_I32};
-}
-
-/* Runs a bridge; its outcome must be one of two. */
-static void try_bridge(golden_case *c, const char *what, const golden_bridge *bridge,
-                       lierne_status wanted, lierne_status or_else) {
-    golden_case one = {.item = c->item};
-    lierne_status status = golden_simulate(&one, bridge);
-    if (status != or_else) {
-        golden_expect_status(&one, "lierne_plan_bridge", status, wanted);
-    }
-    golden_expect(c, !one.failed, "%s: %s", what, one.why);
-}
-
 /* Where COLLECTIVE is not defined it must refuse: wrong data is the one thing that must not be. */
 static void try_undefined(golden_case *c, const pair *p) {
-    golden_bridge bridge = small_tensor(p);
+    golden_bridge bridge = golden_small_tensor(p->src, p->dst);
     golden_case one = {.item = c->item};
     bridge.algorithm = LIERNE_BRIDGE_COLLECTIVE;
     lierne_status status = golden_simulate(&one, &bridge);
@@ -235,23 +203,23 @@ static void try_undefined(golden_case *c, const pair *p) {
 
 /* DIRECT serves any pair; also lanes of unequal size, and gradients of which rows are owned. */
 static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
-    golden_bridge bridge = small_tensor(p);
-    try_bridge(c, "direct", &bridge, LIERNE_OK, or_else);
+    golden_bridge bridge = golden_small_tensor(p->src, p->dst);
+    golden_try(c, "direct", &bridge, LIERNE_OK, or_else);
     bridge.samples++;
     bridge.mode = GOLDEN_ZIGZAG;
     bridge.owner = LIERNE_GRADIENT_ZIGZAG;
     bridge.storage = LIERNE_COMPACT;
-    try_bridge(c, "direct, uneven lanes, zigzag", &bridge, LIERNE_OK, or_else);
+    golden_try(c, "direct, uneven lanes, zigzag", &bridge, LIERNE_OK, or_else);
     bridge.mode = GOLDEN_ROWMAP;
     bridge.owner = LIERNE_GRADIENT_ROWS;
     memcpy(bridge.order, "sbh", sizeof bridge.order);
-    try_bridge(c, "direct, uneven lanes, rows", &bridge, LIERNE_OK, or_else);
+    golden_try(c, "direct, uneven lanes, rows", &bridge, LIERNE_OK, or_else);
 }
 
 static void try_collective(golden_case *c, const pair *p, lierne_status wanted) {
-    golden_bridge bridge = small_tensor(p);
+    golden_bridge bridge = golden_small_tensor(p->src, p->dst);
     bridge.algorithm = LIERNE_BRIDGE_COLLECTIVE;
-    try_bridge(c, "collective", &bridge, wanted, wanted);
+    golden_try(c, "collective", &bridge, wanted, wanted);
 }
 
 static void check_expect(golden_case *c, pair *p) {
@@ -306,9 +274,9 @@ static void check_refused(golden_case *c, const pair *p, const refusal *r) {
     try_direct(c, p, src_cp ? LIERNE_UNSUPPORTED : LIERNE_OK);
     try_undefined(c, p);
     if (strcmp(r->text, "evenly divisible") == 0) {
-        golden_bridge bridge = small_tensor(p);
+        golden_bridge bridge = golden_small_tensor(p->src, p->dst);
         bridge.divisible = true;
-        try_bridge(c, "require_divisible", &bridge, LIERNE_INDIVISIBLE, LIERNE_INDIVISIBLE);
+        golden_try(c, "require_divisible", &bridge, LIERNE_INDIVISIBLE, LIERNE_INDIVISIBLE);
     }
 }
 
@@ -320,8 +288,8 @@ static void check_error(golden_case *c, const pair *p, lierne_status map_status)
     }
     if (!r->words) {
         golden_expect_status(c, "lierne_bridge_map_create", map_status, LIERNE_INVALID);
-        golden_bridge bridge = small_tensor(p);
-        try_bridge(c, "direct", &bridge, LIERNE_INVALID, LIERNE_INVALID);
+        golden_bridge bridge = golden_small_tensor(p->src, p->dst);
+        golden_try(c, "direct", &bridge, LIERNE_INVALID, LIERNE_INVALID);
     } else if (golden_expect_status(c, "lierne_bridge_map_create", map_status, LIERNE_OK)) {
         check_refused(c, p, r);
     }

@@ -16,7 +16,7 @@ typedef struct golden_case {
 
 /* One function per file: checks a case. */
 typedef void golden_check(golden_case *c);
-golden_check golden_grids, golden_bridges, golden_bridge_tensors;
+golden_check golden_grids, golden_bridges, golden_bridge_tensors, golden_noncolocated;
 
 /* Records the first failure of a case; returns ok. */
 bool golden_expect(golden_case *c, bool ok, const char *format, ...)
@@ -57,8 +57,9 @@ golden_dims golden_read_dims(const cJSON *shape, const cJSON *names);
 /* A grid of {"shape", "dim_names", "rank_offset"}. */
 lierne_status golden_grid(lierne_grid **out, const cJSON *item, int64_t world);
 
-/* Whether a JSON list equals n integers; whether a list of lists equals groups. */
+/* Whether a JSON list equals n integers or ranks; whether a list of lists equals groups. */
 bool golden_same_ints(const cJSON *list, const int64_t *values, int64_t n);
+bool golden_same_ranks(const cJSON *list, const int *ranks, int n);
 bool golden_same_groups(const cJSON *list, const int *ranks, int ngroups, int group_size);
 
 /* The status by which lierne names the condition of a reference's error; OK if the text is not one

@@ -161,21 +161,30 @@ bool golden_same_ints(const cJSON *list, const int64_t *values, int64_t n) {
     return i == n;
 }
 
+bool golden_same_ranks(const cJSON *list, const int *ranks, int n) {
+    const cJSON *one;
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n) {
+        return false;
+    }
+    cJSON_ArrayForEach(one, list) {
+        if (!cJSON_IsNumber(one) || to_int(one, -1) != *ranks++) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool golden_same_groups(const cJSON *list, const int *ranks, int ngroups, int group_size) {
-    const cJSON *group, *one;
+    const cJSON *group;
     int n = 0;
     if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != ngroups) {
         return false;
     }
     cJSON_ArrayForEach(group, list) {
-        if (!cJSON_IsArray(group) || cJSON_GetArraySize(group) != group_size) {
+        if (!golden_same_ranks(group, ranks + n * group_size, group_size)) {
             return false;
         }
-        cJSON_ArrayForEach(one, group) {
-            if (!cJSON_IsNumber(one) || to_int(one, -1) != ranks[n++]) {
-                return false;
-            }
-        }
+        n++;
     }
     return true;
 }
@@ -202,6 +211,8 @@ lierne_status golden_condition(const cJSON *error) {
         {"membership", LIERNE_MEMBERSHIP},
         {"is not registered", LIERNE_UNKNOWN_VIEW},
         {"hasn't been created", LIERNE_NOT_CREATED},
+        {"leaders count", LIERNE_INDIVISIBLE},
+        {"CP size must be 1", LIERNE_UNSUPPORTED},
     };
     const char *message = golden_string(error, "message");
     for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {

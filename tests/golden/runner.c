@@ -20,6 +20,7 @@ static const struct {
     {"grids.json", golden_grids},
     {"bridges.json", golden_bridges},
     {"bridge_tensors.json", golden_bridge_tensors},
+    {"noncolocated.json", golden_noncolocated},
 };
 
 static golden_check *find_check(const char *file) {

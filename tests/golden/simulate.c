@@ -255,3 +255,33 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     golden_expect_status(c, "lierne_sim_free", lierne_sim_free(sim), LIERNE_OK);
     return status;
 }
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t m = a;
+    while (m % b != 0) {
+        m += a;
+    }
+    return m;
+}
+
+golden_bridge golden_small_tensor(const lierne_grid *src, const lierne_grid *dst) {
+    return (golden_bridge){.src = src,
+                           .dst = dst,
+                           .samples = common_multiple(lierne_grid_dim_find(src, NULL, "dp"),
+                                                      lierne_grid_dim_find(dst, NULL, "dp")),
+                           .length = 2 * lierne_grid_dim_find(dst, NULL, "cp"),
+                           .width = 1,
+                           .order = "bsh",
+                           .mode = GOLDEN_DENSE,
+                           .dtype = LIERNE_I32};
+}
+
+void golden_try(golden_case *c, const char *what, const golden_bridge *bridge, lierne_status wanted,
+                lierne_status or_else) {
+    golden_case one = {.item = c->item};
+    lierne_status status = golden_simulate(&one, bridge);
+    if (status != or_else) {
+        golden_expect_status(&one, "lierne_plan_bridge", status, wanted);
+    }
+    golden_expect(c, !one.failed, "%s: %s", what, one.why);
+}

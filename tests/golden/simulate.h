@@ -49,4 +49,10 @@ int64_t *golden_values(const golden_bridge *bridge, golden_buffer buffer, int ra
  * is wrong beyond that fails the case. */
 lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge);
 
+/* A small tensor that both sides' lanes divide; every cp rank fills every row. */
+golden_bridge golden_small_tensor(const lierne_grid *src, const lierne_grid *dst);
+/* Runs a bridge; its outcome must be one of two. what: for messages. */
+void golden_try(golden_case *c, const char *what, const golden_bridge *bridge, lierne_status wanted,
+                lierne_status or_else);
+
 #endif
