@@ -57,8 +57,8 @@ static lierne_status make_jobs(lierne_plan *plan, int d) {
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
-        LIERNE_TRY(lierne_job_new(&r->job, plan->context, plan->parts.side[d].route,
-                                  plan->parts.dtype, direction_names[d]));
+        const lierne_cargo cargo = {plan->parts.side[d].route, plan->parts.dtype};
+        LIERNE_TRY(lierne_job_new(&r->job, plan->context, &cargo, 1, direction_names[d]));
     }
     return LIERNE_OK;
 }
@@ -247,7 +247,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_d
     }
     LIERNE_TRY(compare_call(plan->context, next, d));
     plan->started[d]++;
-    LIERNE_TRY(lierne_job_begin(next->job, out, in, out == NULL));
+    LIERNE_TRY(lierne_job_begin(next->job, &out, &in));
     *request = next;
     return LIERNE_OK;
 }

@@ -119,9 +119,16 @@ void lierne_context_ended(lierne_context *context, int64_t call, lierne_status s
 /* Makes the last failure of this thread, status, the context's end; returns status. */
 LIERNE_PRIVATE lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
 
-/* A job keeps a pointer to its route. name stands in messages ("forward"). */
-lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_route *route,
-                             lierne_dtype dtype, const char *name);
+/* A route to run, and the type of its elements. */
+typedef struct lierne_cargo {
+    const lierne_route *route;
+    lierne_dtype dtype;
+} lierne_cargo;
+
+/* A job of n routes that run together, messages with the same peer as one. It keeps pointers to the
+ * routes. name stands in messages ("forward"). */
+lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const lierne_cargo *cargo,
+                             size_t n, const char *name);
 void lierne_job_free(lierne_job *job);
 /* Frees the jobs that were freed in flight. */
 void lierne_jobs_drop_orphans(lierne_context *context);
@@ -132,9 +139,10 @@ void lierne_job_identify(lierne_job *job, int plan, int tag);
 size_t lierne_job_dump(const lierne_job *job, char *text, size_t size, size_t used);
 bool lierne_job_running(const lierne_job *job);
 int64_t lierne_job_scratch_bytes(const lierne_job *job);
-/* Starts the job; both buffers stay borrowed until lierne_job_wait returns. no_out: the copies of
- * a route whose result is a view are left out. */
-lierne_status lierne_job_begin(lierne_job *job, void *out, const void *in, bool no_out);
+void lierne_job_messages(const lierne_job *job, int64_t *sent, int64_t *received);
+/* Starts the job with the buffers of each route, which stay borrowed until lierne_job_wait returns.
+ * Where out is NULL, the route's copies are left out: its result is taken as a view. */
+lierne_status lierne_job_begin(lierne_job *job, void *const *out, const void *const *in);
 lierne_status lierne_job_wait(lierne_job *job);
 /* One look at the job: unpacks what arrived and goes on to the next stage. Returns whether
  * anything happened. For wires whose idle runs other ranks' jobs. */

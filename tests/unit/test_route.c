@@ -110,9 +110,12 @@ static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
     lierne_job *jobs[8];
     cr_assert_eq(lierne_sim_create(&sim, n, NULL), LIERNE_OK);
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_job_new(&jobs[r], lierne_sim_context(sim, r), routes[r], LIERNE_I32,
-                                    "test"), LIERNE_OK);
-        cr_assert_eq(lierne_job_begin(jobs[r], out, in, false), LIERNE_OK);
+        const lierne_cargo cargo = {routes[r], LIERNE_I32};
+        const void *from = in;
+        void *to = out;
+        cr_assert_eq(lierne_job_new(&jobs[r], lierne_sim_context(sim, r), &cargo, 1, "test"),
+                     LIERNE_OK);
+        cr_assert_eq(lierne_job_begin(jobs[r], &to, &from), LIERNE_OK);
         in += routes[r]->elements[LIERNE_IN];
         out += routes[r]->elements[LIERNE_OUT];
     }

@@ -41,6 +41,7 @@ typedef struct lierne_link {
     lierne_notice notice;
     lierne_field page[LIERNE_LINK_PAGE];
     lierne_seat *seats;
+    bool crowded; /* this machine may have more ranks than cores: waiting gives up the core */
     int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
     double next_look;
 } lierne_link;
@@ -77,19 +78,11 @@ lierne_status lierne_link_alive(void *link, int peer);
 /* Whether all ranks close their link, at most after the timeout. Collective. */
 bool lierne_link_all_close(lierne_link *l);
 
-/* A message that MPI sends from and receives into its places: see shape.c. NULL where it is to be
- * packed; NULL is allowed. It must be shorter than a chunk. */
-typedef struct lierne_shape lierne_shape;
-lierne_status lierne_shape_new(lierne_shape **out, const lierne_link *l, const lierne_message *m,
-                               size_t size, size_t chunk);
-void lierne_shape_free(lierne_shape *shape);
-MPI_Datatype lierne_shape_type(const lierne_shape *shape); /* MPI_BYTE for NULL */
-
 /* A hash of bytes that continues hash (0 at first). */
 uint64_t lierne_link_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* For tests: cuts the messages of an MPI context into pieces of at most `bytes`, the same on every
- * rank, in plans made from now on. */
+ * rank, from the next message on. */
 void lierne_link_set_chunk(lierne_context *context, size_t bytes);
 
 #endif

@@ -32,11 +32,14 @@ uint64_t lierne_link_space(void) {
  * deadline, so nothing here is an error. */
 void lierne_link_watch(lierne_link *l) {
     uint64_t space = l->seats[l->rank].space;
+    long neighbours = 0;
     for (int r = 0; r < l->world && space != 0; r++) {
+        neighbours += l->seats[r].space == space;
         if (r != l->rank && l->seats[r].space == space) {
             l->watches[r] = (int)syscall(SYS_pidfd_open, (pid_t)l->seats[r].process, 0);
         }
     }
+    l->crowded = neighbours == 0 || neighbours > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 void lierne_link_unwatch(lierne_link *l) {

@@ -1,0 +1,76 @@
+/* Jobs from inside: what prepare.c makes, engine.c runs and wait.c waits for. */
+#ifndef LIERNE_JOB_H
+#define LIERNE_JOB_H
+
+#include "pack/pack.h"
+#include "transport/transport.h"
+
+/* One route of the job, and the buffers of the running call. */
+typedef struct lierne_part {
+    const lierne_route *route;
+    lierne_dtype dtype;
+    size_t size;     /* of an element */
+    int64_t scratch; /* where its scratch is in the job's memory */
+    char *base[LIERNE_BUFFERS];
+    const char *in;
+    bool no_out; /* the result is taken as a view: no copies */
+} lierne_part;
+
+/* A message of a part. */
+typedef struct lierne_item {
+    lierne_part *part;
+    const lierne_message *message;
+} lierne_item;
+
+/* What travels as one message of the wire: the items of all parts with the same peer. A lone item
+ * that lies in one piece, or that the wire has a shape for, needs no staging. */
+typedef struct lierne_parcel {
+    int peer;
+    size_t first; /* of its items */
+    size_t count;
+    int64_t bytes;
+    void *shape;     /* or NULL */
+    int64_t staging; /* where it is staged, in the job's memory; -1: it is not */
+} lierne_parcel;
+
+/* Parcels of a stage of all parts: receives, then sends. A parcel's slot is its place here. */
+typedef struct lierne_leg {
+    size_t first;
+    size_t nrecvs;
+    size_t nsends;
+} lierne_leg;
+
+struct lierne_job {
+    lierne_context *context;
+    const char *name;
+    int plan;
+    int tag;
+    lierne_part *parts;
+    size_t nparts;
+    LIERNE_VEC(lierne_item) items;
+    LIERNE_VEC(lierne_parcel) parcels;
+    LIERNE_VEC(lierne_leg) legs;
+    void *batch;
+    char *memory;     /* scratch of the parts, then staging */
+    int64_t reserved; /* bytes of memory */
+    size_t *done;     /* for poll */
+    bool *waiting;    /* whether the parcel in a slot is under way */
+    lierne_summand *summands;
+    bool running;
+    bool abandoned; /* a run failed: messages may still be under way */
+    bool finished;
+    lierne_status status; /* of a run that failed */
+    char message[LIERNE_MESSAGE_SIZE];
+    size_t leg;     /* that runs */
+    size_t pending; /* parcels of it under way */
+    int64_t call;   /* number of the running call */
+    double started;
+    lierne_job *next;
+};
+
+/* Posts the leg that runs; ends legs that wait for nothing. */
+lierne_status lierne_job_start(lierne_job *job);
+/* Takes a job out of the list of those in flight. */
+void lierne_job_unlink(lierne_job *job);
+
+#endif
