@@ -73,23 +73,26 @@
     X(061, GRID_UNKNOWN, "A bridge names a grid that the file does not have.")                     \
     X(062, DIM_MISSING, "A grid of a bridge has no dim 'tp' or no dim 'dp'.")                      \
     X(063, SOURCE_CP,                                                                              \
-      "The source grid of a bridge has cp larger than 1: bridges start from whole sequences.")     \
+      "The source grid of a bridge has cp larger than 1, and no placement says how the tensor "    \
+      "lies over it.")                                                                             \
     X(064, AXES, "The axes of a tensor are not 2 or 3 different ones of b, s and h.")              \
     X(065, AXIS_UNKNOWN,                                                                           \
-      "batch or sequence does not name an axis of the tensor, or both name the same.")             \
+      "batch, sequence or a placement does not name an axis of the tensor, or batch and "          \
+      "sequence name the same.")                                                                   \
     X(066, AXIS_SIZE, "The shape of a tensor lacks the size of an axis.")                          \
     X(067, ELEMENTS, "The number of bytes of a tensor does not fit 64 bits.")                      \
     X(068, OWNER_SEQUENCE,                                                                         \
       "The owner of a gradient goes by the position in the sequence, and the bridge names no "     \
       "sequence axis.")                                                                            \
     X(069, STORAGE,                                                                                \
-      "A gradient is stored compact, which needs an owner of each row, and its owner is partial.") \
+      "A gradient is stored compact where it cannot be: its owner is partial, so that every "      \
+      "row is of every rank, or rows, and batch and sequence are not neighbouring axes.")          \
     X(070, ROWS,                                                                                   \
       "The rows of a gradient are missing where its owner is rows, are given where it is not, or " \
       "are not one cp coordinate for each row (b, s).")                                            \
     X(071, ZIGZAG,                                                                                 \
-      "The sequence is not divisible by 2 x cp, which the zigzag split of context parallelism "    \
-      "needs.")                                                                                    \
+      "An axis is cut zigzag over n ranks, by an owner or a placement, and is not divisible "      \
+      "by 2 x n, times the sizes of the dims that cut it before.")                                 \
     X(072, COUNTS,                                                                                 \
       "The counts of a side are not one for each data lane, or do not add up to the batch.")       \
     X(073, INDIVISIBLE,                                                                            \
@@ -98,6 +101,22 @@
     X(074, COLLECTIVE,                                                                             \
       "The collective algorithm is not defined for this pair of grids. The message says why; "     \
       "the direct algorithm serves every pair.")                                                   \
+    X(075, VIEW_UNKNOWN,                                                                           \
+      "A bridge names a view that its grid does not have.")                                        \
+    X(076, PLACEMENT_DIM,                                                                          \
+      "A placement is for a dim that the view does not have, or for one that is placed by its "    \
+      "meaning: dp (lanes), pp (a stage), and the destination's cp (the owner of the "             \
+      "gradient).")                                                                                \
+    X(077, PLACEMENT,                                                                              \
+      "A placement does not have exactly one of the keys shard and zigzag, it cuts the batch "     \
+      "axis, or two dims cut one axis zigzag.")                                                    \
+    X(078, DELIVERY,                                                                               \
+      "Own rows are to be delivered, and the owner of the gradient is partial: there are "         \
+      "none. Or whole sequences are, and a dim of the destination cuts the sequence, which "       \
+      "the owner cuts over cp.")                                                                   \
+    X(079, SAMPLE_ROWS,                                                                            \
+      "rows_per_sample does not fit the tensor: it takes two axes, of which none is s, no "        \
+      "sequence, and rows of whole samples. Or row_order stands without it.")                      \
     X(101, EMPTY_LANES,                                                                            \
       "The batch is smaller than the number of data lanes: some lanes have no sample. That is "    \
       "legal and seldom meant.")                                                                   \

@@ -7,42 +7,56 @@
 #include "build/bridge.h"
 #include "config/read.h"
 
+#include <string.h>
+
 typedef const lierne_config_bridge_nodes values;
 typedef const lierne_config_bridge_entry entry;
 
-/* Size of a dim of a grid that may not be there; 0 then. */
-static int size_of(const lierne_grid *grid, const char *name) {
-    int size = lierne_grid_dim_find(grid, NULL, name);
+/* Size of a dim of a side; 1 where the view has none of that name, 0 where the view is unknown. */
+static int size_of(entry *bridge, int side, const char *name) {
+    int size = lierne_grid_dim_find(lierne_config_side(bridge, side),
+                                    lierne_config_side_view(bridge, side), name);
     return size > 0 ? size : 0;
 }
 
-static int64_t batch_of(entry *bridge) {
-    return bridge->spec.batch_axis >= 0 ? bridge->shape[bridge->spec.batch_axis] : 0;
+static const char *name_of(entry *bridge, int side) {
+    return side ? bridge->dst : bridge->src;
 }
 
-static int64_t sequence_of(entry *bridge) {
-    return bridge->spec.sequence_axis >= 0 ? bridge->shape[bridge->spec.sequence_axis] : 0;
+static int64_t batch_of(values *v) {
+    return v->planned.batch >= 0 ? v->planned.sizes[v->planned.batch] : 0;
+}
+
+static int64_t sequence_of(values *v) {
+    return v->planned.sequence >= 0 ? v->planned.sizes[v->planned.sequence] : 0;
 }
 
 static void check_dims(lierne_reader *r, values *v, entry *bridge) {
     static const char *const names[] = {"tp", "dp"};
     for (int i = 0; i < 4; i++) {
-        const lierne_grid *grid = i < 2 ? bridge->spec.src : bridge->spec.dst;
-        const char *name = names[i % 2];
-        if (grid && lierne_bridge_dim(grid, name) < 0) {
-            lierne_finding_add(r, LIERNE_FINDING_DIM_MISSING, i < 2 ? v->src : v->dst,
-                               "a grid of a bridge has both tp and dp, also of size 1",
-                               "grid %s has no dim '%s'",
-                               lierne_quote(i < 2 ? bridge->src : bridge->dst).text, name);
+        int side = i / 2;
+        const char *view = lierne_config_side_view(bridge, side);
+        if (lierne_config_side(bridge, side) &&
+            lierne_config_side_dim(bridge, side, names[i % 2]) < 0) {
+            lierne_finding_add(r, LIERNE_FINDING_DIM_MISSING,
+                               view   ? v->views[side]
+                               : side ? v->dst
+                                      : v->src,
+                               "both sides of a bridge have tp and dp, also of size 1",
+                               "%s %s has no dim '%s'", view ? "view" : "grid",
+                               lierne_quote(view ? view : name_of(bridge, side)).text,
+                               names[i % 2]);
         }
     }
 }
 
 static void check_source_cp(lierne_reader *r, values *v, entry *bridge) {
-    int cp = size_of(bridge->spec.src, "cp");
-    if (cp > 1) {
-        lierne_finding_add(r, LIERNE_FINDING_SOURCE_CP, v->src, "give the source grid cp 1",
-                           "cp of the source grid %s is %d, must be 1",
+    int cp = size_of(bridge, 0, "cp");
+    if (cp > 1 && !v->placed[0][lierne_config_side_dim(bridge, 0, "cp")]) {
+        lierne_finding_add(r, LIERNE_FINDING_SOURCE_CP, v->src,
+                           "add \"placements\": {\"src\": {\"cp\": ...}} to the bridge",
+                           "cp of the source grid %s is %d, and no placement says how the tensor "
+                           "lies over it",
                            lierne_quote(bridge->src).text, cp);
     }
 }
@@ -67,26 +81,71 @@ static void check_elements(lierne_reader *r, values *v, entry *bridge) {
     }
 }
 
+static void add_rows_fault(lierne_reader *r, const lierne_json_node *node, const char *message) {
+    lierne_finding_add(r, LIERNE_FINDING_SAMPLE_ROWS, node, "", "%s", message);
+}
+
+static void check_sample_rows(lierne_reader *r, values *v, entry *bridge) {
+    int b = bridge->spec.batch_axis;
+    int64_t per = bridge->spec.rows_per_sample;
+    if (v->row_order && !v->rows_per_sample) {
+        add_rows_fault(r, v->row_order, "there is a row_order, and no rows_per_sample");
+    }
+    if (!v->rows_per_sample || bridge->spec.naxes < 2) {
+        return;
+    }
+    if (bridge->spec.naxes > 2) {
+        add_rows_fault(r, v->rows_per_sample, "a tensor of 3 axes has no rows_per_sample");
+        return;
+    }
+    if (strcmp(bridge->axes[0], "s") == 0 || strcmp(bridge->axes[1], "s") == 0) {
+        add_rows_fault(r, v->axes, "with rows_per_sample, s is inside the rows: no axis of it");
+    }
+    if (v->sequence) {
+        add_rows_fault(r, v->sequence, "with rows_per_sample, the sequence is inside the rows");
+    }
+    if (b >= 0 && per > 0 && bridge->shape[b] % per) {
+        lierne_finding_add(r, LIERNE_FINDING_SAMPLE_ROWS, v->sizes[b], "",
+                           "%lld rows are no whole samples of %lld", (long long)bridge->shape[b],
+                           (long long)per);
+    }
+}
+
 static void check_owner(lierne_reader *r, values *v, entry *bridge) {
     bool partial = bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL;
-    if (!partial && !v->sequence) {
+    if (!partial && !v->sequence && !v->rows_per_sample) {
         lierne_finding_add(r, LIERNE_FINDING_OWNER_SEQUENCE, v->owner,
                            "add \"sequence\" to the bridge",
                            "owner %s needs the sequence axis, and the bridge names none",
                            lierne_quote(lierne_json_string(v->owner)).text);
     }
-    if (partial && v->owner && bridge->spec.gradient_storage == LIERNE_COMPACT) {
+    if (partial && bridge->spec.delivery == LIERNE_DELIVER_OWN && (v->owner || !v->gradient)) {
+        lierne_finding_add(r, LIERNE_FINDING_DELIVERY, v->deliver,
+                           "deliver whole sequences, or name who owns the rows",
+                           "own rows are to be delivered, and the gradient is partial");
+    }
+}
+
+static void check_storage(lierne_reader *r, values *v, entry *bridge) {
+    bool compact = bridge->spec.gradient_storage == LIERNE_COMPACT;
+    int apart = v->planned.batch - v->planned.sequence;
+    if (compact && v->owner && bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         lierne_finding_add(r, LIERNE_FINDING_STORAGE, v->storage,
                            "store it full, or name who owns the rows",
                            "a partial gradient cannot be stored compact");
     }
+    if (compact && bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS && v->planned.batch >= 0 &&
+        v->planned.sequence >= 0 && (apart > 1 || apart < -1)) {
+        lierne_finding_add(r, LIERNE_FINDING_STORAGE, v->storage, "store it full",
+                           "rows are stored compact, and batch and sequence are not neighbours");
+    }
 }
 
 static void check_row_owners(lierne_reader *r, values *v, entry *bridge) {
-    int cp = size_of(bridge->spec.dst, "cp");
+    int cp = size_of(bridge, 1, "cp");
     int64_t rows = 0;
-    bool known = batch_of(bridge) && sequence_of(bridge) &&
-                 lierne_mul_i64(batch_of(bridge), sequence_of(bridge), &rows);
+    bool known =
+        batch_of(v) && sequence_of(v) && lierne_mul_i64(batch_of(v), sequence_of(v), &rows);
     if (known && rows != v->rows->count) {
         lierne_finding_add(r, LIERNE_FINDING_ROWS, v->rows, "one cp coordinate for each row (b, s)",
                            "%d rows, must be %lld", v->rows->count, (long long)rows);
@@ -115,28 +174,18 @@ static void check_rows(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_chunks(lierne_reader *r, values *v, entry *bridge) {
-    int64_t sequence = sequence_of(bridge);
-    int cp = size_of(bridge->spec.dst, "cp");
-    lierne_gradient_owner owner = bridge->spec.gradient_owner;
-    if (!sequence || !cp) {
-        return;
-    }
-    const lierne_json_node *node = v->sizes[bridge->spec.sequence_axis];
-    if (owner == LIERNE_GRADIENT_ZIGZAG && sequence % (2 * cp)) {
-        lierne_finding_add(r, LIERNE_FINDING_ZIGZAG, node, "pad the sequence, or choose another cp",
-                           "a sequence of %lld is not divisible by 2 x cp = %d",
-                           (long long)sequence, 2 * cp);
-    }
-    if (owner == LIERNE_GRADIENT_CONTIGUOUS && sequence % cp) {
-        lierne_finding_add(r, LIERNE_FINDING_UNEVEN_CHUNKS, node, "",
-                           "a sequence of %lld is not divisible by cp %d: chunks are uneven",
+    int64_t sequence = sequence_of(v);
+    int cp = size_of(bridge, 1, "cp");
+    if (sequence && cp && bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
+        sequence % cp) {
+        lierne_finding_add(r, LIERNE_FINDING_UNEVEN_CHUNKS, v->planned.nodes[v->planned.sequence],
+                           "", "a sequence of %lld is not divisible by cp %d: chunks are uneven",
                            (long long)sequence, cp);
     }
 }
 
 static void check_side_counts(lierne_reader *r, const lierne_json_node *list, int64_t batch,
-                              const lierne_grid *grid) {
-    int lanes = size_of(grid, "dp");
+                              int lanes) {
     int64_t sum = 0;
     if (lanes && list->count != lanes) {
         lierne_finding_add(r, LIERNE_FINDING_COUNTS, list, "one count for each data lane",
@@ -160,15 +209,14 @@ static void check_side_counts(lierne_reader *r, const lierne_json_node *list, in
 static void check_counts(lierne_reader *r, values *v, entry *bridge) {
     for (int side = 0; side < 2; side++) {
         if (v->lane_counts[side]) {
-            check_side_counts(r, v->lane_counts[side], batch_of(bridge),
-                              side ? bridge->spec.dst : bridge->spec.src);
+            check_side_counts(r, v->lane_counts[side], batch_of(v), size_of(bridge, side, "dp"));
         }
     }
 }
 
 static void check_divisible(lierne_reader *r, values *v, entry *bridge) {
-    int lanes[] = {size_of(bridge->spec.src, "dp"), size_of(bridge->spec.dst, "dp")};
-    int64_t batch = batch_of(bridge);
+    int lanes[] = {size_of(bridge, 0, "dp"), size_of(bridge, 1, "dp")};
+    int64_t batch = batch_of(v);
     if (!bridge->spec.require_divisible) {
         return;
     }
@@ -181,25 +229,24 @@ static void check_divisible(lierne_reader *r, values *v, entry *bridge) {
     }
     for (int side = 0; side < 2; side++) {
         if (lanes[side] && batch % lanes[side]) {
-            lierne_finding_add(r, LIERNE_FINDING_INDIVISIBLE, v->sizes[bridge->spec.batch_axis],
+            lierne_finding_add(r, LIERNE_FINDING_INDIVISIBLE, v->planned.nodes[v->planned.batch],
                                "drop require_divisible, or choose another batch",
                                "a batch of %lld is not divisible by dp %d of grid %s",
                                (long long)batch, lanes[side],
-                               lierne_quote(side ? bridge->dst : bridge->src).text);
+                               lierne_quote(name_of(bridge, side)).text);
         }
     }
 }
 
 static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
-    int64_t batch = batch_of(bridge);
+    int64_t batch = batch_of(v);
     for (int side = 0; side < 2; side++) {
-        int lanes = size_of(side ? bridge->spec.dst : bridge->spec.src, "dp");
+        int lanes = size_of(bridge, side, "dp");
         if (batch && batch < lanes && !v->lane_counts[side]) {
-            lierne_finding_add(r, LIERNE_FINDING_EMPTY_LANES, v->sizes[bridge->spec.batch_axis],
+            lierne_finding_add(r, LIERNE_FINDING_EMPTY_LANES, v->planned.nodes[v->planned.batch],
                                "choose a larger batch, or write counts to say that it is meant",
                                "a batch of %lld leaves lanes of grid %s empty: dp is %d",
-                               (long long)batch,
-                               lierne_quote(side ? bridge->dst : bridge->src).text, lanes);
+                               (long long)batch, lierne_quote(name_of(bridge, side)).text, lanes);
         }
     }
 }
@@ -264,8 +311,9 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
 
 void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool sound) {
     static void (*const rules[])(lierne_reader *, values *, entry *) = {
-        check_dims, check_source_cp, check_axes,   check_elements,  check_owner,
-        check_rows, check_chunks,    check_counts, check_divisible, check_lanes,
+        check_dims,   check_source_cp, check_axes,  check_elements,           check_sample_rows,
+        check_owner,  check_storage,   check_rows,  lierne_config_check_cuts, check_chunks,
+        check_counts, check_divisible, check_lanes,
     };
     int errors = r->config->errors;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

@@ -6,8 +6,6 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static const char *const axis_words[] = {"b", "s", "h"};
-
 /* Name of the grid that node names; NULL, with a finding, if there is none. */
 static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_json_node *node) {
     for (size_t i = 0; node && i < r->config->grids.count; i++) {
@@ -20,107 +18,6 @@ static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_
                            "there is no grid %s", lierne_quote(lierne_json_string(node)).text);
     }
     return NULL;
-}
-
-static int axis_index(const lierne_config_bridge_entry *bridge, const char *name) {
-    int a = 0;
-    while (a < bridge->spec.naxes && strcmp(bridge->axes[a], name) != 0) {
-        a++;
-    }
-    return a < bridge->spec.naxes ? a : -1;
-}
-
-static void read_axes(lierne_reader *r, const lierne_json_node *axes,
-                      lierne_config_bridge_entry *bridge) {
-    if (axes->count < 2 || axes->count > COUNT(axis_words)) {
-        lierne_finding_add(r, LIERNE_FINDING_AXES, axes, "", "%d axes, must be 2 or 3",
-                           axes->count);
-        return;
-    }
-    for (const lierne_json_node *n = lierne_json_first(axes); n; n = lierne_json_next(r->doc, n)) {
-        int word;
-        if (!lierne_config_word(r, n, axis_words, COUNT(axis_words), &word)) {
-            continue;
-        }
-        if (axis_index(bridge, axis_words[word]) >= 0) {
-            lierne_finding_add(r, LIERNE_FINDING_AXES, n, "", "axis '%s' stands twice",
-                               axis_words[word]);
-            continue;
-        }
-        bridge->axes[bridge->spec.naxes++] = axis_words[word];
-    }
-}
-
-static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
-                       lierne_config_bridge_entry *bridge) {
-    for (const lierne_json_node *n = lierne_config_first(r, nodes->shape); n;
-         n = lierne_config_next(r, n)) {
-        int a = axis_index(bridge, lierne_json_key(n));
-        if (a < 0) {
-            lierne_finding_add_key(r, LIERNE_FINDING_UNKNOWN_KEY, n, "write it into axes",
-                                   "%s is not an axis of the tensor", lierne_label(n).text);
-        } else {
-            nodes->sizes[a] = n;
-            lierne_config_integer(r, n, 1, INT64_MAX, &bridge->shape[a]);
-        }
-    }
-    for (int a = 0; a < bridge->spec.naxes; a++) {
-        if (!nodes->sizes[a]) {
-            lierne_finding_add(r, LIERNE_FINDING_AXIS_SIZE, nodes->shape, "",
-                               "axis '%s' has no size", bridge->axes[a]);
-        }
-    }
-}
-
-static void read_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
-    const char *names[16];
-    int count = 0, word;
-    while (count < COUNT(names) && lierne_dtype_name((lierne_dtype)count)) {
-        names[count] = lierne_dtype_name((lierne_dtype)count);
-        count++;
-    }
-    if (lierne_config_word(r, node, names, count, &word)) {
-        *dtype = (lierne_dtype)word;
-    }
-}
-
-static void read_tensor(lierne_reader *r, lierne_config_bridge_nodes *nodes,
-                        lierne_config_bridge_entry *bridge) {
-    enum { AXES, SHAPE, DTYPE, KEYS };
-    static const lierne_config_key keys[KEYS] = {
-        [AXES] = {"axes", LIERNE_JSON_ARRAY, true},
-        [SHAPE] = {"shape", LIERNE_JSON_OBJECT, true},
-        [DTYPE] = {"dtype", LIERNE_JSON_STRING, true},
-    };
-    const lierne_json_node *found[KEYS];
-    lierne_config_object(r, nodes->tensor, keys, KEYS, found);
-    nodes->axes = found[AXES];
-    nodes->shape = found[SHAPE];
-    nodes->dtype = found[DTYPE];
-    if (nodes->axes) {
-        int errors = r->config->errors;
-        read_axes(r, nodes->axes, bridge);
-        /* Sizes of axes that are wrong themselves are not worth a finding. */
-        if (nodes->shape && errors == r->config->errors) {
-            read_shape(r, nodes, bridge);
-        }
-    }
-    read_dtype(r, nodes->dtype, &bridge->spec.dtype);
-}
-
-/* The axis that batch or sequence names, -1 if none. */
-static int read_axis(lierne_reader *r, const lierne_json_node *node,
-                     const lierne_config_bridge_entry *bridge) {
-    if (!node || !bridge->spec.naxes) {
-        return -1;
-    }
-    int a = axis_index(bridge, lierne_json_string(node));
-    if (a < 0) {
-        lierne_finding_add(r, LIERNE_FINDING_AXIS_UNKNOWN, node, "",
-                           "%s is %s, which is not an axis of the tensor", lierne_label(node).text,
-                           lierne_quote(lierne_json_string(node)).text);
-    }
-    return a;
 }
 
 static void read_rows(lierne_reader *r, const lierne_json_node *rows,
@@ -194,14 +91,38 @@ static void read_counts(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     bridge->spec.dst_counts = bridge->counts[1];
 }
 
+/* The view's name as its grid has it, NULL, with a finding, if the grid has no such view. */
+static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *grid,
+                             const lierne_json_node *node) {
+    for (int i = 0; i < lierne_grid_nviews(grid->grid); i++) {
+        if (strcmp(lierne_grid_view_name(grid->grid, i), lierne_json_string(node)) == 0) {
+            return lierne_grid_view_name(grid->grid, i);
+        }
+    }
+    lierne_finding_add(r, LIERNE_FINDING_VIEW_UNKNOWN, node,
+                       "name one of its 'views', or base for its own dims",
+                       "grid %s has no view %s", lierne_quote(grid->name).text,
+                       lierne_quote(lierne_json_string(node)).text);
+    return NULL;
+}
+
+/* Grid and view of a side; a grid whose view is unknown counts as unknown. */
+static void read_end(lierne_reader *r, const lierne_json_node *node, const lierne_json_node *view,
+                     const char **name, const lierne_grid **grid, const char **view_name) {
+    const lierne_config_grid_entry *found = find_grid(r, node);
+    *name = found ? found->name : NULL;
+    *grid = found ? found->grid : NULL;
+    if (view && *grid) {
+        *view_name = find_view(r, found, view);
+        *grid = *view_name ? *grid : NULL;
+    }
+}
+
 static void read_ends(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
                       lierne_config_bridge_entry *bridge) {
-    const lierne_config_grid_entry *src = find_grid(r, nodes->src);
-    const lierne_config_grid_entry *dst = find_grid(r, nodes->dst);
-    bridge->src = src ? src->name : NULL;
-    bridge->dst = dst ? dst->name : NULL;
-    bridge->spec.src = src ? src->grid : NULL;
-    bridge->spec.dst = dst ? dst->grid : NULL;
+    lierne_bridge_spec *spec = &bridge->spec;
+    read_end(r, nodes->src, nodes->views[0], &bridge->src, &spec->src, &spec->src_view);
+    read_end(r, nodes->dst, nodes->views[1], &bridge->dst, &spec->dst, &spec->dst_view);
 }
 
 static void read_name(lierne_reader *r, const lierne_json_node *node,
@@ -220,20 +141,41 @@ static void read_name(lierne_reader *r, const lierne_json_node *node,
 /* Reads all values of a bridge. */
 static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                         lierne_config_bridge_entry *bridge) {
-    enum { NAME, SRC, DST, TENSOR, BATCH, SEQUENCE, GRADIENT, ALGORITHM, COUNTS, DIVISIBLE, KEYS };
+    enum {
+        NAME,
+        SRC,
+        DST,
+        SRC_VIEW,
+        DST_VIEW,
+        TENSOR,
+        BATCH,
+        SEQUENCE,
+        PLACEMENTS,
+        DELIVER,
+        GRADIENT,
+        ALGORITHM,
+        COUNTS,
+        DIVISIBLE,
+        KEYS
+    };
     static const lierne_config_key keys[KEYS] = {
         [NAME] = {"name", LIERNE_JSON_STRING, true},
         [SRC] = {"src", LIERNE_JSON_STRING, true},
         [DST] = {"dst", LIERNE_JSON_STRING, true},
+        [SRC_VIEW] = {"src_view", LIERNE_JSON_STRING, false},
+        [DST_VIEW] = {"dst_view", LIERNE_JSON_STRING, false},
         [TENSOR] = {"tensor", LIERNE_JSON_OBJECT, true},
         [BATCH] = {"batch", LIERNE_JSON_STRING, true},
         [SEQUENCE] = {"sequence", LIERNE_JSON_STRING, false},
+        [PLACEMENTS] = {"placements", LIERNE_JSON_OBJECT, false},
+        [DELIVER] = {"deliver", LIERNE_JSON_STRING, false},
         [GRADIENT] = {"gradient", LIERNE_JSON_OBJECT, false},
         [ALGORITHM] = {"algorithm", LIERNE_JSON_STRING, false},
         [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
         [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
     };
     static const char *const algorithms[] = {"direct", "collective"}; /* in the enum's order */
+    static const char *const deliveries[] = {"whole", "own"};         /* likewise */
     const lierne_json_node *found[KEYS];
     int word;
     if (!lierne_config_object(r, nodes->bridge, keys, KEYS, found)) {
@@ -243,20 +185,24 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                           .name = found[NAME],
                                           .src = found[SRC],
                                           .dst = found[DST],
+                                          .views = {found[SRC_VIEW], found[DST_VIEW]},
                                           .tensor = found[TENSOR],
                                           .batch = found[BATCH],
                                           .sequence = found[SEQUENCE],
+                                          .deliver = found[DELIVER],
                                           .gradient = found[GRADIENT],
                                           .algorithm = found[ALGORITHM],
                                           .counts = found[COUNTS],
                                           .require_divisible = found[DIVISIBLE]};
     read_name(r, nodes->name, bridge);
     read_ends(r, nodes, bridge);
-    if (nodes->tensor) {
-        read_tensor(r, nodes, bridge);
+    lierne_config_read_tensor(r, nodes, bridge);
+    if (found[PLACEMENTS]) {
+        lierne_config_read_placements(r, found[PLACEMENTS], nodes, bridge);
     }
-    bridge->spec.batch_axis = read_axis(r, nodes->batch, bridge);
-    bridge->spec.sequence_axis = read_axis(r, nodes->sequence, bridge);
+    if (lierne_config_word(r, nodes->deliver, deliveries, COUNT(deliveries), &word)) {
+        bridge->spec.delivery = (lierne_delivery)word;
+    }
     if (nodes->gradient) {
         read_gradient(r, nodes, bridge);
     }

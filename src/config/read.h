@@ -33,6 +33,7 @@ typedef struct lierne_config_bridge_entry {
     int64_t shape[LIERNE_CONFIG_AXES];
     int64_t *counts[2];
     int32_t *rows;
+    lierne_placement placements[2][LIERNE_MAX_DIMS];
     lierne_bridge_spec spec;
 } lierne_config_bridge_entry;
 
@@ -123,14 +124,47 @@ typedef struct lierne_config_dims {
 bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
                              const lierne_json_node *shape, lierne_config_dims *out);
 
-/* A bridge being read: its values in the file beside what they make. */
+/* The axes that a tensor is planned with: its own, or, where it has rows of samples, three. */
+typedef struct lierne_config_planned {
+    int naxes;
+    int batch; /* -1 if unknown, as is sequence if there is none */
+    int sequence;
+    const char *names[LIERNE_CONFIG_AXES];
+    int64_t sizes[LIERNE_CONFIG_AXES];                 /* 0 if unknown */
+    const lierne_json_node *nodes[LIERNE_CONFIG_AXES]; /* where the size is said */
+} lierne_config_planned;
+
+/* A bridge being read: its values in the file beside what they make. Of pairs the source's is
+ * first. */
 typedef struct lierne_config_bridge_nodes {
     const lierne_json_node *bridge, *name, *src, *dst, *tensor, *batch, *sequence, *gradient;
-    const lierne_json_node *algorithm, *counts, *require_divisible;
+    const lierne_json_node *algorithm, *counts, *require_divisible, *deliver;
     const lierne_json_node *axes, *shape, *dtype, *sizes[LIERNE_CONFIG_AXES];
+    const lierne_json_node *rows_per_sample, *row_order;
     const lierne_json_node *owner, *storage, *rows;
     const lierne_json_node *lane_counts[2];
+    const lierne_json_node *views[2];
+    const lierne_json_node *placed[2][LIERNE_MAX_DIMS]; /* by dim of the view */
+    lierne_config_planned planned;
 } lierne_config_bridge_nodes;
+
+/* Grid and view of a side of a bridge; NULL if unknown. */
+const lierne_grid *lierne_config_side(const lierne_config_bridge_entry *bridge, int side);
+const char *lierne_config_side_view(const lierne_config_bridge_entry *bridge, int side);
+/* Index of a dim in the view of a side, -1 if there is none. */
+int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, const char *name);
+
+/* Tensor, batch and sequence (tensor.c). */
+void lierne_config_read_tensor(lierne_reader *r, lierne_config_bridge_nodes *nodes,
+                               lierne_config_bridge_entry *bridge);
+
+/* Placements (placements.c): reads those of a bridge; then the rules on what cuts an axis, which
+ * look at placements and owner together. */
+void lierne_config_read_placements(lierne_reader *r, const lierne_json_node *node,
+                                   lierne_config_bridge_nodes *nodes,
+                                   lierne_config_bridge_entry *bridge);
+void lierne_config_check_cuts(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
+                              const lierne_config_bridge_entry *bridge);
 
 /* The rules of a bridge that go beyond one value (bridge_rules.c). sound: no value had an error. */
 void lierne_config_check_bridge(lierne_reader *r, const lierne_config_bridge_nodes *nodes,

@@ -22,7 +22,8 @@ static const char full[] =
     "    \"views\": {\n"
     "      \"expert\": {\"order\": [\"ep\",\"edp\"], \"shape\": {\"ep\":4,\"edp\":2}},\n"
     "      \"fine\": {\"order\": [\"a\",\"b\",\"edp\"], \"shape\": {\"a\":2,\"b\":2,\"edp\":2},\n"
-    "        \"shared\": [\"edp\"], \"with\": \"expert\"}}}},\n"
+    "        \"shared\": [\"edp\"], \"with\": \"expert\"},\n"
+    "      \"lanes\": {\"order\": [\"tp\",\"dp\"], \"shape\": {\"tp\":2,\"dp\":4}}}}},\n"
     " \"bridges\": [\n"
     "  {\"name\": \"seam\", \"src\": \"vision\", \"dst\": \"llm\",\n"
     "   \"tensor\": {\"axes\": [\"s\",\"b\",\"h\"], \"shape\": {\"b\":4,\"s\":2,\"h\":3},\n"
@@ -33,7 +34,19 @@ static const char full[] =
     "   \"require_divisible\": false},\n"
     "  {\"name\": \"plain\", \"src\": \"vision\", \"dst\": \"vision\", \"batch\": \"b\",\n"
     "   \"tensor\": {\"axes\": [\"b\",\"h\"], \"shape\": {\"b\":8,\"h\":3}, \"dtype\": \"f32\"},\n"
-    "   \"algorithm\": \"collective\", \"require_divisible\": true}]}";
+    "   \"algorithm\": \"collective\", \"require_divisible\": true},\n"
+    "  {\"name\": \"flat\", \"src\": \"vision\", \"dst\": \"llm\", \"dst_view\": \"lanes\",\n"
+    "   \"tensor\": {\"axes\": [\"h\",\"b\"], \"shape\": {\"b\":32,\"h\":4}, \"dtype\": \"i32\",\n"
+    "     \"rows_per_sample\": 4, \"row_order\": \"sequence\"}, \"batch\": \"b\",\n"
+    "   \"placements\": {\"src\": {\"tp\": {\"shard\": \"s\"}}, \"dst\": {\"tp\": {\"zigzag\": "
+    "\"h\"}}}},\n"
+    "  {\"name\": \"own\", \"src\": \"llm\", \"dst\": \"llm\", \"src_view\": \"base\", \"batch\": "
+    "\"b\",\n"
+    "   \"tensor\": {\"axes\": [\"b\",\"s\",\"h\"], \"shape\": {\"b\":4,\"s\":8,\"h\":2},\n"
+    "     \"dtype\": \"f32\"}, \"sequence\": \"s\", \"deliver\": \"own\",\n"
+    "   \"placements\": {\"comment\": 1, \"src\": {\"source\": 2, \"tp\": {\"shard\": \"h\"},\n"
+    "     \"cp\": {\"zigzag\": \"s\", \"comment\": 3}}},\n"
+    "   \"gradient\": {\"owner\": \"contiguous\"}}]}";
 
 static lierne_config *parse(const char *text, lierne_status expected) {
     lierne_config *config;
@@ -55,7 +68,7 @@ Test(config, reads_grids_and_views) {
     cr_expect(lierne_grid_offset(llm) == 0 && lierne_grid_world(llm) == 10);
     cr_expect_eq(lierne_grid_ndims(llm, NULL), 3);
     cr_expect_str_eq(lierne_grid_dim_name(llm, NULL, 1), "cp");
-    cr_expect_eq(lierne_grid_nviews(llm), 3);
+    cr_expect_eq(lierne_grid_nviews(llm), 4);
     cr_expect_eq(lierne_grid_dim_find(llm, "fine", "edp"), 2);
     /* Shared with "expert": its key is that of the view it is shared with. */
     const char *edp = "edp";
@@ -89,7 +102,61 @@ Test(config, reads_bridges) {
     cr_expect(plain->algorithm == LIERNE_BRIDGE_COLLECTIVE && plain->require_divisible);
     cr_expect(!plain->src_counts && !plain->dst_counts);
     cr_expect_str_eq(lierne_config_bridge_name(config, 1), "plain");
+    cr_expect(!plain->src_view && !plain->src_placements && !plain->dst_placements);
+    cr_expect(plain->delivery == LIERNE_DELIVER_WHOLE && plain->rows_per_sample == 0);
     lierne_config_free(config);
+}
+
+static bool placed(const lierne_placement *p, lierne_placement_kind kind, int axis) {
+    return p->kind == kind && p->axis == axis && !p->counts;
+}
+
+/* Placements name the axes that the tensor is planned with: of [h, s b] those of [h, s, b]. */
+Test(config, reads_placements_and_rows) {
+    lierne_config *config = parse(full, LIERNE_OK);
+    const lierne_bridge_spec *flat = lierne_config_bridge(config, "flat");
+    cr_expect(flat->naxes == 2 && flat->batch_axis == 1 && flat->sequence_axis == -1);
+    cr_expect(flat->rows_per_sample == 4 && flat->row_order == LIERNE_SEQUENCE_MAJOR);
+    cr_expect(!flat->src_view && strcmp(flat->dst_view, "lanes") == 0);
+    cr_expect(placed(&flat->src_placements[0], LIERNE_SHARD, 1));
+    cr_expect(placed(&flat->src_placements[1], LIERNE_REPLICATE, 0));
+    cr_expect(placed(&flat->dst_placements[0], LIERNE_SHARD_ZIGZAG, 0));
+    cr_expect_eq(flat->delivery, LIERNE_DELIVER_WHOLE);
+    const lierne_bridge_spec *own = lierne_config_bridge(config, "own");
+    cr_expect(strcmp(own->src_view, "base") == 0 && !own->dst_view && !own->dst_placements);
+    cr_expect(placed(&own->src_placements[0], LIERNE_SHARD, 2));
+    cr_expect(placed(&own->src_placements[1], LIERNE_SHARD_ZIGZAG, 1));
+    cr_expect(own->delivery == LIERNE_DELIVER_OWN && own->row_order == LIERNE_SAMPLE_MAJOR);
+    lierne_config_free(config);
+}
+
+/* In every place that b and h can have, and both orders of rows. */
+Test(config, rows_of_samples_are_planned_where_the_library_puts_them) {
+    static const struct {
+        const char *axes, *order;
+        int s, h;
+    } cases[] = {
+        {"\"b\",\"h\"", "sample", 1, 2},
+        {"\"b\",\"h\"", "sequence", 0, 2},
+        {"\"h\",\"b\"", "sample", 2, 0},
+        {"\"h\",\"b\"", "sequence", 1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[700];
+        snprintf(
+            text, sizeof text,
+            "{\"world_size\":8,\"grids\":{\"g\":{\"order\":[\"tp\",\"cp\",\"dp\"],\"shape\":"
+            "{\"tp\":2,\"cp\":2,\"dp\":2}}},\"bridges\":[{\"name\":\"n\",\"src\":\"g\",\"dst\":"
+            "\"g\",\"tensor\":{\"axes\":[%s],\"shape\":{\"b\":16,\"h\":2},\"dtype\":\"i8\","
+            "\"rows_per_sample\":8,\"row_order\":\"%s\"},\"batch\":\"b\",\"placements\":"
+            "{\"src\":{\"tp\":{\"shard\":\"h\"},\"cp\":{\"shard\":\"s\"}}}}]}",
+            cases[i].axes, cases[i].order);
+        lierne_config *config = parse(text, LIERNE_OK);
+        const lierne_placement *p = lierne_config_bridge(config, "n")->src_placements;
+        cr_expect(placed(&p[0], LIERNE_SHARD, cases[i].h), "case %zu: h %d", i, p[0].axis);
+        cr_expect(placed(&p[1], LIERNE_SHARD, cases[i].s), "case %zu: s %d", i, p[1].axis);
+        lierne_config_free(config);
+    }
 }
 
 Test(config, reads_nodes) {
@@ -218,6 +285,10 @@ Test(config, sound_bridges_have_no_findings) {
         {8, "\"algorithm\":\"collective\",\"require_divisible\":true"},
         {7, "\"sequence\":\"s\",\"gradient\":{\"owner\":\"zigzag\",\"storage\":\"compact\"}"},
         {7, "\"counts\":{}"},
+        {6, "\"sequence\":\"s\",\"placements\":{\"src\":{\"tp\":{\"shard\":\"s\"}},\"dst\":{}}"},
+        {5, "\"sequence\":\"s\",\"deliver\":\"own\",\"gradient\":{\"owner\":\"contiguous\"},"
+            "\"placements\":{\"dst\":{\"tp\":{\"shard\":\"s\"}}}"},
+        {4, "\"deliver\":\"whole\",\"src_view\":\"base\",\"placements\":{}"},
     };
     for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
         char text[700];
@@ -276,6 +347,13 @@ static void dump_dims(lierne_text *out, const lierne_grid *grid, const char *vie
     }
 }
 
+static void dump_placements(lierne_text *out, const lierne_grid *grid, const char *view,
+                            const lierne_placement *placements) {
+    for (int d = 0; placements && d < lierne_grid_ndims(grid, view); d++) {
+        lierne_text_add(out, "  placed %d %d\n", (int)placements[d].kind, placements[d].axis);
+    }
+}
+
 static void dump_bridge(lierne_text *out, const lierne_config *config, const char *name) {
     const lierne_bridge_spec *s = lierne_config_bridge(config, name);
     lierne_text_add(out, "bridge %s\n src %s\n dst %s\n dtype %d\n batch %d\n sequence %d\n", name,
@@ -288,6 +366,11 @@ static void dump_bridge(lierne_text *out, const lierne_config *config, const cha
         lierne_text_add(out, " axis %s %lld\n", lierne_config_bridge_axis(config, name, a),
                         (long long)s->shape[a]);
     }
+    lierne_text_add(out, " views %s %s\n deliver %d\n rows %lld %d\n",
+                    s->src_view ? s->src_view : "-", s->dst_view ? s->dst_view : "-",
+                    (int)s->delivery, (long long)s->rows_per_sample, (int)s->row_order);
+    dump_placements(out, s->src, s->src_view, s->src_placements);
+    dump_placements(out, s->dst, s->dst_view, s->dst_placements);
     for (int i = 0; s->src_counts && i < lierne_grid_dim_find(s->src, NULL, "dp"); i++) {
         lierne_text_add(out, " src %lld\n", (long long)s->src_counts[i]);
     }
@@ -399,7 +482,7 @@ Test(config, reads_files) {
     fclose(file);
     lierne_config *config;
     cr_expect_eq(lierne_config_read(&config, path), LIERNE_OK);
-    cr_expect_eq(lierne_config_nbridges(config), 2);
+    cr_expect_eq(lierne_config_nbridges(config), 4);
     lierne_config_free(config);
     file = fopen(path, "ab");
     for (int i = 0; i < 20000; i++) {
