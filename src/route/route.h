@@ -63,7 +63,7 @@ lierne_block lierne_block_range(int64_t offset, int64_t count);
 /* The same loops over contiguous elements from offset on. */
 lierne_block lierne_block_packed(const lierne_block *block, int64_t offset);
 void lierne_blocks_join(lierne_block *const *blocks, int n);
-LIERNE_PRIVATE int64_t lierne_block_elements(const lierne_block *block);
+int64_t lierne_block_elements(const lierne_block *block);
 bool lierne_block_contiguous(const lierne_block *block);
 
 /* Building. Everything that was added is freed by lierne_route_free, also after a failure. */
