@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# mutants.sh BUILD [NAME...]: breaks the code, one fault at a time, and runs tests until the first
+# that fails. A fault that no test notices is a failure: a test is missing.
+#
+# The faults are in tests/mutants/*.txt (its README says how they are written). Each is made in a
+# copy of the tree, where make rebuilds what it touches. Prints a line per mutant: its name and the
+# test that caught it. Last line: N passed, N failed.
+set -u
+build=${1:?usage: mutants.sh BUILD [NAME...]}
+shift
+cd "$(dirname "$0")/.." || exit 2
+build=$(realpath "$build") # before leaving
+root=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mpirun=${MPIRUN:-mpirun}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+address="-O1 -g -fsanitize=address -fno-omit-frame-pointer"
+thread="-O1 -g -fsanitize=thread"
+
+# Splits tests/mutants/*.txt into a folder of three files a mutant: head, old, new.
+split_mutants() {
+    local name= line
+    while IFS= read -r line; do
+        case $line in
+        mutant\ *)
+            name=${line#mutant }
+            name=${name%%:*}
+            [ -d "$work/mutants/$name" ] && echo "mutant $name is there twice" && exit 2
+            mkdir -p "$work/mutants/$name"
+            : >"$work/mutants/$name/old"
+            : >"$work/mutants/$name/new"
+            echo "$name" >>"$work/names"
+            ;;
+        try\ *) echo "${line#try }" >"$work/mutants/$name/try" ;;
+        '- '*) echo "${line#- }" >>"$work/mutants/$name/old" ;;
+        '+ '*) echo "${line#+ }" >>"$work/mutants/$name/new" ;;
+        '#'* | '') ;;
+        *) echo "not a line of a mutant: $line" && exit 2 ;;
+        esac
+    done < <(cat tests/mutants/*.txt)
+}
+
+# apply NAME: finds the old lines, wherever they are and however they are indented, exactly once,
+# and puts the new ones in their place. Prints the file.
+apply() {
+    perl -e '
+        my ($old, $new, @files) = @ARGV;
+        sub lines { open my $f, "<", $_[0] or die; my @l = <$f>; chomp @l; return @l }
+        my @old = map { s/^\s+|\s+$//gr } lines($old);
+        my @new = lines($new);
+        my ($where, $at, $hits) = ("", 0, 0);
+        for my $file (@files) {
+            my @text = map { s/^\s+|\s+$//gr } lines($file);
+            for my $i (0 .. $#text - $#old) {
+                next if grep { $text[$i + $_] ne $old[$_] } 0 .. $#old;
+                ($where, $at) = ($file, $i);
+                $hits++;
+            }
+        }
+        die "its lines are there $hits times, must be once\n" if $hits != 1 || !@old;
+        my @text = lines($where);
+        splice @text, $at, scalar @old, @new;
+        open my $f, ">", $where or die;
+        print $f "$_\n" for @text;
+        print "$where\n";
+    ' "$work/mutants/$1/old" "$work/mutants/$1/new" \
+        $(find src tests/mpi tests/golden -name '*.[ch]' | sort) 2>&1
+}
+
+# make_here FOLDER TARGET: FOLDER is build, address or thread.
+make_here() {
+    case $1 in
+    build) make -s B=build "$2" ;;
+    address) make -s B=address CFLAGS="$address" "$2" ;;
+    thread) make -s B=thread CFLAGS="$thread" "$2" ;;
+    esac >make.log 2>&1
+}
+
+# catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
+#   unit [FILTER] | golden | mpi PROGRAM RANKS | address PROGRAM RANKS | thread
+catch() {
+    local status name=$1
+    case $1 in
+    unit)
+        make_here build build/unit || return 2
+        timeout -k 5 200 build/unit --fail-fast --timeout 60 --filter "${2:-*/*}" >out 2>&1
+        status=$?
+        name="unit $(sed 's/\x1b\[[0-9;]*m//g' out | sed -nE 's/^\[(FAIL|CRASH)\] ([^ ]+): .*/\2/p' | head -n 1)"
+        ;;
+    golden)
+        make_here build build/golden || return 2
+        timeout -k 5 200 build/golden tests/golden >out 2>&1
+        status=$?
+        name="golden $(grep -m1 -oE '^[a-z_]+\.json' <(grep -v ' 0 failed' out))"
+        ;;
+    mpi)
+        make_here build "build/tests/mpi/$2" || return 2
+        timeout -k 5 130 "$mpirun" -n "$3" "build/tests/mpi/$2" >out 2>&1 </dev/null
+        status=$?
+        name="mpi $2 on $3, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|watchdog' out)"
+        ;;
+    address)
+        make_here address "address/tests/mpi/$2" || return 2
+        ASAN_OPTIONS=detect_leaks=0 timeout -k 5 130 "$mpirun" -n "$3" "address/tests/mpi/$2" \
+            >out 2>&1 </dev/null
+        status=$?
+        name="address $2 on $3, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|AddressSanitizer: [a-z-]+' out)"
+        ;;
+    thread)
+        make_here thread thread/liblierne.a || return 2
+        # shellcheck disable=SC2086
+        ${CC:-gcc} -std=c11 -D_GNU_SOURCE $thread -pthread -Iinclude -Isrc -o thread/threads \
+            tests/sanitize/threads.c thread/liblierne.a -lcjson -lm >make.log 2>&1 || return 2
+        timeout -k 5 130 setarch -R thread/threads >out 2>&1
+        status=$?
+        name="thread sim, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
+        ;;
+    esac
+    [ "$status" = 124 ] && name="$name (no end)"
+    [ "$status" != 0 ] && echo "$name"
+}
+
+# Every test that is worth its time here, the quick ones first.
+every_test=("unit" "golden" "mpi directed 4" "mpi wire 2" "mpi calls 2" "mpi failure 2"
+    "mpi timeout 2" "mpi rounds 2" "mpi bridge 4" "mpi late 2" "mpi train 4")
+
+# judge NAME: caught by what, or that it was not.
+judge() {
+    local name=$1 file test caught
+    if ! file=$(apply "$name"); then
+        echo "FAIL $name: does not apply: $file"
+        return
+    fi
+    local tests=("${every_test[@]}")
+    [ -f "$work/mutants/$name/try" ] && tests=("$(cat "$work/mutants/$name/try")" "${tests[@]}")
+    local verdict="FAIL $name: survived"
+    for test in "${tests[@]}"; do
+        # shellcheck disable=SC2086
+        caught=$(set -f; catch $test)
+        case $? in
+        0) verdict=$(printf '%-34s caught by %s' "$name" "$caught") ;;
+        2) verdict="FAIL $name: does not compile: $(grep -m1 error make.log)" ;;
+        *) continue ;;
+        esac
+        break
+    done
+    echo "$verdict"
+    cp "$root/$file" "$file"
+}
+
+# worker N: takes mutants nobody has taken, in a copy of the tree of its own.
+worker() {
+    mkdir -p "$work/$1" && cd "$work/$1" || exit 2
+    cp -a "$root"/{Makefile,include,src,tests,grids} .
+    mkdir build
+    cp -a "$build"/{src,tests,unit,golden} "$build"/*.a build/ 2>/dev/null
+    while read -r name; do
+        mkdir "$work/mutants/$name/taken" 2>/dev/null || continue
+        judge "$name" | tee "$work/mutants/$name/result"
+    done <"$work/chosen"
+}
+
+mkdir -p "$work/mutants"
+split_mutants
+if [ $# -gt 0 ]; then
+    printf '%s\n' "$@" >"$work/chosen"
+else
+    cp "$work/names" "$work/chosen"
+fi
+missing=$(grep -vxFf "$work/names" "$work/chosen")
+[ -z "$missing" ] || { echo "no mutant $missing"; exit 2; }
+worker 1 &
+worker 2 &
+wait
+total=$(wc -l <"$work/chosen")
+caught=$(cat "$work"/mutants/*/result 2>/dev/null | grep -c ' caught by ')
+echo "$caught passed, $((total - caught)) failed"
+[ "$caught" = "$total" ] && [ "$total" -gt 0 ]

@@ -1,0 +1,124 @@
+/* Ranks need not begin different plans, or the two directions of one plan, in the same order: what
+ * belongs to one never arrives in the other. All messages here have one size, so that nothing but
+ * the tag tells them apart. */
+#include "lierne.h"
+
+#include <criterion/criterion.h>
+
+/* [b, s] = [2, 4]: a lane of a sample on each of two ranks; to both samples on both, cp 2. */
+enum { RANKS = 2, LANE = 4, WIDE = 8 };
+
+typedef struct world {
+    lierne_grid *src, *dst;
+    lierne_sim *sim;
+    lierne_plan *plans[2][RANKS]; /* two plans alike */
+} world;
+
+static lierne_grid *grid_of(int64_t cp, int64_t dp) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t sizes[3] = {1, cp, dp};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_grid *grid;
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
+    return grid;
+}
+
+static world open_world(void) {
+    static const int64_t shape[2] = {2, LANE};
+    world w = {.src = grid_of(1, 2), .dst = grid_of(2, 1)};
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = w.src,
+                               .dst = w.dst,
+                               .naxes = 2,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = 1};
+    cr_assert_eq(lierne_sim_create(&w.sim, RANKS, NULL), LIERNE_OK);
+    for (int p = 0; p < 2; p++) {
+        for (int r = 0; r < RANKS; r++) {
+            lierne_context *context = lierne_sim_context(w.sim, r);
+            cr_assert_eq(lierne_plan_bridge(&w.plans[p][r], context, &spec), LIERNE_OK);
+        }
+    }
+    return w;
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_plan_free(w->plans[0][r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_free(w->plans[1][r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_free(w->sim), LIERNE_OK);
+    lierne_grid_free(w->src);
+    lierne_grid_free(w->dst);
+}
+
+/* Sample b of the tensor that call c moves. */
+static float value(int c, int b, int s) {
+    return (float)(1000 * c + 100 * b + s);
+}
+
+static void check_whole(const float *out, int c) {
+    for (int i = 0; i < WIDE; i++) {
+        cr_assert(out[i] == value(c, i / LANE, i % LANE), "call %d, element %d is %g", c, i,
+                  (double)out[i]);
+    }
+}
+
+Test(plan_order, plans_may_begin_in_any_order) {
+    world w = open_world();
+    float in[2][RANKS][LANE], out[2][RANKS][WIDE];
+    lierne_request *q[2][RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        for (int i = 0; i < 2; i++) {
+            int p = r == 0 ? i : 1 - i;
+            for (int s = 0; s < LANE; s++) {
+                in[p][r][s] = value(p, r, s);
+            }
+            cr_assert_eq(lierne_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r], NULL),
+                         LIERNE_OK);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        for (int p = 0; p < 2; p++) {
+            cr_assert_eq(lierne_end(q[p][r]), LIERNE_OK);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        check_whole(out[0][r], 0);
+        check_whole(out[1][r], 1);
+    }
+    close_world(&w);
+}
+
+Test(plan_order, directions_may_begin_in_any_order) {
+    world w = open_world();
+    float in[RANKS][LANE], out[RANKS][WIDE], gradient[RANKS][WIDE], back[RANKS][LANE];
+    lierne_request *forward[RANKS], *adjoint[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        lierne_plan *plan = w.plans[0][r];
+        for (int i = 0; i < WIDE; i++) {
+            in[r][i % LANE] = value(0, r, i % LANE);
+            gradient[r][i] = value(1 + r, i / LANE, i % LANE);
+        }
+        for (int i = 0; i < 2; i++) {
+            cr_assert_eq(i == r
+                             ? lierne_forward_begin(&forward[r], plan, out[r], in[r], NULL)
+                             : lierne_adjoint_begin(&adjoint[r], plan, back[r], gradient[r], NULL),
+                         LIERNE_OK);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_end(forward[r]), LIERNE_OK);
+        cr_assert_eq(lierne_end(adjoint[r]), LIERNE_OK);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        check_whole(out[r], 0);
+        for (int s = 0; s < LANE; s++) {
+            cr_assert(back[r][s] == value(1, r, s) + value(2, r, s), "rank %d: %g", r,
+                      (double)back[r][s]);
+        }
+    }
+    close_world(&w);
+}
