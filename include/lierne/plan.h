@@ -52,8 +52,10 @@ LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_p
                                               void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
-/* Waits until a request is done and ends it, also on failure. NULL is allowed. Errors: TIMEOUT,
- * PEER_FAILED, TRANSPORT. */
+/* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be ended
+ * in any order, and in another one on each rank: waiting for one moves all on. A request that has
+ * ended may not be used. Errors: MISMATCH (where the context checks), TIMEOUT, PEER_FAILED,
+ * TRANSPORT; INVALID (it has ended and its place was not taken since). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,

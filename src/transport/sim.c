@@ -147,11 +147,7 @@ static void idle(void *self) {
     const lierne_sim *sim = ((seat *)self)->sim;
     bool moved = false;
     for (int r = 0; r < sim->nranks; r++) {
-        lierne_job *next;
-        for (lierne_job *job = sim->seats[r].context->jobs; job; job = next) {
-            next = lierne_job_next(job);
-            moved |= lierne_job_progress(job);
-        }
+        moved |= lierne_jobs_progress(sim->seats[r].context);
     }
     if (!moved) {
         sched_yield();

@@ -145,8 +145,10 @@ void lierne_job_messages(const lierne_job *job, int64_t *sent, int64_t *received
 lierne_status lierne_job_begin(lierne_job *job, void *const *out, const void *const *in);
 lierne_status lierne_job_wait(lierne_job *job);
 /* One look at the job: unpacks what arrived and goes on to the next stage. Returns whether
- * anything happened. For wires whose idle runs other ranks' jobs. */
+ * anything happened. */
 bool lierne_job_progress(lierne_job *job);
+/* The same for all jobs in flight of a context. Whatever waits calls it again and again. */
+LIERNE_PRIVATE bool lierne_jobs_progress(const lierne_context *context);
 lierne_job *lierne_job_next(const lierne_job *job);
 
 #endif

@@ -1,7 +1,9 @@
 /* Calls of jobs: beginning them, waiting for them, saying what they wait for.
  *
- * Whoever waits looks at the job, lets the wire do other work, looks now and then whether the ranks
- * that are waited for still live, and gives up at the deadline. */
+ * Whoever waits runs all jobs of the context, not only the one waited for: a peer may wait for
+ * another one first, and then needs this rank in its later stages. It lets the wire do other work,
+ * looks now and then whether the ranks that are waited for still live, and gives up at the
+ * deadline. */
 #include "transport/job.h"
 
 #include <stdio.h>
@@ -23,6 +25,14 @@ bool lierne_job_running(const lierne_job *job) {
 
 lierne_job *lierne_job_next(const lierne_job *job) {
     return job->next;
+}
+
+bool lierne_jobs_progress(const lierne_context *context) {
+    bool moved = false;
+    for (lierne_job *job = context->jobs; job; job = job->next) {
+        moved |= lierne_job_progress(job);
+    }
+    return moved;
 }
 
 static void set_buffers(lierne_job *job, void *const *out, const void *const *in) {
@@ -123,7 +133,7 @@ static lierne_status look(lierne_job *job, double deadline, double *next_check, 
     const lierne_context *context = job->context;
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
-    bool moved = lierne_job_progress(job);
+    bool moved = lierne_jobs_progress(context);
     if (!moved && !job->finished && context->wire->idle) {
         context->wire->idle(context->self);
     }

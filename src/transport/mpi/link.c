@@ -52,6 +52,9 @@ lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request
         if (done) {
             return LIERNE_OK;
         }
+        if (l->context) {
+            lierne_jobs_progress(l->context); /* what a rank may wait for before it comes here */
+        }
         lierne_status status = look_around(l);
         if (status != LIERNE_OK) {
             l->abandoned = true;

@@ -1,0 +1,119 @@
+/* Requests in flight, ended in another order on each rank: begun in one order, as they must be, but
+ * waited for as it suits the rank. The sums take two stages, so a rank that waits for one request
+ * has to go on with the others: a peer may wait for those first. */
+#include "mpi/common.h"
+
+#include <stdlib.h>
+
+enum { PLANS = 3, SAMPLES = 4, SEQUENCE = 8, HIDDEN = 6, ELEMENTS = SAMPLES * SEQUENCE * HIDDEN };
+
+typedef struct setup {
+    lierne_context *context;
+    lierne_grid *src, *dst;
+    lierne_bridge_spec spec;
+    lierne_plan *plans[PLANS];
+    float in[PLANS][ELEMENTS], out[PLANS][ELEMENTS];
+    lierne_request *requests[PLANS];
+} setup;
+
+static void open_setup(setup *s, int check) {
+    static const int64_t shape[3] = {SAMPLES, SEQUENCE, HIDDEN};
+    mesh src = mesh_of("tcd", test_world, 1, 1), dst = mesh_of("tcd", 1, test_world, 1);
+    lierne_context_spec context = {.size = sizeof context, .timeout = 15, .check = check};
+    CHECK(lierne_init_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
+          lierne_last_error());
+    s->src = mesh_grid(&src);
+    s->dst = mesh_grid(&dst);
+    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
+                                   .src = s->src,
+                                   .dst = s->dst,
+                                   .naxes = 3,
+                                   .shape = shape,
+                                   .dtype = LIERNE_F32,
+                                   .sequence_axis = 1};
+    for (int p = 0; p < PLANS; p++) {
+        CHECK(lierne_plan_bridge(&s->plans[p], s->context, &s->spec) == LIERNE_OK, "%s",
+              lierne_last_error());
+    }
+}
+
+static void close_setup(setup *s) {
+    for (int p = 0; p < PLANS; p++) {
+        CHECK(lierne_plan_free(s->plans[p]) == LIERNE_OK, "%s", lierne_last_error());
+    }
+    CHECK(lierne_free(s->context) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_free(s->src), lierne_grid_free(s->dst);
+}
+
+static void begin(setup *s, int p) {
+    for (int i = 0; i < ELEMENTS; i++) {
+        s->in[p][i] = (float)(1000 * p + 7 * i + test_rank);
+        s->out[p][i] = -1;
+    }
+    CHECK(lierne_adjoint_begin(&s->requests[p], s->plans[p], s->out[p], s->in[p], NULL) ==
+              LIERNE_OK,
+          "plan %d: %s", p, lierne_last_error());
+}
+
+static void end(setup *s, int p) {
+    int wrong = 0;
+    CHECK(lierne_end(s->requests[p]) == LIERNE_OK, "plan %d: %s", p, lierne_last_error());
+    for (int i = 0; i < ELEMENTS; i++) {
+        int sum = test_world * (1000 * p + 7 * i) + test_world * (test_world - 1) / 2;
+        wrong += s->out[p][i] != (float)sum;
+    }
+    CHECK(wrong == 0, "plan %d: %d wrong elements", p, wrong);
+}
+
+/* Every rank begins with another plan's end. */
+static void rotated(setup *s) {
+    for (int p = 0; p < PLANS; p++) {
+        begin(s, p);
+    }
+    for (int p = 0; p < PLANS; p++) {
+        end(s, (p + test_rank) % PLANS);
+    }
+}
+
+/* Every second rank ends a request before it begins the next one, the others after. */
+static void overlapping(setup *s) {
+    begin(s, 0);
+    if (test_rank % 2) {
+        end(s, 0);
+    }
+    begin(s, 1);
+    end(s, 1);
+    if (test_rank % 2 == 0) {
+        end(s, 0);
+    }
+}
+
+/* Every second rank plans while its request is in flight. */
+static void planning(setup *s) {
+    lierne_plan *more;
+    begin(s, 2);
+    if (test_rank % 2) {
+        end(s, 2);
+    }
+    CHECK(lierne_plan_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_rank % 2 == 0) {
+        end(s, 2);
+    }
+    CHECK(lierne_plan_free(more) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv, 100);
+    size_t before = lierne_mem_live();
+    setup *s = calloc(1, sizeof *s);
+    for (int check = 0; check < 2; check++) {
+        open_setup(s, check);
+        rotated(s);
+        overlapping(s);
+        planning(s);
+        close_setup(s);
+    }
+    free(s);
+    CHECK(lierne_mem_live() == before, "leaked");
+    return test_finish();
+}
