@@ -181,6 +181,29 @@ Test(route, reverse_of_one_stage) {
     lierne_route_free(r[1]);
 }
 
+/* Rank 0 copies its input to where, a stage later, rank 1's arrives: nothing of it is in the result,
+ * and nothing of the gradient may come back. */
+static lierne_route *overwritten(int rank) {
+    lierne_route *r;
+    lierne_stage *s;
+    cr_assert_eq(lierne_route_new(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
+    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    if (rank == 0) {
+        copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
+        copy(&s->copies, LIERNE_OUT, 2, LIERNE_IN, 0, 2);
+    }
+    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    message(rank ? &s->sends : &s->recvs, !rank, rank ? LIERNE_IN : LIERNE_OUT, rank ? 0 : 2, 2);
+    return r;
+}
+
+Test(route, reverse_of_a_place_that_is_overwritten) {
+    lierne_route *r[2] = {overwritten(0), overwritten(1)};
+    dot_test(r, 2);
+    lierne_route_free(r[0]);
+    lierne_route_free(r[1]);
+}
+
 /* Three ranks in a line: stage 1 passes on what stage 0 brought, rank 2 sums two arrivals. */
 static lierne_route *relay(int rank) {
     lierne_route *r;
