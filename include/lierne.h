@@ -6,6 +6,7 @@
 #include "lierne/bridge.h"
 #include "lierne/config.h"
 #include "lierne/context.h"
+#include "lierne/exchange.h"
 #include "lierne/grid.h"
 #include "lierne/layout.h"
 #include "lierne/plan.h"

@@ -22,6 +22,7 @@ struct lierne_plan {
     int64_t view[2];
     lierne_request *requests[2]; /* max_inflight each */
     size_t started[2];
+    int held; /* by exchanges */
 };
 
 static const char *const direction_names[2] = {"forward", "adjoint"};
@@ -74,13 +75,30 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     return make_jobs(plan, LIERNE_ADJOINT);
 }
 
+int lierne_plan_tag(int decision, int direction, int i) {
+    int64_t tag = ((int64_t)decision * 2 + direction) * LIERNE_MAX_INFLIGHT + i;
+    return (int)(tag & INT_MAX);
+}
+
 static void set_tags(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            int64_t tag = ((int64_t)plan->decision * 2 + d) * LIERNE_MAX_INFLIGHT + i;
-            lierne_job_identify(plan->requests[d][i].job, plan->decision, (int)(tag & INT_MAX));
+            lierne_job_identify(plan->requests[d][i].job, plan->decision,
+                                lierne_plan_tag(plan->decision, d, i));
         }
     }
+}
+
+int lierne_plan_decision(const lierne_plan *plan) {
+    return plan->decision;
+}
+
+lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction direction) {
+    return (lierne_cargo){plan->parts.side[direction].route, plan->parts.dtype};
+}
+
+void lierne_plan_hold(lierne_plan *plan, int by) {
+    plan->held += by;
 }
 
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -109,6 +127,9 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 }
 
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
+    if (plan->held > 0) {
+        return LIERNE_FAIL(LIERNE_BUSY, "%d exchanges hold the plan", plan->held);
+    }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             if (lierne_job_running(plan->requests[d][i].job)) {
@@ -173,7 +194,7 @@ lierne_status lierne_plan_free(lierne_plan *plan) {
     if (!plan) {
         return LIERNE_OK;
     }
-    if (plan->context->dead == LIERNE_OK) {
+    if (plan->context->dead == LIERNE_OK || plan->held > 0) {
         LIERNE_TRY(lierne_plan_check_idle(plan));
     }
     plan->context->nplans--;
@@ -194,8 +215,8 @@ static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
            lierne_dtype_size(plan->parts.dtype);
 }
 
-static lierne_status check_buffers(const lierne_plan *plan, int d, const void *out, const void *in,
-                                   const void *stream) {
+lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const void *out,
+                                        const void *in, const void *stream) {
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     if (stream) {
@@ -238,7 +259,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_d
     if (plan->context->wire->agreed) {
         LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
     }
-    LIERNE_TRY(check_buffers(plan, d, out, in, stream));
+    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
     size_t turn = plan->started[d] % (size_t)plan->parts.max_inflight;
     lierne_request *next = &plan->requests[d][turn];
     if (lierne_job_running(next->job)) {

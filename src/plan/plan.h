@@ -45,7 +45,16 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
 /* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
 lierne_recipe *lierne_plan_recipe(const lierne_plan *plan, void (*free)(lierne_recipe *));
 lierne_context *lierne_plan_context(const lierne_plan *plan);
-/* BUSY if a request is in flight. */
+/* The decision to make it, which numbers it; a tag of messages of a decision's i-th request. */
+int lierne_plan_decision(const lierne_plan *plan);
+int lierne_plan_tag(int decision, int direction, int i);
+/* For an exchange: a direction's route, the rules for its buffers, and how many exchanges hold the
+ * plan (by is added). */
+lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction direction);
+lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
+                                        const void *in, const void *stream);
+void lierne_plan_hold(lierne_plan *plan, int by);
+/* BUSY if a request is in flight or an exchange holds the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 
 #endif

@@ -1,0 +1,51 @@
+/* Several plans in one exchange: an audio and a vision encoder that both feed one LLM need not send
+ * two rounds of messages. An exchange executes plans together, between one begin and one end;
+ * messages of theirs that go to the same rank travel as one.
+ *
+ * The plans are those of one context, in the same order on every rank. They stay the caller's, and
+ * may be executed on their own too; while an exchange holds them they can neither be freed nor given
+ * another row map (BUSY). Numbers are those of the plans executed one by one, bit for bit. */
+#ifndef LIERNE_EXCHANGE_H
+#define LIERNE_EXCHANGE_H
+
+#include "lierne/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LIERNE_MAX_EXCHANGE 64 /* plans in an exchange */
+
+typedef struct lierne_exchange lierne_exchange;
+
+/* Makes an exchange of n plans. Collective over their context; on any rank's failure every rank gets
+ * the same error, and *out is NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_EXCHANGE, plans
+ * of different contexts), MISMATCH (the ranks' plans differ), NO_MEMORY, TIMEOUT, PEER_FAILED,
+ * TRANSPORT. A rank that passes NULL for out or for the first plan cannot take part: the others wait
+ * until their deadline. */
+LIERNE_API lierne_status lierne_exchange_create(lierne_exchange **out, lierne_plan *const *plans,
+                                                int n);
+
+/* Frees an exchange, not its plans; not collective. NULL is allowed. Errors: BUSY (in flight, and
+ * the context is not dead). */
+LIERNE_API lierne_status lierne_exchange_free(lierne_exchange *exchange);
+
+/* Starts all plans in one direction. in[i] and out[i] are the buffers of plan i, under the rules of
+ * lierne_forward; all of them stay borrowed until lierne_exchange_end. One call per direction may be
+ * in flight. Collective. stream must be NULL. Errors as lierne_forward_begin. */
+LIERNE_API lierne_status lierne_exchange_begin(lierne_exchange *exchange,
+                                               lierne_direction direction, void *const *out,
+                                               const void *const *in, void *stream);
+/* Waits for what lierne_exchange_begin started. Errors: INVALID (NULL, nothing is in flight),
+ * TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_exchange_end(lierne_exchange *exchange, lierne_direction direction);
+
+/* Messages of one execution on this rank; either may be NULL. Errors: INVALID. */
+LIERNE_API lierne_status lierne_exchange_messages(const lierne_exchange *exchange,
+                                                  lierne_direction direction, int64_t *sent,
+                                                  int64_t *received);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

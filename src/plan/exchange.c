@@ -1,0 +1,168 @@
+/* Several plans in one job.
+ *
+ * An exchange owns nothing but two jobs over the routes of its plans. It counts itself in with each
+ * plan, so that no route goes away under it. */
+#include "lierne/exchange.h"
+#include "plan/plan.h"
+
+#include <limits.h>
+#include <string.h>
+
+struct lierne_exchange {
+    lierne_context *context;
+    int n;
+    int decision;
+    lierne_plan **plans;
+    lierne_job *jobs[2];
+};
+
+static void drop(lierne_exchange *x) {
+    for (int i = 0; x->plans && i < x->n; i++) {
+        lierne_plan_hold(x->plans[i], -1);
+    }
+    lierne_job_free(x->jobs[LIERNE_FORWARD]);
+    lierne_job_free(x->jobs[LIERNE_ADJOINT]);
+    lierne_mem_free(x->plans);
+    lierne_mem_free(x);
+}
+
+static lierne_status make_job(lierne_exchange *x, lierne_direction d) {
+    lierne_cargo cargo[LIERNE_MAX_EXCHANGE];
+    for (int i = 0; i < x->n; i++) {
+        cargo[i] = lierne_plan_cargo(x->plans[i], d);
+    }
+    return lierne_job_new(&x->jobs[d], x->context, cargo, (size_t)x->n,
+                          d == LIERNE_FORWARD ? "forward exchange" : "adjoint exchange");
+}
+
+static lierne_status fill(lierne_exchange **out, lierne_context *context,
+                          lierne_plan *const *plans, int n) {
+    lierne_exchange *x;
+    if (n < 1 || n > LIERNE_MAX_EXCHANGE) {
+        return LIERNE_FAIL(LIERNE_INVALID, "n is %d, must be in 1 to %d", n, LIERNE_MAX_EXCHANGE);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!plans[i] || lierne_plan_context(plans[i]) != context) {
+            return LIERNE_FAIL(LIERNE_INVALID, "plan %d is NULL or of another context", i);
+        }
+    }
+    LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
+    *out = x;
+    x->context = context;
+    LIERNE_TRY(lierne_alloc(&x->plans, (size_t)n, sizeof(lierne_plan *)));
+    for (; x->n < n; x->n++) {
+        x->plans[x->n] = plans[x->n];
+        lierne_plan_hold(x->plans[x->n], 1);
+    }
+    LIERNE_TRY(make_job(x, LIERNE_FORWARD));
+    return make_job(x, LIERNE_ADJOINT);
+}
+
+/* The numbers of the plans as one. */
+static int64_t digest(lierne_plan *const *plans, int n) {
+    uint64_t hash = (uint64_t)n;
+    for (int i = 0; i < n; i++) {
+        hash = hash * 0x100000001b3u + (uint64_t)lierne_plan_decision(plans[i]) + 1;
+    }
+    return (int64_t)(hash >> 1);
+}
+
+lierne_status lierne_exchange_create(lierne_exchange **out, lierne_plan *const *plans, int n) {
+    lierne_exchange *x = NULL;
+    lierne_field fields[2] = {{.name = "call", .value = 4}, {.name = "plans of the exchange"}};
+    int decision;
+    if (!out || !plans || !plans[0]) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "the first plan" : "out");
+    }
+    *out = NULL;
+    lierne_context *context = lierne_plan_context(plans[0]);
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = fill(&x, context, plans, n);
+    if (status == LIERNE_OK) {
+        fields[1].value = digest(plans, n);
+    }
+    int64_t call = lierne_context_call(context, "planning an exchange", -1);
+    status = context->wire->agree(context->self, status, fields, 2, &decision);
+    lierne_context_ended(context, call, status);
+    if (status != LIERNE_OK) {
+        if (x) {
+            drop(x);
+        }
+        return status;
+    }
+    x->decision = decision;
+    for (int d = 0; d < 2; d++) {
+        lierne_job_identify(x->jobs[d], decision, lierne_plan_tag(decision, d, 0));
+    }
+    context->nplans++;
+    *out = x;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_exchange_free(lierne_exchange *x) {
+    if (!x) {
+        return LIERNE_OK;
+    }
+    for (int d = 0; d < 2; d++) {
+        if (lierne_job_running(x->jobs[d]) && x->context->dead == LIERNE_OK) {
+            return LIERNE_FAIL(LIERNE_BUSY, "the exchange is in flight");
+        }
+    }
+    x->context->nplans--;
+    drop(x);
+    return LIERNE_OK;
+}
+
+static lierne_status check_exchange(const lierne_exchange *x, lierne_direction d) {
+    if (!x || (d != LIERNE_FORWARD && d != LIERNE_ADJOINT)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "exchange is NULL or direction %d is neither forward nor "
+                           "adjoint", (int)d);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void *const *out,
+                                    const void *const *in, void *stream) {
+    LIERNE_TRY(check_exchange(x, d));
+    LIERNE_TRY(lierne_context_alive(x->context));
+    if (x->context->wire->agreed) {
+        LIERNE_TRY(x->context->wire->agreed(x->context->self, x->decision));
+    }
+    if (!out || !in) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "in" : "out");
+    }
+    for (int i = 0; i < x->n; i++) {
+        LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
+    }
+    if (lierne_job_running(x->jobs[d])) {
+        return LIERNE_FAIL(LIERNE_BUSY, "the exchange is in flight in this direction");
+    }
+    if (x->context->check) {
+        const lierne_field fields[] = {{"call", 5 + (int64_t)d}, {"exchange", x->decision}};
+        int ignored;
+        LIERNE_TRY(x->context->wire->agree(x->context->self, LIERNE_OK, fields, 2, &ignored));
+    }
+    return lierne_job_begin(x->jobs[d], out, in);
+}
+
+lierne_status lierne_exchange_end(lierne_exchange *x, lierne_direction d) {
+    LIERNE_TRY(check_exchange(x, d));
+    if (!lierne_job_running(x->jobs[d])) {
+        return LIERNE_FAIL(LIERNE_INVALID, "nothing is in flight in this direction");
+    }
+    return lierne_job_wait(x->jobs[d]);
+}
+
+lierne_status lierne_exchange_messages(const lierne_exchange *x, lierne_direction d, int64_t *sent,
+                                       int64_t *received) {
+    int64_t s, r;
+    LIERNE_TRY(check_exchange(x, d));
+    lierne_job_messages(x->jobs[d], &s, &r);
+    if (sent) {
+        *sent = s;
+    }
+    if (received) {
+        *received = r;
+    }
+    return LIERNE_OK;
+}
