@@ -1,9 +1,9 @@
 /* The bridge builder: from a spec to a plan.
  *
- * DIRECT is two calls of the planner, one per direction. COLLECTIVE (bridge_collective.c) and LEADER
- * (bridge_leader.c) follow the reference and are each rank's own affair too. Everything a rank needs to know is in the spec,
- * so ranks exchange nothing but the decision whether all of them could plan, and whether all were
- * given the same spec. */
+ * DIRECT is two calls of the planner, one per direction. COLLECTIVE (bridge_collective.c) and
+ * LEADER (bridge_leader.c) follow the reference and are each rank's own affair too. Everything a
+ * rank needs to know is in the spec, so ranks exchange nothing but the decision whether all of them
+ * could plan, and whether all were given the same spec. */
 #include "build/bridge.h"
 #include "build/redistribute.h"
 
