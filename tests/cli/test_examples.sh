@@ -41,8 +41,11 @@ if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.
     prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'
 tp2 dp4 -> tp2 cp2 dp2: 0 wrong elements
 END
+    prints 05_pipeline "${MPIRUN:-mpirun}" -n 8 "$build/examples/05_pipeline" <<'END'
+tp2 dp4 -> tp2 pp2 dp2, 4 microbatches: 0 wrong elements
+END
 else
-    echo "no MPI: 02_bridge was not run"
+    echo "no MPI: the examples that need it were not run"
 fi
 
 # An example that nobody runs or introduces is not one.
