@@ -47,14 +47,16 @@ LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
 
 /* Starts moving data. Both buffers belong to the request until lierne_end: in may be read but not
- * written, out neither. Errors as lierne_forward; *request is NULL on failure. */
+ * written, out neither. Requests of a direction take turns: BUSY means that the one begun
+ * max_inflight calls before has not ended. Errors as lierne_forward; *request is NULL on
+ * failure. */
 LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
-/* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be ended
- * in any order, and in another one on each rank: waiting for one moves all on. A request that has
- * ended may not be used. Errors: MISMATCH (where the context checks), TIMEOUT, PEER_FAILED,
+/* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be
+ * ended in any order, and in another one on each rank: waiting for one moves all on. A request that
+ * has ended may not be used. Errors: MISMATCH (where the context checks), TIMEOUT, PEER_FAILED,
  * TRANSPORT; INVALID (it has ended and its place was not taken since). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 

@@ -30,12 +30,14 @@ static inline uint16_t lierne_bf16_from_float(float value) {
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* Shifting exponent and fraction into place leaves the exponent 112 too small; the product with
- * 2^112 mends that exactly, also for subnormals. Infinities and NaNs get the largest exponent. */
+/* Shifting exponent and fraction into place leaves the exponent 112 too small. A subnormal becomes
+ * the fraction of 2^-14 instead, which is then taken away: no step has a subnormal float, which
+ * processes that flush them to zero would lose. Infinities and NaNs get the largest exponent. */
 static inline float lierne_f16_to_float(uint16_t bits) {
     uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, sign = (uint32_t)(bits & 0x8000) << 16;
-    uint32_t finite = lierne_float_to_bits(lierne_bits_to_float(magnitude) * 0x1p112f);
-    uint32_t special = magnitude | 0x7f800000u;
+    float fraction = lierne_bits_to_float(magnitude + 0x38800000u) - 0x1p-14f;
+    uint32_t finite = magnitude + 0x38000000u, special = magnitude | 0x7f800000u;
+    finite = magnitude < 0x00800000u ? lierne_float_to_bits(fraction) : finite;
     return lierne_bits_to_float(sign | (magnitude >= 0x0f800000u ? special : finite));
 }
 

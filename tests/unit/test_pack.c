@@ -7,6 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 
 /* f16 by the definition: sign, exponent, fraction. */
 static double f16(uint16_t bits) {
@@ -15,7 +18,7 @@ static double f16(uint16_t bits) {
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-Test(pack, every_f16_pattern_converts_both_ways) {
+static void convert_every_f16(void) {
     for (uint32_t i = 0; i < 0x10000; i++) {
         uint16_t bits = (uint16_t)i;
         float value = lierne_f16_to_float(bits);
@@ -32,6 +35,21 @@ Test(pack, every_f16_pattern_converts_both_ways) {
         cr_assert_eq(lierne_f16_from_float(value), bits, "%04x", bits);
     }
 }
+
+Test(pack, every_f16_pattern_converts_both_ways) {
+    convert_every_f16();
+}
+
+#ifdef __SSE2__
+/* What flushes subnormal floats to zero, as torch.set_flush_denormal and -ffast-math do, flushes no
+ * number of 16 bits. */
+Test(pack, f16_is_not_flushed_with_the_floats) {
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    convert_every_f16();
+    _mm_setcsr(before);
+}
+#endif
 
 Test(pack, every_bf16_pattern_converts_both_ways) {
     for (uint32_t i = 0; i < 0x10000; i++) {
