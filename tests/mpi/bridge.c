@@ -287,6 +287,39 @@ static void sweep(lierne_context *context, int number) {
     }
 }
 
+/* Disjoint meshes, source before and behind: DIRECT and LEADER give the same bits, the closed
+ * form's. */
+static void run_disjoint(lierne_context *context, mesh src, mesh dst, int number) {
+    bridge_case c = {.src = src, .dst = dst};
+    bool behind = number % 2;
+    int src_size = mesh_size(&src, "tp") * mesh_size(&src, "dp");
+    int dst_size = mesh_size(&dst, "tp") * mesh_size(&dst, "dp");
+    choose(&c, 7 * number); /* a partial gradient */
+    c.size[0] = 2 * mesh_size(&src, "dp") * mesh_size(&dst, "dp");
+    c.src.offset = behind ? test_world - src_size : 0;
+    c.dst.offset = behind ? 0 : test_world - dst_size;
+    run_case(context, &c);
+    c.algorithm = LIERNE_BRIDGE_LEADER;
+    run_case(context, &c);
+}
+
+/* All tp x dp on either side that leave room for the other, with and without idle ranks between,
+ * where lanes divide. */
+static void sweep_disjoint(lierne_context *context) {
+    int number = 0;
+    for (int f = 0; f < test_world * test_world * test_world * test_world; f++) {
+        int tp = f % test_world + 1, dp = f / test_world % test_world + 1;
+        int to_tp = f / test_world / test_world % test_world + 1;
+        int to_dp = f / test_world / test_world / test_world + 1;
+        if (tp * dp + to_tp * to_dp <= test_world && (dp % to_dp == 0 || to_dp % dp == 0)) {
+            run_disjoint(context, mesh_of(number % 3 ? "tcd" : "dct", tp, 1, dp),
+                         mesh_of(number % 5 ? "tcd" : "dct", to_tp, 1, to_dp), number);
+            number++;
+        }
+    }
+    CHECK(number > 0 || test_world == 1, "no disjoint pair");
+}
+
 /* The context keeps its table of groups: it grows here, before each case counts what is left. */
 static void grow_groups(lierne_context *context) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
@@ -308,6 +341,7 @@ int main(int argc, char **argv) {
     for (int round = 0; round < ROUNDS; round++) {
         sweep(context, round);
     }
+    sweep_disjoint(context);
     CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();

@@ -83,7 +83,16 @@ int mesh_size(const mesh *m, const char *dim) {
     return 1;
 }
 
+bool mesh_has(const mesh *m, int rank) {
+    int size = 1;
+    for (int i = 0; i < m->ndims; i++) {
+        size *= m->sizes[i];
+    }
+    return rank >= m->offset && rank < m->offset + size;
+}
+
 int mesh_coord(const mesh *m, int rank, const char *dim) {
+    rank -= m->offset;
     for (int i = 0; i < m->ndims; i++) {
         if (strcmp(m->names[i], dim) == 0) {
             return rank % m->sizes[i];
@@ -103,6 +112,7 @@ lierne_grid *mesh_grid(const mesh *m) {
                              .ndims = m->ndims,
                              .names = m->names,
                              .sizes = sizes,
+                             .rank_offset = m->offset,
                              .world_size = test_world};
     CHECK(lierne_grid_create(&grid, &spec) == LIERNE_OK, "%s", lierne_last_error());
     return grid;
@@ -158,7 +168,7 @@ item *case_items(const bridge_case *c, side which, int rank, int64_t *count) {
     size[walk[0]] = full[c->axis[0]] = samples;
     size[walk[1]] = full[c->axis[1]] = c->size[1];
     size[walk[2]] = full[c->axis[2]] = c->size[2];
-    int64_t all = size[0] * size[1] * size[2];
+    int64_t all = mesh_has(m, rank) ? size[0] * size[1] * size[2] : 0;
     item *items = malloc((size_t)(all + 1) * sizeof *items);
     *count = 0;
     for (int64_t n = 0; n < all; n++) {
@@ -225,18 +235,19 @@ static void mesh_text(char *text, size_t size, const mesh *m) {
     for (int i = 0; i < m->ndims; i++) {
         used += (size_t)snprintf(text + used, size - used, "%s%d", m->names[i], m->sizes[i]);
     }
+    snprintf(text + used, size - used, "@%d", m->offset);
 }
 
 const char *case_text(const bridge_case *c) {
     static const char *const owners[] = {"partial", "zigzag", "contiguous", "rows"};
+    static const char *const algorithms[] = {"direct", "collective", "leader"};
     static char text[256];
     char src[64], dst[64];
     mesh_text(src, sizeof src, &c->src);
     mesh_text(dst, sizeof dst, &c->dst);
     snprintf(text, sizeof text, "%s -> %s, b %lld on axis %d, s %lld on axis %d, %s, %s, %s %s",
              src, dst, (long long)c->size[0], c->axis[0], (long long)c->size[1], c->axis[1],
-             lierne_dtype_name(c->dtype),
-             c->algorithm == LIERNE_BRIDGE_DIRECT ? "direct" : "collective", owners[c->owner],
+             lierne_dtype_name(c->dtype), algorithms[c->algorithm], owners[c->owner],
              c->storage == LIERNE_FULL ? "full" : "compact");
     return text;
 }

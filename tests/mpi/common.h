@@ -30,11 +30,14 @@ typedef struct mesh {
     int ndims;
     const char *names[MESH_DIMS];
     int sizes[MESH_DIMS];
+    int offset; /* its first rank */
 } mesh;
 /* A mesh of tp, cp and dp in the order of `order`, three letters of "tcd". */
 mesh mesh_of(const char *order, int tp, int cp, int dp);
 int mesh_size(const mesh *m, const char *dim);
 int mesh_coord(const mesh *m, int rank, const char *dim);
+/* Whether a rank is in it; of one that is not, coordinates mean nothing and buffers are empty. */
+bool mesh_has(const mesh *m, int rank);
 /* The same mesh as an object of the library. */
 lierne_grid *mesh_grid(const mesh *m);
 
