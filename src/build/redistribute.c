@@ -9,8 +9,16 @@
  * summands and N needers, each needer adding for itself moves N(P-1) and more elements; where that
  * exceeds (P-1)+(N-1), the elements are divided among the needers that hold a summand, each adds
  * its part and hands it on in a second stage. Fan-in, fan-out, uneven lanes, pipeline stages and
- * disjoint grids are not told apart. */
+ * disjoint grids are not told apart.
+ *
+ * What passes between two ranks is one message, unless it is made of long pieces: one that lies in
+ * one piece at an end of the wire need not be packed there, and packing costs more than a message
+ * does. Both ends cut alike, as each knows how the tensor lies at the other. */
 #include "build/redistribute.h"
+
+#include "build/cut.h"
+
+#define LEAST_PIECE (256 << 10) /* bytes of a piece that is worth a message of its own */
 
 typedef struct planner {
     lierne_route *route;
@@ -182,18 +190,61 @@ static lierne_place out_place(const planner *p, const lierne_overlap *o) {
                                                        o->size)};
 }
 
-/* A message of the part at work, of the rank's in or out. */
-static lierne_status add_message(const planner *p, const meeting *m, lierne_messages *messages,
-                                 int peer, lierne_buffer buffer) {
+static lierne_place place_of(const planner *p, const lierne_overlap *o, lierne_buffer buffer) {
+    return buffer == LIERNE_IN ? in_place(p, o) : out_place(p, o);
+}
+
+/* Whether all pieces of the part at work are long. */
+static bool is_worth_cutting(const planner *p, const meeting *m, const int64_t *mine,
+                             const int64_t *theirs) {
+    int64_t elements, size = (int64_t)lierne_dtype_size(p->from->dtype);
+    for (size_t b = 0; b < m->part.count; b++) {
+        lierne_cut_axis(p->from->naxes, m->part.at[b].size, mine, theirs, &elements);
+        if (elements * size < LEAST_PIECE) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static lierne_status add_whole(const planner *p, const meeting *m, lierne_messages *messages,
+                               int peer, lierne_buffer buffer) {
     lierne_message *message;
+    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
+    for (size_t b = 0; b < m->part.count; b++) {
+        LIERNE_TRY(lierne_message_add(message, place_of(p, &m->part.at[b], buffer).block));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status add_pieces(const planner *p, const lierne_overlap *box, int axis,
+                                lierne_messages *messages, int peer, lierne_buffer buffer) {
+    lierne_overlap piece = lierne_cut_first(box, axis);
+    do {
+        lierne_message *message;
+        LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
+        LIERNE_TRY(lierne_message_add(message, place_of(p, &piece, buffer).block));
+    } while (lierne_cut_next(&piece, box, axis));
+    return LIERNE_OK;
+}
+
+/* The messages of the part at work, of the rank's in or out; at_peer: the buffer at the other end,
+ * where summands land whole. */
+static lierne_status add_messages(const planner *p, const meeting *m, lierne_messages *messages,
+                                  int peer, lierne_buffer buffer, lierne_buffer at_peer) {
+    const int64_t *mine = buffer == LIERNE_IN ? p->in_shape : p->out_shape;
+    int64_t theirs[LIERNE_MAX_AXES], elements;
     if (m->part_elements == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
+    LIERNE_TRY(lierne_layout_shape(at_peer == LIERNE_IN ? p->from : p->to, peer, theirs));
+    if (at_peer == LIERNE_SCRATCH || !is_worth_cutting(p, m, mine, theirs)) {
+        return add_whole(p, m, messages, peer, buffer);
+    }
     for (size_t b = 0; b < m->part.count; b++) {
-        const lierne_overlap *o = &m->part.at[b];
-        lierne_place place = buffer == LIERNE_IN ? in_place(p, o) : out_place(p, o);
-        LIERNE_TRY(lierne_message_add(message, place.block));
+        const lierne_overlap *box = &m->part.at[b];
+        int axis = lierne_cut_axis(p->from->naxes, box->size, mine, theirs, &elements);
+        LIERNE_TRY(add_pieces(p, box, axis, messages, peer, buffer));
     }
     return LIERNE_OK;
 }
@@ -206,7 +257,8 @@ static lierne_status supply(const planner *p, meeting *m) {
     for (size_t k = 0; k < m->adders.count; k++) {
         if (m->suppliers.at[k] == p->rank && m->adders.at[k] != p->rank) {
             LIERNE_TRY(take_part(p, m, k));
-            LIERNE_TRY(add_message(p, m, &stage_of(p, 0)->sends, m->adders.at[k], LIERNE_IN));
+            LIERNE_TRY(add_messages(p, m, &stage_of(p, 0)->sends, m->adders.at[k], LIERNE_IN,
+                                    p->from->partials > 1 ? LIERNE_SCRATCH : LIERNE_OUT));
         }
     }
     return LIERNE_OK;
@@ -216,7 +268,7 @@ static lierne_status supply(const planner *p, meeting *m) {
 static lierne_status take_single(const planner *p, meeting *m, int supplier) {
     lierne_stage *stage = stage_of(p, 0);
     if (supplier != p->rank) {
-        return add_message(p, m, &stage->recvs, supplier, LIERNE_OUT);
+        return add_messages(p, m, &stage->recvs, supplier, LIERNE_OUT, LIERNE_IN);
     }
     for (size_t b = 0; b < m->part.count; b++) {
         lierne_op *op;
@@ -314,12 +366,13 @@ static lierne_status hand_on(const planner *p, meeting *m) {
         int adder = m->adders.at[k];
         LIERNE_TRY(take_part(p, m, k));
         if (adder != p->rank) {
-            LIERNE_TRY(add_message(p, m, &stage->recvs, adder, LIERNE_OUT));
+            LIERNE_TRY(add_messages(p, m, &stage->recvs, adder, LIERNE_OUT, LIERNE_OUT));
             continue;
         }
         for (size_t i = 0; i < m->needers.count; i++) {
             if (m->needers.at[i] != adder) {
-                LIERNE_TRY(add_message(p, m, &stage->sends, m->needers.at[i], LIERNE_OUT));
+                LIERNE_TRY(add_messages(p, m, &stage->sends, m->needers.at[i], LIERNE_OUT,
+                                        LIERNE_OUT));
             }
         }
     }

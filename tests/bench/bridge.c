@@ -46,6 +46,7 @@ static const load loads[] = {
 static const load quick_loads[] = {
     {"quick f32", LIERNE_F32, 2, 16, 8, 0},
     {"quick bf16", LIERNE_BF16, 3, 8, 16, 0},
+    {"quick pieces", LIERNE_F32, 2, 16, 32768, 0},
 };
 
 typedef struct line {
