@@ -2,8 +2,8 @@
  *
  * A leg posts its receives, then its sends, then makes its local copies while both are in flight;
  * what arrives is unpacked as it arrives; when all has arrived, sums run and the next leg starts. A
- * contiguous block travels from and to the caller's own buffer, and so does a message that the wire
- * has a shape for. Any other is packed into, or lands in, staging memory of the job. */
+ * contiguous block travels from and to the caller's own buffer; any other message is packed into, or
+ * lands in, staging memory of the job. */
 #include "transport/job.h"
 
 #include <stdio.h>
@@ -13,11 +13,11 @@ static const char *readable(const lierne_part *part, lierne_buffer buffer) {
     return buffer == LIERNE_IN ? part->in : part->base[buffer];
 }
 
-/* Where a parcel that is not staged starts; with a shape, the buffer that it lies in. */
+/* Where a parcel that is not staged starts. */
 static const char *start_of(const lierne_job *job, const lierne_parcel *parcel) {
     const lierne_item *item = &job->items.at[parcel->first];
     const lierne_message *m = item->message;
-    int64_t offset = m->blocks.count && !parcel->shape ? m->blocks.at[0].offset : 0;
+    int64_t offset = m->blocks.count ? m->blocks.at[0].offset : 0;
     const char *base = readable(item->part, m->buffer);
     return base ? base + (size_t)offset * item->part->size : NULL;
 }
@@ -84,7 +84,7 @@ static lierne_status post_recv(lierne_job *job, const lierne_parcel *parcel, siz
     char *to = parcel->staging >= 0 ? job->memory + parcel->staging
                                     : (char *)start_of(job, parcel);
     return job->context->wire->recv(job->batch, slot, parcel->peer, job->tag, to,
-                                    (size_t)parcel->bytes, parcel->shape);
+                                    (size_t)parcel->bytes);
 }
 
 static lierne_status post_send(lierne_job *job, const lierne_parcel *parcel, size_t slot) {
@@ -93,7 +93,7 @@ static lierne_status post_send(lierne_job *job, const lierne_parcel *parcel, siz
         pack_parcel(job, parcel, false);
     }
     return job->context->wire->send(job->batch, slot, parcel->peer, job->tag, from,
-                                    (size_t)parcel->bytes, parcel->shape);
+                                    (size_t)parcel->bytes);
 }
 
 static lierne_status post_leg(lierne_job *job) {

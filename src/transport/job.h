@@ -23,13 +23,12 @@ typedef struct lierne_item {
 } lierne_item;
 
 /* What travels as one message of the wire: the items of all parts with the same peer. A lone item
- * that lies in one piece, or that the wire has a shape for, needs no staging. */
+ * that lies in one piece needs no staging. */
 typedef struct lierne_parcel {
     int peer;
     size_t first; /* of its items */
     size_t count;
     int64_t bytes;
-    void *shape;     /* or NULL */
     int64_t staging; /* where it is staged, in the job's memory; -1: it is not */
 } lierne_parcel;
 

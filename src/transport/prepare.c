@@ -103,22 +103,12 @@ static lierne_status add_legs(lierne_job *job) {
     return LIERNE_OK;
 }
 
-/* Gives a parcel a shape, or a place in the staging memory that starts at *used. */
-static lierne_status place_parcel(lierne_job *job, lierne_parcel *parcel, int64_t *used) {
-    const lierne_wire *wire = job->context->wire;
-    const lierne_item *item = &job->items.at[parcel->first];
-    if (parcel->count == 1 && in_one_piece(item->message)) {
-        return LIERNE_OK;
+/* Gives a parcel that needs one a place in the staging memory that starts at *used. */
+static void place_parcel(const lierne_job *job, lierne_parcel *parcel, int64_t *used) {
+    if (parcel->count > 1 || !in_one_piece(job->items.at[parcel->first].message)) {
+        parcel->staging = *used;
+        *used += round_up(parcel->bytes);
     }
-    if (parcel->count == 1 && wire->shape_new) {
-        LIERNE_TRY(wire->shape_new(job->batch, item->message, item->part->size, &parcel->shape));
-        if (parcel->shape) {
-            return LIERNE_OK;
-        }
-    }
-    parcel->staging = *used;
-    *used += round_up(parcel->bytes);
-    return LIERNE_OK;
 }
 
 /* Scratch of the parts, then staging of the leg that needs most. */
@@ -134,7 +124,7 @@ static lierne_status reserve_memory(lierne_job *job) {
         const lierne_leg *leg = &job->legs.at[i];
         int64_t used = scratch;
         for (size_t k = 0; k < leg->nrecvs + leg->nsends; k++) {
-            LIERNE_TRY(place_parcel(job, &job->parcels.at[leg->first + k], &used));
+            place_parcel(job, &job->parcels.at[leg->first + k], &used);
         }
         job->reserved = used > job->reserved ? used : job->reserved;
     }
@@ -198,11 +188,6 @@ lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const li
 static void drop_job(lierne_job *job) {
     if (job->batch) {
         job->context->wire->batch_free(job->batch);
-    }
-    for (size_t i = 0; i < job->parcels.count; i++) {
-        if (job->parcels.at[i].shape) {
-            job->context->wire->shape_free(job->parcels.at[i].shape);
-        }
     }
     lierne_mem_free(job->parts);
     lierne_mem_free(job->items.at);

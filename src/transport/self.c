@@ -14,14 +14,14 @@ static void batch_free(void *batch) {
 }
 
 static lierne_status send_nowhere(void *batch, size_t slot, int peer, int tag, const void *data,
-                                  size_t bytes, const void *shape) {
-    (void)batch, (void)slot, (void)tag, (void)data, (void)bytes, (void)shape;
+                                  size_t bytes) {
+    (void)batch, (void)slot, (void)tag, (void)data, (void)bytes;
     return LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one", peer);
 }
 
 static lierne_status recv_nowhere(void *batch, size_t slot, int peer, int tag, void *data,
-                                  size_t bytes, const void *shape) {
-    return send_nowhere(batch, slot, peer, tag, data, bytes, shape);
+                                  size_t bytes) {
+    return send_nowhere(batch, slot, peer, tag, data, bytes);
 }
 
 static lierne_status poll_nothing(void *batch, size_t *done, size_t *ndone) {

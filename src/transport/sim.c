@@ -68,10 +68,9 @@ static lierne_status batch_new(void *self, size_t capacity, void **out) {
 }
 
 static lierne_status sim_send(void *self, size_t at, int peer, int tag, const void *data,
-                              size_t bytes, const void *shape) {
+                              size_t bytes) {
     batch *b = self;
     letter *l;
-    (void)shape;
     LIERNE_TRY(lierne_alloc(&l, 1, sizeof *l + bytes));
     l->from = b->seat->context->rank;
     l->tag = tag;
@@ -86,10 +85,8 @@ static lierne_status sim_send(void *self, size_t at, int peer, int tag, const vo
     return LIERNE_OK;
 }
 
-static lierne_status sim_recv(void *self, size_t at, int peer, int tag, void *data, size_t bytes,
-                              const void *shape) {
+static lierne_status sim_recv(void *self, size_t at, int peer, int tag, void *data, size_t bytes) {
     batch *b = self;
-    (void)shape;
     b->slots[at] = (slot){.used = true, .receives = true, .peer = peer, .tag = tag, .data = data,
                           .bytes = bytes};
     return LIERNE_OK;

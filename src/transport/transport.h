@@ -23,21 +23,12 @@ typedef struct lierne_wire {
     lierne_status (*batch_new)(void *self, size_t capacity, void **batch);
     void (*batch_free)(void *batch);
 
-    /* The shape of a message whose elements, of `size` bytes each, lie apart in its buffer: with
-     * it they are sent from and received into their places. *shape is NULL, and the function may
-     * be, where the wire wants such a message packed. To be freed after the batch. */
-    lierne_status (*shape_new)(void *batch, const lierne_message *message, size_t size,
-                               void **shape);
-    void (*shape_free)(void *shape);
-
-    /* Start a message; data stays borrowed until poll names the slot. data is the message, or with
-     * a shape the buffer that it lies in. Messages between the same two ranks with the same tag
-     * arrive in the order in which they were started; sizes of both ends must be equal (TRANSPORT
-     * otherwise, from here or from poll). */
+    /* Start a message; data stays borrowed until poll names the slot. Messages between the same
+     * two ranks with the same tag arrive in the order in which they were started; sizes of both
+     * ends must be equal (TRANSPORT otherwise, from here or from poll). */
     lierne_status (*send)(void *batch, size_t slot, int peer, int tag, const void *data,
-                          size_t bytes, const void *shape);
-    lierne_status (*recv)(void *batch, size_t slot, int peer, int tag, void *data, size_t bytes,
-                          const void *shape);
+                          size_t bytes);
+    lierne_status (*recv)(void *batch, size_t slot, int peer, int tag, void *data, size_t bytes);
 
     /* Writes the slots that finished since the last poll into done (room for capacity). */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);

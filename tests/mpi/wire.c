@@ -226,8 +226,8 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
         for (size_t i = 0; i < m; i++) {
             out[m][i] = byte_of(test_rank, m, i);
         }
-        CHECK(w->recv(batch, m, last, same, in[m], m, NULL) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(w->send(batch, lengths + m, next, tag, out[m], m, NULL) == LIERNE_OK, "%s",
+        CHECK(w->recv(batch, m, last, same, in[m], m) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(w->send(batch, lengths + m, next, tag, out[m], m) == LIERNE_OK, "%s",
               lierne_last_error());
     }
     CHECK(drain(context, batch, 2 * lengths) == LIERNE_OK, "%s", lierne_last_error());
@@ -252,9 +252,9 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
     lierne_link_set_chunk(context, chunk);
     CHECK(context->wire->batch_new(context->self, 1, &batch) == LIERNE_OK, "no batch");
     if (test_rank == 0) {
-        status = context->wire->send(batch, 0, 1, 3, data, sent, NULL);
+        status = context->wire->send(batch, 0, 1, 3, data, sent);
     } else if (test_rank == 1) {
-        status = context->wire->recv(batch, 0, 0, 3, data, expected, NULL);
+        status = context->wire->recv(batch, 0, 0, 3, data, expected);
         status = status == LIERNE_OK ? drain(context, batch, 1) : status;
         CHECK(status == LIERNE_TRANSPORT, "%zu bytes for %zu in pieces of %zu: %s", sent, expected,
               chunk, lierne_status_name(status));

@@ -120,14 +120,11 @@ static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t
 }
 
 static lierne_status wire_send(void *self, size_t at, int peer, int tag, const void *data,
-                               size_t bytes, const void *shape) {
-    (void)shape;
+                               size_t bytes) {
     return start(self, at, (slot){.peer = peer, .tag = tag}, data, bytes);
 }
 
-static lierne_status wire_recv(void *self, size_t at, int peer, int tag, void *data, size_t bytes,
-                               const void *shape) {
-    (void)shape;
+static lierne_status wire_recv(void *self, size_t at, int peer, int tag, void *data, size_t bytes) {
     return start(self, at, (slot){.receives = true, .peer = peer, .tag = tag}, data, bytes);
 }
 
