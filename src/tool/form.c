@@ -1,13 +1,10 @@
-/* Coordinates are taken apart digit by digit and shares are counted here once more, on purpose:
- * nothing is asked of the library but names and sizes of dims. Owners are found by asking of each
- * row whose it is, which needs no chunk arithmetic that could be wrong in the same way twice. */
+/* What lies where comes from place.h; here are the values, and the buffers as lists of global
+ * indices per axis. */
 #include "form.h"
 #include "element.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define GARBAGE 0x7f /* no element of the closed form is made of this byte */
 
 enum { SALT_INPUT = 1, SALT_GRADIENT = 2 };
 
@@ -39,7 +36,7 @@ static int prefix(uint64_t index, int c) {
 
 static int summand(const form *f, uint64_t index, int c) {
     if (f->spec->dtype == LIERNE_U8) {
-        unsigned most = f->ncp < 127 ? 127u / (unsigned)f->ncp : 1;
+        unsigned most = f->ncp < FORM_NOTHING ? (FORM_NOTHING - 1u) / (unsigned)f->ncp : 1;
         return 1 + (int)(mix(index, SALT_GRADIENT + (unsigned)c) % most);
     }
     return prefix(index, c + 1) - prefix(index, c);
@@ -69,109 +66,48 @@ static int value_of(const form *f, uint64_t index) {
     }
 }
 
-/* --- places ------------------------------------------------------------------------------- */
-
-/* A rank on a grid: coordinate and size of the dims that matter, and whether it is the first of its
- * replicas, at coordinate 0 of all others. */
-typedef struct place {
-    bool inside;
-    bool first;
-    int dp, ndp;
-    int cp, ncp;
-    int pp, npp;
-} place;
-
-static void place_digit(place *p, const char *name, int digit, int size) {
-    if (strcmp(name, "dp") == 0) {
-        p->dp = digit;
-        p->ndp = size;
-    } else if (strcmp(name, "cp") == 0) {
-        p->cp = digit;
-        p->ncp = size;
-    } else if (strcmp(name, "pp") == 0) {
-        p->pp = digit;
-        p->npp = size;
-    } else if (digit > 0) {
-        p->first = false;
-    }
-}
-
-static place place_of(const lierne_grid *grid, int rank) {
-    place p = {.first = true, .ndp = 1, .ncp = 1, .npp = 1};
-    int rest = rank - lierne_grid_offset(grid);
-    p.inside = rest >= 0 && rest < lierne_grid_size(grid);
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        int size = lierne_grid_dim_size(grid, NULL, d);
-        place_digit(&p, lierne_grid_dim_name(grid, NULL, d), p.inside ? rest % size : 0, size);
-        rest /= size;
-    }
-    return p;
-}
-
-static void share(int64_t size, int n, int i, const int64_t *counts, int64_t *start,
-                  int64_t *length) {
-    *start = 0;
-    for (int before = 0; before <= i; before++) {
-        *length = counts ? counts[before] : size / n + (before < size % n ? 1 : 0);
-        *start += before < i ? *length : 0;
-    }
-}
-
-/* The cp coordinate that owns a row. */
-static int owner(const form *f, int64_t b, int64_t s) {
-    const lierne_bridge_spec *spec = f->spec;
-    int n = f->ncp;
-    int64_t length = spec->shape[spec->sequence_axis];
-    if (spec->gradient_owner == LIERNE_GRADIENT_ROWS) {
-        return spec->row_owner[b * length + s];
-    }
-    if (spec->gradient_owner == LIERNE_GRADIENT_ZIGZAG) {
-        int64_t chunk = s / (length / (2 * n));
-        return (int)(chunk < n ? chunk : 2 * n - 1 - chunk);
-    }
-    int64_t larger = length % n;
-    int64_t small = length / n;
-    int64_t boundary = larger * (small + 1);
-    return (int)(s < boundary ? s / (small + 1) : larger + (s - boundary) / small);
-}
-
-static bool is_owned_tensor(const form *f) {
-    return f->tensor == FORM_GRADIENT && f->ncp > 1 &&
-           f->spec->gradient_owner != LIERNE_GRADIENT_PARTIAL;
-}
-
 /* --- forms -------------------------------------------------------------------------------- */
 
-static bool index_axis(form *f, int axis, int64_t start, int64_t length) {
-    int64_t *at = malloc((size_t)(length ? length : 1) * sizeof *at);
-    if (!at) {
+static bool owns_row(const form *f, int64_t b, int64_t s) {
+    const lierne_bridge_spec *spec = f->spec;
+    return spec->gradient_owner != LIERNE_GRADIENT_ROWS ||
+           spec->row_owner[b * f->axes.size[f->axes.sequence] + s] == f->cp;
+}
+
+/* Global indices of an axis that the rank's buffer has. */
+static bool index_axis(form *f, const place *p, int axis, bool whole) {
+    int64_t size = f->axes.size[axis];
+    int64_t *list = malloc((size_t)(size + 1) * sizeof *list);
+    if (!list) {
         return false;
     }
-    for (int64_t i = 0; i < length; i++) {
-        at[i] = start + i;
+    for (int64_t i = 0; i < size; i++) {
+        list[i] = i;
     }
-    f->global[axis] = at;
-    f->shape[axis] = length;
+    f->global[axis] = list;
+    f->shape[axis] = whole && p->holds ? size : place_keep(p, axis, list, size);
     return true;
 }
 
-/* Keeps what this cp rank owns of a sequence whose owner is the same for all samples. */
-static void compact_sequence(form *f) {
-    int axis = f->spec->sequence_axis;
-    int64_t *at = f->global[axis];
-    int64_t kept = 0;
-    for (int64_t i = 0; i < f->shape[axis]; i++) {
-        if (owner(f, 0, at[i]) == f->cp) {
-            at[kept++] = at[i];
-        }
+/* A sequence that is stored whole: which part of it is the rank's. */
+static bool mark_own(form *f, const place *p) {
+    int axis = f->axes.sequence;
+    int64_t size = f->axes.size[axis];
+    f->own = calloc((size_t)(size + 1), sizeof *f->own);
+    if (!f->own || !index_axis(f, p, axis, false)) {
+        return false;
     }
-    f->shape[axis] = kept;
+    for (int64_t i = 0; i < f->shape[axis]; i++) {
+        f->own[f->global[axis][i]] = true;
+    }
+    free(f->global[axis]);
+    return index_axis(f, p, axis, true);
 }
 
 /* Turns batch and sequence into one list of the rows that this cp rank owns, sample by sample. */
 static bool compact_rows(form *f) {
-    int batch = f->spec->batch_axis;
-    int sequence = f->spec->sequence_axis;
+    int batch = f->axes.batch;
+    int sequence = f->axes.sequence;
     int64_t n = f->shape[sequence];
     int64_t most = f->shape[batch] * n;
     int64_t *b = malloc((size_t)(most + 1) * sizeof *b);
@@ -185,14 +121,14 @@ static bool compact_rows(form *f) {
     for (int64_t i = 0; i < most; i++) {
         b[kept] = f->global[batch][i / n];
         s[kept] = f->global[sequence][i % n];
-        kept += owner(f, b[kept], s[kept]) == f->cp;
+        kept += owns_row(f, b[kept], s[kept]);
     }
     free(f->global[batch]);
     free(f->global[sequence]);
     f->global[batch] = b;
     f->global[sequence] = s;
     f->shape[batch] = kept;
-    f->shape[sequence] = 1;
+    f->shape[sequence] = n > 0;
     f->rows = true;
     return true;
 }
@@ -202,47 +138,39 @@ void form_close(form *f) {
         free(f->global[axis]);
         f->global[axis] = NULL;
     }
+    free(f->own);
+    f->own = NULL;
 }
 
-/* Global indices of all axes: the rank's lane of the batch, the rest whole. */
-static bool index_lane(form *f, const place *p, bool source) {
-    const lierne_bridge_spec *spec = f->spec;
-    bool held = p->inside && p->pp == (source ? p->npp - 1 : 0);
+static bool index_axes(form *f, const place *p) {
+    bool whole = f->owned && f->spec->gradient_storage == LIERNE_FULL;
     for (int axis = 0; axis < FORM_AXES; axis++) {
-        int64_t start = 0;
-        int64_t length = axis < spec->naxes ? spec->shape[axis] : 1;
-        if (axis == spec->batch_axis) {
-            share(length, p->ndp, p->dp, source ? spec->src_counts : spec->dst_counts, &start,
-                  &length);
-        }
-        if (!index_axis(f, axis, start, held ? length : 0)) {
+        if (!(whole && axis == f->axes.sequence ? mark_own(f, p) : index_axis(f, p, axis, false))) {
             return false;
         }
     }
-    return true;
+    return !f->owned || whole || f->spec->gradient_owner != LIERNE_GRADIENT_ROWS || compact_rows(f);
 }
 
 bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int rank) {
-    bool source = tensor == FORM_INPUT || tensor == FORM_RESULT;
-    place dst = place_of(spec->dst, rank);
-    place src = place_of(spec->src, rank);
-    *f = (form){.spec = spec, .tensor = tensor};
+    place_side side =
+        tensor == FORM_INPUT || tensor == FORM_RESULT ? PLACE_SOURCE : PLACE_DESTINATION;
+    bool own = spec->gradient_owner != LIERNE_GRADIENT_PARTIAL &&
+               (tensor == FORM_GRADIENT ||
+                (tensor == FORM_OUTPUT && spec->delivery == LIERNE_DELIVER_OWN));
+    place p = place_of(spec, side, own, rank);
+    place dst = place_of(spec, PLACE_DESTINATION, own, rank);
+    *f = (form){.spec = spec, .tensor = tensor, .axes = place_axes_of(spec)};
     f->cp = dst.cp;
     f->ncp = dst.ncp;
-    f->counts = source ? src.first && src.cp == 0 : dst.first;
-    bool ok = index_lane(f, source ? &src : &dst, source);
-    if (ok && is_owned_tensor(f) && spec->gradient_storage == LIERNE_COMPACT) {
-        if (spec->gradient_owner == LIERNE_GRADIENT_ROWS) {
-            ok = compact_rows(f);
-        } else {
-            compact_sequence(f);
-        }
+    f->counts = p.first;
+    f->owned = own && dst.has_cp;
+    if (!index_axes(f, &p)) {
+        form_close(f);
+        return false;
     }
     f->elements = f->shape[0] * f->shape[1] * f->shape[2];
-    if (!ok) {
-        form_close(f);
-    }
-    return ok;
+    return true;
 }
 
 /* --- elements ----------------------------------------------------------------------------- */
@@ -259,33 +187,38 @@ void cursor_next(cursor *c) {
 void cursor_global(const cursor *c, int64_t *global) {
     const form *f = c->form;
     for (int axis = 0; axis < FORM_AXES; axis++) {
-        int by = f->rows && axis == f->spec->sequence_axis ? f->spec->batch_axis : axis;
+        int by = f->rows && axis == f->axes.sequence ? f->axes.batch : axis;
         global[axis] = f->global[axis][c->at[by]];
     }
 }
 
 bool form_owns(const form *f, const int64_t *global) {
-    return !is_owned_tensor(f) ||
-           owner(f, global[f->spec->batch_axis], global[f->spec->sequence_axis]) == f->cp;
+    return !f->owned || ((!f->own || f->own[global[f->axes.sequence]]) &&
+                         owns_row(f, global[f->axes.batch], global[f->axes.sequence]));
+}
+
+bool cursor_owns(const cursor *c) {
+    int64_t global[FORM_AXES];
+    cursor_global(c, global);
+    return form_owns(c->form, global);
 }
 
 void cursor_expected(const cursor *c, char *element) {
     const form *f = c->form;
-    const lierne_bridge_spec *spec = f->spec;
     int64_t global[FORM_AXES];
     cursor_global(c, global);
     if (!form_owns(f, global)) {
-        memset(element, GARBAGE, FORM_ELEMENT);
+        memset(element, FORM_NOTHING, FORM_ELEMENT);
         return;
     }
     int64_t index = 0;
-    for (int axis = 0; axis < spec->naxes; axis++) {
-        index = index * spec->shape[axis] + global[axis];
+    for (int axis = 0; axis < FORM_AXES; axis++) {
+        index = index * f->axes.size[axis] + global[axis];
     }
-    element_store(spec->dtype, value_of(f, (uint64_t)index), element);
+    element_store(f->spec->dtype, value_of(f, (uint64_t)index), element);
 }
 
 bool form_is_exact(const lierne_bridge_spec *spec) {
     return spec->dtype != LIERNE_U8 || spec->gradient_owner != LIERNE_GRADIENT_PARTIAL ||
-           lierne_grid_dim_find(spec->dst, NULL, "cp") <= 127;
+           lierne_grid_dim_find(spec->dst, spec->dst_view, "cp") < FORM_NOTHING;
 }

@@ -8,12 +8,11 @@
 #ifndef LIERNE_TOOL_FORM_H
 #define LIERNE_TOOL_FORM_H
 
-#include "lierne/bridge.h"
+#include "place.h"
 
-#include <stdbool.h>
-
-#define FORM_AXES    3
-#define FORM_ELEMENT 8 /* bytes of the largest dtype */
+#define FORM_AXES    PLACE_AXES
+#define FORM_ELEMENT 8    /* bytes of the largest dtype */
+#define FORM_NOTHING 0x7f /* byte that no element of a closed form consists of */
 
 typedef enum form_tensor {
     FORM_INPUT = 0,    /* x, on the source */
@@ -29,9 +28,12 @@ typedef struct form {
     bool counts; /* in a dot product: one of the replicas does */
     int cp;      /* of the destination: coordinate and size */
     int ncp;
+    bool owned;      /* cp ranks have rows of their own */
+    place_axes axes; /* of the whole tensor */
     int64_t shape[FORM_AXES];
     int64_t elements;
     int64_t *global[FORM_AXES]; /* global index of each local one */
+    bool *own; /* of a sequence stored whole, by global index; NULL: all that is stored */
     bool rows; /* batch and sequence are one list of (b, s), along the batch axis */
 } form;
 
@@ -43,8 +45,8 @@ bool form_is_exact(const lierne_bridge_spec *spec);
 bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int rank);
 void form_close(form *f);
 
-/* Whether the rank owns the element with these global indices; only the gradient of a sequence with
- * owners has elements that it does not. */
+/* Whether the rank owns the element with these global indices, of those that its buffer has: all
+ * but in a gradient or an output of own rows that stores whole sequences. */
 bool form_owns(const form *f, const int64_t *global);
 
 /* Walks over the elements of a buffer in their order: start with {.form = f}. */
@@ -53,9 +55,10 @@ typedef struct cursor {
     int64_t at[FORM_AXES];
 } cursor;
 void cursor_next(cursor *c);
+bool cursor_owns(const cursor *c);
 /* Global index of each axis. */
 void cursor_global(const cursor *c, int64_t *global);
-/* The element that must stand there: garbage where the rank does not own it. */
+/* The element that must stand there: FORM_NOTHING where the rank does not own it. */
 void cursor_expected(const cursor *c, char *element);
 
 #endif

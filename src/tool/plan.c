@@ -1,6 +1,7 @@
 /* lierne plan: what a bridge does, without a job. Every rank of the world is planned on a simulated
  * one and only its numbers are kept, so that thousands of ranks fit. */
 #include "plan.h"
+#include "place.h"
 
 #include <stdlib.h>
 
@@ -37,19 +38,16 @@ static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
 }
 
 static lierne_status add_rank(plan_view *view, const lierne_plan *plan, int rank) {
-    int64_t in[LIERNE_MAX_AXES];
-    int64_t out[LIERNE_MAX_AXES];
-    int batch = view->job->spec.batch_axis;
-    lierne_status status = lierne_plan_shape(plan, LIERNE_FORWARD, NULL, in, out);
+    const lierne_bridge_spec *spec = &view->job->spec;
+    lierne_status status = LIERNE_OK;
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(view, plan, (lierne_direction)d);
         if (status == LIERNE_OK && view->only >= 0) {
             status = lierne_plan_print(plan, (lierne_direction)d, &view->route[d]);
         }
     }
-    if (status == LIERNE_OK) {
-        view->wide[rank - view->first] = max(in[batch], out[batch]);
-    }
+    view->wide[rank - view->first] =
+        max(place_samples(spec, PLACE_SOURCE, rank), place_samples(spec, PLACE_DESTINATION, rank));
     return status;
 }
 

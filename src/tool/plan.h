@@ -31,6 +31,11 @@ bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *s
 /* Whether a group is to be printed: all are, or those that the one rank is in. */
 bool plan_view_shows(const plan_view *view, const int *ranks, int size);
 
+/* What is summed over which dims and who divides (semantics.c): a section, or the member
+ * "semantics" with a comma before it. */
+void plan_semantics_text(const tool_job *job);
+void plan_semantics_json(const tool_job *job);
+
 void plan_print_text(const plan_view *view);
 void plan_print_json(const plan_view *view);
 

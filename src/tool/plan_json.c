@@ -4,19 +4,20 @@
 
 #include <inttypes.h>
 
-static void print_coords(const plan_view *view, const char *key, const lierne_grid *grid) {
+static void print_coords(const plan_view *view, const char *key, const lierne_grid *grid,
+                         const char *of) {
     int coords[LIERNE_MAX_DIMS];
-    int ndims = lierne_grid_ndims(grid, NULL);
+    int ndims = lierne_grid_ndims(grid, of);
     const char *comma = "";
     printf(",\"%s\":{", key);
     for (int rank = view->first; rank < view->end; rank++) {
-        if (lierne_grid_coords(grid, NULL, rank, coords) != LIERNE_OK) {
+        if (lierne_grid_coords(grid, of, rank, coords) != LIERNE_OK) {
             continue;
         }
         printf("%s\"%d\":{", comma, rank);
         for (int d = 0; d < ndims; d++) {
             printf("%s", d ? "," : "");
-            tool_print_string(stdout, lierne_grid_dim_name(grid, NULL, d));
+            tool_print_string(stdout, lierne_grid_dim_name(grid, of, d));
             printf(":%d", coords[d]);
         }
         printf("}");
@@ -70,8 +71,8 @@ void plan_print_json(const plan_view *view) {
     printf(",\"direction\":\"%s\",\"scale\":%d",
            lierne_bridge_kind_name(lierne_bridge_map_kind(view->map)),
            lierne_bridge_map_scale(view->map));
-    print_coords(view, "src_coords", spec->src);
-    print_coords(view, "dst_coords", spec->dst);
+    print_coords(view, "src_coords", spec->src, spec->src_view);
+    print_coords(view, "dst_coords", spec->dst, spec->dst_view);
     lierne_bridge_map_gather_groups(view->map, &ranks, &ngroups, &size);
     print_groups(view, "gather_groups", ranks, ngroups, size);
     lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
@@ -80,5 +81,7 @@ void plan_print_json(const plan_view *view) {
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(spec->algorithm));
     print_cost("forward", &view->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
-    printf(",\"communicators\":%" PRId64 "}}\n", view->communicators);
+    printf(",\"communicators\":%" PRId64 "}", view->communicators);
+    plan_semantics_json(view->job);
+    printf("}\n");
 }

@@ -7,11 +7,14 @@
 
 enum { COLUMNS = 96 };
 
-static void print_grid(const char *name, const lierne_grid *grid) {
+static void print_grid(const char *name, const lierne_grid *grid, const char *of) {
     int first = lierne_grid_offset(grid);
     printf("  %-10s", name);
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        printf(" %s %d,", lierne_grid_dim_name(grid, NULL, d), lierne_grid_dim_size(grid, NULL, d));
+    if (of) {
+        printf(" view %s:", of);
+    }
+    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
+        printf(" %s %d,", lierne_grid_dim_name(grid, of, d), lierne_grid_dim_size(grid, of, d));
     }
     printf(" ranks %d to %d\n", first, first + lierne_grid_size(grid) - 1);
 }
@@ -26,8 +29,15 @@ static void print_tensor(const plan_view *view) {
         bytes *= spec->shape[a];
     }
     printf(" %s: %" PRId64 " bytes\n", lierne_dtype_name(spec->dtype), bytes);
+    if (spec->rows_per_sample) {
+        printf("  %-10s %" PRId64 " of each sample, by %s\n", "rows", spec->rows_per_sample,
+               spec->row_order == LIERNE_SAMPLE_MAJOR ? "sample" : "sequence");
+    }
     printf("  %-10s %s, stored %s\n", "gradient", tool_job_owner(spec->gradient_owner),
            spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
+    if (spec->delivery == LIERNE_DELIVER_OWN) {
+        printf("  %-10s own rows, stored as the gradient\n", "deliver");
+    }
 }
 
 static void print_mapping(const plan_view *view) {
@@ -50,17 +60,17 @@ static void print_mapping(const plan_view *view) {
     }
 }
 
-static void print_dims(const lierne_grid *grid) {
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        printf(" %4s", lierne_grid_dim_name(grid, NULL, d));
+static void print_dims(const lierne_grid *grid, const char *of) {
+    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
+        printf(" %4s", lierne_grid_dim_name(grid, of, d));
     }
 }
 
-static void print_coords(const lierne_grid *grid, int rank) {
+static void print_coords(const lierne_grid *grid, const char *of, int rank) {
     int coords[LIERNE_MAX_DIMS];
-    bool inside = lierne_grid_coords(grid, NULL, rank, coords) == LIERNE_OK;
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        int width = (int)strlen(lierne_grid_dim_name(grid, NULL, d));
+    bool inside = lierne_grid_coords(grid, of, rank, coords) == LIERNE_OK;
+    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
+        int width = (int)strlen(lierne_grid_dim_name(grid, of, d));
         width = width < 4 ? 4 : width;
         if (inside) {
             printf(" %*d", width, coords[d]);
@@ -77,15 +87,15 @@ static void print_table(const plan_view *view, const char *src, const char *dst)
     printf("\nCoordinates on %s | on %s | slice: samples of the wider lane that the rank keeps\n",
            src, dst);
     printf("%6s", "rank");
-    print_dims(spec->src);
+    print_dims(spec->src, spec->src_view);
     printf("  |");
-    print_dims(spec->dst);
+    print_dims(spec->dst, spec->dst_view);
     printf("  |  slice\n");
     for (int rank = view->first; rank < view->end; rank++) {
         printf("%6d", rank);
-        print_coords(spec->src, rank);
+        print_coords(spec->src, spec->src_view, rank);
         printf("  |");
-        print_coords(spec->dst, rank);
+        print_coords(spec->dst, spec->dst_view, rank);
         if (plan_view_slice(view, rank, &start, &size)) {
             printf("  |  %" PRId64 " to %" PRId64 " of %" PRId64 "\n", start, start + size,
                    view->wide[rank - view->first]);
@@ -165,13 +175,14 @@ void plan_print_text(const plan_view *view) {
     const char *dst = lierne_config_bridge_dst(job->config, job->bridge);
     printf("bridge %s: %s -> %s, world of %d rank%s\n", job->bridge, src, dst, job->world,
            job->world == 1 ? "" : "s");
-    print_grid(src, job->spec.src);
-    print_grid(dst, job->spec.dst);
+    print_grid(src, job->spec.src, job->spec.src_view);
+    print_grid(dst, job->spec.dst, job->spec.dst_view);
     print_tensor(view);
     print_mapping(view);
     print_table(view, src, dst);
     print_all_groups(view);
     print_costs(view);
+    plan_semantics_text(job);
     if (view->only >= 0) {
         printf("\nforward route of rank %d\n%s", view->only, view->route[LIERNE_FORWARD]);
         printf("\nadjoint route of rank %d\n%s", view->only, view->route[LIERNE_ADJOINT]);

@@ -1,7 +1,8 @@
 /* A bridge moves whole rows; what they hold does not change where they go. So an axis that nothing
- * cuts may have any size, and one that is cut may have any that divides alike: as many parts, and
- * as many of them larger than the others. */
+ * cuts may have any size, and one that is cut may have any that divides alike: as many parts on
+ * either side, and as many of them larger than the others, however they are cut again. */
 #include "reduce.h"
+#include "place.h"
 
 enum {
     WHOLE = 4, /* elements left of an axis that nothing cuts */
@@ -19,50 +20,49 @@ static int64_t gcd(int64_t a, int64_t b) {
     return b == 0 ? a : gcd(b, a % b);
 }
 
-static int64_t reduce_batch(const lierne_bridge_spec *spec, int64_t size, const char **reason) {
-    int64_t src = lierne_grid_dim_find(spec->src, NULL, "dp");
-    int64_t dst = lierne_grid_dim_find(spec->dst, NULL, "dp");
-    int64_t unit = src / gcd(src, dst) * dst;
-    if (spec->src_counts || spec->dst_counts || spec->gradient_owner == LIERNE_GRADIENT_ROWS ||
-        size / unit <= MANY) {
+static int64_t reduce_axis(const lierne_bridge_spec *spec, const place_axes *axes, int axis) {
+    place src = place_of(spec, PLACE_SOURCE, true, 0);
+    place dst = place_of(spec, PLACE_DESTINATION, true, 0);
+    int64_t size = axes->size[axis];
+    int64_t a = place_parts(&src, axis);
+    int64_t b = place_parts(&dst, axis);
+    int64_t unit = a / gcd(a, b) * b;
+    bool batch = axis == axes->batch;
+    bool rows = spec->gradient_owner == LIERNE_GRADIENT_ROWS && (batch || axis == axes->sequence);
+    bool counted = batch && (spec->src_counts || spec->dst_counts);
+    if (rows || counted || (batch && size / unit <= MANY)) {
         return size;
     }
-    *reason = "same remainders by both dp";
-    return shrink(size, unit, LANE);
+    return shrink(size, unit, batch ? LANE : unit == 1 ? WHOLE : PART);
 }
 
-static int64_t reduce_sequence(const lierne_bridge_spec *spec, int64_t size, const char **reason) {
-    int64_t cp = lierne_grid_dim_find(spec->dst, NULL, "cp");
-    switch (spec->gradient_owner) {
-    case LIERNE_GRADIENT_ROWS:
-        return size;
-    case LIERNE_GRADIENT_ZIGZAG:
-        *reason = "a multiple of 2 x cp";
-        return shrink(size, 2 * cp, PART);
-    case LIERNE_GRADIENT_CONTIGUOUS:
-        *reason = "same remainder by cp";
-        return shrink(size, cp, PART);
-    case LIERNE_GRADIENT_PARTIAL:
-    default:
-        *reason = "no owner cuts it";
-        return shrink(size, 1, WHOLE);
+static const char *reason_of(const lierne_bridge_spec *spec, int axis) {
+    place src = place_of(spec, PLACE_SOURCE, true, 0);
+    place dst = place_of(spec, PLACE_DESTINATION, true, 0);
+    if (axis == spec->batch_axis) {
+        return spec->rows_per_sample ? "samples and rows of each, with the same remainders"
+                                     : "same remainders by both dp";
     }
+    return place_parts(&src, axis) * place_parts(&dst, axis) == 1
+               ? "nothing cuts it"
+               : "same remainders by what cuts it";
 }
 
-void tool_reduce(const lierne_bridge_spec *spec, int64_t *shape, const char **reasons) {
+void tool_reduce(lierne_bridge_spec *spec, int64_t *shape, const char **reasons) {
+    place_axes axes = place_axes_of(spec);
+    int64_t size[PLACE_AXES];
+    for (int axis = 0; axis < PLACE_AXES; axis++) {
+        size[axis] = reduce_axis(spec, &axes, axis);
+    }
     for (int axis = 0; axis < spec->naxes; axis++) {
-        int64_t size = spec->shape[axis];
-        reasons[axis] = NULL;
-        if (axis == spec->batch_axis) {
-            shape[axis] = reduce_batch(spec, size, &reasons[axis]);
-        } else if (axis == spec->sequence_axis) {
-            shape[axis] = reduce_sequence(spec, size, &reasons[axis]);
-        } else {
-            reasons[axis] = "moved whole";
-            shape[axis] = shrink(size, 1, WHOLE);
-        }
-        if (shape[axis] == size) {
-            reasons[axis] = NULL;
-        }
+        bool rows = spec->rows_per_sample > 0;
+        bool batch = axis == spec->batch_axis;
+        int hidden = axes.batch + axes.sequence == 1 ? 2 : 0;
+        shape[axis] = !rows   ? size[axis]
+                      : batch ? size[axes.batch] * size[axes.sequence]
+                              : size[hidden];
+        reasons[axis] = shape[axis] == spec->shape[axis] ? NULL : reason_of(spec, axis);
     }
+    spec->shape = shape;
+    spec->rows_per_sample = spec->rows_per_sample ? size[axes.sequence] : 0;
 }

@@ -4,7 +4,8 @@
 
 #include "lierne/bridge.h"
 
-/* Writes the reduced global shape, and per axis why it was reduced; NULL where it was not. */
-void tool_reduce(const lierne_bridge_spec *spec, int64_t *shape, const char **reasons);
+/* Reduces the global shape of spec, whose shape is in shape from then on, and its rows per sample.
+ * Writes why per axis; NULL for an axis that was not reduced. */
+void tool_reduce(lierne_bridge_spec *spec, int64_t *shape, const char **reasons);
 
 #endif

@@ -179,8 +179,7 @@ static int run(const tool_job *job, bool full, char **argv) {
         return tool_usage(argv, "u8 cannot hold the sum of so many cp ranks");
     }
     if (!full) {
-        tool_reduce(&job->spec, w.shape, w.reasons);
-        w.spec.shape = w.shape;
+        tool_reduce(&w.spec, w.shape, w.reasons);
     }
     int status = simulate_world(&w);
     return status == TOOL_VALID ? report(&w) : status;

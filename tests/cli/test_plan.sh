@@ -41,17 +41,24 @@ has() { # has NAME TEXT...: $work/out holds each text, on one line
 
 # --- configurations ---------------------------------------------------------------------------
 
-grid() { # grid tp=2,cp=1,dp=4[@OFFSET]: dims in their order
-    local dims=${1%@*} offset=0 dim order= shape=
-    case $1 in *@*) offset=${1#*@} ;; esac
-    for dim in ${dims//,/ }; do
+dims() { # dims tp=2,cp=1,dp=4: order and shape
+    local dim order= shape=
+    for dim in ${1//,/ }; do
         order=$order,\"${dim%=*}\"
         shape=$shape,\"${dim%=*}\":${dim#*=}
     done
-    printf '{"order":[%s],"shape":{%s},"rank_offset":%s}' "${order#,}" "${shape#,}" "$offset"
+    printf '"order":[%s],"shape":{%s}' "${order#,}" "${shape#,}"
 }
 
-config() { # config WORLD SRC DST AXES SHAPE DTYPE GRADIENT [MORE]: writes $work/config.json
+grid() { # grid tp=2,cp=1,dp=4[+VIEW][@OFFSET]: dims in their order, and those of a view v
+    local text=${1%@*} offset=0 views=
+    case $1 in *@*) offset=${1#*@} ;; esac
+    case $text in *+*) views=",\"views\":{\"v\":{$(dims "${text#*+}")}}" ;; esac
+    printf '{%s,"rank_offset":%s%s}' "$(dims "${text%+*}")" "$offset" "$views"
+}
+
+# config WORLD SRC DST AXES SHAPE DTYPE GRADIENT [MORE [TENSOR_MORE]]: writes $work/config.json
+config() {
     local axes= shape= i sequence=
     local -a names=(${4//,/ }) sizes=(${5//,/ })
     for i in "${!names[@]}"; do
@@ -60,8 +67,8 @@ config() { # config WORLD SRC DST AXES SHAPE DTYPE GRADIENT [MORE]: writes $work
         [ "${names[i]}" != s ] || sequence='"sequence":"s",'
     done
     printf '{"world_size":%s,"grids":{"e":%s,"l":%s},"bridges":[{"name":"e_to_l","src":"e","dst":"l",
-"tensor":{"axes":[%s],"shape":{%s},"dtype":"%s"},"batch":"b",%s"gradient":{%s}%s}]}\n' \
-        "$1" "$(grid "$2")" "$(grid "$3")" "${axes#,}" "${shape#,}" "$6" "$sequence" "$7" \
+"tensor":{"axes":[%s],"shape":{%s},"dtype":"%s"%s},"batch":"b",%s"gradient":{%s}%s}]}\n' \
+        "$1" "$(grid "$2")" "$(grid "$3")" "${axes#,}" "${shape#,}" "$6" "${9-}" "$sequence" "$7" \
         "${8-}" >"$work/config.json"
 }
 
@@ -77,7 +84,7 @@ has "plan fan-in" '{"bridge":"e_to_l","direction":"fan_in","scale":2,"src_coords
     '"6":{"tp":0,"cp":1,"pp":0,"dp":1},"7":{"tp":1,"cp":1,"pp":0,"dp":1}},"gather_groups":' \
     '"gather_groups":[[0,2],[1,3],[4,6],[5,7]],"cp_groups":[[0,2],[1,3],[4,6],[5,7]],"slices":{' \
     '"1":{"start":0,"size":2},"2":{"start":2,"size":2},"3":{"start":2,"size":2},"4":{"start":0,' \
-    '"report":{"algorithm":"direct","forward":{"bytes":' '"communicators":0}}'
+    '"report":{"algorithm":"direct","forward":{"bytes":' '"communicators":0},"semantics":'
 ends "plan fan-in, rank 2" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --rank 2 \
     --format json
 has "plan fan-in, rank 2" '"src_coords":{"2":{"tp":0,"cp":0,"pp":0,"dp":1}},"dst_coords":{"2":' \
@@ -119,7 +126,7 @@ summed() { # summed TP DP TP CP DP ADJOINT GROUPS: samples; the reference's all-
     sample $1 $2 $3 $4 $5 "$partial"
     ends "summed $*" 0 "$lierne" plan "$work/config.json" -b e_to_l -a collective --format json
     has "summed $*" '"algorithm":"collective"' "\"adjoint\":{\"bytes\":$(($6 * 256))," \
-        "\"communicators\":$((1 + ($7 > 0)))}}"
+        "\"communicators\":$((1 + ($7 > 0)))},"
     local groups
     groups=$(sed 's/.*"gather_groups":\[\(.*\)\],"cp_groups".*/\1/' "$work/out" | tr -cd '[' | wc -c)
     [ "$groups" = "$7" ]
@@ -142,6 +149,38 @@ ends "general, collective" 1 "$lierne" plan "$work/config.json" -b e_to_l -a col
 config 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,4,4 f32 "$partial"
 ends "misaligned" 0 "$lierne" plan "$work/config.json" -b e_to_l
 has "misaligned" "the data lanes do not line up"
+
+# --- plan: who sums what -------------------------------------------------------------------------
+
+# Worked out by hand from what the bridge is: equal over tp, added or owned over cp, lanes over dp.
+config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,s,h 8,16,4 bf16 "$partial"
+ends "semantics" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
+has "semantics" '"semantics":{"input":{"tp":"I","cp":"I","pp":"V","dp":"S(b)"},' \
+    '"output":{"tp":"I","cp":"R","pp":"V","dp":"S(b)"},' \
+    '"output_gradient":{"tp":"I","cp":"P","pp":"V","dp":"S(b)"},' \
+    '"input_gradient":{"tp":"I","cp":"I","pp":"V","dp":"S(b)"},"scaling":"none",' \
+    '"tokens_summed_over":{"grid":"l","view":"base","dims":["dp","cp"],"ranks":4},' \
+    '"source_gradients_summed_over":{"grid":"e","view":"base","dims":["dp"],"ranks":4}}}'
+ends "semantics, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
+has "semantics, text" "  output             tp I, cp R, pp V, dp S(b)" \
+    "  gradient of output tp I, cp P, pp V, dp S(b)" "  dp x cp of l (4 ranks), and every gradient" \
+    "  dp of e (4 ranks) only."
+config 8 tp=2,cp=2,dp=2 tp=2,cp=2,dp=2+tp=2,dp=2,cp=2 b,h 64,4 bf16 "$zigzag" \
+    ',"deliver":"own","dst_view":"v","placements":{"src":{"tp":{"shard":"s"},"cp":{"zigzag":"s"}},
+"dst":{"tp":{"shard":"h"}}}' ',"rows_per_sample":16'
+ends "semantics of cuts" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
+has "semantics of cuts" '"input":{"tp":"S(s)","cp":"V","dp":"S(b)"},' \
+    '"output":{"tp":"S(h)","dp":"S(b)","cp":"V"},"output_gradient":{"tp":"S(h)","dp":"S(b)","cp":"V"},' \
+    '"tokens_summed_over":{"grid":"l","view":"v","dims":["dp","cp"],"ranks":4},' \
+    '"source_gradients_summed_over":{"grid":"e","view":"base","dims":["dp","cp"],"ranks":4}}}' \
+    '"7":{"tp":1,"dp":1,"cp":1}},"gather_groups"'
+ends "semantics of cuts, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
+has "semantics of cuts, text" "  l          view v: tp 2, dp 2, cp 2, ranks 0 to 7" \
+    "  rows       16 of each sample, by sample" "  deliver    own rows, stored as the gradient"
+config 4 tp=2,dp=2 cp=2,tp=1,dp=2 b,s,h 2,4,4 bf16 '"owner":"contiguous","storage":"compact"'
+ends "semantics of shares" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
+has "semantics of shares" '"output":{"cp":"R","tp":"I","dp":"S(b)"}' \
+    '"output_gradient":{"cp":"S(s)","tp":"I","dp":"S(b)"}'
 
 # --- usage --------------------------------------------------------------------------------------
 
@@ -183,7 +222,7 @@ for path in grids/*.json; do
     done
 done
 ends "simulate, text" 0 "$lierne" simulate $file -b vision_to_llm
-has "simulate, text" "s 1024 -> 4: no owner cuts it" "h 1024 -> 4: moved whole" \
+has "simulate, text" "s 1024 -> 4: nothing cuts it" "h 1024 -> 4: nothing cuts it" \
     "forward and adjoint are right" "consistent over all ranks"
 
 describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
@@ -218,6 +257,53 @@ for storage in full compact; do
     describe "rows $storage" 8 $in $out b,s,h 4,6,3 i32 "$gradient"
     describe "rows $storage s,b" 8 $in $out s,b,h 6,4,3 i32 "$gradient"
 done
+placed() { # placed SOURCE [DESTINATION]: placements
+    printf ',"placements":{"src":{%s},"dst":{%s}}' "$1" "${2-}"
+}
+tp='"tp":{"shard":"s"}'
+describe "sequence-parallel source" 8 $in $out s,b,h 7,8,3 bf16 "$partial" "$(placed "$tp")"
+describe "source cp" 8 tp=2,cp=2,dp=2 tp=1,cp=4,dp=2 b,s,h 4,16,3 bf16 "$zigzag" \
+    "$(placed '"cp":{"zigzag":"s"}')"
+for order in tp=2,cp=2,dp=2 cp=2,tp=2,dp=2; do
+    describe "zigzag and shards, $order" 8 $order $out b,s,h 4,16,3 bf16 "$partial" \
+        "$(placed "$tp,\"cp\":{\"zigzag\":\"s\"}")"
+    for owner in zigzag contiguous; do
+        for storage in full compact; do
+            describe "own rows and shards, $order, $owner $storage" 8 $in $order b,s,h 4,16,3 i32 \
+                "\"owner\":\"$owner\",\"storage\":\"$storage\"" ",\"deliver\":\"own\"$(placed "" "$tp")"
+        done
+    done
+done
+describe "hidden cut on both sides" 8 tp=4,dp=2 tp=2,cp=2,dp=2 b,s,h 4,3,7 f32 "$partial" \
+    "$(placed '"tp":{"shard":"h"}' '"tp":{"shard":"h"}')"
+describe "hidden in zigzag" 8 tp=2,dp=4 tp=4,dp=2 b,s,h 4,3,8 f32 "$partial" \
+    "$(placed '"tp":{"zigzag":"h"}' '"tp":{"zigzag":"h"}')"
+for storage in full compact; do
+    gradient="\"owner\":\"rows\",\"storage\":\"$storage\",\"rows\":[$rows]"
+    describe "rows of shards, $storage" 8 $in $out b,s,h 4,6,3 i32 "$gradient" "$(placed "" "$tp")"
+    describe "own rows of shards, $storage" 8 $in $out s,b,h 6,4,3 i32 "$gradient" \
+        ",\"deliver\":\"own\"$(placed "$tp" "$tp")"
+    describe "rows of samples, owned, $storage" 8 $in $out h,b 3,24 i32 "$gradient" \
+        ',"deliver":"own"' ',"rows_per_sample":6,"row_order":"sequence"'
+    gradient="\"owner\":\"rows\",\"storage\":\"$storage\",\"rows\":[0,0,0,0,0,0,0,0]"
+    describe "rows of cp 1, $storage" 4 tp=2,dp=2 cp=1,tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"deliver":"own"'
+    describe "rows without cp, $storage" 4 tp=2,dp=2 tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"deliver":"own"'
+done
+for order in sample sequence; do
+    more=",\"rows_per_sample\":8,\"row_order\":\"$order\""
+    describe "rows of samples by $order" 8 $in $out b,h 64,5 bf16 "$partial" "" "$more"
+    describe "rows of samples by $order, cut" 8 $in $out b,h 56,6 bf16 "$zigzag" \
+        "$(placed "$tp" '"tp":{"shard":"h"}')" "$more"
+    describe "rows of samples by $order, counted" 8 $in $out h,b 5,72 bf16 \
+        '"owner":"contiguous","storage":"compact"' \
+        ',"deliver":"own","counts":{"src":[0,5,1,3],"dst":[7,2]}' "$more"
+done
+describe "views" 8 ep=8+dp=2,tp=4 gtp=2,cp=2,dp=2+tp=1,cp=2,dp=4 b,s,h 8,4,3 f32 "$zigzag" \
+    ',"src_view":"v","dst_view":"v"'
+ends "views, the map" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
+has "views, the map" '"src_coords":{"0":{"dp":0,"tp":0},"1":{"dp":1,"tp":0},' '"direction":"fan_out","scale":2,'
+describe "stages and cuts" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,8,2 f32 "$zigzag" \
+    ",\"deliver\":\"own\"$(placed "$tp" "$tp")"
 describe "batch in the middle" 8 $in $out s,b,h 6,8,5 f32 "$partial"
 describe "two axes" 8 $in $out b,h 8,5 f16 "$partial"
 describe "lanes that do not divide" 6 tp=2,dp=3 tp=3,dp=2 b,s,h 7,3,2 f32 "$partial"
