@@ -163,6 +163,7 @@ lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
         return LIERNE_OK;
     }
     lierne_context_drop(l->context);
+    l->context = NULL; /* closing waits, and waiting runs the jobs of a context */
     lierne_link_close(l, status != LIERNE_OK);
     return status != LIERNE_OK ? status : decision;
 }
