@@ -98,9 +98,9 @@
     X(073, INDIVISIBLE,                                                                            \
       "require_divisible is true and the dp sizes of the two grids, or the batch by one of them, " \
       "do not divide.")                                                                            \
-    X(074, COLLECTIVE,                                                                             \
-      "The collective algorithm is not defined for this pair of grids. The message says why; "     \
-      "the direct algorithm serves every pair.")                                                   \
+    X(074, ALGORITHM,                                                                              \
+      "The algorithm that the bridge names is not defined for this pair of grids. The message "    \
+      "says why; the direct algorithm serves every pair.")                                         \
     X(075, VIEW_UNKNOWN,                                                                           \
       "A bridge names a view that its grid does not have.")                                        \
     X(076, PLACEMENT_DIM,                                                                          \

@@ -297,10 +297,10 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
     if (!check_plannable(r, v, bridge)) {
         return;
     }
-    if (bridge->spec.algorithm == LIERNE_BRIDGE_COLLECTIVE) {
+    if (bridge->spec.algorithm != LIERNE_BRIDGE_DIRECT) {
         lierne_status status = lierne_bridge_validate(&bridge->spec, true);
         if (!lierne_reader_ok(r, status) && !r->failed) {
-            lierne_finding_add(r, LIERNE_FINDING_COLLECTIVE, v->algorithm,
+            lierne_finding_add(r, LIERNE_FINDING_ALGORITHM, v->algorithm,
                                "use the direct algorithm", "%s", lierne_reason());
         }
     } else if (lierne_reader_ok(r, lierne_bridge_map_create(&map, &bridge->spec))) {

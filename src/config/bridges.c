@@ -174,7 +174,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
         [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
     };
-    static const char *const algorithms[] = {"direct", "collective"}; /* in the enum's order */
+    static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
     static const char *const deliveries[] = {"whole", "own"};         /* likewise */
     const lierne_json_node *found[KEYS];
     int word;

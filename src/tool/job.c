@@ -8,6 +8,17 @@
 
 enum { COMMON = 3, MAX_OPTIONS = 8 };
 
+static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
+
+static int find_algorithm(const char *name) {
+    for (int a = 0; a <= LIERNE_BRIDGE_LEADER; a++) {
+        if (strcmp(algorithms[a], name) == 0) {
+            return a;
+        }
+    }
+    return -1;
+}
+
 int tool_job_parse(tool_job *job, int argc, char **argv, const char *help,
                    const tool_option *options, int noptions) {
     const char *format = NULL;
@@ -25,9 +36,8 @@ int tool_job_parse(tool_job *job, int argc, char **argv, const char *help,
     if (status < 0 && !job->bridge) {
         return tool_usage(argv, "--bridge is missing");
     }
-    if (status < 0 && job->algorithm && strcmp(job->algorithm, "direct") != 0 &&
-        strcmp(job->algorithm, "collective") != 0) {
-        return tool_usage(argv, "--algorithm is '%s', must be direct or collective",
+    if (status < 0 && job->algorithm && find_algorithm(job->algorithm) < 0) {
+        return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
                           job->algorithm);
     }
     return status;
@@ -41,8 +51,7 @@ int tool_job_find(tool_job *job, char **argv) {
     job->spec = *spec;
     job->world = lierne_config_world(job->config);
     if (job->algorithm) {
-        job->spec.algorithm = strcmp(job->algorithm, "collective") == 0 ? LIERNE_BRIDGE_COLLECTIVE
-                                                                        : LIERNE_BRIDGE_DIRECT;
+        job->spec.algorithm = (lierne_bridge_algorithm)find_algorithm(job->algorithm);
     }
     return -1;
 }
@@ -74,7 +83,7 @@ int tool_job_number(char **argv, const char *option, const char *text, int least
 }
 
 const char *tool_job_algorithm(lierne_bridge_algorithm algorithm) {
-    return algorithm == LIERNE_BRIDGE_COLLECTIVE ? "collective" : "direct";
+    return algorithms[algorithm];
 }
 
 const char *tool_job_owner(lierne_gradient_owner owner) {

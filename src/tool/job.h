@@ -28,7 +28,7 @@ void tool_job_close(tool_job *job);
 int tool_job_number(char **argv, const char *option, const char *text, int least, int most,
                     int *out);
 
-/* "direct", "collective"; "partial", "zigzag", "contiguous", "rows". */
+/* "direct", "collective", "leader"; "partial", "zigzag", "contiguous", "rows". */
 const char *tool_job_algorithm(lierne_bridge_algorithm algorithm);
 const char *tool_job_owner(lierne_gradient_owner owner);
 

@@ -15,7 +15,7 @@ static const char help[] =
     "on every rank, and times it. Every rank must be able to read FILE.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
-    "  -a, --algorithm=A    direct or collective (default: both, where both are defined)\n"
+    "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
@@ -104,7 +104,7 @@ static bool plan(run_state *run, lierne_bridge_algorithm algorithm) {
     }
     spec.algorithm = algorithm;
     lierne_status status = lierne_plan_bridge(&method->plan, run->context, &spec);
-    if (algorithm == LIERNE_BRIDGE_COLLECTIVE && !run->job.algorithm && is_refusal(status)) {
+    if (algorithm != LIERNE_BRIDGE_DIRECT && !run->job.algorithm && is_refusal(status)) {
         snprintf(method->refusal, sizeof method->refusal, "%s", tool_reason());
         return true;
     }
