@@ -100,6 +100,11 @@ typedef struct lierne_bridge_spec {
      * be -1, and lanes, counts and owners are of samples. 0: every row is a sample of its own. */
     int64_t rows_per_sample;
     lierne_row_order row_order;
+    /* Nonzero: samples have up to shape[1] rows, a number that changes every step (image tokens).
+     * Axes must be batch, sequence, hidden; a lane's buffer holds its samples' rows back to back,
+     * its shape is [rows, 1, hidden], and lierne_plan_elements gives what the step's counts come to
+     * (after planning: the most). DIRECT, partial gradients and whole delivery only, no placements. */
+    int variable_rows;
 } lierne_bridge_spec;
 
 /* Plans a bridge. Collective over the context: every rank calls with the same spec. On any rank's
@@ -125,6 +130,17 @@ LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *c
  * Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY, TIMEOUT,
  * PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner);
+
+/* Gives a plan with variable_rows the rows of each sample for the steps that follow. rows: of the
+ * samples of this rank's source lane, in order, each in 0 to shape[1]; NULL on a rank that holds no
+ * source. Ranks of one lane give the same. The counts travel to the ranks that receive the samples
+ * and to nobody else, by the plan's own rules; then every rank adapts its plan without planning
+ * again. Collective; blocking; no request may be in flight. Costs one message where data has one,
+ * and one decision of all ranks that every count was in range: on any rank's failure every rank gets
+ * the same error and keeps the old counts.
+ * Errors: INVALID (NULL, not such a plan, a count out of range), BUSY, TIMEOUT, PEER_FAILED,
+ * TRANSPORT (ranks of one lane that gave different counts are found when data arrives). */
+LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* What a pair of grids means for a bridge, without a context: pure, not collective. The mapping is
  * that of Megatron-LM where Megatron-LM accepts the pair. */

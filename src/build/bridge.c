@@ -148,8 +148,81 @@ static void put_tensor(fingerprint *f, const lierne_bridge_spec *spec) {
     put(f, "require_divisible", -1, spec->require_divisible != 0);
     put(f, "max_inflight", -1, spec->max_inflight);
     put(f, "delivery", -1, (int64_t)spec->delivery);
+    put(f, "variable_rows", -1, spec->variable_rows != 0);
     put_placements(f, "src_placements", spec->src, spec->src_placements);
     put_placements(f, "dst_placements", spec->dst, spec->dst_placements);
+}
+
+/* The tensor of one element per sample. */
+static lierne_bridge_spec sample_spec(const lierne_bridge_spec *spec, int64_t *shape) {
+    lierne_bridge_spec samples = *spec;
+    shape[0] = spec->shape[0];
+    shape[1] = 1;
+    samples.shape = shape;
+    samples.naxes = 2;
+    samples.batch_axis = 0;
+    samples.sequence_axis = -1;
+    samples.variable_rows = 0;
+    return samples;
+}
+
+/* Plans in samples, twice: one route to run, one to measure it by. */
+static lierne_status fill_variable(lierne_context *context, const lierne_bridge_spec *spec,
+                                   lierne_bridge_sides *sides, lierne_plan_parts *parts,
+                                   lierne_bridge_counts **counts) {
+    int64_t shape[2], bytes = (int64_t)lierne_dtype_size(spec->dtype);
+    lierne_bridge_spec samples = sample_spec(spec, shape);
+    lierne_bridge_sides again = {0};
+    lierne_plan_parts model = {0};
+    for (int a = 0; a < 3; a++) {
+        if (spec->shape[a] < 0 || !lierne_mul_i64(bytes, spec->shape[a], &bytes)) {
+            return LIERNE_FAIL(spec->shape[a] < 0 ? LIERNE_INVALID : LIERNE_OVERFLOW,
+                               "shape of axis %d is %lld", a, (long long)spec->shape[a]);
+        }
+    }
+    LIERNE_TRY(fill(context, &samples, sides, parts));
+    lierne_status status = fill(context, &samples, &again, &model);
+    lierne_bridge_layouts_free(&again);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_counts_new(counts, spec, &model, parts);
+    }
+    for (int d = 0; d < 2; d++) {
+        lierne_mem_free(model.side[d].owned.at);
+        if (status != LIERNE_OK) {
+            lierne_route_free(model.side[d].route);
+        }
+    }
+    return status;
+}
+
+/* Routes, and what is needed to change them later. */
+static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec *spec,
+                              lierne_bridge_sides *sides, lierne_plan_parts *parts) {
+    lierne_bridge_recipe *recipe;
+    if (!spec->variable_rows && spec->gradient_owner != LIERNE_GRADIENT_ROWS) {
+        return fill(context, spec, sides, parts);
+    }
+    LIERNE_TRY(lierne_bridge_check(spec));
+    LIERNE_TRY(lierne_bridge_recipe_new(&recipe, spec));
+    parts->recipe = &recipe->base;
+    return spec->variable_rows ? fill_variable(context, spec, sides, parts, &recipe->variable)
+                               : fill(context, spec, sides, parts);
+}
+
+/* The plan that moves the counts of a plan with variable rows; without it there is neither. */
+static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
+    lierne_recipe *base = lierne_plan_recipe(*out, lierne_bridge_recipe_free);
+    lierne_bridge_recipe *recipe = (lierne_bridge_recipe *)base;
+    int64_t shape[2];
+    lierne_bridge_spec spec = sample_spec(&recipe->spec, shape);
+    spec.dtype = LIERNE_I64;
+    spec.max_inflight = 1;
+    lierne_status status = lierne_plan_bridge(&recipe->variable->exchange, context, &spec);
+    if (status != LIERNE_OK) {
+        lierne_plan_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
@@ -168,12 +241,7 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     lierne_status status = out ? lierne_bridge_resolve(spec, &r)
                                : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     if (status == LIERNE_OK) {
-        status = fill(context, &r.spec, &sides, &parts);
-    }
-    if (status == LIERNE_OK && r.spec.gradient_owner == LIERNE_GRADIENT_ROWS) {
-        lierne_bridge_recipe *recipe;
-        status = lierne_bridge_recipe_new(&recipe, &r.spec);
-        parts.recipe = status == LIERNE_OK ? &recipe->base : NULL;
+        status = fill_all(context, &r.spec, &sides, &parts);
     }
     if (status == LIERNE_OK) {
         put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint, 3 is a new row map */
@@ -181,9 +249,11 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
         put_grid(&f, "dst", r.spec.dst);
         put_tensor(&f, &r.spec);
     }
+    bool variable = status == LIERNE_OK && r.spec.variable_rows;
     lierne_bridge_layouts_free(&sides);
     lierne_bridge_resolved_free(&r);
-    return lierne_plan_new(out, context, status, &parts, f.fields, f.n);
+    LIERNE_TRY(lierne_plan_new(out, context, status, &parts, f.fields, f.n));
+    return variable ? plan_counts(out, context) : LIERNE_OK;
 }
 
 /* Plans again with another map. */

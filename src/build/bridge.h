@@ -55,6 +55,21 @@ lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool algori
 lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides);
 void lierne_bridge_layouts_free(lierne_bridge_sides *sides);
 
+/* What a plan with variable rows keeps: its routes in samples, and where each sample begins. */
+typedef struct lierne_bridge_counts {
+    lierne_plan *exchange;  /* moves one count per sample */
+    lierne_route *model[2]; /* of forward and adjoint, one element per sample */
+    int64_t samples[2];     /* of this rank's source and destination lane */
+    int64_t *rows[2];       /* of each of them */
+    int64_t *first[2];      /* running sums: the first row of each, and the end */
+    int64_t most;           /* rows of a sample */
+    int64_t width;          /* elements of a row */
+} lierne_bridge_counts;
+/* Both leave nothing behind on failure. */
+lierne_status lierne_bridge_counts_new(lierne_bridge_counts **out, const lierne_bridge_spec *spec,
+                                       const lierne_plan_parts *model, lierne_plan_parts *parts);
+void lierne_bridge_counts_free(lierne_bridge_counts *counts);
+
 /* What a plan of a bridge keeps: its spec, with copies of all that it points to but the row map. */
 typedef struct lierne_bridge_recipe {
     lierne_recipe base;
@@ -64,6 +79,7 @@ typedef struct lierne_bridge_recipe {
     int64_t shape[3];
     int64_t *counts[2]; /* of source and destination, or NULL */
     lierne_placement *placements[2];
+    lierne_bridge_counts *variable; /* with variable rows */
 } lierne_bridge_recipe;
 lierne_status lierne_bridge_recipe_new(lierne_bridge_recipe **out, const lierne_bridge_spec *spec);
 void lierne_bridge_recipe_free(lierne_recipe *recipe);

@@ -70,6 +70,7 @@ lierne_status lierne_bridge_recipe_new(lierne_bridge_recipe **out, const lierne_
 
 void lierne_bridge_recipe_free(lierne_recipe *recipe) {
     lierne_bridge_recipe *r = (lierne_bridge_recipe *)recipe;
+    lierne_bridge_counts_free(r->variable);
     lierne_grid_free(r->src);
     lierne_grid_free(r->dst);
     for (int side = 0; side < 2; side++) {

@@ -207,6 +207,21 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
     return LIERNE_OK;
 }
 
+static lierne_status check_variable(const lierne_bridge_spec *spec) {
+    if (spec->naxes != 3 || spec->batch_axis != 0 || spec->sequence_axis != 1) {
+        return LIERNE_FAIL(LIERNE_INVALID, "variable_rows needs axes batch, sequence, hidden; there "
+                           "are %d, batch is %d and sequence %d", spec->naxes, spec->batch_axis,
+                           spec->sequence_axis);
+    }
+    if (spec->algorithm != LIERNE_BRIDGE_DIRECT || spec->src_placements || spec->dst_placements ||
+        spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "variable_rows needs DIRECT, a partial gradient and "
+                           "no placements; algorithm is %d, gradient_owner %d",
+                           (int)spec->algorithm, (int)spec->gradient_owner);
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
     LIERNE_TRY(lierne_bridge_check_grids(spec));
     LIERNE_TRY(check_axes(spec));
@@ -223,6 +238,9 @@ lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED, "source cp is %d, must be 1 unless src_placements "
                            "say how the source lies over it",
                            lierne_bridge_size(spec->src, "cp"));
+    }
+    if (spec->variable_rows) {
+        LIERNE_TRY(check_variable(spec));
     }
     LIERNE_TRY(check_placements(spec, true));
     LIERNE_TRY(check_placements(spec, false));

@@ -97,6 +97,19 @@ lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction directi
     return (lierne_cargo){plan->parts.side[direction].route, plan->parts.dtype};
 }
 
+lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction) {
+    return &plan->parts.side[direction];
+}
+
+void lierne_plan_refresh(lierne_plan *plan) {
+    for (int d = 0; d < 2; d++) {
+        plan->view[d] = lierne_route_view(plan->parts.side[d].route);
+        for (int i = 0; i < plan->parts.max_inflight; i++) {
+            lierne_job_resize(plan->requests[d][i].job);
+        }
+    }
+}
+
 void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
 }

@@ -48,6 +48,9 @@ lierne_context *lierne_plan_context(const lierne_plan *plan);
 /* The decision to make it, which numbers it; a tag of messages of a decision's i-th request. */
 int lierne_plan_decision(const lierne_plan *plan);
 int lierne_plan_tag(int decision, int direction, int i);
+/* For builders that adapt a plan in place: a direction's side; then its jobs follow. */
+lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
+void lierne_plan_refresh(lierne_plan *plan);
 /* For an exchange: a direction's route, the rules for its buffers, and how many exchanges hold the
  * plan (by is added). */
 lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction direction);

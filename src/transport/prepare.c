@@ -240,3 +240,14 @@ void lierne_job_messages(const lierne_job *job, int64_t *sent, int64_t *received
         *received += (int64_t)job->legs.at[i].nrecvs;
     }
 }
+
+void lierne_job_resize(lierne_job *job) {
+    for (size_t i = 0; i < job->parcels.count; i++) {
+        lierne_parcel *parcel = &job->parcels.at[i];
+        parcel->bytes = 0;
+        for (size_t k = 0; k < parcel->count; k++) {
+            const lierne_item *item = &job->items.at[parcel->first + k];
+            parcel->bytes += item->message->elements * (int64_t)item->part->size;
+        }
+    }
+}

@@ -130,6 +130,9 @@ void lierne_job_identify(lierne_job *job, int plan, int tag);
 size_t lierne_job_dump(const lierne_job *job, char *text, size_t size, size_t used);
 bool lierne_job_running(const lierne_job *job);
 int64_t lierne_job_scratch_bytes(const lierne_job *job);
+/* Follows routes whose blocks, all contiguous, became other ones, none longer than when the job was
+ * made. */
+void lierne_job_resize(lierne_job *job);
 void lierne_job_messages(const lierne_job *job, int64_t *sent, int64_t *received);
 /* Starts the job with the buffers of each route, which stay borrowed until lierne_job_wait returns.
  * Where out is NULL, the route's copies are left out: its result is taken as a view. */

@@ -535,3 +535,134 @@ Test(plan, running_out_of_memory_leaves_nothing) {
     }
     lierne_grid_free(src), lierne_grid_free(dst);
 }
+
+/* Variable rows: a thread per rank, because giving counts blocks. The model: sample g has
+ * rows_of(step, g) rows; element i of its row s is value(g, s, i). */
+enum { BATCH = 6, MOST = 5, WIDTH = 3 };
+static int64_t rows_of(int step, int64_t g) {
+    return step == 0 ? MOST : step == 1 ? 0 : (7 * g + 3 * step + g * step) % (MOST + 1);
+}
+static float value_of(int64_t g, int64_t s, int64_t i) {
+    return (float)(100 * g + 10 * s + i + 1);
+}
+
+/* The shares of a lane: balanced, the first ones one larger. */
+static void lane_of_rank(int64_t lanes, int64_t mine, int64_t *from, int64_t *to) {
+    *from = BATCH / lanes * mine + (mine < BATCH % lanes ? mine : BATCH % lanes);
+    *to = *from + BATCH / lanes + (mine < BATCH % lanes);
+}
+
+static int64_t fill_lane(int step, int64_t from, int64_t to, float factor, float *x) {
+    int64_t n = 0;
+    for (int64_t g = from; g < to; g++) {
+        for (int64_t s = 0; s < rows_of(step, g); s++) {
+            for (int64_t i = 0; i < WIDTH; i++) {
+                x[n++] = factor * value_of(g, s, i);
+            }
+        }
+    }
+    return n;
+}
+
+typedef struct variable_worker {
+    lierne_context *context;
+    const lierne_bridge_spec *spec;
+    int64_t src_dp, src_lane, dst_dp, dst_lane, cp, cp_coord;
+    int bad;
+} variable_worker;
+
+static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
+    int64_t from, to, rows[BATCH], in, out, n, m;
+    float x[BATCH * MOST * WIDTH + 1], y[BATCH * MOST * WIDTH + 1], want[BATCH * MOST * WIDTH + 1];
+    int bad = 0;
+    lane_of_rank(w->src_dp, w->src_lane, &from, &to);
+    for (int64_t g = from; g < to; g++) {
+        rows[g - from] = rows_of(step, g);
+    }
+    bad |= lierne_plan_update_counts(plan, rows) != LIERNE_OK;
+    n = fill_lane(step, from, to, 1, x);
+    lierne_plan_elements(plan, LIERNE_FORWARD, &in, &out);
+    lane_of_rank(w->dst_dp, w->dst_lane, &from, &to);
+    m = fill_lane(step, from, to, 1, want);
+    bad |= in != n || out != m;
+    memset(y, 0xa5, sizeof y);
+    bad |= lierne_forward(plan, y, x, NULL) != LIERNE_OK;
+    bad |= memcmp(y, want, (size_t)m * sizeof *y) != 0;
+    bad |= ((unsigned char *)(y + m))[0] != 0xa5;
+    /* Summands cp + 1 times the output: their sum is cp (cp + 1) / 2 times the input. */
+    fill_lane(step, from, to, (float)(w->cp_coord + 1), y);
+    memset(x, 0xa5, sizeof x);
+    bad |= lierne_adjoint(plan, x, y, NULL) != LIERNE_OK;
+    lane_of_rank(w->src_dp, w->src_lane, &from, &to);
+    fill_lane(step, from, to, (float)(w->cp * (w->cp + 1) / 2), want);
+    bad |= memcmp(x, want, (size_t)n * sizeof *x) != 0;
+    return bad | (lierne_plan_check((const lierne_plan *const *)&plan, 1) != LIERNE_OK);
+}
+
+static void *variable_work(void *arg) {
+    variable_worker *w = arg;
+    lierne_plan *plan;
+    int64_t bad_rows[BATCH] = {1, 2, 3, 1, 1, 1};
+    size_t ok = lierne_plan_bridge(&plan, w->context, w->spec) == LIERNE_OK;
+    if (!ok) {
+        w->bad = 1;
+        return NULL;
+    }
+    for (int step = 0; step < 12; step++) {
+        w->bad |= variable_step(w, plan, step) << step;
+    }
+    bad_rows[0] = MOST + 1; /* refused, and the old counts stay */
+    w->bad |= (lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID) << 20;
+    w->bad |= (lierne_plan_free(plan) != LIERNE_OK) << 21;
+    return NULL;
+}
+
+static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp, int64_t dst_dp) {
+    const int64_t shape[3] = {BATCH, MOST, WIDTH};
+    int world = (int)(tp * src_dp);
+    size_t before = lierne_mem_live();
+    lierne_grid *src = grid(world, tp, 1, src_dp), *dst = grid(world, dst_tp, cp, dst_dp);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    spec.shape = shape;
+    spec.variable_rows = 1;
+    lierne_sim *sim = sim_of(world, 20);
+    pthread_t threads[8];
+    variable_worker workers[8];
+    for (int r = 0; r < world; r++) {
+        workers[r] = (variable_worker){lierne_sim_context(sim, r), &spec, src_dp, r / tp, dst_dp,
+                                       r / (dst_tp * cp), cp, r / dst_tp % cp, 0};
+        pthread_create(&threads[r], NULL, variable_work, &workers[r]);
+    }
+    for (int r = 0; r < world; r++) {
+        pthread_join(threads[r], NULL);
+        cr_assert_eq(workers[r].bad, 0, "tp%d dp%d -> tp%d cp%d dp%d, rank %d: %x", (int)tp,
+                     (int)src_dp, (int)dst_tp, (int)cp, (int)dst_dp, r, (unsigned)workers[r].bad);
+    }
+    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    lierne_grid_free(src), lierne_grid_free(dst);
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(plan, samples_with_another_number_of_rows_every_step) {
+    variable_rows(2, 4, 2, 2, 2);
+    variable_rows(1, 8, 2, 4, 1);
+    variable_rows(4, 2, 1, 2, 4);
+    variable_rows(4, 1, 1, 4, 1);
+    variable_rows(2, 3, 3, 1, 2); /* lanes that do not divide */
+    variable_rows(1, 8, 1, 1, 8);
+    variable_rows(8, 1, 1, 8, 1); /* eight summands, eight needers: two stages */
+}
+
+Test(plan, variable_rows_refuse_what_they_cannot_do) {
+    lierne_grid *src = grid(4, 2, 1, 2), *dst = grid(4, 1, 2, 2);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_bridge_spec s;
+    spec.variable_rows = 1;
+    s = spec, s.batch_axis = 1, s.sequence_axis = 0;
+    refused(s, LIERNE_INVALID, "needs axes batch, sequence, hidden", 4);
+    s = spec, s.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    refused(s, LIERNE_UNSUPPORTED, "algorithm is 1", 4);
+    s = spec, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
+    refused(s, LIERNE_UNSUPPORTED, "gradient_owner 1", 4);
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
