@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# SECONDS=60 for fuzz;
+# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
 # CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
 
 CC      ?= gcc
@@ -49,6 +49,7 @@ TOOL_SRC := $(sort $(wildcard src/tool/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out tests/mpi/common.c tests/mpi/model.c,$(sort $(wildcard tests/mpi/*.c))))
+BENCH    := $(addprefix $(B)/tests/bench/,planning $(if $(HAVE_MPI),bridge))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -65,7 +66,7 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: all demo check golden sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -86,7 +87,7 @@ check: deps ## install what is missing, build and run all tests
 	@$(MAKE) --no-print-directory -s tests
 	@bash tests/check.sh $(B)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
@@ -99,6 +100,9 @@ fuzz: ## fuzz configurations for SECONDS=60, with libFuzzer if it is there
 
 mutants: tests ## break the code, one fault at a time: some test must fail each time
 	@bash tests/mutants.sh $(B)
+
+bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
+	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
@@ -168,16 +172,23 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
+$(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure workload lierne by_hand) \
+	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(MPILINK)
+$(B)/tests/bench/planning: $(B)/tests/bench/planning.o $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(if $(HAVE_MPI),$(MPILINK),$(LINK))
 
-# Copies and sums are where the time goes.
-$(B)/src/pack/%.o: CFLAGS += -O3
+# Copies and sums are where the time goes, and by hand likewise.
+$(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
-$(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o: CPPFLAGS += -Itests
+$(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

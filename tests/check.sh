@@ -49,6 +49,7 @@ for script in tests/cli/test_*.sh; do
 done
 if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
     run mpi 900 bash tests/mpi/run.sh "$build"
+    run bench 300 bash tests/bench/run.sh "$build" quick
 else
     echo "no MPI: the tests under mpirun were left out"
 fi

@@ -1,0 +1,143 @@
+/* What planning costs: one rank's plan of a bridge, forward and adjoint, in worlds up to 131,072
+ * ranks, and all groups of a grid. Planned on the sim transport, where agreeing is a comparison, so
+ * that the times are those of planning alone. The tensor is small: buffers that a plan reserves
+ * are not what is measured.
+ *
+ *   planning [quick]
+ *
+ * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
+ * 131,072. */
+#include "lierne.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUNDS 21
+#define NODE   8
+
+static int counts[2]; /* failed, passed */
+
+static void check(bool ok, const char *what) {
+    counts[ok]++;
+    if (!ok) {
+        fprintf(stderr, "failed: %s: %s\n", what, lierne_last_error());
+    }
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static lierne_grid *grid_of(int world, int64_t tp, int64_t cp) {
+    const char *names[] = {"tp", "cp", "dp"};
+    const int64_t sizes[] = {tp, cp, world / tp / cp};
+    lierne_grid *grid = NULL;
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = world};
+    check(lierne_grid_create(&grid, &spec) == LIERNE_OK, "a grid");
+    return grid;
+}
+
+/* Median time of one rank's plan, in seconds. */
+static double time_plan(lierne_sim *sim, int rank, const lierne_bridge_spec *spec, int rounds) {
+    double seconds[ROUNDS];
+    for (int i = 0; i < rounds; i++) {
+        lierne_plan *plan;
+        double start = now();
+        lierne_status status = lierne_plan_bridge(&plan, lierne_sim_context(sim, rank), spec);
+        seconds[i] = now() - start;
+        check(status == LIERNE_OK && lierne_plan_free(plan) == LIERNE_OK, "a plan");
+    }
+    qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+    return seconds[rounds / 2];
+}
+
+static void run_bridge(lierne_sim *sim, int world, const char *text, lierne_bridge_spec *spec,
+                       int rounds) {
+    static const char *const owners[] = {"partial", "zigzag"};
+    const int ranks[] = {0, world / 2 + 3, world - 1};
+    double limit = world <= 4096 ? 2e-3 : 10e-3;
+    for (int owner = 0; owner < 2; owner++) {
+        printf("%7d  %-30s %-8s", world, text, owners[owner]);
+        spec->gradient_owner = owner ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL;
+        for (int r = 0; r < 3; r++) {
+            double seconds = time_plan(sim, ranks[r], spec, rounds);
+            printf(" %9.3f", 1e3 * seconds);
+            check(seconds < limit, "a plan in time");
+        }
+        printf("\n");
+    }
+}
+
+static void run_world(int world, int rounds) {
+    int *nodes = malloc((size_t)world * sizeof *nodes);
+    lierne_sim *sim = NULL;
+    for (int r = 0; nodes && r < world; r++) {
+        nodes[r] = r / NODE;
+    }
+    /* Every context of a simulated world has a copy of its nodes. */
+    lierne_context_spec context = {.size = sizeof context, .nodes = world > 4096 ? NULL : nodes};
+    check(nodes && lierne_sim_create(&sim, world, &context) == LIERNE_OK, "a world");
+    lierne_grid *wide = grid_of(world, 2, 1), *narrow = grid_of(world, 8, 4);
+    lierne_grid *back = grid_of(world, 2, 4), *one = grid_of(world, 8, 1);
+    int64_t shape[] = {world / 2, 64, 4};
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = wide,
+                               .dst = narrow,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_BF16,
+                               .sequence_axis = 1};
+    run_bridge(sim, world, "tp2 dp -> tp8 cp4 dp/16", &spec, rounds);
+    spec.src = one;
+    spec.dst = back;
+    run_bridge(sim, world, "tp8 dp -> tp2 cp4 dp", &spec, rounds);
+    lierne_grid_free(wide);
+    lierne_grid_free(narrow);
+    lierne_grid_free(back);
+    lierne_grid_free(one);
+    check(lierne_sim_free(sim) == LIERNE_OK, "the world's end");
+    free(nodes);
+}
+
+static void run_groups(int world, int rounds) {
+    const char *dims[] = {"tp", "dp"};
+    lierne_grid *grid = grid_of(world, 8, 4);
+    int *ranks = malloc((size_t)world * sizeof *ranks), ngroups = 0, size = 0;
+    double seconds[ROUNDS];
+    for (int i = 0; i < rounds; i++) {
+        double start = now();
+        lierne_status status = lierne_grid_groups(grid, NULL, dims, 2, ranks, &ngroups, &size);
+        seconds[i] = now() - start;
+        check(status == LIERNE_OK && ngroups * size == world, "groups");
+    }
+    qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
+    printf("all %d groups of tp and dp of %d ranks: %.1f us\n", ngroups, world,
+           1e6 * seconds[rounds / 2]);
+    free(ranks);
+    lierne_grid_free(grid);
+}
+
+int main(int argc, char **argv) {
+    static const int worlds[] = {64, 1024, 4096, 131072};
+    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0;
+    int rounds = quick ? 1 : ROUNDS;
+    printf("one rank's plan, milliseconds\n%7s  %-30s %-8s %9s %9s %9s\n", "ranks", "bridge",
+           "gradient", "rank 0", "middle", "last");
+    for (int i = 0; i < (quick ? 2 : 4); i++) {
+        run_world(worlds[i], rounds);
+    }
+    run_groups(1024, rounds);
+    printf("%d passed, %d failed\n", counts[1], counts[0]);
+    return counts[0] != 0;
+}

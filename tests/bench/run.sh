@@ -1,0 +1,49 @@
+#!/bin/bash
+# run.sh BUILD [quick|TEXT...]: the benchmarks. A bridge is timed where its title contains every
+# TEXT ("8 ranks", "small"); quick compares the outputs of all methods and times nothing. Last line:
+# N passed, N failed.
+set -u
+build=${1:?usage: run.sh BUILD [quick|TEXT...]}
+shift
+here=$(dirname "$0")
+mpirun=${MPIRUN:-mpirun}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
+# The C library would map and unmap Open MPI's scratch memory in every reduction. Its limit for the
+# first of these is 32 MiB, hence the second.
+export MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296
+
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+count() { # count STATUS: adds up the last line of the log
+    local line
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    [ -n "$line" ] || line="0 passed, 1 failed"
+    passed=$((passed + ${line%% *}))
+    line=${line#*, }
+    failed=$((failed + ${line%% *}))
+    [ "$1" -eq 0 ] || [ "${line%% *}" -ne 0 ] || failed=$((failed + 1))
+}
+
+quick=
+[ "${1:-}" = quick ] && quick=quick
+timeout -k 5 600 "$build/tests/bench/planning" $quick 2>&1 </dev/null | tee "$log"
+count "${PIPESTATUS[0]}"
+for n in 2 4 8; do
+    timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/bridge" "$@" 2>&1 </dev/null | tee "$log"
+    count "${PIPESTATUS[0]}"
+done
+if [ -n "$quick" ]; then
+    :
+elif python3 -c 'import torch' 2>/dev/null; then
+    printf '\n%-58s %9s %9s %9s\n' "gloo recipe, milliseconds" forward adjoint both
+    for n in 2 4 8; do
+        timeout -k 5 3600 python3 -m torch.distributed.run --nproc-per-node $n "$here/gloo.py"
+    done
+else
+    echo "no PyTorch: the gloo recipe was left out"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
