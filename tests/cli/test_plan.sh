@@ -144,7 +144,7 @@ config 6 tp=2,dp=3 tp=3,dp=2 b,s,h 6,4,4 f32 "$partial"
 ends "general" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "general" '"direction":"general","scale":0,' '"gather_groups":[],"cp_groups":[],"slices":{},'
 ends "general, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
-has "general, text" "Megatron-LM refuses this pair of grids"
+has "general, text" "Megatron-LM's colocated bridge refuses this pair of grids"
 ends "general, collective" 1 "$lierne" plan "$work/config.json" -b e_to_l -a collective
 config 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,4,4 f32 "$partial"
 ends "misaligned" 0 "$lierne" plan "$work/config.json" -b e_to_l
@@ -182,6 +182,43 @@ ends "semantics of shares" 0 "$lierne" plan "$work/config.json" -b e_to_l --form
 has "semantics of shares" '"output":{"cp":"R","tp":"I","dp":"S(b)"}' \
     '"output_gradient":{"cp":"S(s)","tp":"I","dp":"S(b)"}'
 
+# --- plan: leaders ------------------------------------------------------------------------------
+
+disjoint=grids/disjoint-8.json # 32,768 bytes, a lane of four has 8,192
+leaders() { # leaders BRIDGE TEXT...: the plan of leaders has each text
+    local bridge=$1
+    shift
+    ends "leaders $bridge" 0 "$lierne" plan $disjoint -b "$bridge" --format json
+    has "leaders $bridge" "$@"
+}
+leaders equal '"leaders":{"src":[1,3],"dst":[4,6],"src_broadcast_groups":[[0,1],[2,3]],"dst_broad' \
+    '"dst_broadcast_groups":[[4,5],[6,7]],"p2p_group":[1,3,4,6],"map":{"0":{"role":"member",' \
+    '"1":{"role":"sender","send_to":[4],"recv_from":[]},"2":{"role":"member","send_to":[],"recv_' \
+    '"6":{"role":"receiver","send_to":[],"recv_from":[3]},"7":{"role":"member",' \
+    '"report":{"algorithm":"leader","forward":{"bytes":65536,"max_rank_bytes":16384,' \
+    '"messages":4,"max_rank_sent_bytes":16384},"adjoint"' '"communicators":2}'
+leaders fan-in '"leaders":{"src":[0,1,2,3],"dst":[4],' '"dst_broadcast_groups":[[4,5,6,7]],' \
+    '"p2p_group":[0,1,2,3,4],' '"4":{"role":"receiver","send_to":[],"recv_from":[0,1,2,3]},' \
+    '"min_bytes":131072,"messages":7,"max_rank_sent_bytes":65536},"adjoint":{"bytes":32768,'
+leaders fan-out '"3":{"role":"sender","send_to":[4,5,6,7],"recv_from":[]},' '"src":[3],' \
+    '"forward":{"bytes":32768,' '"adjoint":{"bytes":131072,'
+ends "no leaders" 0 "$lierne" plan $disjoint -b equal -a direct --format json
+has "no leaders" '"slices":{},"report":{"algorithm":"direct"'
+ends "leaders, text" 0 "$lierne" plan $disjoint -b equal
+has "leaders, text" "broadcast groups of the source: 2 of 2 ranks" "  [4,5] [6,7]" \
+    "leaders: [1,3,4,6]; forward" "  1 -> [4]" "  3 -> [6]" "algorithm leader" "most sent by one"
+ends "leaders, rank 6" 0 "$lierne" plan $disjoint -b equal -r 6
+has "leaders, rank 6" "  3 -> [6]" "send to 7," "receive from 3,"
+! grep -qF "1 -> [4]" "$work/out"
+verdict $? "leaders, rank 6: another rank's crossing"
+config 8 tp=2,dp=2@0 tp=2,dp=2@3 b,s,h 4,4,4 f32 "$partial"
+ends "leaders, overlap" 1 "$lierne" plan "$work/config.json" -b e_to_l -a leader
+grep -qF "ranks 0 to 3, the destination grid ranks 3 to 6, must have none in common" "$work/err"
+verdict $? "leaders, overlap: $(cat "$work/err")"
+ends "leaders, cp" 1 "$lierne" plan grids/megatron-cp-fanin-8.json -b encoder_to_llm -a leader
+grep -qF "destination cp is 2, must be 1" "$work/err"
+verdict $? "leaders, cp: $(cat "$work/err")"
+
 # --- usage --------------------------------------------------------------------------------------
 
 file=grids/encoder-llm-8.json
@@ -213,10 +250,14 @@ right() { # right NAME FILE BRIDGE [OPTION]...
     verdict $((1 - $?)) "simulate $name: nothing was checked"
 }
 
+without=0
 for path in grids/*.json; do
     bridges=$(sed -n 's/.*"name": *"\([^"]*\)".*/\1/p' "$path")
-    [ -n "$bridges" ]
-    verdict $? "$path has a bridge"
+    if [ -z "$bridges" ]; then
+        ! grep -q bridges "$path"
+        verdict $? "$path has a bridge"
+        without=$((without + 1))
+    fi
     for bridge in $bridges; do
         right "$path $bridge" "$path" "$bridge"
     done
@@ -224,6 +265,30 @@ done
 ends "simulate, text" 0 "$lierne" simulate $file -b vision_to_llm
 has "simulate, text" "s 1024 -> 4: nothing cuts it" "h 1024 -> 4: nothing cuts it" \
     "forward and adjoint are right" "consistent over all ranks"
+
+# Files without a bridge have grids to ask about: numbers of groups and first groups by hand, from
+# the sizes of the dims and the products of those before them.
+enumerates() { # enumerates FILE GRID VIEW DIMS NGROUPS FIRST STRIDE SIZE
+    local groups
+    ends "groups $1 $2" 0 "$lierne" groups "grids/$1.json" --grid "$2" --view "$3" --dims "$4"
+    groups=$(wc -l <"$work/out")
+    [ "$groups" = "$5" ]
+    verdict $? "$1 $2 $4: $groups groups, not $5"
+    [ "$(head -n 1 "$work/out")" = "$(seq -s ' ' "$6" "$7" $(($6 + $7 * ($8 - 1))))" ]
+    verdict $? "$1 $2 $4: first group is $(head -n 1 "$work/out")"
+    ends "check $1" 0 "$lierne" check "grids/$1.json"
+    without=$((without - 1))
+}
+enumerates llama3-405b-8192 llm base dp 128 0 128 64
+enumerates llama3-405b-1024 llm base dp,cp 64 0 8 16
+enumerates kimi-k2-1024 llm expert ep 16 0 1 64
+enumerates deepseek-v3-2048 llm expert expt_dp 1024 0 64 2
+enumerates deepseek-v3-1024 llm expert pp 128 0 128 8
+enumerates m2n-qwen235b-128 train expert ep 4 0 1 16
+[ $without = 0 ]
+verdict $? "$without more files without a bridge than are asked about"
+enumerates m2n-qwen235b-128 generation base tp 8 64 1 8
+enumerates llama3-405b-16384 llm-long base cp 1024 0 8 16
 
 describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
     local name=$1
@@ -234,8 +299,13 @@ describe() { # describe NAME CONFIG...: a configuration of its own, in both algo
     if "$lierne" plan "$work/config.json" -b e_to_l -a collective >"$work/out" 2>&1; then
         right "$name, collective" "$work/config.json" e_to_l --full -a collective
     fi
+    if "$lierne" plan "$work/config.json" -b e_to_l -a leader >"$work/out" 2>&1; then
+        right "$name, leader" "$work/config.json" e_to_l --full -a leader
+        leader=$((leader + 1))
+    fi
 }
 
+leader=0
 in=tp=2,cp=1,pp=1,dp=4
 out=tp=2,cp=2,pp=1,dp=2
 for dtype in f64 f32 bf16 f16 i64 i32 i8 u8; do
@@ -312,9 +382,14 @@ describe "counts" 8 $in $out b,s,h 9,3,2 f32 "$partial" ',"counts":{"src":[0,5,1
 describe "stages" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,3,2 f32 "$partial"
 describe "misaligned" 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,3,2 f32 "$partial"
 describe "disjoint" 8 tp=2,dp=2@0 tp=1,cp=2,dp=2@4 b,s,h 4,4,3 bf16 "$zigzag"
+describe "disjoint, leaders" 8 tp=2,dp=2@0 tp=4,dp=1@4 b,s,h 4,4,3 f64 "$partial"
+describe "disjoint, fan-out, stages" 8 tp=1,pp=2,dp=1@6 tp=2,dp=2@1 s,b,h 3,6,2 bf16 "$partial"
+describe "disjoint, batch last" 8 tp=1,dp=4@4 tp=2,dp=2@0 h,s,b 3,2,4 i32 "$partial"
 describe "overlapping" 8 tp=2,dp=3@0 tp=1,cp=2,dp=3@2 b,s,h 6,4,3 bf16 "$partial"
 describe "other dims" 8 tp=2,ep=2,dp=2 ep=2,cp=2,tp=1,dp=2 b,s,h 4,4,3 f32 "$partial"
 describe "large batch" 8 $in $out b,s,h 401,4,2 i8 "$partial"
+[ "$leader" = 3 ]
+verdict $? "leader is defined for 3 of these, not $leader"
 config 1024 tp=2,dp=512 tp=8,cp=4,dp=32 b,s,h 1024,8192,16384 bf16 "$zigzag"
 right "1,024 ranks" "$work/config.json" e_to_l
 
@@ -331,7 +406,10 @@ if [ -x "$build/lierne-run" ]; then
         '"rounds":16,"times":{"forward":{"median_us":'
     ends "run, not defined" 0 mpirun --oversubscribe -n 8 "$lierne" run \
         grids/megatron-cp-zigzag-fanin-8.json -b encoder_to_llm
-    has "run, not defined" "collective is not defined here: COLLECTIVE needs"
+    has "run, not defined" "collective is not defined here: COLLECTIVE needs" \
+        "leader is not defined here: LEADER: the source grid has ranks 0 to 7"
+    ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
+    has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
     ends "run on 4 ranks" 2 mpirun --oversubscribe -n 4 "$lierne" run $small -b encoder_to_llm
     times=$(grep -c "world_size of $small is 8, but 4 ranks started" "$work/err")
     [ "$times" = 1 ]
