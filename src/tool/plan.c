@@ -10,7 +10,7 @@ static const char help[] =
     "Prints what a bridge does: mapping, groups, slices, bytes against the minimum.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
-    "  -a, --algorithm=A    direct or collective (default: the file's)\n"
+    "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
@@ -28,10 +28,10 @@ static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
     plan_cost *cost = &view->cost[direction];
     lierne_status status = lierne_plan_report(plan, direction, &report);
     cost->received_bytes += report.received_bytes;
-    cost->sent_bytes += report.sent_bytes;
     cost->min_bytes += report.min_bytes;
     cost->messages += report.received_messages;
     cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
+    cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
     view->communicators = max(view->communicators, report.communicators);
     return status;
@@ -79,27 +79,40 @@ static int plan_world(plan_view *view, char **argv) {
     return status;
 }
 
+static lierne_status query_grids(plan_view *view) {
+    const lierne_bridge_spec *spec = &view->job->spec;
+    lierne_status status = lierne_bridge_map_create(&view->map, spec);
+    if (status == LIERNE_OK && spec->algorithm == LIERNE_BRIDGE_LEADER) {
+        status = lierne_bridge_leaders_create(&view->leaders, spec);
+    }
+    return status;
+}
+
+static void close_view(plan_view *view) {
+    lierne_bridge_map_free(view->map);
+    lierne_bridge_leaders_free(view->leaders);
+    free(view->wide);
+    lierne_text_release(view->route[0]);
+    lierne_text_release(view->route[1]);
+}
+
 static int print(const tool_job *job, int only, char **argv) {
     plan_view view = {.job = job,
                       .only = only,
                       .first = only < 0 ? 0 : only,
                       .end = only < 0 ? job->world : only + 1};
-    lierne_bridge_map *map;
-    if (lierne_bridge_map_create(&map, &job->spec) != LIERNE_OK) {
+    int status = TOOL_FINDINGS;
+    if (query_grids(&view) == LIERNE_OK) {
+        status = plan_world(&view, argv);
+    } else {
         tool_failed(argv);
-        return TOOL_FINDINGS;
     }
-    view.map = map;
-    int status = plan_world(&view, argv);
     if (status == TOOL_VALID && job->json) {
         plan_print_json(&view);
     } else if (status == TOOL_VALID) {
         plan_print_text(&view);
     }
-    lierne_bridge_map_free(map);
-    free(view.wide);
-    lierne_text_release(view.route[0]);
-    lierne_text_release(view.route[1]);
+    close_view(&view);
     return status;
 }
 

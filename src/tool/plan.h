@@ -7,19 +7,20 @@
 /* A direction's numbers, added up over the ranks that were planned. */
 typedef struct plan_cost {
     int64_t received_bytes;
-    int64_t sent_bytes;
     int64_t min_bytes;
     int64_t messages;       /* received */
     int64_t max_rank_bytes; /* the most that one rank receives */
-    int64_t stages;         /* the most that one rank has */
+    int64_t max_rank_sent;
+    int64_t stages; /* the most that one rank has */
 } plan_cost;
 
 typedef struct plan_view {
     const tool_job *job;
-    const lierne_bridge_map *map;
-    int only;       /* the one rank asked for, or -1 */
-    int first, end; /* the ranks that were planned */
-    int64_t *wide;  /* per planned rank: samples of the wider of its two lanes */
+    lierne_bridge_map *map;
+    lierne_bridge_leaders *leaders; /* NULL unless the algorithm is that of leaders */
+    int only;                       /* the one rank asked for, or -1 */
+    int first, end;                 /* the ranks that were planned */
+    int64_t *wide;                  /* per planned rank: samples of the wider of its two lanes */
     plan_cost cost[2];
     int64_t communicators; /* the most that one rank holds */
     char *route[2];        /* of the one rank */

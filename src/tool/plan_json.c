@@ -57,8 +57,52 @@ static void print_slices(const plan_view *view) {
 
 static void print_cost(const char *key, const plan_cost *cost) {
     printf(",\"%s\":{\"bytes\":%" PRId64 ",\"max_rank_bytes\":%" PRId64 ",\"min_bytes\":%" PRId64
-           ",\"messages\":%" PRId64 "}",
-           key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages);
+           ",\"messages\":%" PRId64 ",\"max_rank_sent_bytes\":%" PRId64 "}",
+           key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages,
+           cost->max_rank_sent);
+}
+
+static void print_peers(const plan_view *view, int rank, const char *comma) {
+    const int *to, *from;
+    int nto, nfrom;
+    lierne_bridge_leaders_peers(view->leaders, rank, &to, &nto, &from, &nfrom);
+    printf("%s\"%d\":{\"role\":\"%s\",\"send_to\":", comma, rank,
+           nto     ? "sender"
+           : nfrom ? "receiver"
+                   : "member");
+    tool_print_ints(stdout, to, nto);
+    printf(",\"recv_from\":");
+    tool_print_ints(stdout, from, nfrom);
+    printf("}");
+}
+
+static void print_leaders(const plan_view *view) {
+    static const char *const keys[2] = {"src_broadcast_groups", "dst_broadcast_groups"};
+    const lierne_bridge_spec *spec = &view->job->spec;
+    const int *ranks;
+    int n, size, coords[LIERNE_MAX_DIMS];
+    const char *comma = "";
+    for (int side = LIERNE_BRIDGE_SRC; side <= LIERNE_BRIDGE_DST; side++) {
+        lierne_bridge_leaders_ranks(view->leaders, (lierne_bridge_side)side, &ranks, &n);
+        printf("%s:", side ? ",\"dst\"" : ",\"leaders\":{\"src\"");
+        tool_print_ints(stdout, ranks, n);
+    }
+    for (int side = LIERNE_BRIDGE_SRC; side <= LIERNE_BRIDGE_DST; side++) {
+        lierne_bridge_leaders_groups(view->leaders, (lierne_bridge_side)side, &ranks, &n, &size);
+        print_groups(view, keys[side], ranks, n, size);
+    }
+    lierne_bridge_leaders_p2p(view->leaders, &ranks, &n);
+    printf(",\"p2p_group\":");
+    tool_print_ints(stdout, ranks, n);
+    printf(",\"map\":{");
+    for (int rank = view->first; rank < view->end; rank++) {
+        if (lierne_grid_coords(spec->src, NULL, rank, coords) == LIERNE_OK ||
+            lierne_grid_coords(spec->dst, NULL, rank, coords) == LIERNE_OK) {
+            print_peers(view, rank, comma);
+            comma = ",";
+        }
+    }
+    printf("}}");
 }
 
 void plan_print_json(const plan_view *view) {
@@ -78,6 +122,9 @@ void plan_print_json(const plan_view *view) {
     lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
     print_groups(view, "cp_groups", ranks, ngroups, size);
     print_slices(view);
+    if (view->leaders) {
+        print_leaders(view);
+    }
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(spec->algorithm));
     print_cost("forward", &view->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);

@@ -48,7 +48,7 @@ static void print_mapping(const plan_view *view) {
     printf("direction %s, scale %d\n", lierne_bridge_kind_name(kind),
            lierne_bridge_map_scale(view->map));
     if (*refusal) {
-        printf("Megatron-LM refuses this pair of grids: %s\n", refusal);
+        printf("Megatron-LM's colocated bridge refuses this pair of grids: %s\n", refusal);
     }
     lierne_bridge_map_misaligned(view->map, &ranks, &count);
     if (count > 0) {
@@ -147,10 +147,39 @@ static void print_all_groups(const plan_view *view) {
     print_groups(view, "cp groups", ranks, ngroups, size);
 }
 
+static void print_crossings(const plan_view *view, const int *leaders, int n) {
+    const int *to, *from;
+    int nto, nfrom;
+    for (int i = 0; i < n; i++) {
+        lierne_bridge_leaders_peers(view->leaders, leaders[i], &to, &nto, &from, &nfrom);
+        if (plan_view_shows(view, &leaders[i], 1) || plan_view_shows(view, to, nto)) {
+            printf("  %d -> ", leaders[i]);
+            tool_print_ints(stdout, to, nto);
+            printf("\n");
+        }
+    }
+}
+
+static void print_leaders(const plan_view *view) {
+    const int *ranks;
+    int n;
+    int size;
+    lierne_bridge_leaders_groups(view->leaders, LIERNE_BRIDGE_SRC, &ranks, &n, &size);
+    print_groups(view, "broadcast groups of the source", ranks, n, size);
+    lierne_bridge_leaders_groups(view->leaders, LIERNE_BRIDGE_DST, &ranks, &n, &size);
+    print_groups(view, "broadcast groups of the destination", ranks, n, size);
+    lierne_bridge_leaders_p2p(view->leaders, &ranks, &n);
+    printf("leaders: ");
+    tool_print_ints(stdout, ranks, n);
+    printf("; forward\n");
+    lierne_bridge_leaders_ranks(view->leaders, LIERNE_BRIDGE_SRC, &ranks, &n);
+    print_crossings(view, ranks, n);
+}
+
 static void print_cost(const char *name, const plan_cost *cost) {
     printf("%-8s %16" PRId64 " %16" PRId64 " %14" PRId64 " %16" PRId64 " %9" PRId64 " %6" PRId64
            "\n",
-           name, cost->received_bytes, cost->min_bytes, cost->max_rank_bytes, cost->sent_bytes,
+           name, cost->received_bytes, cost->min_bytes, cost->max_rank_bytes, cost->max_rank_sent,
            cost->messages, cost->stages);
 }
 
@@ -163,7 +192,8 @@ static void print_costs(const plan_view *view) {
         printf("\nBytes of one execution, all ranks together, algorithm %s\n", algorithm);
     }
     printf("%-8s %16s %16s %14s %16s %9s %6s\n", "", "received",
-           one ? "share of minimum" : "minimum", "most on a rank", "sent", "messages", "stages");
+           one ? "share of minimum" : "minimum", "most on a rank",
+           one ? "sent" : "most sent by one", "messages", "stages");
     print_cost("forward", &view->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
     printf("communicators beside the context's own: %" PRId64 " on a rank\n", view->communicators);
@@ -181,6 +211,9 @@ void plan_print_text(const plan_view *view) {
     print_mapping(view);
     print_table(view, src, dst);
     print_all_groups(view);
+    if (view->leaders) {
+        print_leaders(view);
+    }
     print_costs(view);
     plan_semantics_text(job);
     if (view->only >= 0) {

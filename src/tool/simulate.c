@@ -13,7 +13,7 @@ static const char help[] =
     "every element. Axes that nothing cuts are made small first; it says which.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
-    "  -a, --algorithm=A    direct or collective (default: the file's)\n"
+    "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --full           the full size of every axis\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
