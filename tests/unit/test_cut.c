@@ -20,7 +20,9 @@ Test(cut, at_the_end_where_pieces_are_longer) {
 }
 
 Test(cut, pieces_cover_a_box_in_order) {
-    const lierne_overlap box = {.start = {10, 20, 30}, .size = {2, 3, 4}, .local_a = {1, 2, 3},
+    const lierne_overlap box = {.start = {10, 20, 30},
+                                .size = {2, 3, 4},
+                                .local_a = {1, 2, 3},
                                 .local_b = {5, 6, 7}};
     lierne_overlap piece = lierne_cut_first(&box, 2);
     int n = 0;
