@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define MAX_BYTES ((int64_t)1 << 60) /* of a tensor: sums of a few offsets cannot overflow */
+
 static bool cuts(lierne_placement_kind kind) {
     return kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG || kind == LIERNE_SHARD_ROWS;
 }
@@ -169,7 +171,7 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
 }
 
 static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec *spec) {
-    int64_t elements = (int64_t)lierne_dtype_size(spec->dtype);
+    int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype);
     layout->naxes = spec->naxes;
     layout->dtype = spec->dtype;
     layout->full_axes = spec->full_axes;
@@ -180,9 +182,10 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
             return LIERNE_FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
                                (long long)spec->shape[a]);
         }
-        if (!lierne_mul_i64(elements, spec->shape[a], &elements)) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW, "bytes of the tensor, at axis %d of size %lld", a,
-                               (long long)spec->shape[a]);
+        int64_t size = spec->shape[a] ? spec->shape[a] : 1; /* strides of other axes must fit too */
+        if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {
+            return LIERNE_FAIL(LIERNE_OVERFLOW, "the tensor has more than %lld bytes, at axis %d of "
+                               "size %lld", (long long)MAX_BYTES, a, (long long)spec->shape[a]);
         }
         layout->shape[a] = spec->shape[a];
     }

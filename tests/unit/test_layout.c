@@ -150,6 +150,23 @@ Test(layout, refusals_name_value_and_bound) {
     lierne_grid_free(g);
 }
 
+/* An empty axis does not hide the others' sizes: strides are products of them. */
+Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
+    static const int64_t shapes[4][3] = {
+        {1, (int64_t)1 << 58, 1}, {2, (int64_t)1 << 58, 1}, {0, (int64_t)1 << 58, 2},
+        {2, 3, INT64_MAX}};
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}};
+    for (int i = 0; i < 4; i++) {
+        lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shapes[i],
+                                   .dtype = LIERNE_F32, .placements = p};
+        lierne_layout *l;
+        cr_assert_eq(lierne_layout_create(&l, &spec), i ? LIERNE_OVERFLOW : LIERNE_OK, "%d", i);
+        lierne_layout_free(l);
+    }
+    lierne_grid_free(g);
+}
+
 Test(layout, dtypes) {
     lierne_dtype d;
     cr_assert_eq(lierne_dtype_parse(&d, "bf16"), LIERNE_OK);
