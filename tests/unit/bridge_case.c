@@ -1,5 +1,5 @@
 /* The model: see bridge_case.h. */
-#include "bridge_case.h"
+#include "unit/bridge_case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -400,6 +400,20 @@ static const char *visit(const walk *w, void *base, int fill, double *dot) {
     return NULL;
 }
 
+void case_fill(const bridge_case *c, int rank, lierne_direction d, void *in) {
+    walk w = {.c = c, .kind = d == LIERNE_FORWARD ? INPUT : GRADIENT, .rank = rank};
+    visit(&w, in, 1, NULL);
+}
+
+static int first_replica(const walk *w);
+const char *case_check(const bridge_case *c, int rank, lierne_direction d, void *out, double *dot) {
+    walk w = {.c = c, .kind = d == LIERNE_FORWARD ? OUTPUT : INPUT, .rank = rank};
+    double products = 0;
+    const char *wrong = visit(&w, out, 0, &products);
+    *dot += first_replica(&w) ? products : 0;
+    return wrong;
+}
+
 typedef struct buffers {
     unsigned char **in;
     unsigned char **out;
@@ -455,7 +469,7 @@ static const char *make_buffers(const bridge_case *c, lierne_plan **plans, liern
         b->out[r] = malloc(b->out_bytes[r] + 1);
         /* What the rank does not own must not be read. */
         memset(b->in[r], 0x7b, b->in_bytes[r]);
-        visit(&w, b->in[r], 1, NULL);
+        case_fill(c, r, d, b->in[r]);
     }
     return NULL;
 }
@@ -501,15 +515,9 @@ static int first_replica(const walk *w) {
 
 static const char *compare(const bridge_case *c, lierne_direction d, buffers *b, double *dot) {
     for (int r = 0; r < c->world; r++) {
-        int forward = d == LIERNE_FORWARD;
-        walk w = {.c = c, .kind = forward ? OUTPUT : INPUT, .rank = r};
-        double products = 0;
-        const char *wrong = visit(&w, b->out[r], 0, &products);
+        const char *wrong = case_check(c, r, d, b->out[r], dot);
         if (wrong) {
             return wrong;
-        }
-        if (first_replica(&w)) {
-            *dot += products;
         }
     }
     return NULL;
@@ -569,8 +577,7 @@ static void set_placements(const bridge_case *c, const lierne_placement *from, l
     }
 }
 
-static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_plan **plans,
-                                case_result *result) {
+lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lierne_plan **plan) {
     lierne_grid *src = make_grid(c, &c->src), *dst = make_grid(c, &c->dst);
     lierne_placement src_placed[6], dst_placed[6];
     int64_t shape[3];
@@ -593,14 +600,20 @@ static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_pl
                                .delivery = c->delivery,
                                .rows_per_sample = rows ? c->sequence : 0,
                                .row_order = c->row_order};
+    lierne_status status = lierne_plan_bridge(plan, context, &spec);
+    lierne_grid_free(src);
+    lierne_grid_free(dst);
+    return status;
+}
+
+static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_plan **plans,
+                                case_result *result) {
     for (int r = 0; r < c->world && result->status == LIERNE_OK; r++) {
-        result->status = lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec);
+        result->status = case_plan_rank(c, lierne_sim_context(sim, r), &plans[r]);
     }
     if (result->status != LIERNE_OK) {
         snprintf(result->message, sizeof result->message, "%s", lierne_last_error());
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
     return result->status;
 }
 

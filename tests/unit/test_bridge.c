@@ -1,6 +1,6 @@
 /* Bridges on the sim transport. */
 #include "base/base.h"
-#include "bridge_case.h"
+#include "unit/bridge_case.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
