@@ -33,8 +33,8 @@ typedef struct lierne_context_spec {
                          node). Over MPI, LIERNE_NODE, where set, is this process's node and wins.
                          Copied. */
     int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
-                  those of all other ranks, and a plan or direction that differs is MISMATCH on
-                  every rank. All executing calls must then come in one order. For debugging: a
+                  those of all other ranks: a plan or direction that differs is MISMATCH on every
+                  rank, and an argument that one rank refuses is every rank's error. All executing calls must then come in one order. For debugging: a
                   collective decision per call; 0 costs nothing. The same on every rank. */
 } lierne_context_spec;
 

@@ -40,7 +40,8 @@ LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direc
 /* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
  * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
  * lierne_plan_view says that the result is a view. in and out must not overlap.
- * Errors: INVALID (arguments; nothing was started), BUSY, MISMATCH (where the context checks),
+ * Errors: INVALID (arguments; nothing was started on this rank, which may call again: the others wait
+ * until their deadline, or get the same error at once where the context checks), BUSY, MISMATCH (where the context checks),
  * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead from then on). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* The exact adjoint: out = F* in. Otherwise as lierne_forward. */

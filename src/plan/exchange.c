@@ -121,13 +121,8 @@ static lierne_status check_exchange(const lierne_exchange *x, lierne_direction d
     return LIERNE_OK;
 }
 
-lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void *const *out,
-                                    const void *const *in, void *stream) {
-    LIERNE_TRY(check_exchange(x, d));
-    LIERNE_TRY(lierne_context_alive(x->context));
-    if (x->context->wire->agreed) {
-        LIERNE_TRY(x->context->wire->agreed(x->context->self, x->decision));
-    }
+static lierne_status check_call(const lierne_exchange *x, lierne_direction d, void *const *out,
+                                const void *const *in, const void *stream) {
     if (!out || !in) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "in" : "out");
     }
@@ -137,11 +132,23 @@ lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void
     if (lierne_job_running(x->jobs[d])) {
         return LIERNE_FAIL(LIERNE_BUSY, "the exchange is in flight in this direction");
     }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void *const *out,
+                                    const void *const *in, void *stream) {
+    LIERNE_TRY(check_exchange(x, d));
+    LIERNE_TRY(lierne_context_alive(x->context));
+    if (x->context->wire->agreed) {
+        LIERNE_TRY(x->context->wire->agreed(x->context->self, x->decision));
+    }
+    lierne_status status = check_call(x, d, out, in, stream);
     if (x->context->check) {
         const lierne_field fields[] = {{"call", 5 + (int64_t)d}, {"exchange", x->decision}};
         int ignored;
-        LIERNE_TRY(x->context->wire->agree(x->context->self, LIERNE_OK, fields, 2, &ignored));
+        status = x->context->wire->agree(x->context->self, status, fields, 2, &ignored);
     }
+    LIERNE_TRY(status);
     return lierne_job_begin(x->jobs[d], out, in);
 }
 

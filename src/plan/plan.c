@@ -249,20 +249,31 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     return LIERNE_OK;
 }
 
-/* Compares a call with those of the other ranks. */
-static lierne_status compare_call(lierne_context *context, lierne_request *request,
-                                  lierne_direction direction) {
-    const lierne_field fields[] = {{"call", 1 + (int64_t)direction},
-                                   {"plan", request->plan->decision}};
-    request->decision = -1;
-    if (!context->check) {
-        return LIERNE_OK;
+/* Whether this rank may start a request. */
+static lierne_status check_call(const lierne_plan *plan, int d, const lierne_request *next,
+                                const void *out, const void *in, const void *stream) {
+    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
+    if (lierne_job_running(next->job)) {
+        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
+                           direction_names[d], plan->parts.max_inflight);
     }
-    return context->wire->agree(context->self, LIERNE_OK, fields, 2, &request->decision);
+    return LIERNE_OK;
+}
+
+/* Where the context checks, whether all ranks may, and call the same. */
+static lierne_status compare_call(const lierne_plan *plan, int d, lierne_status mine,
+                                  int *decision) {
+    const lierne_field fields[] = {{"call", 1 + d}, {"plan", plan->decision}};
+    *decision = -1;
+    if (!plan->context->check) {
+        return mine;
+    }
+    return plan->context->wire->agree(plan->context->self, mine, fields, 2, decision);
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
                            void *out, const void *in, void *stream) {
+    int decision;
     if (!request) {
         return LIERNE_FAIL(LIERNE_INVALID, "request is NULL");
     }
@@ -272,14 +283,11 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_d
     if (plan->context->wire->agreed) {
         LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
     }
-    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
     size_t turn = plan->started[d] % (size_t)plan->parts.max_inflight;
     lierne_request *next = &plan->requests[d][turn];
-    if (lierne_job_running(next->job)) {
-        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
-                           direction_names[d], plan->parts.max_inflight);
-    }
-    LIERNE_TRY(compare_call(plan->context, next, d));
+    lierne_status mine = check_call(plan, d, next, out, in, stream);
+    LIERNE_TRY(compare_call(plan, d, mine, &decision));
+    next->decision = decision;
     plan->started[d]++;
     LIERNE_TRY(lierne_job_begin(next->job, &out, &in));
     *request = next;

@@ -96,6 +96,16 @@ static void deviate(setup *s, int who, deed d) {
     works(s);
 }
 
+/* A bad argument on one rank is the error of all: nobody waits for it, nothing moves. */
+static void bad_argument(setup *s, int who) {
+    memset(s->out, 0x5a, s->out_bytes);
+    const void *in = test_rank == who ? NULL : s->in;
+    test_same_error(lierne_forward(s->first, s->out, in, NULL), LIERNE_INVALID, "in is NULL");
+    CHECK(strstr(lierne_last_error(), "in is NULL") != NULL, "%s", lierne_last_error());
+    CHECK(((unsigned char *)s->out)[0] == 0x5a, "data moved");
+    works(s);
+}
+
 /* A rank without room for the plan takes part: all get its error. */
 static void no_place(setup *s) {
     lierne_plan *plan = NULL;
@@ -123,6 +133,7 @@ int main(int argc, char **argv) {
     open_setup(&s);
     works(&s);
     for (int who = 0; who < test_world; who++) {
+        bad_argument(&s, who);
         for (deed d = OTHER_PLAN; d <= PLANNING; d++) {
             deviate(&s, who, d);
         }
