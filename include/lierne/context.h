@@ -34,8 +34,9 @@ typedef struct lierne_context_spec {
                          Copied. */
     int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
                   those of all other ranks: a plan or direction that differs is MISMATCH on every
-                  rank, and an argument that one rank refuses is every rank's error. All executing calls must then come in one order. For debugging: a
-                  collective decision per call; 0 costs nothing. The same on every rank. */
+                  rank, and an argument that one rank refuses is every rank's error. All executing
+                  calls must then come in one order. For debugging: a collective decision per call;
+                  0 costs nothing. The same on every rank. */
 } lierne_context_spec;
 
 /* A context of a world of one rank. Not collective.
