@@ -41,6 +41,7 @@ struct lierne_sim {
     seat *seats;
     pthread_mutex_t lock;
     LIERNE_VEC(decision) decisions;
+    bool full; /* one could not be noted: neither can those after it, or ranks would disagree */
 };
 
 typedef struct slot {
@@ -173,19 +174,30 @@ static lierne_status compare(const decision *d, int rank, const lierne_field *fi
     return LIERNE_OK;
 }
 
+/* Notes the first rank of a decision. */
+static lierne_status open_decision(lierne_sim *sim, int rank, const lierne_field *fields,
+                                   size_t n) {
+    decision first = {.first = rank, .nfields = n};
+    LIERNE_TRY(lierne_alloc(&first.fields, n, sizeof *fields));
+    if (n) {
+        memcpy(first.fields, fields, n * sizeof *fields);
+    }
+    lierne_status status = LIERNE_VEC_PUSH(&sim->decisions, first);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(first.fields);
+    }
+    return status;
+}
+
 static lierne_status decide(seat *s, lierne_status mine, const lierne_field *fields, size_t n,
                             int id) {
     lierne_sim *sim = s->sim;
-    if ((size_t)id == sim->decisions.count) {
-        decision first = {.first = s->context->rank, .nfields = n};
-        LIERNE_TRY(lierne_alloc(&first.fields, n, sizeof *fields));
-        if (n) {
-            memcpy(first.fields, fields, n * sizeof *fields);
-        }
-        if (LIERNE_VEC_PUSH(&sim->decisions, first) != LIERNE_OK) {
-            lierne_mem_free(first.fields);
-            return LIERNE_NO_MEMORY;
-        }
+    if ((size_t)id == sim->decisions.count && !sim->full) {
+        sim->full = open_decision(sim, s->context->rank, fields, n) != LIERNE_OK;
+    }
+    if ((size_t)id >= sim->decisions.count) {
+        return LIERNE_FAIL(LIERNE_NO_MEMORY, "there was no memory to note decision %d of the world",
+                           id);
     }
     decision *d = &sim->decisions.at[id];
     if (d->status != LIERNE_OK) {

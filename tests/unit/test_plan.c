@@ -536,6 +536,32 @@ Test(plan, running_out_of_memory_leaves_nothing) {
     lierne_grid_free(src), lierne_grid_free(dst);
 }
 
+/* Wherever the first rank's memory ends, no other rank gets a plan, nor either of them the next one
+ * where the world could not note the first. */
+Test(plan, a_rank_without_memory_is_heard_by_those_after_it) {
+    lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 1, 2, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_status first = LIERNE_NO_MEMORY;
+    for (size_t k = 1; first != LIERNE_OK; k++) {
+        lierne_sim *sim = sim_of(2, 5);
+        lierne_plan *plans[2][2];
+        lierne_mem_fail_at(k);
+        first = lierne_plan_bridge(&plans[0][0], lierne_sim_context(sim, 0), &spec);
+        lierne_mem_fail_at(0);
+        lierne_status again =
+            lierne_plan_bridge(&plans[1][0], lierne_sim_context(sim, 0), &spec);
+        cr_assert_eq(lierne_plan_bridge(&plans[0][1], lierne_sim_context(sim, 1), &spec), first,
+                     "k = %zu: %s", k, lierne_last_error());
+        cr_assert_eq(lierne_plan_bridge(&plans[1][1], lierne_sim_context(sim, 1), &spec), again,
+                     "k = %zu: %s", k, lierne_last_error());
+        for (int i = 0; i < 4; i++) {
+            lierne_plan_free(plans[i / 2][i % 2]);
+        }
+        lierne_sim_free(sim);
+    }
+    lierne_grid_free(src), lierne_grid_free(dst);
+}
+
 /* Variable rows: a thread per rank, because giving counts blocks. The model: sample g has
  * rows_of(step, g) rows; element i of its row s is value(g, s, i). */
 enum { BATCH = 6, MOST = 5, WIDTH = 3 };
