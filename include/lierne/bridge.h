@@ -13,10 +13,10 @@
  *               scatter): the summands are added in ascending cp order, whatever they are;
  *   zigzag, contiguous, rows   every row has one owner, whose value is taken.
  * Every source rank gets the complete gradient of its own rows exactly once: no factor cp, no
- * factor tp, no scaling. In the letters of spmd_types (PyPI): input V over dp, R over tp; output V
- * over dp, R over tp and cp; gradient of the output V over dp, R over tp, P (partial) or V (owned)
- * over cp; gradient of the input V over dp, R over tp. The adjoint is that of the operator which
- * counts replicas once.
+ * factor tp, no scaling. In the letters of spmd_types (PyPI): input S over dp, I over tp; output S
+ * over dp, I over tp, R over cp; gradient of the output S over dp, I over tp, P (partial) or V (owned)
+ * over cp; gradient of the input S over dp, I over tp. (I: equal, as are the gradients; R: equal, and
+ * the gradients are to be added.) The adjoint is that of the operator which counts replicas once.
  *
  * Three algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what it
  * needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM for grids on the
@@ -91,7 +91,8 @@ typedef struct lierne_bridge_spec {
      * their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A source
      * with cp > 1 must say how it lies. Shards are compact. A tp rank of a sequence-parallel encoder,
      * for example, is SHARD of the sequence axis. Where the destination's cut the sequence, an owner
-     * zigzag or contiguous needs delivery OWN. */
+     * zigzag or contiguous needs delivery OWN. With rows_per_sample, axes are those of the 3-D tensor.
+     */
     const lierne_placement *src_placements;
     const lierne_placement *dst_placements;
     lierne_delivery delivery; /* OWN needs an owner other than PARTIAL */
