@@ -24,6 +24,7 @@ typedef struct workload {
     size_t size;        /* of an element */
     int axis;           /* of the batch: 0 is [b, s, h], 1 is [s, b, h] */
     int64_t lane, s, h; /* samples of a lane of the side with more lanes, sequence, hidden */
+    bool disjoint;      /* meshes without a common rank: nothing is written by hand for them */
     bool fan_in;
     int scale;
     int cp;
@@ -65,7 +66,7 @@ const char *workload_text(const workload *w);
 char *take(size_t bytes);
 
 #define METHODS 8
-extern const method_kind lierne_direct, lierne_partial, lierne_collective;
+extern const method_kind lierne_direct, lierne_partial, lierne_collective, lierne_leader;
 extern const method_kind naive_mpi, optimal_mpi;
 extern const method_kind copy_bound, stream_bound;
 

@@ -123,6 +123,9 @@ static void close_naive(method *m) {
 }
 
 static method *open_naive(const workload *w) {
+    if (w->disjoint) {
+        return NULL;
+    }
     naive *n = (naive *)take(sizeof *n);
     const mesh *fine = w->fan_in ? &w->src : &w->dst;
     int lane = mesh_coord(fine, test_rank, "dp") / w->scale;
@@ -337,6 +340,9 @@ static void close_optimal(method *m) {
 }
 
 static method *open_optimal(const workload *w) {
+    if (w->disjoint) {
+        return NULL;
+    }
     optimal *o = (optimal *)take(sizeof *o);
     o->base = (method){.w = w, .run = run_optimal, .checked = true};
     for (int d = FORWARD; d <= ADJOINT; d++) {

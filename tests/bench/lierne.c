@@ -79,12 +79,17 @@ static method *open_partial(const workload *w) {
 }
 
 static method *open_collective(const workload *w) {
-    return open_plan(w, LIERNE_BRIDGE_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
+    return w->disjoint ? NULL : open_plan(w, LIERNE_BRIDGE_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
+}
+
+static method *open_leader(const workload *w) {
+    return w->disjoint ? open_plan(w, LIERNE_BRIDGE_LEADER, LIERNE_GRADIENT_PARTIAL) : NULL;
 }
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};
 const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
 const method_kind lierne_collective = {"lierne COLLECTIVE", open_collective, close_plan};
+const method_kind lierne_leader = {"lierne LEADER", open_leader, close_plan};
 
 typedef struct copier {
     method base;
@@ -121,7 +126,7 @@ static method *open_copier(const workload *w, bool streams) {
     copier *c = (copier *)take(sizeof *c);
     bool view[2] = {!w->fan_in && w->axis == 0, w->fan_in && w->axis == 0 && w->cp == 1};
     for (int d = FORWARD; d <= ADJOINT; d++) {
-        c->bytes[d] = view[d] ? 0 : w->bytes[d][1];
+        c->bytes[d] = view[d] && !w->disjoint ? 0 : w->bytes[d][1];
     }
     c->from = take(c->bytes[0] > c->bytes[1] ? c->bytes[0] : c->bytes[1]);
     c->streams = streams;

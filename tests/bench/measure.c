@@ -9,8 +9,8 @@
 #include <time.h>
 
 static const method_kind *const kinds[] = {&lierne_direct, &lierne_partial, &lierne_collective,
-                                           &optimal_mpi,   &naive_mpi,      &copy_bound,
-                                           &stream_bound};
+                                           &lierne_leader, &optimal_mpi,    &naive_mpi,
+                                           &copy_bound,    &stream_bound};
 #define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
 
 static bool all(bool mine) {

@@ -63,10 +63,13 @@ void workload_open(workload *w) {
     w->fan_in = src > dst;
     w->scale = w->fan_in ? src / dst : dst / src;
     w->cp = mesh_size(&w->dst, "cp");
+    w->disjoint = w->src.offset != w->dst.offset;
     w->source.samples = w->lane * (w->fan_in ? 1 : w->scale);
     w->target.samples = w->lane * (w->fan_in ? w->scale : 1);
     w->source.first = mesh_coord(&w->src, test_rank, "dp") * w->source.samples;
     w->target.first = mesh_coord(&w->dst, test_rank, "dp") * w->target.samples;
+    w->source.samples = mesh_has(&w->src, test_rank) ? w->source.samples : 0;
+    w->target.samples = mesh_has(&w->dst, test_rank) ? w->target.samples : 0;
     w->source.cp = w->target.cp = -1;
     w->target_cp = mesh_coord(&w->dst, test_rank, "cp");
     share gradient = w->target;
