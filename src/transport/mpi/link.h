@@ -42,6 +42,7 @@ typedef struct lierne_link {
     lierne_field page[LIERNE_LINK_PAGE];
     lierne_seat *seats;
     bool crowded; /* this machine may have more ranks than cores: waiting gives up the core */
+    unsigned idle_polls;
     int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
     double next_look;
 } lierne_link;
