@@ -4,7 +4,8 @@
  * cuts it, slowest dim first; each cut takes a range of what the cut before left. That is all the
  * geometry there is: fan-in, fan-out, uneven lanes and disjoint grids are intersections of such
  * spans. Cells are enumerated by descending through the cuts and leaving a branch as soon as its
- * spans miss the region asked for, so that the cost follows the number of cells met. */
+ * spans miss the region asked for, and of many shares only those near the region are looked at, so
+ * that the cost follows the number of cells met. */
 #include "layout/layout.h"
 
 #include <string.h>
@@ -42,6 +43,11 @@ static int64_t share(int64_t total, int64_t n, int64_t c) {
     return total / n * c + (c < rest ? c : rest);
 }
 
+/* First index of a SHARD's coordinate c, in what is cut. */
+static int64_t first_of(const lierne_placement *p, int64_t total, int n, int c) {
+    return p->counts ? p->counts[c] : share(total, n, c);
+}
+
 static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans) {
     lierne_spans out = {0};
     int64_t total = length(spans);
@@ -52,10 +58,8 @@ static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans
         int64_t chunk = total / (2 * (int64_t)n);
         take(spans, coord * chunk, (coord + 1) * chunk, &out);
         take(spans, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk, &out);
-    } else if (p->counts) {
-        take(spans, p->counts[coord], p->counts[coord + 1], &out);
     } else {
-        take(spans, share(total, n, coord), share(total, n, coord + 1), &out);
+        take(spans, first_of(p, total, n, coord), first_of(p, total, n, coord + 1), &out);
     }
     *spans = out;
 }
@@ -251,7 +255,40 @@ static bool meet(const lierne_spans *a, const lierne_spans *b) {
     return false;
 }
 
-/* Tries every coordinate of cut i on what the cuts before it left. */
+/* The lowest coordinate, n + 1 if there is none, whose first index is at least limit. */
+static int bisect(const lierne_placement *p, int64_t total, int n, int64_t limit) {
+    int low = 0, high = n + 1;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (first_of(p, total, n, middle) < limit) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The coordinates [*first, *end) outside of which a cut of `have` has nothing that is wanted. Those
+ * of SHARD, which may be as many as the world has lanes, are bisected. */
+static void bracket(const lierne_placement *p, int n, const lierne_spans *have,
+                    const lierne_spans *wanted, int *first, int *end) {
+    int64_t total = length(have), before = 0, lo = total, hi = 0;
+    for (int i = 0; i < have->count; before += have->at[i++].size) {
+        for (int j = 0; j < wanted->count; j++) {
+            int64_t from = wanted->at[j].start - have->at[i].start, to = from + wanted->at[j].size;
+            from = from > 0 ? from : 0;
+            to = to < have->at[i].size ? to : have->at[i].size;
+            lo = from < to && before + from < lo ? before + from : lo;
+            hi = from < to && before + to > hi ? before + to : hi;
+        }
+    }
+    bool many = p->kind == LIERNE_SHARD;
+    *first = many ? bisect(p, total, n, lo + 1) - 1 : 0;
+    *end = many ? bisect(p, total, n, hi) : n;
+}
+
+/* Tries the coordinates of cut i on what the cuts before it left. */
 static lierne_status descend(const lierne_layout *layout, int i, const lierne_spans *have,
                              const lierne_spans *wanted, lierne_cell *cell, lierne_cells *cells) {
     if (i == layout->ncuts) {
@@ -259,7 +296,9 @@ static lierne_status descend(const lierne_layout *layout, int i, const lierne_sp
     }
     int d = layout->cuts[i];
     const lierne_placement *p = &layout->placements[d];
-    for (int c = 0; c < layout->sizes[d]; c++) {
+    int first, end;
+    bracket(p, layout->sizes[d], &have[p->axis], &wanted[p->axis], &first, &end);
+    for (int c = first; c < end; c++) {
         lierne_spans spans[LIERNE_MAX_AXES];
         memcpy(spans, have, sizeof spans);
         cut(p, layout->sizes[d], c, &spans[p->axis]);
