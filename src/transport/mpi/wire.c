@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <sched.h>
 
-#define POLLS_PER_YIELD 16
+#define POLLS_PER_YIELD 64
 
 typedef struct slot {
     bool receives;
