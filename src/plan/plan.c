@@ -254,7 +254,7 @@ static lierne_status check_call(const lierne_plan *plan, int d, const lierne_req
                                 const void *out, const void *in, const void *stream) {
     LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
     if (lierne_job_running(next->job)) {
-        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
+        return LIERNE_FAIL(LIERNE_BUSY, "%s: the request begun %d calls before (max_inflight) has not ended",
                            direction_names[d], plan->parts.max_inflight);
     }
     return LIERNE_OK;
@@ -437,7 +437,12 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
             LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
         }
     }
-    if (n != plans[0]->context->world) {
+    int world = plans[0]->context->world;
+    if (n != 1 && n != world) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%d plans of a world of %d ranks, must be all or one", n,
+                           world);
+    }
+    if (n != world) {
         return LIERNE_OK;
     }
     LIERNE_TRY(check_pairs(plans, n, LIERNE_FORWARD));
