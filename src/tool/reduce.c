@@ -36,10 +36,10 @@ static int64_t reduce_axis(const lierne_bridge_spec *spec, const place_axes *axe
     return shrink(size, unit, batch ? LANE : unit == 1 ? WHOLE : PART);
 }
 
-static const char *reason_of(const lierne_bridge_spec *spec, int axis) {
+static const char *reason_of(const lierne_bridge_spec *spec, const place_axes *axes, int axis) {
     place src = place_of(spec, PLACE_SOURCE, true, 0);
     place dst = place_of(spec, PLACE_DESTINATION, true, 0);
-    if (axis == spec->batch_axis) {
+    if (axis == axes->batch) {
         return spec->rows_per_sample ? "samples and rows of each, with the same remainders"
                                      : "same remainders by both dp";
     }
@@ -50,19 +50,18 @@ static const char *reason_of(const lierne_bridge_spec *spec, int axis) {
 
 void tool_reduce(lierne_bridge_spec *spec, int64_t *shape, const char **reasons) {
     place_axes axes = place_axes_of(spec);
+    bool rows = spec->rows_per_sample > 0;
+    int hidden = axes.batch + axes.sequence == 1 ? 2 : 0;
     int64_t size[PLACE_AXES];
     for (int axis = 0; axis < PLACE_AXES; axis++) {
         size[axis] = reduce_axis(spec, &axes, axis);
     }
     for (int axis = 0; axis < spec->naxes; axis++) {
-        bool rows = spec->rows_per_sample > 0;
         bool batch = axis == spec->batch_axis;
-        int hidden = axes.batch + axes.sequence == 1 ? 2 : 0;
-        shape[axis] = !rows   ? size[axis]
-                      : batch ? size[axes.batch] * size[axes.sequence]
-                              : size[hidden];
-        reasons[axis] = shape[axis] == spec->shape[axis] ? NULL : reason_of(spec, axis);
+        int planned = !rows ? axis : batch ? axes.batch : hidden;
+        shape[axis] = size[planned] * (rows && batch ? size[axes.sequence] : 1);
+        reasons[axis] = shape[axis] == spec->shape[axis] ? NULL : reason_of(spec, &axes, planned);
     }
     spec->shape = shape;
-    spec->rows_per_sample = spec->rows_per_sample ? size[axes.sequence] : 0;
+    spec->rows_per_sample = rows ? size[axes.sequence] : 0;
 }

@@ -290,6 +290,16 @@ verdict $? "$without more files without a bridge than are asked about"
 enumerates m2n-qwen235b-128 generation base tp 8 64 1 8
 enumerates llama3-405b-16384 llm-long base cp 1024 0 8 16
 
+config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,h 2048,7 bf16 "$zigzag" "" ',"rows_per_sample":64'
+ends "simulate, reduced rows" 0 "$lierne" simulate "$work/config.json" -b e_to_l
+has "simulate, reduced rows" "b 2048 -> 64: samples and rows of each, with the same remainders" \
+    "h 7 -> 4: nothing cuts it" "forward  1024 elements checked"
+config 8 tp=2,dp=4 tp=2,cp=2,dp=2 b,s,h 32,62,7 bf16 "$partial" \
+    ',"placements":{"src":{"tp":{"shard":"s"}},"dst":{"tp":{"shard":"h"}}}'
+ends "simulate, reduced cuts" 0 "$lierne" simulate "$work/config.json" -b e_to_l
+has "simulate, reduced cuts" "s 62 -> 4: same remainders by what cuts it" \
+    "h 7 -> 5: same remainders by what cuts it"
+
 describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
     local name=$1
     shift
