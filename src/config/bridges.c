@@ -175,7 +175,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
     };
     static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
-    static const char *const deliveries[] = {"whole", "own"};         /* likewise */
+    static const char *const deliveries[] = {"whole", "own"};                   /* likewise */
     const lierne_json_node *found[KEYS];
     int word;
     if (!lierne_config_object(r, nodes->bridge, keys, KEYS, found)) {
