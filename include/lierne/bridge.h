@@ -98,7 +98,7 @@ typedef struct lierne_bridge_spec {
     lierne_delivery delivery; /* OWN needs an owner other than PARTIAL */
     /* For naxes 2: S > 0 says that the batch axis has B * S rows, S per sample, in row_order; the
      * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis must
-     * be -1, and lanes, counts and owners are of samples. 0: every row is a sample of its own. */
+     * be -1, and lanes, counts, owners and axes of placements are of that tensor. 0: every row is a sample of its own. */
     int64_t rows_per_sample;
     lierne_row_order row_order;
     /* Nonzero: samples have up to shape[1] rows, a number that changes every step (image tokens).

@@ -42,15 +42,15 @@ LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direc
  * lierne_plan_view says that the result is a view. in and out must not overlap.
  * Errors: INVALID (arguments; nothing was started on this rank, which may call again: the others wait
  * until their deadline, or get the same error at once where the context checks), BUSY, MISMATCH (where the context checks),
- * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead from then on). */
+ * NO_MEMORY (of a transport that needs memory per message: sim, or MPI for messages above 1 GiB),
+ * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead from these four on). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
 
 /* Starts moving data. Both buffers belong to the request until lierne_end: in may be read but not
- * written, out neither. Requests of a direction take turns: BUSY means that the one begun
- * max_inflight calls before has not ended. Errors as lierne_forward; *request is NULL on
- * failure. */
+ * written, out neither. BUSY means that max_inflight requests of the direction are in flight, or
+ * one that was begun 64 calls ago. Errors as lierne_forward; *request is NULL on failure. */
 LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,

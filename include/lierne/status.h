@@ -67,8 +67,8 @@ extern "C" {
       "A wait reached its deadline. The context is dead from then on: every further call that "    \
       "communicates returns this error.")                                                          \
     X(BUSY, -62,                                                                                   \
-      "A request of the plan or exchange is in flight that must end first. Requests of a "         \
-      "direction take turns: the one begun max_inflight calls before.")                            \
+      "A request of the plan or exchange is in flight that must end first: as many as may be, or "  \
+      "one begun 64 calls ago; or an exchange holds the plan.")                                    \
     X(TRANSPORT, -63, "The transport (MPI) reported an error. The message has its text.")          \
     X(PEER_FAILED, -64,                                                                            \
       "The process of a rank that this rank waits for has ended. The context is dead from then "   \

@@ -2,8 +2,8 @@
  *
  * All that can fail on one rank alone (planning, memory) happens before the ranks agree, and
  * nothing that can fail happens after: so a plan exists on every rank or on none. Requests are made
- * with the plan; executing takes the next one in turn, the same on every rank, so that messages
- * carry the same tag at both ends. */
+ * with the plan; executing takes any free one. Messages carry the number of the call, which is the
+ * same at both ends. */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -12,7 +12,8 @@
 struct lierne_request {
     lierne_plan *plan;
     lierne_job *job;
-    int decision; /* that the call was the same on all ranks; -1: not compared */
+    size_t number; /* of the call, per direction */
+    int decision;  /* that the call was the same on all ranks; -1: not compared */
 };
 
 struct lierne_plan {
@@ -75,18 +76,9 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     return make_jobs(plan, LIERNE_ADJOINT);
 }
 
-int lierne_plan_tag(int decision, int direction, int i) {
-    int64_t tag = ((int64_t)decision * 2 + direction) * LIERNE_MAX_INFLIGHT + i;
-    return (int)(tag & INT_MAX);
-}
-
-static void set_tags(lierne_plan *plan) {
-    for (int d = 0; d < 2; d++) {
-        for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_job_identify(plan->requests[d][i].job, plan->decision,
-                                lierne_plan_tag(plan->decision, d, i));
-        }
-    }
+int lierne_plan_tag(int decision, int direction, size_t call) {
+    int64_t tag = ((int64_t)decision * 2 + direction) * LIERNE_MAX_INFLIGHT;
+    return (int)((tag + (int64_t)(call % LIERNE_MAX_INFLIGHT)) & INT_MAX);
 }
 
 int lierne_plan_decision(const lierne_plan *plan) {
@@ -133,7 +125,6 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
         return status;
     }
     plan->decision = decision;
-    set_tags(plan);
     context->nplans++;
     *out = plan;
     return LIERNE_OK;
@@ -185,7 +176,6 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
         plan->decision = decision;
         plan->parts.recipe = next->parts.recipe;
         next->parts.recipe = NULL;
-        set_tags(plan);
     }
     free_parts(context, parts);
     if (next) {
@@ -249,15 +239,31 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     return LIERNE_OK;
 }
 
-/* Whether this rank may start a request. */
-static lierne_status check_call(const lierne_plan *plan, int d, const lierne_request *next,
-                                const void *out, const void *in, const void *stream) {
-    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
-    if (lierne_job_running(next->job)) {
-        return LIERNE_FAIL(LIERNE_BUSY, "%s: the request begun %d calls before (max_inflight) has not ended",
+/* A request that is free, in *next. Tags number calls, not requests, and repeat after
+ * LIERNE_MAX_INFLIGHT of them: a request still in flight from so long ago must end first. */
+static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **next) {
+    *next = NULL;
+    for (int i = 0; i < plan->parts.max_inflight; i++) {
+        lierne_request *r = &plan->requests[d][i];
+        if (!lierne_job_running(r->job)) {
+            *next = *next ? *next : r;
+        } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
+            return LIERNE_FAIL(LIERNE_BUSY, "%s: the request begun %zu calls ago has not ended",
+                               direction_names[d], plan->started[d] - r->number);
+        }
+    }
+    if (!*next) {
+        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
                            direction_names[d], plan->parts.max_inflight);
     }
     return LIERNE_OK;
+}
+
+/* Whether this rank may start a request, and which. */
+static lierne_status check_call(const lierne_plan *plan, int d, lierne_request **next,
+                                const void *out, const void *in, const void *stream) {
+    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
+    return find_free(plan, d, next);
 }
 
 /* Where the context checks, whether all ranks may, and call the same. */
@@ -283,12 +289,13 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_d
     if (plan->context->wire->agreed) {
         LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
     }
-    size_t turn = plan->started[d] % (size_t)plan->parts.max_inflight;
-    lierne_request *next = &plan->requests[d][turn];
-    lierne_status mine = check_call(plan, d, next, out, in, stream);
+    lierne_request *next = NULL;
+    lierne_status mine = check_call(plan, d, &next, out, in, stream);
     LIERNE_TRY(compare_call(plan, d, mine, &decision));
     next->decision = decision;
-    plan->started[d]++;
+    next->number = plan->started[d]++;
+    lierne_job_identify(next->job, plan->decision,
+                        lierne_plan_tag(plan->decision, d, next->number));
     LIERNE_TRY(lierne_job_begin(next->job, &out, &in));
     *request = next;
     return LIERNE_OK;

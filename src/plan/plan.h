@@ -45,9 +45,9 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
 /* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
 lierne_recipe *lierne_plan_recipe(const lierne_plan *plan, void (*free)(lierne_recipe *));
 lierne_context *lierne_plan_context(const lierne_plan *plan);
-/* The decision to make it, which numbers it; a tag of messages of a decision's i-th request. */
+/* The decision to make it, which numbers it; the tag of messages of its n-th call. */
 int lierne_plan_decision(const lierne_plan *plan);
-int lierne_plan_tag(int decision, int direction, int i);
+int lierne_plan_tag(int decision, int direction, size_t call);
 /* For builders that adapt a plan in place: a direction's side; then its jobs follow. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 void lierne_plan_refresh(lierne_plan *plan);

@@ -58,6 +58,7 @@ void lierne_context_drop(lierne_context *context) {
     if (context) {
         lierne_jobs_drop_orphans(context);
         lierne_mem_free(context->nodes);
+        lierne_mem_free(context->dead_dump);
         lierne_mem_free(context->groups.at);
         lierne_mem_free(context);
     }
@@ -132,7 +133,10 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
     if (context->dead == LIERNE_OK) {
         context->dead = status;
         snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_last_error());
-        write_dump(context, context->dead_dump, sizeof context->dead_dump);
+        if (lierne_alloc(&context->dead_dump, LIERNE_DUMP_SIZE, 1) == LIERNE_OK) {
+            write_dump(context, context->dead_dump, LIERNE_DUMP_SIZE);
+        }
+        lierne_set_error(context->dead_message);
     }
     return status;
 }
@@ -142,7 +146,7 @@ lierne_status lierne_dump(const lierne_context *context, char *text, size_t size
         return LIERNE_FAIL(LIERNE_INVALID, "context or text is NULL, or size is 0");
     }
     if (context->dead != LIERNE_OK) {
-        snprintf(text, size, "%s", context->dead_dump);
+        snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
     } else {
         write_dump(context, text, size);
     }

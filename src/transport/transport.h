@@ -81,7 +81,7 @@ struct lierne_context {
     bool check; /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
-    char dead_dump[LIERNE_DUMP_SIZE];
+    char *dead_dump; /* or NULL, where there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones, call i at i % LIERNE_CALLS */
     int64_t ncalls;
     size_t nplans; /* alive */

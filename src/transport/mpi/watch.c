@@ -55,7 +55,8 @@ void lierne_link_unwatch(lierne_link *l) {
 lierne_status lierne_link_alive(void *link, int peer) {
     const lierne_link *l = link;
     struct pollfd watch = {.fd = l->watches ? l->watches[peer] : -1, .events = POLLIN};
-    if (watch.fd >= 0 && poll(&watch, 1, 0) > 0) {
+    /* POLLNVAL would be somebody's closing our descriptor, not a death. */
+    if (watch.fd >= 0 && poll(&watch, 1, 0) > 0 && (watch.revents & POLLIN)) {
         return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: the process of rank %d has ended", l->rank,
                            peer);
     }
