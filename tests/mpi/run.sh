@@ -12,7 +12,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
     late) echo 2 ;;
-    general) echo 1 2 3 4 8 17 ;;
+    general) echo 1 2 3 4 5 6 7 8 17 ;;
     calls | directed) echo 2 4 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train) echo 4 8 ;;
