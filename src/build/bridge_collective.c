@@ -169,9 +169,8 @@ static lierne_status gather(const collective *c, lierne_route *route, const int6
 }
 
 static lierne_block piece(const collective *c, int64_t elements, int member) {
-    int64_t n = c->cp->n, size = elements / n, rest = elements % n;
-    int64_t start = size * member + (member < rest ? member : rest);
-    return lierne_block_range(start, size + (member < rest));
+    int64_t start = lierne_share(elements, c->cp->n, member);
+    return lierne_block_range(start, lierne_share(elements, c->cp->n, member + 1) - start);
 }
 
 /* scratch[0, elements) = the sum of the members' in. Ends with the stage that completes it. */

@@ -142,11 +142,6 @@ static lierne_status choose_adders(const planner *p, meeting *m) {
     return LIERNE_OK;
 }
 
-static int64_t share(int64_t total, int64_t n, int64_t k) {
-    int64_t rest = total % n;
-    return total / n * k + (k < rest ? k : rest);
-}
-
 /* Cuts a box along its outermost axis that is long enough, so that parts stay contiguous. */
 static int dividing_axis(int naxes, const lierne_overlap *o, int64_t n) {
     int longest = 0;
@@ -167,7 +162,8 @@ static lierne_status take_part(const planner *p, meeting *m, size_t k) {
     for (size_t b = 0; b < m->overlaps.count; b++) {
         lierne_overlap o = m->overlaps.at[b];
         int a = dividing_axis(p->from->naxes, &o, n);
-        int64_t from = share(o.size[a], n, i), to = share(o.size[a], n, i + 1);
+        int64_t from = lierne_share(o.size[a], n, i);
+        int64_t to = lierne_share(o.size[a], n, i + 1);
         o.start[a] += from;
         o.local_a[a] += from;
         o.local_b[a] += from;

@@ -138,44 +138,46 @@ static void read_name(lierne_reader *r, const lierne_json_node *node,
     lierne_reader_ok(r, lierne_strdup(&bridge->name, name));
 }
 
+/* Keys of a bridge. */
+enum {
+    NAME,
+    SRC,
+    DST,
+    SRC_VIEW,
+    DST_VIEW,
+    TENSOR,
+    BATCH,
+    SEQUENCE,
+    PLACEMENTS,
+    DELIVER,
+    GRADIENT,
+    ALGORITHM,
+    COUNTS,
+    DIVISIBLE,
+    KEYS
+};
+static const lierne_config_key keys[KEYS] = {
+    [NAME] = {"name", LIERNE_JSON_STRING, true},
+    [SRC] = {"src", LIERNE_JSON_STRING, true},
+    [DST] = {"dst", LIERNE_JSON_STRING, true},
+    [SRC_VIEW] = {"src_view", LIERNE_JSON_STRING, false},
+    [DST_VIEW] = {"dst_view", LIERNE_JSON_STRING, false},
+    [TENSOR] = {"tensor", LIERNE_JSON_OBJECT, true},
+    [BATCH] = {"batch", LIERNE_JSON_STRING, true},
+    [SEQUENCE] = {"sequence", LIERNE_JSON_STRING, false},
+    [PLACEMENTS] = {"placements", LIERNE_JSON_OBJECT, false},
+    [DELIVER] = {"deliver", LIERNE_JSON_STRING, false},
+    [GRADIENT] = {"gradient", LIERNE_JSON_OBJECT, false},
+    [ALGORITHM] = {"algorithm", LIERNE_JSON_STRING, false},
+    [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
+    [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
+};
+static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
+static const char *const deliveries[] = {"whole", "own"};                   /* likewise */
+
 /* Reads all values of a bridge. */
 static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                         lierne_config_bridge_entry *bridge) {
-    enum {
-        NAME,
-        SRC,
-        DST,
-        SRC_VIEW,
-        DST_VIEW,
-        TENSOR,
-        BATCH,
-        SEQUENCE,
-        PLACEMENTS,
-        DELIVER,
-        GRADIENT,
-        ALGORITHM,
-        COUNTS,
-        DIVISIBLE,
-        KEYS
-    };
-    static const lierne_config_key keys[KEYS] = {
-        [NAME] = {"name", LIERNE_JSON_STRING, true},
-        [SRC] = {"src", LIERNE_JSON_STRING, true},
-        [DST] = {"dst", LIERNE_JSON_STRING, true},
-        [SRC_VIEW] = {"src_view", LIERNE_JSON_STRING, false},
-        [DST_VIEW] = {"dst_view", LIERNE_JSON_STRING, false},
-        [TENSOR] = {"tensor", LIERNE_JSON_OBJECT, true},
-        [BATCH] = {"batch", LIERNE_JSON_STRING, true},
-        [SEQUENCE] = {"sequence", LIERNE_JSON_STRING, false},
-        [PLACEMENTS] = {"placements", LIERNE_JSON_OBJECT, false},
-        [DELIVER] = {"deliver", LIERNE_JSON_STRING, false},
-        [GRADIENT] = {"gradient", LIERNE_JSON_OBJECT, false},
-        [ALGORITHM] = {"algorithm", LIERNE_JSON_STRING, false},
-        [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
-        [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
-    };
-    static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
-    static const char *const deliveries[] = {"whole", "own"};                   /* likewise */
     const lierne_json_node *found[KEYS];
     int word;
     if (!lierne_config_object(r, nodes->bridge, keys, KEYS, found)) {

@@ -125,15 +125,6 @@ const lierne_json_node *lierne_json_next(const lierne_json *doc, const lierne_js
     return last ? NULL : &nodes[node->end];
 }
 
-const lierne_json_node *lierne_json_member(const lierne_json *doc, const lierne_json_node *node,
-                                           const char *key) {
-    const lierne_json_node *m = lierne_json_first(node);
-    while (m && strcmp(lierne_json_key(m), key) != 0) {
-        m = lierne_json_next(doc, m);
-    }
-    return m;
-}
-
 const char *lierne_json_key(const lierne_json_node *node) {
     return node->item->string;
 }

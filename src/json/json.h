@@ -73,9 +73,6 @@ void lierne_json_free(lierne_json *doc);
 /* First child and next sibling, NULL if there is none. */
 const lierne_json_node *lierne_json_first(const lierne_json_node *node);
 const lierne_json_node *lierne_json_next(const lierne_json *doc, const lierne_json_node *node);
-/* Member of an object by its exact key, NULL if there is none. */
-const lierne_json_node *lierne_json_member(const lierne_json *doc, const lierne_json_node *node,
-                                           const char *key);
 /* The key of a member and the text of a string, escapes resolved. */
 const char *lierne_json_key(const lierne_json_node *node);
 const char *lierne_json_string(const lierne_json_node *node);

@@ -37,15 +37,14 @@ static int64_t length(const lierne_spans *spans) {
     return sum;
 }
 
-/* First index of coordinate c's balanced share of n. */
-static int64_t share(int64_t total, int64_t n, int64_t c) {
+int64_t lierne_share(int64_t total, int64_t n, int64_t c) {
     int64_t rest = total % n;
     return total / n * c + (c < rest ? c : rest);
 }
 
 /* First index of a SHARD's coordinate c, in what is cut. */
 static int64_t first_of(const lierne_placement *p, int64_t total, int n, int c) {
-    return p->counts ? p->counts[c] : share(total, n, c);
+    return p->counts ? p->counts[c] : lierne_share(total, n, c);
 }
 
 static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans) {

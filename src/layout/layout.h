@@ -49,6 +49,9 @@ typedef LIERNE_VEC(lierne_cell) lierne_cells;
 typedef LIERNE_VEC(lierne_box) lierne_boxes;
 typedef LIERNE_VEC(int) lierne_ranks;
 
+/* First index of the c-th of n balanced shares of total: the first ones one larger. */
+int64_t lierne_share(int64_t total, int64_t n, int64_t c);
+
 /* The cell that a rank is a member of; false if it holds nothing. */
 bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell);
 

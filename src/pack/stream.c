@@ -1,8 +1,8 @@
 /* Copies past the cache.
  *
  * An ordinary store reads the line that it is about to overwrite; what is far larger than the cache
- * leaves it again before anybody reads it. Streaming stores spare that third of the traffic:
- * measured 1.4 times as fast for 16 MiB and more, but half as fast for what fits into the cache.
+ * leaves it again before anybody reads it. Streaming stores spare that third of the traffic, but lose
+ * for what fits into the cache; see the two bounds in the tables of docs/performance.md.
  * The C library would do so by itself, from a threshold that it derives from the whole machine's
  * cache, which in a virtual machine may be more than the processor has. */
 #include "pack/pack.h"
