@@ -61,6 +61,31 @@ LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_p
  * TRANSPORT; INVALID (it has ended and its place was not taken since). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
+/* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme of
+ * out[i] (where in and out hold whole arrays: of in[i]) and all ghosts of row i. For plans of rows (lierne/graph.h,
+ * lierne/halo.h); has no adjoint. A NaN wins. Collective; blocking. Errors as lierne_adjoint, and
+ * INVALID (a plan of another kind, another reduction). */
+typedef enum lierne_reduction {
+    LIERNE_SUM = 0,
+    LIERNE_MAX = 1,
+    LIERNE_MIN = 2
+} lierne_reduction;
+LIERNE_API lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                                       const void *in, void *stream);
+
+/* The plan whose forward is this one's adjoint and the reverse (where every owned row has exactly one
+ * ghost: the inverse). Collective. The new plan is independent of the old. Errors: INVALID (NULL, a plan
+ * that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan);
+
+/* The plan that executes first, then second, without a buffer of the caller's between them; its adjoint
+ * is second's, then first's. Collective. Both plans are of one context and dtype, the output of first as
+ * large as the input of second on every rank. The new plan is independent of them. Errors: INVALID (NULL,
+ * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
+ * TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
+                                             const lierne_plan *second);
+
 /* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,
  * equal lanes): *offset is then its first element in the input, otherwise -1. Such a direction may
  * be executed with out NULL, which takes the view and copies nothing. Errors: INVALID. */
@@ -79,6 +104,7 @@ typedef struct lierne_report {
     int64_t stages;
     int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
     int64_t communicators; /* that the plan holds beside the context's own, this rank a member */
+    const char *algorithm; /* "direct", "collective", "leader"; "gather", "swaps" of rows. Static */
 } lierne_report;
 /* Errors: INVALID (NULL, direction, report->size). */
 LIERNE_API lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,

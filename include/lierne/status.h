@@ -72,7 +72,30 @@ extern "C" {
     X(TRANSPORT, -63, "The transport (MPI) reported an error. The message has its text.")          \
     X(PEER_FAILED, -64,                                                                            \
       "The process of a rank that this rank waits for has ended. The context is dead from then "   \
-      "on. Found for processes of the same host; on other hosts a dead peer is a TIMEOUT.")
+      "on. Found for processes of the same host; on other hosts a dead peer is a TIMEOUT.")         \
+    X(INDEX_RANGE, -80,                                                                            \
+      "A row's number is outside the array or graph that it points into, or a point outside its "  \
+      "brick. The message names rank, list and entry, the value and the bound.")                   \
+    X(OWNER_RANGE, -81, "A row's owner is no rank of the world. The message names the row.")       \
+    X(EDGE_TARGET_NOT_OWNED, -82,                                                                  \
+      "The target of an edge belongs to another rank, where its sum would be lost. The message "   \
+      "names the edge, its target and the owner.")                                                 \
+    X(ROW_NOT_YET_FILLED, -83,                                                                     \
+      "A swap sends a ghost row that no earlier swap fills. The message names rank, swap, entry "  \
+      "and row, and how many rows are filled by then.")                                            \
+    X(GHOST_COUNT, -84,                                                                            \
+      "The rows that all swaps receive do not add up to the number of ghosts, or the kept ones "   \
+      "do not.")                                                                                   \
+    X(SELF_COUNT, -85, "A swap of a rank with itself sends another number of rows than it takes.") \
+    X(SELF_ASYM, -86,                                                                              \
+      "A swap sends to the rank itself but receives from another one, or the reverse.")            \
+    X(PEER_RANGE, -87, "A peer is no rank of the world. The message names rank, entry and value.") \
+    X(PEER_COUNT, -88,                                                                             \
+      "A swap's receiver expects another number of rows than its sender sends. The message names " \
+      "both ranks, the swap and both numbers.")                                                    \
+    X(PLAN_DEPTH, -89, "Ranks have different numbers of swaps. The message names a rank, both.")   \
+    X(COUNT_RANGE, -90,                                                                            \
+      "A count is negative, or rows times width times the size of an element does not fit.")
 
 typedef enum lierne_status {
 #define LIERNE_STATUS_ENUM(name, number, text) LIERNE_##name = number,

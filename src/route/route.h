@@ -11,12 +11,16 @@ typedef enum lierne_buffer { LIERNE_IN = 0, LIERNE_OUT = 1, LIERNE_SCRATCH = 2 }
 #define LIERNE_BUFFERS 3
 
 /* Elements of a buffer: nested loops, outermost first, counts and strides in elements. ndims 1 with
- * stride 1 is contiguous. A block never touches an element twice. */
+ * stride 1 is contiguous. Where rows is not NULL, the outermost loop is an index list: its i-th
+ * iteration is at rows[i] * stride[0] instead of i * stride[0]; such a block has 2 loops. Only an index
+ * list may touch an element twice: it is worked on in its order, so that a row which is listed twice
+ * is added to twice. */
 typedef struct lierne_block {
     int64_t offset;
     int ndims;
     int64_t count[LIERNE_MAX_AXES];
     int64_t stride[LIERNE_MAX_AXES];
+    const int64_t *rows; /* belongs to the route */
 } lierne_block;
 
 typedef struct lierne_place {
@@ -34,9 +38,11 @@ typedef struct lierne_message {
 typedef LIERNE_VEC(lierne_message) lierne_messages;
 
 /* to = the sum of from, taken in this order. One source is a copy, none is zero. All blocks of an
- * operation have the same counts. */
+ * operation have the same counts. onto: in a call that accumulates, what to holds is the first
+ * summand. */
 typedef struct lierne_op {
     lierne_place to;
+    bool onto;
     LIERNE_VEC(lierne_place) from;
 } lierne_op;
 typedef LIERNE_VEC(lierne_op) lierne_ops;
@@ -53,6 +59,7 @@ typedef struct lierne_route {
     int rank;
     int64_t elements[LIERNE_BUFFERS];
     LIERNE_VEC(lierne_stage) stages;
+    LIERNE_VEC(int64_t *) lists; /* index lists of blocks */
 } lierne_route;
 
 /* Blocks. From a box of a buffer with this shape, every axis a loop (lierne_block_box); then loops
@@ -60,6 +67,8 @@ typedef struct lierne_route {
 lierne_block lierne_block_box(int naxes, const int64_t *shape, const int64_t *local,
                               const int64_t *size);
 lierne_block lierne_block_range(int64_t offset, int64_t count);
+/* n rows of an array, one after the other, from row first on. */
+lierne_block lierne_block_rows(int64_t first, int64_t n, int64_t width, int64_t stride);
 /* The same loops over contiguous elements from offset on. */
 lierne_block lierne_block_packed(const lierne_block *block, int64_t offset);
 void lierne_blocks_join(lierne_block *const *blocks, int n);
@@ -81,6 +90,10 @@ lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_bu
 lierne_status lierne_message_add(lierne_message *message, lierne_block block);
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op);
 lierne_status lierne_op_add(lierne_op *op, lierne_place from);
+/* The rows of a list, width elements each, in an array whose rows start stride elements apart: a
+ * block without a list where they follow one another, else one with a copy of the list. */
+lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const int64_t *rows,
+                                int64_t n, int64_t width, int64_t stride);
 
 /* The adjoint under the convention of distinct copies (every rank's entry is a variable of its
  * own): stages in reverse order, ends swapped, copies become additions. in of the new route is the

@@ -15,6 +15,14 @@ typedef struct lierne_field {
     int64_t value;
 } lierne_field;
 
+/* What builders tell each other while they plan. */
+typedef struct lierne_letter {
+    int peer;
+    size_t count;
+    int64_t *words;
+} lierne_letter;
+typedef LIERNE_VEC(lierne_letter) lierne_letters;
+
 typedef struct lierne_wire {
     const char *name;
 
@@ -51,6 +59,21 @@ typedef struct lierne_wire {
                            int *id);
     /* Whether a decision still holds; NULL where agree waits for all ranks. */
     lierne_status (*agreed)(void *self, int id);
+
+    /* Waits until every rank took part in a decision, and returns it; NULL where agree waits. */
+    lierne_status (*settled)(void *self, int id);
+
+    /* Collective, waits for all ranks. Sends letters, at most one to a rank, itself allowed, to ranks
+     * that do not expect them, and adds those that came to received (empty before), by ascending
+     * sender; words are then the caller's (lierne_letters_free). Costs messages for letters only, and
+     * memory in proportion to them. Errors: NO_MEMORY (received is empty; the other ranks are not
+     * disturbed), TIMEOUT, PEER_FAILED, TRANSPORT. */
+    lierne_status (*post)(void *self, const lierne_letter *letters, size_t n,
+                          lierne_letters *received);
+
+    /* Collective, waits for all ranks: values, at most LIERNE_LARGEST of them, become their maxima
+     * over the ranks. Errors: TIMEOUT, PEER_FAILED, TRANSPORT. */
+    lierne_status (*largest)(void *self, int64_t *values, size_t n);
 
     /* Ends the wire. dead: do not communicate. */
     void (*close)(void *self, bool dead);
@@ -109,6 +132,16 @@ int64_t lierne_context_call(lierne_context *context, const char *name, int plan)
 void lierne_context_ended(lierne_context *context, int64_t call, lierne_status status);
 /* Makes the last failure of this thread, status, the context's end; returns status. */
 LIERNE_PRIVATE lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
+
+/* For builders whose planning takes messages. agree, and wait for all ranks: *id as there. The others
+ * are those of the wire; where they fail but for NO_MEMORY, the context is dead. */
+lierne_status lierne_context_settle(lierne_context *context, lierne_status mine,
+                                    const lierne_field *fields, size_t n);
+lierne_status lierne_context_post(lierne_context *context, const lierne_letter *letters, size_t n,
+                                  lierne_letters *received);
+lierne_status lierne_context_largest(lierne_context *context, int64_t *values, size_t n);
+LIERNE_PRIVATE void lierne_letters_free(lierne_letters *letters);
+#define LIERNE_LARGEST 8
 
 /* A route to run, and the type of its elements. */
 typedef struct lierne_cargo {
