@@ -158,10 +158,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
@@ -189,7 +189,7 @@ $(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
+$(B)/tests/rank_threads.o $(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

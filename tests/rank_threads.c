@@ -1,0 +1,42 @@
+/* Threads rather than processes, so that a failure is seen in one debugger and memory counts add
+ * up. */
+#include "rank_threads.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct worker {
+    pthread_t thread;
+    lierne_context *context;
+    void (*work)(lierne_context *context, void *shared);
+    void *shared;
+} worker;
+
+static void *run(void *argument) {
+    const worker *w = argument;
+    w->work(w->context, w->shared);
+    return NULL;
+}
+
+void rank_threads(lierne_sim *sim, int world, void (*work)(lierne_context *context, void *shared),
+                  void *shared) {
+    worker *workers = malloc((size_t)world * sizeof *workers);
+    for (int r = 0; r < world; r++) {
+        bool started = false;
+        if (workers) {
+            workers[r] =
+                (worker){.context = lierne_sim_context(sim, r), .work = work, .shared = shared};
+            started = pthread_create(&workers[r].thread, NULL, run, &workers[r]) == 0;
+        }
+        if (!started) {
+            fprintf(stderr, "no thread for rank %d\n", r);
+            exit(2);
+        }
+    }
+    for (int r = 0; r < world; r++) {
+        pthread_join(workers[r].thread, NULL);
+    }
+    free(workers);
+}
