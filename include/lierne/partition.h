@@ -19,7 +19,7 @@ LIERNE_API lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, i
  * rank i's; with world 1 all are rank 0's. positions: x, y, z of each row, F32 or F64; cells are computed
  * in that type.
  * Errors: INVALID (NULL with nrows > 0, nrows < 0, world < 1, dtype, a position that is not finite: names
- * the row), OVERFLOW, NO_MEMORY. */
+ * the row), OVERFLOW (an extent beyond the type, positions beyond memory), NO_MEMORY. */
 LIERNE_API lierne_status lierne_partition_morton(int32_t *owner, const void *positions,
                                                  lierne_dtype dtype, int64_t nrows, int world);
 

@@ -1,0 +1,214 @@
+/* Partitions: equal shares in index order, and along a Morton curve.
+ *
+ * Every rank works the owners out for itself, so the result must be a function of the input alone.
+ * Two things could spoil that. Ties: many rows may lie in one cell, and a sort that is not stable
+ * may order them anyhow. Rows are sorted by radix, ten bits of the code at a time, which is stable:
+ * the order is that of (code, index), in time that grows with the rows only, for any number of
+ * them. Rounding: a cell depends on the last bit, so each operation is rounded to the type of the
+ * positions. One piece of code does for both types: float operations done in double and then
+ * rounded give what float arithmetic gives, as double has more than twice float's bits. */
+#include "lierne/partition.h"
+#include "layout/layout.h"
+
+#include <math.h>
+
+enum { AXES = 3, DIGIT_BITS = 10, DIGITS = 1 << DIGIT_BITS, CELLS = 1 << 10 };
+
+/* The positions, and the frame that cells are counted in. */
+typedef struct cloud {
+    const void *positions;
+    lierne_dtype dtype;
+    int64_t nrows;
+    double low[AXES];
+    double extent;
+} cloud;
+
+static double rounded(const cloud *c, double value) {
+    return c->dtype == LIERNE_F32 ? (double)(float)value : value;
+}
+
+static double coordinate(const cloud *c, int64_t row, int axis) {
+    int64_t at = AXES * row + axis;
+    return c->dtype == LIERNE_F32 ? (double)((const float *)c->positions)[at]
+                                  : ((const double *)c->positions)[at];
+}
+
+static lierne_status check_rows(const void *out, const void *in, int64_t nrows, const char *func) {
+    if (nrows < 0) {
+        return lierne_fail(LIERNE_INVALID, func, "nrows is %lld, must be at least 0",
+                           (long long)nrows);
+    }
+    if (nrows > 0 && (!out || !in)) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL, and there are %lld rows",
+                           out ? "positions" : "the result", (long long)nrows);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_world(int world, const char *func) {
+    if (world < 1) {
+        return lierne_fail(LIERNE_INVALID, func, "world is %d, must be at least 1", world);
+    }
+    return LIERNE_OK;
+}
+
+/* Low and high of an axis. */
+static lierne_status bounds(const cloud *c, int axis, double *low, double *high, const char *func) {
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (int64_t i = 0; i < c->nrows; i++) {
+        double p = coordinate(c, i, axis);
+        if (!isfinite(p)) {
+            return lierne_fail(LIERNE_INVALID, func, "position %c of row %lld is %g, not finite",
+                               "xyz"[axis], (long long)i, p);
+        }
+        *low = p < *low ? p : *low;
+        *high = p > *high ? p : *high;
+    }
+    return LIERNE_OK;
+}
+
+/* One extent for all axes keeps cells cubes. */
+static lierne_status measure(cloud *c, const char *func) {
+    c->extent = rounded(c, 1e-8);
+    for (int axis = 0; axis < AXES && c->nrows > 0; axis++) {
+        double high;
+        LIERNE_TRY(bounds(c, axis, &c->low[axis], &high, func));
+        double extent = rounded(c, high - c->low[axis]);
+        if (!isfinite(extent)) {
+            return lierne_fail(LIERNE_OVERFLOW, func,
+                               "positions %c from %g to %g: extent beyond %s", "xyz"[axis],
+                               c -> low[axis], high, lierne_dtype_name(c->dtype));
+        }
+        c->extent = extent > c->extent ? extent : c->extent;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dtype, int64_t nrows,
+                                const char *func) {
+    size_t bytes;
+    *c = (cloud){.positions = positions, .dtype = dtype, .nrows = nrows};
+    if (dtype != LIERNE_F32 && dtype != LIERNE_F64) {
+        const char *name = lierne_dtype_name(dtype);
+        return lierne_fail(LIERNE_INVALID, func,
+                           "dtype of positions is %d (%s), must be f32 or f64", (int)dtype,
+                           name ? name : "none");
+    }
+    if ((uint64_t)nrows > SIZE_MAX ||
+        !lierne_mul_size((size_t)nrows, AXES * lierne_dtype_size(dtype), &bytes) ||
+        bytes > PTRDIFF_MAX) {
+        return lierne_fail(LIERNE_OVERFLOW, func, "%lld positions of 3 %s", (long long)nrows,
+                           lierne_dtype_name(dtype));
+    }
+    return measure(c, func);
+}
+
+/* At most CELLS - 1 without clamping: rounding keeps order, so no quotient exceeds 1. */
+static uint32_t cell(const cloud *c, int64_t row, int axis) {
+    double offset = rounded(c, coordinate(c, row, axis) - c->low[axis]);
+    double fraction = rounded(c, offset / c->extent);
+    return (uint32_t)rounded(c, fraction * (CELLS - 1));
+}
+
+/* Two zero bits after each of ten: halves, quarters and so on of the number move apart. */
+static uint32_t spread(uint32_t bits) {
+    bits = (bits | bits << 16) & 0x030000ff;
+    bits = (bits | bits << 8) & 0x0300f00f;
+    bits = (bits | bits << 4) & 0x030c30c3;
+    return (bits | bits << 2) & 0x09249249;
+}
+
+static void encode(const cloud *c, uint32_t *codes) {
+    for (int64_t i = 0; i < c->nrows; i++) {
+        codes[i] = spread(cell(c, i, 0)) | spread(cell(c, i, 1)) << 1 | spread(cell(c, i, 2)) << 2;
+    }
+}
+
+/* Orders rows by one digit of their codes; rows with the same digit stay in the order they had. */
+static void sort_digit(int64_t *to, const int64_t *from, const uint32_t *codes, int64_t n,
+                       int shift) {
+    int64_t start[DIGITS + 1] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        start[(codes[i] >> shift & (DIGITS - 1)) + 1]++;
+    }
+    for (int d = 0; d < DIGITS; d++) {
+        start[d + 1] += start[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        to[start[codes[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
+    }
+}
+
+/* The i-th row along the curve to rank floor(i * world / n), world below n, without the product,
+ * which may not fit. spare: room for n rows. */
+static void deal(int32_t *owner, const uint32_t *codes, int64_t *order, int64_t *spare, int64_t n,
+                 int world) {
+    for (int64_t i = 0; i < n; i++) {
+        order[i] = i;
+    }
+    sort_digit(spare, order, codes, n, 0);
+    sort_digit(order, spare, codes, n, DIGIT_BITS);
+    sort_digit(spare, order, codes, n, 2 * DIGIT_BITS);
+    int32_t rank = 0;
+    for (int64_t i = 0, rest = 0; i < n; i++) {
+        owner[spare[i]] = rank;
+        rest += world;
+        rank += rest >= n;
+        rest -= rest >= n ? n : 0;
+    }
+}
+
+static lierne_status deal_curve(int32_t *owner, const cloud *c, int world) {
+    size_t n = (size_t)c->nrows;
+    uint32_t *codes = NULL;
+    int64_t *order = NULL, *spare = NULL;
+    lierne_status status = lierne_alloc(&codes, n, sizeof *codes);
+    status = status == LIERNE_OK ? lierne_alloc(&order, n, sizeof *order) : status;
+    status = status == LIERNE_OK ? lierne_alloc(&spare, n, sizeof *spare) : status;
+    if (status == LIERNE_OK) {
+        encode(c, codes);
+        deal(owner, codes, order, spare, c->nrows, world);
+    }
+    lierne_mem_free(codes);
+    lierne_mem_free(order);
+    lierne_mem_free(spare);
+    return status;
+}
+
+lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world) {
+    LIERNE_TRY(check_rows(owner, owner, nrows, __func__));
+    LIERNE_TRY(check_world(world, __func__));
+    int64_t row = 0;
+    for (int rank = 0; row < nrows; rank++) {
+        int64_t end = lierne_share(nrows, world, (int64_t)rank + 1);
+        while (row < end) {
+            owner[row++] = rank;
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lierne_dtype dtype,
+                                      int64_t nrows, int world) {
+    cloud c;
+    LIERNE_TRY(check_rows(owner, positions, nrows, __func__));
+    LIERNE_TRY(check_world(world, __func__));
+    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows, __func__));
+    if (world > 1 && nrows > world) {
+        return deal_curve(owner, &c, world);
+    }
+    for (int64_t i = 0; i < nrows; i++) {
+        owner[i] = world > 1 ? (int32_t)i : 0;
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_morton_codes(uint32_t *codes, const void *positions, lierne_dtype dtype,
+                                  int64_t nrows) {
+    cloud c;
+    LIERNE_TRY(check_rows(codes, positions, nrows, __func__));
+    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows, __func__));
+    encode(&c, codes);
+    return LIERNE_OK;
+}
