@@ -80,7 +80,8 @@ LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_p
 
 /* The plan that executes first, then second, without a buffer of the caller's between them; its adjoint
  * is second's, then first's. Collective. Both plans are of one context and dtype, the output of first as
- * large as the input of second on every rank. The new plan is independent of them. Errors: INVALID (NULL,
+ * large as the input of second on every rank. The new plan is independent of them; no lower bound of its
+ * bytes is known (min_bytes 0). Errors: INVALID (NULL,
  * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
  * TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
@@ -104,7 +105,8 @@ typedef struct lierne_report {
     int64_t stages;
     int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
     int64_t communicators; /* that the plan holds beside the context's own, this rank a member */
-    const char *algorithm; /* "direct", "collective", "leader"; "gather", "swaps" of rows. Static */
+    const char *algorithm; /* "direct", "collective", "leader"; "gather", "swaps" of rows;
+                              "composed". Static */
 } lierne_report;
 /* Errors: INVALID (NULL, direction, report->size). */
 LIERNE_API lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,

@@ -7,6 +7,7 @@
 #include "pack/half.h"
 #include "pack/pack.h"
 
+#include <math.h>
 #include <string.h>
 
 #define STREAM_TOTAL ((size_t)4 << 20) /* bytes of a copy that go past the cache */
@@ -19,6 +20,9 @@ typedef struct cursor {
 
 static int64_t offset_of(const lierne_block *block, const cursor *c) {
     int64_t offset = block->offset;
+    if (block->rows) {
+        return offset + block->rows[c->at[0]] * block->stride[0];
+    }
     for (int d = 0; d < block->ndims - 1; d++) {
         offset += c->at[d] * block->stride[d];
     }
@@ -83,7 +87,13 @@ void lierne_pack_copy(size_t size, void *to, const lierne_block *to_block, const
     cursor c = {0};
     int64_t n = run_count(to_block);
     bool stream = streams(size, to_block, from_block);
+    lierne_rows t_rows, f_rows;
     if (empty(to_block)) {
+        return;
+    }
+    if ((to_block->rows || from_block->rows) && lierne_rows_of(&t_rows, to, to_block, size) &&
+        lierne_rows_of(&f_rows, from, from_block, size)) {
+        lierne_rows_copy(&t_rows, &f_rows, to_block->count[0], (size_t)n * size);
         return;
     }
     do {
@@ -114,7 +124,7 @@ void lierne_pack_zero(size_t size, void *to, const lierne_block *block) {
     } while (next_run(block, &c));
 }
 
-#define CHUNK 512
+#define CHUNK 512 /* elements */
 typedef union accumulator {
     double f64[CHUNK];
     float f32[CHUNK];
@@ -125,9 +135,10 @@ typedef union accumulator {
 
 /* Per type: set the accumulator from, add to it, and store it into, n elements at a stride. Stride
  * 1 has loops of its own, which compilers turn into vector code. */
+typedef void combine(accumulator *sum, const void *from, int64_t stride, int64_t n);
 typedef struct arithmetic {
-    void (*set)(accumulator *sum, const void *from, int64_t stride, int64_t n);
-    void (*add)(accumulator *sum, const void *from, int64_t stride, int64_t n);
+    combine *set;
+    combine *with[3]; /* per reduction */
     void (*store)(const accumulator *sum, void *to, int64_t stride, int64_t n);
 } arithmetic;
 
@@ -178,15 +189,39 @@ ARITHMETIC(i64, uint64_t, u64, , )
 ARITHMETIC(i32, uint32_t, u32, , )
 ARITHMETIC(i8, uint8_t, u8, , )
 
+#define EXTREME(name, type, field, ctype, LOAD, beats, IS_NAN)                                     \
+    static void name(accumulator *sum, const void *from, int64_t stride, int64_t n) {              \
+        const type *x = from;                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            ctype held = (ctype)sum->field[i], other = (ctype)LOAD(x[i * stride]);                 \
+            if (!(held beats other) && !IS_NAN(held)) {                                            \
+                sum->field[i] = (__typeof__(sum->field[0]))other;                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define EXTREMES(name, type, field, ctype, LOAD, IS_NAN)                                           \
+    EXTREME(max_##name, type, field, ctype, LOAD, >, IS_NAN)                                       \
+    EXTREME(min_##name, type, field, ctype, LOAD, <, IS_NAN)
+#define NEVER(x) false
+
+EXTREMES(f64, double, f64, double, , isnan)
+EXTREMES(f32, float, f32, float, , isnan)
+EXTREMES(bf16, uint16_t, f32, float, lierne_bf16_to_float, isnan)
+EXTREMES(f16, uint16_t, f32, float, lierne_f16_to_float, isnan)
+EXTREMES(i64, uint64_t, u64, int64_t, , NEVER)
+EXTREMES(i32, uint32_t, u32, int32_t, , NEVER)
+EXTREMES(i8, uint8_t, u8, int8_t, , NEVER)
+EXTREMES(u8, uint8_t, u8, uint8_t, , NEVER)
+
 static const arithmetic arithmetics[] = {
-    [LIERNE_F64] = {set_f64, add_f64, store_f64},
-    [LIERNE_F32] = {set_f32, add_f32, store_f32},
-    [LIERNE_BF16] = {set_bf16, add_bf16, store_bf16},
-    [LIERNE_F16] = {set_f16, add_f16, store_f16},
-    [LIERNE_I64] = {set_i64, add_i64, store_i64},
-    [LIERNE_I32] = {set_i32, add_i32, store_i32},
-    [LIERNE_I8] = {set_i8, add_i8, store_i8},
-    [LIERNE_U8] = {set_i8, add_i8, store_i8},
+    [LIERNE_F64] = {set_f64, {add_f64, max_f64, min_f64}, store_f64},
+    [LIERNE_F32] = {set_f32, {add_f32, max_f32, min_f32}, store_f32},
+    [LIERNE_BF16] = {set_bf16, {add_bf16, max_bf16, min_bf16}, store_bf16},
+    [LIERNE_F16] = {set_f16, {add_f16, max_f16, min_f16}, store_f16},
+    [LIERNE_I64] = {set_i64, {add_i64, max_i64, min_i64}, store_i64},
+    [LIERNE_I32] = {set_i32, {add_i32, max_i32, min_i32}, store_i32},
+    [LIERNE_I8] = {set_i8, {add_i8, max_i8, min_i8}, store_i8},
+    [LIERNE_U8] = {set_i8, {add_i8, max_u8, min_u8}, store_i8},
 };
 
 static const char *at(const lierne_summand *s, const cursor *c, int64_t i, size_t size) {
@@ -194,13 +229,25 @@ static const char *at(const lierne_summand *s, const cursor *c, int64_t i, size_
     return (const char *)s->base + (size_t)element * size;
 }
 
-void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
+/* to += from, row by row, where that is all that is asked. */
+static bool add_rows(lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_summand *from, size_t n) {
+    lierne_rows t, f;
+    size_t size = lierne_dtype_size(dtype);
+    return n == 2 && from[0].base == to && from[0].block == to_block && to_block->rows &&
+           lierne_rows_of(&t, to, to_block, size) &&
+           lierne_rows_of(&f, from[1].base, from[1].block, size) &&
+           lierne_rows_add(dtype, &t, &f, to_block->count[0], to_block->count[1]);
+}
+
+void lierne_pack_reduce(lierne_dtype dtype, lierne_reduction reduction, void *to,
+                        const lierne_block *to_block, const lierne_summand *from, size_t n) {
     const arithmetic *a = &arithmetics[dtype];
     size_t size = lierne_dtype_size(dtype);
     accumulator sum;
     cursor c = {0};
-    if (empty(to_block)) {
+    if (empty(to_block) ||
+        (reduction == LIERNE_SUM && add_rows(dtype, to, to_block, from, n))) {
         return;
     }
     do {
@@ -210,7 +257,7 @@ void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
             int64_t out = offset_of(to_block, &c) + i * run_stride(to_block);
             a->set(&sum, at(&from[0], &c, i, size), run_stride(from[0].block), m);
             for (size_t k = 1; k < n; k++) {
-                a->add(&sum, at(&from[k], &c, i, size), run_stride(from[k].block), m);
+                a->with[reduction](&sum, at(&from[k], &c, i, size), run_stride(from[k].block), m);
             }
             a->store(&sum, (char *)to + (size_t)out * size, run_stride(to_block), m);
         }

@@ -2,6 +2,7 @@
 #ifndef LIERNE_PACK_H
 #define LIERNE_PACK_H
 
+#include "lierne/plan.h"
 #include "route/route.h"
 
 /* to = from, element by element; the blocks have the same counts. size: bytes of an element. */
@@ -16,13 +17,26 @@ void lierne_stream_end(void);
 /* Bytes 0 in every element of a block. */
 void lierne_pack_zero(size_t size, void *to, const lierne_block *block);
 
-/* to = from[0] + from[1] + ... in this order, n at least 1. f16 and bf16 are added in float32 and
- * rounded once, to nearest even; integers wrap. to may be one of from. */
+/* to = from[0] + from[1] + ... in this order, n at least 1, or the largest or smallest of them. f16 and
+ * bf16 are added in float32 and rounded once, to nearest even; integers wrap; of extremes a NaN wins. to
+ * may be one of from. */
 typedef struct lierne_summand {
     const void *base;
     const lierne_block *block;
 } lierne_summand;
-void lierne_pack_sum(lierne_dtype dtype, void *to, const lierne_block *to_block,
-                     const lierne_summand *from, size_t n);
+void lierne_pack_reduce(lierne_dtype dtype, lierne_reduction reduction, void *to,
+                        const lierne_block *to_block, const lierne_summand *from, size_t n);
+
+/* A block as rows of elements that follow one another, listed or not; false if it is none. */
+typedef struct lierne_rows {
+    char *base;
+    const int64_t *list; /* or NULL: 0, 1, ... */
+    size_t step;         /* bytes from a row to the next */
+} lierne_rows;
+bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size);
+/* n rows. to += from is false, and nothing done, for dtypes that are not added as they are stored. */
+void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes);
+bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
+                     int64_t width);
 
 #endif

@@ -149,7 +149,7 @@ lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void
         status = x->context->wire->agree(x->context->self, status, fields, 2, &ignored);
     }
     LIERNE_TRY(status);
-    return lierne_job_begin(x->jobs[d], out, in);
+    return lierne_job_begin(x->jobs[d], LIERNE_SUM, out, in);
 }
 
 lierne_status lierne_exchange_end(lierne_exchange *x, lierne_direction d) {

@@ -4,27 +4,10 @@
  * nothing that can fail happens after: so a plan exists on every rank or on none. Requests are made
  * with the plan; executing takes any free one. Messages carry the number of the call, which is the
  * same at both ends. */
-#include "plan/plan.h"
+#include "plan/object.h"
 
 #include <limits.h>
 #include <string.h>
-
-struct lierne_request {
-    lierne_plan *plan;
-    lierne_job *job;
-    size_t number; /* of the call, per direction */
-    int decision;  /* that the call was the same on all ranks; -1: not compared */
-};
-
-struct lierne_plan {
-    lierne_context *context;
-    int decision;
-    lierne_plan_parts parts;
-    int64_t view[2];
-    lierne_request *requests[2]; /* max_inflight each */
-    size_t started[2];
-    int held; /* by exchanges */
-};
 
 static const char *const direction_names[2] = {"forward", "adjoint"};
 
@@ -59,7 +42,7 @@ static lierne_status make_jobs(lierne_plan *plan, int d) {
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
-        const lierne_cargo cargo = {plan->parts.side[d].route, plan->parts.dtype};
+        const lierne_cargo cargo = lierne_plan_cargo(plan, (lierne_direction)d);
         LIERNE_TRY(lierne_job_new(&r->job, plan->context, &cargo, 1, direction_names[d]));
     }
     return LIERNE_OK;
@@ -86,7 +69,8 @@ int lierne_plan_decision(const lierne_plan *plan) {
 }
 
 lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction direction) {
-    return (lierne_cargo){plan->parts.side[direction].route, plan->parts.dtype};
+    return (lierne_cargo){plan->parts.side[direction].route, plan->parts.dtype,
+                          plan->parts.accumulate && direction == LIERNE_ADJOINT};
 }
 
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction) {
@@ -205,7 +189,7 @@ lierne_status lierne_plan_free(lierne_plan *plan) {
     return LIERNE_OK;
 }
 
-static lierne_status check_direction(const lierne_plan *plan, lierne_direction direction) {
+lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction) {
     if (!plan || (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT)) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or direction %d is neither forward nor "
                            "adjoint", (int)direction);
@@ -233,7 +217,7 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_INVALID, "%s: out is NULL, must hold %zu bytes (the result is no "
                            "view)", direction_names[d], n_out);
     }
-    if (in && out && a < b + n_out && b < a + n_in) {
+    if (in && out && a < b + n_out && b < a + n_in && !(plan->parts.in_place && a == b)) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s: in and out overlap", direction_names[d]);
     }
     return LIERNE_OK;
@@ -267,9 +251,9 @@ static lierne_status check_call(const lierne_plan *plan, int d, lierne_request *
 }
 
 /* Where the context checks, whether all ranks may, and call the same. */
-static lierne_status compare_call(const lierne_plan *plan, int d, lierne_status mine,
+static lierne_status compare_call(const lierne_plan *plan, int call, lierne_status mine,
                                   int *decision) {
-    const lierne_field fields[] = {{"call", 1 + d}, {"plan", plan->decision}};
+    const lierne_field fields[] = {{"call", call}, {"plan", plan->decision}};
     *decision = -1;
     if (!plan->context->check) {
         return mine;
@@ -278,37 +262,37 @@ static lierne_status compare_call(const lierne_plan *plan, int d, lierne_status 
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
-                           void *out, const void *in, void *stream) {
-    int decision;
+                           lierne_reduction reduction, void *out, const void *in, void *stream) {
+    int decision, call = reduction == LIERNE_SUM ? 1 + (int)d : 20 + (int)reduction;
     if (!request) {
         return LIERNE_FAIL(LIERNE_INVALID, "request is NULL");
     }
     *request = NULL;
-    LIERNE_TRY(check_direction(plan, d));
+    LIERNE_TRY(lierne_plan_check_direction(plan, d));
     LIERNE_TRY(lierne_context_alive(plan->context));
     if (plan->context->wire->agreed) {
         LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
     }
     lierne_request *next = NULL;
     lierne_status mine = check_call(plan, d, &next, out, in, stream);
-    LIERNE_TRY(compare_call(plan, d, mine, &decision));
+    LIERNE_TRY(compare_call(plan, call, mine, &decision));
     next->decision = decision;
     next->number = plan->started[d]++;
     lierne_job_identify(next->job, plan->decision,
                         lierne_plan_tag(plan->decision, d, next->number));
-    LIERNE_TRY(lierne_job_begin(next->job, &out, &in));
+    LIERNE_TRY(lierne_job_begin(next->job, reduction, &out, &in));
     *request = next;
     return LIERNE_OK;
 }
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, LIERNE_FORWARD, out, in, stream);
+    return begin(request, plan, LIERNE_FORWARD, LIERNE_SUM, out, in, stream);
 }
 
 lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, LIERNE_ADJOINT, out, in, stream);
+    return begin(request, plan, LIERNE_ADJOINT, LIERNE_SUM, out, in, stream);
 }
 
 lierne_status lierne_end(lierne_request *request) {
@@ -341,117 +325,13 @@ lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void 
     return lierne_end(request);
 }
 
-lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction, int64_t *in,
-                                   int64_t *out) {
-    LIERNE_TRY(check_direction(plan, direction));
-    const lierne_route *route = plan->parts.side[direction].route;
-    if (in) {
-        *in = route->elements[LIERNE_IN];
+lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                            const void *in, void *stream) {
+    lierne_request *request;
+    if (!plan || !plan->parts.rows || (reduction != LIERNE_MAX && reduction != LIERNE_MIN)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or not one of rows, or reduction %d is "
+                           "neither max nor min", (int)reduction);
     }
-    if (out) {
-        *out = route->elements[LIERNE_OUT];
-    }
-    return LIERNE_OK;
-}
-
-lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction, int *naxes,
-                                int64_t *in, int64_t *out) {
-    LIERNE_TRY(check_direction(plan, direction));
-    const lierne_plan_side *side = &plan->parts.side[direction];
-    if (naxes) {
-        *naxes = side->naxes;
-    }
-    for (int a = 0; a < side->naxes; a++) {
-        if (in) {
-            in[a] = side->in[a];
-        }
-        if (out) {
-            out[a] = side->out[a];
-        }
-    }
-    return LIERNE_OK;
-}
-
-lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
-                               int64_t *offset) {
-    LIERNE_TRY(check_direction(plan, direction));
-    if (!offset) {
-        return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
-    }
-    *offset = plan->view[direction];
-    return LIERNE_OK;
-}
-
-lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
-                                 lierne_report *report) {
-    LIERNE_TRY(check_direction(plan, direction));
-    if (!report || report->size != sizeof *report) {
-        return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
-    }
-    const lierne_plan_side *side = &plan->parts.side[direction];
-    lierne_route_counts counts = lierne_route_count(side->route);
-    int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
-    *report = (lierne_report){
-        .size = sizeof *report,
-        .sent_bytes = counts.sent * bytes,
-        .received_bytes = counts.received * bytes,
-        .local_bytes = counts.local * bytes,
-        .min_bytes = side->min_elements * bytes,
-        .sent_messages = counts.sent_messages,
-        .received_messages = counts.received_messages,
-        .stages = (int64_t)side->route->stages.count,
-        .scratch_bytes = lierne_job_scratch_bytes(plan->requests[direction][0].job),
-    };
-    for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
-        report->communicators += plan->parts.groups[g] != NULL;
-    }
-    return LIERNE_OK;
-}
-
-lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction, char **text) {
-    lierne_text out = {0};
-    LIERNE_TRY(check_direction(plan, direction));
-    if (!text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
-    }
-    lierne_route_print(plan->parts.side[direction].route, &out);
-    return lierne_text_take(&out, text);
-}
-
-void lierne_text_release(char *text) {
-    lierne_mem_free(text);
-}
-
-static lierne_status check_pairs(const lierne_plan *const *plans, int n, int d) {
-    const lierne_route **routes;
-    LIERNE_TRY(lierne_alloc(&routes, (size_t)n, sizeof *routes));
-    for (int i = 0; i < n; i++) {
-        routes[i] = plans[i]->parts.side[d].route;
-    }
-    lierne_status status = lierne_routes_pair(routes, n);
-    lierne_mem_free(routes);
-    return status;
-}
-
-lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
-    for (int i = 0; i < n || i < 1; i++) {
-        if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->rank != i)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "plans must be those of ranks 0 to %d, in order",
-                               n - 1);
-        }
-        for (int d = 0; d < 2; d++) {
-            const lierne_plan_side *side = &plans[i]->parts.side[d];
-            LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
-        }
-    }
-    int world = plans[0]->context->world;
-    if (n != 1 && n != world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%d plans of a world of %d ranks, must be all or one", n,
-                           world);
-    }
-    if (n != world) {
-        return LIERNE_OK;
-    }
-    LIERNE_TRY(check_pairs(plans, n, LIERNE_FORWARD));
-    return check_pairs(plans, n, LIERNE_ADJOINT);
+    LIERNE_TRY(begin(&request, plan, LIERNE_ADJOINT, reduction, out, in, stream));
+    return lierne_end(request);
 }

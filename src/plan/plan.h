@@ -18,9 +18,11 @@ typedef struct lierne_plan_side {
     LIERNE_VEC(lierne_block) owned;    /* blocks of out that must be written */
 } lierne_plan_side;
 
-/* What a builder keeps to plan again; starts with how to free it. */
+/* What a builder keeps to plan again; starts with how to free it, and how to write it as a JSON object
+ * (lierne_plan_write), or NULL. */
 typedef struct lierne_recipe {
     void (*free)(struct lierne_recipe *recipe);
+    void (*write)(const struct lierne_recipe *recipe, lierne_text *text);
 } lierne_recipe;
 
 /* Everything that is in here belongs to the plan that is made of it, or is freed with it. */
@@ -30,6 +32,10 @@ typedef struct lierne_plan_parts {
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_recipe *recipe; /* or NULL */
+    const char *algorithm; /* for the report; static */
+    bool in_place;         /* in and out may be the same */
+    bool rows;             /* ghosts and owned rows: lierne_reduce has a meaning */
+    bool accumulate;       /* the adjoint adds to out */
 } lierne_plan_parts;
 
 /* Collective. status is the outcome of the local planning; fields are what all ranks must have

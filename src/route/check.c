@@ -41,20 +41,26 @@ static lierne_status touch(checker *c, lierne_buffer buffer, int64_t at, access 
     return LIERNE_OK;
 }
 
+static int64_t offset_of(const lierne_block *block, const int64_t *at) {
+    int64_t offset = block->offset;
+    for (int d = 0; d < block->ndims; d++) {
+        offset += (d == 0 && block->rows ? block->rows[at[0]] : at[d]) * block->stride[d];
+    }
+    return offset;
+}
+
 static lierne_status walk(checker *c, lierne_buffer buffer, const lierne_block *block,
                           access how) {
-    int64_t at[LIERNE_MAX_AXES] = {0}, offset = block->offset;
+    int64_t at[LIERNE_MAX_AXES] = {0};
     if (lierne_block_elements(block) == 0) {
         return LIERNE_OK;
     }
     for (int d = 0; d >= 0;) {
-        LIERNE_TRY(touch(c, buffer, offset, how));
+        LIERNE_TRY(touch(c, buffer, offset_of(block, at), how));
         for (d = block->ndims - 1; d >= 0; d--) {
-            offset += block->stride[d];
             if (++at[d] < block->count[d]) {
                 break;
             }
-            offset -= at[d] * block->stride[d];
             at[d] = 0;
         }
     }
@@ -90,7 +96,7 @@ static lierne_status walk_ops(checker *c, const lierne_ops *ops, access reads, b
                                    (long long)lierne_block_elements(&op->to.block),
                                    (long long)lierne_block_elements(&from->block));
             }
-            updates |= from->buffer == op->to.buffer && from->block.offset == op->to.block.offset;
+            updates |= lierne_place_same(from, &op->to);
             if (reads == READ) {
                 LIERNE_TRY(walk(c, from->buffer, &from->block, READ));
             }

@@ -50,10 +50,6 @@ static lierne_status start(const lierne_route *forward, lierne_route *adjoint) {
     return add_op(&stage->copies, result, NULL, NULL);
 }
 
-static bool same_place(const lierne_place *a, const lierne_place *b) {
-    return a->buffer == b->buffer && a->block.offset == b->block.offset;
-}
-
 /* from += to for each source, then to = 0; an operation that adds to its own place keeps it. */
 static lierne_status reverse_ops(const lierne_route *forward, const lierne_ops *ops,
                                  lierne_stage *stage) {
@@ -63,7 +59,7 @@ static lierne_status reverse_ops(const lierne_route *forward, const lierne_ops *
         bool keeps = false;
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *f = &op->from.at[s];
-            if (same_place(f, &op->to)) {
+            if (lierne_place_same(f, &op->to)) {
                 keeps = true;
                 continue;
             }
@@ -128,6 +124,9 @@ lierne_status lierne_route_reverse(lierne_route **out, const lierne_route *route
     lierne_status status = start(route, adjoint);
     for (size_t i = route->stages.count; status == LIERNE_OK && i-- > 0;) {
         status = reverse_stage(route, &route->stages.at[i], adjoint);
+    }
+    if (status == LIERNE_OK) {
+        status = lierne_route_keep_lists(adjoint);
     }
     if (status != LIERNE_OK) {
         lierne_route_free(adjoint);

@@ -10,9 +10,48 @@ lierne_block lierne_block_range(int64_t offset, int64_t count) {
     return (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
 }
 
+lierne_block lierne_block_rows(int64_t first, int64_t n, int64_t width, int64_t stride) {
+    return (lierne_block){.offset = first * stride, .ndims = 2, .count = {n, width},
+                          .stride = {stride, 1}};
+}
+
+/* Whether a list counts up by one. */
+static bool consecutive(const int64_t *rows, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        if (rows[i] != rows[0] + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64_t n) {
+    int64_t *copy;
+    LIERNE_TRY(lierne_alloc(&copy, (size_t)n, sizeof *copy));
+    memcpy(copy, *rows, (size_t)n * sizeof *copy);
+    *rows = copy;
+    lierne_status status = LIERNE_VEC_PUSH(&route->lists, copy);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(copy);
+    }
+    return status;
+}
+
+lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const int64_t *rows,
+                                int64_t n, int64_t width, int64_t stride) {
+    if (consecutive(rows, n)) {
+        *block = lierne_block_rows(n ? rows[0] : 0, n, width, stride);
+        return LIERNE_OK;
+    }
+    *block = (lierne_block){.ndims = 2, .count = {n, width}, .stride = {stride, 1}};
+    block->rows = rows;
+    return lierne_route_list(route, &block->rows, n);
+}
+
 lierne_block lierne_block_packed(const lierne_block *block, int64_t offset) {
     lierne_block packed = *block;
     int64_t stride = 1;
+    packed.rows = NULL;
     for (int d = packed.ndims - 1; d >= 0; d--) {
         packed.stride[d] = stride;
         stride *= packed.count[d];
@@ -52,7 +91,19 @@ static bool continues(lierne_block *const *blocks, int n, int d) {
     return true;
 }
 
+static bool any_list(lierne_block *const *blocks, int n) {
+    for (int i = 0; i < n; i++) {
+        if (blocks[i]->rows) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void lierne_blocks_join(lierne_block *const *blocks, int n) {
+    if (any_list(blocks, n)) {
+        return;
+    }
     for (int d = blocks[0]->ndims - 1; d >= 0; d--) {
         bool single = blocks[0]->count[d] == 1 && blocks[0]->ndims > 1;
         bool joined = !single && d + 1 < blocks[0]->ndims && continues(blocks, n, d);
@@ -80,7 +131,18 @@ int64_t lierne_block_elements(const lierne_block *block) {
 }
 
 bool lierne_block_contiguous(const lierne_block *block) {
-    return block->ndims == 1 && block->stride[0] == 1;
+    return block->ndims == 1 && block->stride[0] == 1 && !block->rows;
+}
+
+bool lierne_place_same(const lierne_place *a, const lierne_place *b) {
+    const lierne_block *x = &a->block, *y = &b->block;
+    bool same = a->buffer == b->buffer && x->offset == y->offset && x->ndims == y->ndims &&
+                !x->rows == !y->rows;
+    for (int d = 0; same && d < x->ndims; d++) {
+        same = x->count[d] == y->count[d] && x->stride[d] == y->stride[d];
+    }
+    return same && (x->rows == y->rows ||
+                    memcmp(x->rows, y->rows, (size_t)x->count[0] * sizeof *x->rows) == 0);
 }
 
 lierne_status lierne_route_new(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
@@ -116,6 +178,10 @@ void lierne_route_free(lierne_route *route) {
         free_ops(&stage->copies);
         free_ops(&stage->sums);
     }
+    for (size_t i = 0; i < route->lists.count; i++) {
+        lierne_mem_free(route->lists.at[i]);
+    }
+    lierne_mem_free(route->lists.at);
     lierne_mem_free(route->stages.at);
     lierne_mem_free(route);
 }
@@ -176,6 +242,23 @@ lierne_status lierne_op_add(lierne_op *op, lierne_place from) {
     return LIERNE_VEC_PUSH(&op->from, from);
 }
 
+lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool onto, const lierne_place *from,
+                             int n) {
+    lierne_op *op;
+    lierne_block *blocks[LIERNE_PUT + 1];
+    LIERNE_TRY(lierne_ops_add(ops, to, &op));
+    op->onto = onto;
+    for (int i = 0; i < n; i++) {
+        LIERNE_TRY(lierne_op_add(op, from[i]));
+    }
+    blocks[0] = &op->to.block;
+    for (int i = 0; i < n; i++) {
+        blocks[i + 1] = &op->from.at[i].block;
+    }
+    lierne_blocks_join(blocks, n + 1);
+    return LIERNE_OK;
+}
+
 lierne_route_counts lierne_route_count(const lierne_route *route) {
     lierne_route_counts counts = {0};
     for (size_t i = 0; i < route->stages.count; i++) {
@@ -201,6 +284,9 @@ static void print_place(lierne_text *text, lierne_buffer buffer, const lierne_bl
     lierne_text_add(text, "%s[%lld", buffer_names[buffer], (long long)block->offset);
     for (int d = 0; d < block->ndims; d++) {
         lierne_text_add(text, d ? " x %lld" : " : %lld", (long long)block->count[d]);
+        if (d == 0 && block->rows) {
+            lierne_text_add(text, " listed");
+        }
         if (block->stride[d] != 1) {
             lierne_text_add(text, "/%lld", (long long)block->stride[d]);
         }
@@ -225,7 +311,8 @@ static void print_ops(lierne_text *text, const lierne_ops *ops) {
         const lierne_op *op = &ops->at[i];
         lierne_text_add(text, "  ");
         print_place(text, op->to.buffer, &op->to.block);
-        lierne_text_add(text, op->from.count ? " =" : " = 0");
+        lierne_text_add(text, op->onto ? " (+)=" : " =");
+        lierne_text_add(text, op->from.count ? "" : " 0");
         for (size_t s = 0; s < op->from.count; s++) {
             lierne_text_add(text, s ? " + " : " ");
             print_place(text, op->from.at[s].buffer, &op->from.at[s].block);

@@ -67,13 +67,15 @@ typedef struct lierne_route {
 lierne_block lierne_block_box(int naxes, const int64_t *shape, const int64_t *local,
                               const int64_t *size);
 lierne_block lierne_block_range(int64_t offset, int64_t count);
-/* n rows of an array, one after the other, from row first on. */
+/* n rows of an array, one after the other, from row first on; like a list, it has 2 loops. */
 lierne_block lierne_block_rows(int64_t first, int64_t n, int64_t width, int64_t stride);
 /* The same loops over contiguous elements from offset on. */
 lierne_block lierne_block_packed(const lierne_block *block, int64_t offset);
 void lierne_blocks_join(lierne_block *const *blocks, int n);
 int64_t lierne_block_elements(const lierne_block *block);
 bool lierne_block_contiguous(const lierne_block *block);
+/* Whether two places are the same elements in the same order. */
+bool lierne_place_same(const lierne_place *a, const lierne_place *b);
 
 /* Building. Everything that was added is freed by lierne_route_free, also after a failure. */
 lierne_status lierne_route_new(lierne_route **out, int rank, int64_t in, int64_t out_elements);
@@ -90,10 +92,23 @@ lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_bu
 lierne_status lierne_message_add(lierne_message *message, lierne_block block);
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op);
 lierne_status lierne_op_add(lierne_op *op, lierne_place from);
+/* An operation of n sources, at most LIERNE_PUT; loops that run together in all blocks are joined. */
+#define LIERNE_PUT 2
+lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool onto, const lierne_place *from,
+                             int n);
 /* The rows of a list, width elements each, in an array whose rows start stride elements apart: a
  * block without a list where they follow one another, else one with a copy of the list. */
 lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const int64_t *rows,
                                 int64_t n, int64_t width, int64_t stride);
+
+/* *rows becomes a copy of n rows that belongs to the route. */
+lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64_t n);
+/* Gives a route copies of the lists of its blocks, which are another route's. Once, at the end. */
+lierne_status lierne_route_keep_lists(lierne_route *route);
+/* Adds the stages of another route at the end, its buffer b read and written as buffers[b], offset[b]
+ * elements further on. Lists stay the other's: see lierne_route_keep_lists. */
+lierne_status lierne_route_append(lierne_route *route, const lierne_route *other,
+                                  const lierne_buffer *buffers, const int64_t *offset);
 
 /* The adjoint under the convention of distinct copies (every rank's entry is a variable of its
  * own): stages in reverse order, ends swapped, copies become additions. in of the new route is the

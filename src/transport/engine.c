@@ -44,25 +44,49 @@ static void pack_parcel(const lierne_job *job, const lierne_parcel *parcel, bool
     }
 }
 
-static void run_sum(const lierne_job *job, const lierne_part *part, const lierne_op *op) {
+static void reduce(const lierne_job *job, const lierne_part *part, const lierne_op *op, bool onto) {
+    size_t n = 0;
+    if (onto) {
+        job->summands[n++] = (lierne_summand){part->base[op->to.buffer], &op->to.block};
+    }
     for (size_t s = 0; s < op->from.count; s++) {
         const lierne_place *from = &op->from.at[s];
-        job->summands[s] = (lierne_summand){readable(part, from->buffer), &from->block};
+        const lierne_block *block =
+            lierne_place_same(from, &op->to) ? &op->to.block : &from->block;
+        job->summands[n++] = (lierne_summand){readable(part, from->buffer), block};
     }
-    lierne_pack_sum(part->dtype, part->base[op->to.buffer], &op->to.block, job->summands,
-                    op->from.count);
+    lierne_pack_reduce(part->dtype, job->reduction, part->base[op->to.buffer], &op->to.block,
+                       job->summands, n);
+}
+
+/* A copy within a buffer that is both in and out, to where it is. */
+static bool idle_copy(const lierne_part *part, const lierne_op *op) {
+    lierne_place from = op->from.at[0];
+    if (part->in != part->base[LIERNE_OUT] || from.buffer != LIERNE_IN) {
+        return false;
+    }
+    from.buffer = LIERNE_OUT;
+    return lierne_place_same(&from, &op->to);
+}
+
+static void copy(const lierne_part *part, const lierne_op *op) {
+    const lierne_place *from = &op->from.at[0];
+    if (!idle_copy(part, op)) {
+        lierne_pack_copy(part->size, part->base[op->to.buffer], &op->to.block,
+                         readable(part, from->buffer), &from->block);
+    }
 }
 
 static void run_ops(const lierne_job *job, const lierne_part *part, const lierne_ops *ops) {
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
-        if (op->from.count == 0) {
-            lierne_pack_zero(part->size, part->base[op->to.buffer], &op->to.block);
+        bool onto = op->onto && part->accumulates;
+        if (op->from.count + onto > 1) {
+            reduce(job, part, op, onto);
         } else if (op->from.count == 1) {
-            lierne_pack_copy(part->size, part->base[op->to.buffer], &op->to.block,
-                             readable(part, op->from.at[0].buffer), &op->from.at[0].block);
-        } else {
-            run_sum(job, part, op);
+            copy(part, op);
+        } else if (!onto) {
+            lierne_pack_zero(part->size, part->base[op->to.buffer], &op->to.block);
         }
     }
 }

@@ -14,6 +14,8 @@ typedef struct lierne_part {
     char *base[LIERNE_BUFFERS];
     const char *in;
     bool no_out; /* the result is taken as a view: no copies */
+    bool accumulates; /* this call */
+    bool adds_to_out; /* every call */
 } lierne_part;
 
 /* A message of a part. */
@@ -55,6 +57,7 @@ struct lierne_job {
     size_t *done;     /* for poll */
     bool *waiting;    /* whether the parcel in a slot is under way */
     lierne_summand *summands;
+    lierne_reduction reduction; /* of the running call */
     bool running;
     bool abandoned; /* a run failed: messages may still be under way */
     bool finished;

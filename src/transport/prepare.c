@@ -155,7 +155,7 @@ static lierne_status reserve(lierne_job *job) {
     LIERNE_TRY(reserve_memory(job));
     LIERNE_TRY(lierne_alloc(&job->done, slots, sizeof *job->done));
     LIERNE_TRY(lierne_alloc(&job->waiting, slots, sizeof *job->waiting));
-    return lierne_alloc(&job->summands, most_summands(job), sizeof *job->summands);
+    return lierne_alloc(&job->summands, most_summands(job) + 1, sizeof *job->summands);
 }
 
 static lierne_status prepare(lierne_job *job, const lierne_cargo *cargo, size_t n) {
@@ -163,7 +163,8 @@ static lierne_status prepare(lierne_job *job, const lierne_cargo *cargo, size_t 
     job->nparts = n;
     for (size_t p = 0; p < n; p++) {
         job->parts[p] = (lierne_part){.route = cargo[p].route, .dtype = cargo[p].dtype,
-                                      .size = lierne_dtype_size(cargo[p].dtype)};
+                                      .size = lierne_dtype_size(cargo[p].dtype),
+                                      .adds_to_out = cargo[p].accumulates};
     }
     LIERNE_TRY(add_legs(job));
     return reserve(job);

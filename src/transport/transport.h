@@ -6,7 +6,7 @@
 #ifndef LIERNE_TRANSPORT_H
 #define LIERNE_TRANSPORT_H
 
-#include "lierne/context.h"
+#include "lierne/plan.h"
 #include "route/route.h"
 
 /* A value on which all ranks must agree, with its name for the message. */
@@ -147,6 +147,7 @@ LIERNE_PRIVATE void lierne_letters_free(lierne_letters *letters);
 typedef struct lierne_cargo {
     const lierne_route *route;
     lierne_dtype dtype;
+    bool accumulates; /* operations with `onto` add to what out holds */
 } lierne_cargo;
 
 /* A job of n routes that run together, messages with the same peer as one. It keeps pointers to the
@@ -168,8 +169,9 @@ int64_t lierne_job_scratch_bytes(const lierne_job *job);
 void lierne_job_resize(lierne_job *job);
 void lierne_job_messages(const lierne_job *job, int64_t *sent, int64_t *received);
 /* Starts the job with the buffers of each route, which stay borrowed until lierne_job_wait returns.
- * Where out is NULL, the route's copies are left out: its result is taken as a view. */
-lierne_status lierne_job_begin(lierne_job *job, void *const *out, const void *const *in);
+ * reduction takes the place of every sum; all but LIERNE_SUM accumulate. Where out is NULL, the route's copies are left out: its result is taken as a view. */
+lierne_status lierne_job_begin(lierne_job *job, lierne_reduction reduction, void *const *out,
+                               const void *const *in);
 lierne_status lierne_job_wait(lierne_job *job);
 /* One look at the job: unpacks what arrived and goes on to the next stage. Returns whether
  * anything happened. */

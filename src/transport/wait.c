@@ -42,12 +42,15 @@ static void set_buffers(lierne_job *job, void *const *out, const void *const *in
         part->base[LIERNE_OUT] = out[p];
         part->base[LIERNE_SCRATCH] = job->memory + part->scratch;
         part->no_out = out[p] == NULL;
+        part->accumulates = part->adds_to_out || job->reduction != LIERNE_SUM;
     }
 }
 
-lierne_status lierne_job_begin(lierne_job *job, void *const *out, const void *const *in) {
+lierne_status lierne_job_begin(lierne_job *job, lierne_reduction reduction, void *const *out,
+                               const void *const *in) {
     lierne_context *context = job->context;
     LIERNE_TRY(lierne_context_alive(context));
+    job->reduction = reduction;
     set_buffers(job, out, in);
     job->status = LIERNE_OK;
     job->leg = 0;

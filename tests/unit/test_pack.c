@@ -117,18 +117,18 @@ Test(pack, sums_keep_the_order_and_round_once) {
     lierne_block one = lierne_block_range(0, 1);
     lierne_summand abc[3] = {{a, &one}, {b, &one}, {c, &one}};
     lierne_summand acb[3] = {{a, &one}, {c, &one}, {b, &one}};
-    lierne_pack_sum(LIERNE_F32, out, &one, abc, 3);
+    lierne_pack_reduce(LIERNE_F32, LIERNE_SUM, out, &one, abc, 3);
     cr_assert(out[0] == 1.0f);
-    lierne_pack_sum(LIERNE_F32, out, &one, acb, 3);
+    lierne_pack_reduce(LIERNE_F32, LIERNE_SUM, out, &one, acb, 3);
     cr_assert(out[0] == 0.0f);
     /* bf16: 256 + 1 + 1 is 258 when rounded once and 256 when rounded after each addition. */
     uint16_t big[1] = {0x4380}, small[1] = {0x3f80}, sum[1];
     lierne_summand bf[3] = {{big, &one}, {small, &one}, {small, &one}};
-    lierne_pack_sum(LIERNE_BF16, sum, &one, bf, 3);
+    lierne_pack_reduce(LIERNE_BF16, LIERNE_SUM, sum, &one, bf, 3);
     cr_assert_eq(sum[0], 0x4381);
     uint16_t f16_big[1] = {0x6800}, f16_small[1] = {0x3c00}; /* 2048 + 1 + 1 */
     lierne_summand f[3] = {{f16_big, &one}, {f16_small, &one}, {f16_small, &one}};
-    lierne_pack_sum(LIERNE_F16, sum, &one, f, 3);
+    lierne_pack_reduce(LIERNE_F16, LIERNE_SUM, sum, &one, f, 3);
     cr_assert_eq(sum[0], 0x6801);
 }
 
@@ -152,7 +152,7 @@ Test(pack, sums_of_every_type_over_long_strided_blocks) {
         to.stride[0] = 2;
         lierne_summand s[3] = {{x, &a}, {x, &b}, {x + (size_t)N * size, &a}};
         memset(out, 0xa5, 2 * N * size);
-        lierne_pack_sum(types[t], out, &to, s, 3);
+        lierne_pack_reduce(types[t], LIERNE_SUM, out, &to, s, 3);
         for (int i = 0; i < N; i++) {
             int want = i % 31 - 15 + (2 * i + 1) % 31 - 15 + (i + N) % 31 - 15;
             double d = want;
@@ -173,8 +173,8 @@ Test(pack, integers_wrap) {
     int32_t a[1] = {INT32_MAX}, b[1] = {2}, out[1];
     uint8_t u[1] = {250}, v[1] = {10}, w[1];
     lierne_block one = lierne_block_range(0, 1);
-    lierne_pack_sum(LIERNE_I32, out, &one, (lierne_summand[]){{a, &one}, {b, &one}}, 2);
+    lierne_pack_reduce(LIERNE_I32, LIERNE_SUM, out, &one, (lierne_summand[]){{a, &one}, {b, &one}}, 2);
     cr_assert_eq(out[0], INT32_MIN + 1);
-    lierne_pack_sum(LIERNE_U8, w, &one, (lierne_summand[]){{u, &one}, {v, &one}}, 2);
+    lierne_pack_reduce(LIERNE_U8, LIERNE_SUM, w, &one, (lierne_summand[]){{u, &one}, {v, &one}}, 2);
     cr_assert_eq(w[0], 4);
 }

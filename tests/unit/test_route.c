@@ -110,12 +110,12 @@ static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
     lierne_job *jobs[8];
     cr_assert_eq(lierne_sim_create(&sim, n, NULL), LIERNE_OK);
     for (int r = 0; r < n; r++) {
-        const lierne_cargo cargo = {routes[r], LIERNE_I32};
+        const lierne_cargo cargo = {routes[r], LIERNE_I32, false};
         const void *from = in;
         void *to = out;
         cr_assert_eq(lierne_job_new(&jobs[r], lierne_sim_context(sim, r), &cargo, 1, "test"),
                      LIERNE_OK);
-        cr_assert_eq(lierne_job_begin(jobs[r], &to, &from), LIERNE_OK);
+        cr_assert_eq(lierne_job_begin(jobs[r], LIERNE_SUM, &to, &from), LIERNE_OK);
         in += routes[r]->elements[LIERNE_IN];
         out += routes[r]->elements[LIERNE_OUT];
     }

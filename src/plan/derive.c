@@ -1,0 +1,136 @@
+/* Plans made of plans: the transpose, and one after another.
+ *
+ * Both are a matter of routes alone, which are copied, so that the new plan stands by itself. */
+#include "plan/object.h"
+
+#include <string.h>
+
+/* The numbers that all ranks must have in common: which call, and of which plans. */
+#define CALL_TRANSPOSE 30
+#define CALL_COMPOSE   31
+
+static lierne_status check_source(const lierne_plan *plan) {
+    if (!plan || plan->parts.accumulate) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or accumulates");
+    }
+    return lierne_context_alive(plan->context);
+}
+
+static void copy_shape(lierne_plan_side *side, const lierne_plan_side *in,
+                       const lierne_plan_side *out) {
+    side->naxes = in->naxes;
+    memcpy(side->in, in->in, sizeof side->in);
+    memcpy(side->out, out->out, sizeof side->out);
+    side->min_elements = in == out ? in->min_elements : 0;
+}
+
+static lierne_status copy_owned(lierne_plan_side *side, const lierne_plan_side *from) {
+    for (size_t i = 0; i < from->owned.count; i++) {
+        LIERNE_TRY(LIERNE_VEC_PUSH(&side->owned, from->owned.at[i]));
+    }
+    return LIERNE_OK;
+}
+
+/* in of one is out of the next: first, then second, or first alone. */
+static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
+                          const lierne_plan_side *second) {
+    static const lierne_buffer from_in[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_SCRATCH,
+                                                          LIERNE_SCRATCH};
+    static const lierne_buffer to_out[LIERNE_BUFFERS] = {LIERNE_SCRATCH, LIERNE_OUT,
+                                                         LIERNE_SCRATCH};
+    const lierne_route *a = first->route, *b = second->route;
+    int64_t between, scratch_a, scratch_b;
+    LIERNE_TRY(lierne_route_new(&side->route, a->rank, a->elements[LIERNE_IN],
+                                b->elements[LIERNE_OUT]));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_OUT], &between));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_SCRATCH], &scratch_a));
+    LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_SCRATCH], &scratch_b));
+    LIERNE_TRY(lierne_route_append(side->route, a, from_in,
+                                   (const int64_t[]){0, between, scratch_a}));
+    LIERNE_TRY(lierne_route_append(side->route, b, to_out,
+                                   (const int64_t[]){between, 0, scratch_b}));
+    LIERNE_TRY(lierne_route_keep_lists(side->route));
+    copy_shape(side, first, second);
+    return copy_owned(side, second);
+}
+
+static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *from) {
+    static const lierne_buffer same[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
+    const lierne_route *route = from->route;
+    LIERNE_TRY(lierne_route_new(&side->route, route->rank, route->elements[LIERNE_IN],
+                                route->elements[LIERNE_OUT]));
+    side->route->elements[LIERNE_SCRATCH] = route->elements[LIERNE_SCRATCH];
+    LIERNE_TRY(lierne_route_append(side->route, route, same, (const int64_t[]){0, 0, 0}));
+    LIERNE_TRY(lierne_route_keep_lists(side->route));
+    copy_shape(side, from, from);
+    return copy_owned(side, from);
+}
+
+static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
+    parts->dtype = plan->parts.dtype;
+    parts->max_inflight = plan->parts.max_inflight;
+    parts->algorithm = plan->parts.algorithm;
+    parts->in_place = plan->parts.in_place;
+    LIERNE_TRY(duplicate(&parts->side[LIERNE_FORWARD], &plan->parts.side[LIERNE_ADJOINT]));
+    return duplicate(&parts->side[LIERNE_ADJOINT], &plan->parts.side[LIERNE_FORWARD]);
+}
+
+lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan) {
+    lierne_plan_parts parts = {0};
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(check_source(plan));
+    const lierne_field fields[] = {{"call", CALL_TRANSPOSE}, {"plan", plan->decision}};
+    return lierne_plan_new(out, plan->context, transpose(&parts, plan), &parts, fields, 2);
+}
+
+static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
+    for (int d = 0; d < 2; d++) {
+        const lierne_plan *from = d == LIERNE_FORWARD ? first : second;
+        const lierne_plan *to = d == LIERNE_FORWARD ? second : first;
+        int64_t n = from->parts.side[d].route->elements[LIERNE_OUT];
+        int64_t wanted = to->parts.side[d].route->elements[LIERNE_IN];
+        if (n != wanted) {
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s of one plan gives %lld elements, the "
+                               "other takes %lld", first->context->rank,
+                               d == LIERNE_FORWARD ? "forward" : "adjoint", (long long)n,
+                               (long long)wanted);
+        }
+    }
+    if (first->parts.dtype != second->parts.dtype) {
+        return LIERNE_FAIL(LIERNE_INVALID, "dtypes %s and %s differ",
+                           lierne_dtype_name(first->parts.dtype),
+                           lierne_dtype_name(second->parts.dtype));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
+                             const lierne_plan *second) {
+    const lierne_plan_side *a = first->parts.side, *b = second->parts.side;
+    LIERNE_TRY(check_fit(first, second));
+    parts->dtype = first->parts.dtype;
+    parts->max_inflight = first->parts.max_inflight;
+    parts->algorithm = "composed";
+    LIERNE_TRY(join(&parts->side[LIERNE_FORWARD], &a[LIERNE_FORWARD], &b[LIERNE_FORWARD]));
+    return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
+}
+
+lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
+                                  const lierne_plan *second) {
+    lierne_plan_parts parts = {0};
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(check_source(first));
+    LIERNE_TRY(check_source(second));
+    if (first->context != second->context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the plans are of different contexts");
+    }
+    const lierne_field fields[] = {
+        {"call", CALL_COMPOSE}, {"first", first->decision}, {"second", second->decision}};
+    return lierne_plan_new(out, first->context, compose(&parts, first, second), &parts, fields, 3);
+}

@@ -1,0 +1,128 @@
+/* What a plan says of itself, without executing. */
+#include "lierne/graph.h"
+#include "plan/object.h"
+
+lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction, int64_t *in,
+                                   int64_t *out) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    const lierne_route *route = plan->parts.side[direction].route;
+    if (in) {
+        *in = route->elements[LIERNE_IN];
+    }
+    if (out) {
+        *out = route->elements[LIERNE_OUT];
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction, int *naxes,
+                                int64_t *in, int64_t *out) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    const lierne_plan_side *side = &plan->parts.side[direction];
+    if (naxes) {
+        *naxes = side->naxes;
+    }
+    for (int a = 0; a < side->naxes; a++) {
+        if (in) {
+            in[a] = side->in[a];
+        }
+        if (out) {
+            out[a] = side->out[a];
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
+                               int64_t *offset) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    if (!offset) {
+        return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
+    }
+    *offset = plan->view[direction];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
+                                 lierne_report *report) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    if (!report || report->size != sizeof *report) {
+        return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
+    }
+    const lierne_plan_side *side = &plan->parts.side[direction];
+    lierne_route_counts counts = lierne_route_count(side->route);
+    int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
+    *report = (lierne_report){
+        .size = sizeof *report,
+        .sent_bytes = counts.sent * bytes,
+        .received_bytes = counts.received * bytes,
+        .local_bytes = counts.local * bytes,
+        .min_bytes = side->min_elements * bytes,
+        .sent_messages = counts.sent_messages,
+        .received_messages = counts.received_messages,
+        .stages = (int64_t)side->route->stages.count,
+        .algorithm = plan->parts.algorithm,
+        .scratch_bytes = lierne_job_scratch_bytes(plan->requests[direction][0].job),
+    };
+    for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
+        report->communicators += plan->parts.groups[g] != NULL;
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction, char **text) {
+    lierne_text out = {0};
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    if (!text) {
+        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
+    }
+    lierne_route_print(plan->parts.side[direction].route, &out);
+    return lierne_text_take(&out, text);
+}
+
+void lierne_text_release(char *text) {
+    lierne_mem_free(text);
+}
+
+static lierne_status check_pairs(const lierne_plan *const *plans, int n, int d) {
+    const lierne_route **routes;
+    LIERNE_TRY(lierne_alloc(&routes, (size_t)n, sizeof *routes));
+    for (int i = 0; i < n; i++) {
+        routes[i] = plans[i]->parts.side[d].route;
+    }
+    lierne_status status = lierne_routes_pair(routes, n);
+    lierne_mem_free(routes);
+    return status;
+}
+
+lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
+    for (int i = 0; i < n || i < 1; i++) {
+        if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->rank != i)) {
+            return LIERNE_FAIL(LIERNE_INVALID, "plans must be those of ranks 0 to %d, in order",
+                               n - 1);
+        }
+        for (int d = 0; d < 2; d++) {
+            const lierne_plan_side *side = &plans[i]->parts.side[d];
+            LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
+        }
+    }
+    int world = plans[0]->context->world;
+    if (n != 1 && n != world) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%d plans of a world of %d ranks, must be all or one", n,
+                           world);
+    }
+    if (n != world) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(check_pairs(plans, n, LIERNE_FORWARD));
+    return check_pairs(plans, n, LIERNE_ADJOINT);
+}
+
+lierne_status lierne_plan_write(const lierne_plan *plan, char **text) {
+    lierne_text out = {0};
+    if (!plan || !text || !plan->parts.recipe || !plan->parts.recipe->write) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan or text is NULL, or the plan is not one of rows");
+    }
+    plan->parts.recipe->write(plan->parts.recipe, &out);
+    return lierne_text_take(&out, text);
+}
