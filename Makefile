@@ -173,7 +173,7 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
-$(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure workload lierne by_hand) \
+$(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)

@@ -1,7 +1,7 @@
-/* What the files of the bridge benchmark share.
+/* What the benchmarks share: methods that do the same work are compared, then timed by turns.
  *
- * A workload is one bridge with its buffers on this rank; a method is one way of executing it.
- * Elements are integers from 1 to 199, exact in every type and whichever way they are added. */
+ * A method is one way of doing a workload's work in a direction. Of a workload nothing is known
+ * here but what `bench` says of it. */
 #ifndef TESTS_BENCH_H
 #define TESTS_BENCH_H
 
@@ -9,66 +9,38 @@
 
 enum { FORWARD, ADJOINT, BOTH };
 
-/* Samples of a data lane and the cp coordinate that owns rows, or -1: every row. */
-typedef struct share {
-    int64_t first; /* sample */
-    int64_t samples;
-    int cp;
-} share;
-
-typedef struct workload {
-    const char *kind; /* "a fan-in", ... */
-    const char *load; /* "large f32", ... */
-    mesh src, dst;
-    lierne_dtype dtype;
-    size_t size;        /* of an element */
-    int axis;           /* of the batch: 0 is [b, s, h], 1 is [s, b, h] */
-    int64_t lane, s, h; /* samples of a lane of the side with more lanes, sequence, hidden */
-    bool disjoint;      /* meshes without a common rank: nothing is written by hand for them */
-    bool fan_in;
-    int scale;
-    int cp;
-    share source, target; /* this rank's samples on either side; cp is -1 */
-    int target_cp;
-    size_t bytes[2][2]; /* of the input and of the output, per direction */
-    char *in[2];
-    char *out[2];
-} workload;
-
 typedef struct method method;
 typedef struct method_kind {
     const char *name;
     /* Returns NULL if the method does not exist for the workload. Collective. */
-    method *(*open)(const workload *w);
+    method *(*open)(const void *workload);
     void (*close)(method *m);
 } method_kind;
 
 struct method {
     const method_kind *kind;
-    const workload *w;
+    const void *workload;
     bool (*run)(method *m, int direction);
+    /* Untimed, may be NULL: before each run; after one that is judged, before it is. */
+    void (*before)(method *m, int direction);
+    void (*after)(method *m, int direction);
     const char *result[2]; /* where the outputs are: a view of the input, or a buffer */
     bool checked;          /* whether there are outputs to compare */
     bool agrees;
 };
 
-/* Fills in what follows from the first fields, and the buffers. */
-void workload_open(workload *w);
-void workload_close(workload *w);
-/* Writes every cache line of a direction's input again, with what is in it. */
-void workload_rewrite(const workload *w, int direction);
-/* Whether result is what the direction must give. */
-bool workload_right(const workload *w, int direction, const char *result);
-/* "tp2 cp1 dp4 -> ..." in a static buffer. */
-const char *workload_text(const workload *w);
-
-/* Memory that ends the program when there is none, aligned to a page and touched. */
-char *take(size_t bytes);
-
 #define METHODS 8
-extern const method_kind lierne_direct, lierne_partial, lierne_collective, lierne_leader;
-extern const method_kind naive_mpi, optimal_mpi;
-extern const method_kind copy_bound, stream_bound;
+typedef struct bench {
+    const void *workload;
+    const method_kind *const *kinds;
+    int nkinds; /* at most METHODS */
+    /* Makes a direction's buffers ready for a run that is judged. */
+    void (*reset)(const void *workload, int direction);
+    bool (*right)(const method *m, int direction);
+    /* Writes every cache line of a direction's input again, with what is in it. */
+    void (*rewrite)(const void *workload, int direction);
+    const char *(*text)(const void *workload); /* in a static buffer */
+} bench;
 
 typedef struct times {
     double low, median, high; /* quartiles, in seconds */
@@ -81,7 +53,50 @@ typedef struct outcome {
 } outcome;
 
 /* Compares the outputs of all methods, then times those that agree, in random order, `rounds`
- * times. Returns the number of results. dirty: see workload_rewrite. rounds 0 compares only. */
-int measure(workload *w, bool dirty, int rounds, outcome *results);
+ * times. Returns the number of results. dirty: inputs are rewritten before each run. rounds 0
+ * compares only. */
+int measure(const bench *b, bool dirty, int rounds, outcome *results);
+
+/* Memory that ends the program when there is none, aligned to a page and touched. */
+char *take(size_t bytes);
+/* Writes every cache line of memory again, with what is in it. */
+void rewrite(char *memory, size_t bytes);
+
+/* A column of ratios: the time of a kind, the shorter one of two, as a multiple of the reference's.
+ */
+typedef struct column {
+    const char *name;
+    const method_kind *kinds[2];
+} column;
+
+#define COLUMNS 6
+typedef struct line {
+    char title[128];
+    double ratios[COLUMNS]; /* 0: not run */
+} line;
+
+/* What was asked for, and the tables of one family of workloads. */
+typedef struct tables {
+    bool quick;
+    char **texts; /* that titles must contain */
+    int ntexts;
+    const char *unit;
+    double per_second;
+    const char *const *headings; /* of FORWARD, ADJOINT, BOTH */
+    const char *ratios;          /* heading of the ratios */
+    const method_kind *reference;
+    const char *over; /* heading of multiples of its time */
+    column columns[COLUMNS];
+    line lines[128];
+    int nlines;
+} tables;
+
+/* Reads "[quick] [text...]". */
+void tables_ask(tables *t, int argc, char **argv);
+bool tables_want(const tables *t, const char *title);
+void tables_print(const tables *t, const char *title, const outcome *results, int n, int rounds);
+/* Keeps the ratios of FORWARD, ADJOINT or BOTH for tables_print_ratios. */
+void tables_keep(tables *t, const char *title, const outcome *results, int n, int direction);
+void tables_print_ratios(const tables *t);
 
 #endif

@@ -5,10 +5,9 @@
  * Prints a table per workload, those only whose title contains every text, and at the end the
  * ratios of all of them; quick compares the outputs of all methods on small tensors and times
  * nothing. */
-#include "bench/bench.h"
+#include "bench/bridge.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ROUNDS_LARGE 15
@@ -51,69 +50,12 @@ static const load quick_loads[] = {
     {"quick pieces", LIERNE_F32, 2, 16, 32768, 0},
 };
 
-typedef struct line {
-    char title[128];
-    double naive, leader, optimal, bound; /* how often lierne DIRECT fits into each; 0: not run */
-} line;
+static const method_kind *const kinds[] = {&lierne_direct, &lierne_partial, &lierne_collective,
+                                           &lierne_leader, &optimal_mpi,    &naive_mpi,
+                                           &copy_bound,    &stream_bound};
+static const char *const headings[] = {"forward", "adjoint", "both"};
 
-typedef struct run {
-    bool quick;
-    char **texts;
-    int ntexts;
-    line lines[128];
-    int nlines;
-} run;
-
-static double time_of(const outcome *results, int n, const method_kind *kind) {
-    for (int i = 0; i < n; i++) {
-        if (results[i].kind == kind && results[i].agrees) {
-            return results[i].t[BOTH].median;
-        }
-    }
-    return 0;
-}
-
-static void print_row(const outcome *r, double direct) {
-    if (!r->agrees) {
-        printf("%-24s   wrong: not timed\n", r->kind->name);
-        return;
-    }
-    printf("%-24s %9.3f %9.3f %9.3f (%.3f - %.3f) %7.2f\n", r->kind->name,
-           1e3 * r->t[FORWARD].median, 1e3 * r->t[ADJOINT].median, 1e3 * r->t[BOTH].median,
-           1e3 * r->t[BOTH].low, 1e3 * r->t[BOTH].high, r->t[BOTH].median / direct);
-}
-
-static void print_table(const char *title, const outcome *results, int n, int rounds) {
-    double direct = time_of(results, n, &lierne_direct);
-    printf("\n%s; %d rounds\n%-24s %9s %9s %9s %-17s %7s\n", title, rounds, "milliseconds",
-           "forward", "adjoint", "both", "(quartiles)", "/DIRECT");
-    for (int i = 0; i < n; i++) {
-        print_row(&results[i], direct);
-    }
-    fflush(stdout);
-}
-
-static void add_line(run *b, const char *title, const outcome *results, int n) {
-    double direct = time_of(results, n, &lierne_direct);
-    double copy = time_of(results, n, &copy_bound), stream = time_of(results, n, &stream_bound);
-    line *l = &b->lines[b->nlines++];
-    snprintf(l->title, sizeof l->title, "%s", title);
-    l->naive = time_of(results, n, &naive_mpi) / direct;
-    l->leader = time_of(results, n, &lierne_leader) / direct;
-    l->optimal = time_of(results, n, &optimal_mpi) / direct;
-    l->bound = direct / (copy < stream ? copy : stream);
-}
-
-static bool wanted(const run *b, const char *title) {
-    for (int i = 0; i < b->ntexts; i++) {
-        if (!strstr(title, b->texts[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void run_one(run *b, const shape *s, const load *l, int axis, bool dirty) {
+static void run_one(tables *t, const shape *s, const load *l, int axis, bool dirty) {
     outcome results[METHODS];
     char title[128];
     workload w = {.kind = s->kind,
@@ -123,57 +65,59 @@ static void run_one(run *b, const shape *s, const load *l, int axis, bool dirty)
                   .lane = l->b,
                   .s = l->s,
                   .h = l->h};
+    bench b = {.workload = &w,
+               .kinds = kinds,
+               .nkinds = sizeof kinds / sizeof kinds[0],
+               .reset = workload_reset,
+               .right = workload_right,
+               .rewrite = workload_rewrite,
+               .text = workload_text};
     w.src = mesh_of("tcd", s->src[0], 1, s->src[1]);
     w.dst = mesh_of("tcd", s->dst[0], s->dst[1], s->dst[2]);
     w.dst.offset = s->offset;
     snprintf(title, sizeof title, "%d ranks, %s, %s, batch axis %d, %s", test_world, s->kind,
              l->name, axis, dirty ? "dirty" : "hot");
-    if (!wanted(b, title)) {
+    if (!tables_want(t, title)) {
         return;
     }
     workload_open(&w);
-    int n = measure(&w, dirty, l->rounds, results);
+    int n = measure(&b, dirty, l->rounds, results);
     workload_close(&w);
-    if (test_rank == 0 && l->rounds > 0) {
-        print_table(title, results, n, l->rounds);
-        add_line(b, title, results, n);
+    if (l->rounds > 0) {
+        tables_print(t, title, results, n, l->rounds);
+        tables_keep(t, title, results, n, BOTH);
     }
 }
 
-static void run_shape(run *b, const shape *s) {
-    const load *list = b->quick ? quick_loads : loads;
-    size_t n = b->quick ? sizeof quick_loads / sizeof *list : sizeof loads / sizeof *list;
+static void run_shape(tables *t, const shape *s) {
+    const load *list = t->quick ? quick_loads : loads;
+    size_t n = t->quick ? sizeof quick_loads / sizeof *list : sizeof loads / sizeof *list;
     for (size_t l = 0; l < n && s->world == test_world; l++) {
         for (int axis = 0; axis < 2; axis++) {
-            run_one(b, s, &list[l], axis, false);
-            if (!b->quick) {
-                run_one(b, s, &list[l], axis, true);
+            run_one(t, s, &list[l], axis, false);
+            if (!t->quick) {
+                run_one(t, s, &list[l], axis, true);
             }
         }
     }
 }
 
-static void print_ratios(const run *b) {
-    printf("\n%-56s %6s %6s %8s %6s\n", "how many times faster lierne DIRECT is (0: not compared)",
-           "naive", "LEADER", "optimal", "bound");
-    for (int i = 0; i < b->nlines; i++) {
-        const line *l = &b->lines[i];
-        printf("%-56s %6.2f %6.2f %8.2f %6.2f\n", l->title, l->naive, l->leader, l->optimal,
-               1 / l->bound);
-    }
-}
-
 int main(int argc, char **argv) {
-    static run b;
+    static tables t = {.unit = "milliseconds",
+                       .per_second = 1e3,
+                       .headings = headings,
+                       .ratios = "how many times faster lierne DIRECT is (0: not compared)",
+                       .reference = &lierne_direct,
+                       .over = "/DIRECT",
+                       .columns = {{"naive", {&naive_mpi}},
+                                   {"LEADER", {&lierne_leader}},
+                                   {"optimal", {&optimal_mpi}},
+                                   {"bound", {&copy_bound, &stream_bound}}}};
     test_start(&argc, &argv, 3600);
-    b.quick = argc > 1 && strcmp(argv[1], "quick") == 0;
-    b.texts = argv + 1 + b.quick;
-    b.ntexts = argc - 1 - b.quick;
+    tables_ask(&t, argc, argv);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        run_shape(&b, &shapes[i]);
+        run_shape(&t, &shapes[i]);
     }
-    if (test_rank == 0 && !b.quick) {
-        print_ratios(&b);
-    }
+    tables_print_ratios(&t);
     return test_finish();
 }

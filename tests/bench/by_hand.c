@@ -7,7 +7,7 @@
  * optimal: nonblocking messages of exactly the rows that are needed, straight from and to the
  * tensors where they are contiguous, else packed by loops. It knows what the workloads have in
  * common (data lanes line up, every row has one owner) and serves nothing else. */
-#include "bench/bench.h"
+#include "bench/bridge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static MPI_Comm split(int color, int key) {
 }
 
 static bool gather(const naive *n, const char *from, char *to, size_t bytes) {
-    const workload *w = n->base.w;
+    const workload *w = n->base.workload;
     int count = (int)(bytes / w->size);
     char *landing = w->axis == 0 ? to : n->gathered;
     MPI_Allgather(from, count, n->type, landing, count, n->type, n->gather);
@@ -86,7 +86,7 @@ static bool gather(const naive *n, const char *from, char *to, size_t bytes) {
 
 /* A slice of the leading axis is a view. */
 static bool narrow(naive *n, char *from, int direction) {
-    const workload *w = n->base.w;
+    const workload *w = n->base.workload;
     int64_t first = slot_of(w, test_rank) * w->lane;
     if (w->axis == 0) {
         n->base.result[direction] = from + (size_t)(first * w->s * w->h) * w->size;
@@ -99,7 +99,7 @@ static bool narrow(naive *n, char *from, int direction) {
 
 static bool run_naive(method *m, int direction) {
     naive *n = (naive *)m;
-    const workload *w = m->w;
+    const workload *w = m->workload;
     char *from = w->in[direction];
     size_t bytes = w->bytes[direction][0];
     if (direction == ADJOINT && w->cp > 1) {
@@ -122,7 +122,8 @@ static void close_naive(method *m) {
     free(n);
 }
 
-static method *open_naive(const workload *w) {
+static method *open_naive(const void *of) {
+    const workload *w = of;
     if (w->disjoint) {
         return NULL;
     }
@@ -141,7 +142,7 @@ static method *open_naive(const workload *w) {
     }
     n->clone = take(w->bytes[ADJOINT][0]);
     n->gathered = take(w->fan_in ? w->bytes[FORWARD][1] : w->bytes[ADJOINT][1]);
-    n->base = (method){.w = w,
+    n->base = (method){.workload = w,
                        .run = run_naive,
                        .checked = true,
                        .result = {w->out[FORWARD], w->out[ADJOINT]}};
@@ -246,7 +247,7 @@ static void copy_own(const workload *w, int direction, const partner *own) {
 }
 
 static void post(optimal *o, int direction) {
-    const workload *w = o->base.w;
+    const workload *w = o->base.workload;
     int n = o->count[direction] - 1;
     for (int i = 0; i < n; i++) {
         const partner *p = &o->partners[direction][i];
@@ -267,7 +268,7 @@ static void post(optimal *o, int direction) {
 
 static bool run_optimal(method *m, int direction) {
     optimal *o = (optimal *)m;
-    const workload *w = m->w;
+    const workload *w = m->workload;
     int n = o->count[direction] - 1, i;
     if (m->result[direction] != w->out[direction]) {
         return true;
@@ -303,7 +304,7 @@ static bool supplies(const workload *w, int direction, int rank) {
 }
 
 static void find_partners(optimal *o, int direction) {
-    const workload *w = o->base.w;
+    const workload *w = o->base.workload;
     const mesh *fine = w->fan_in ? &w->src : &w->dst;
     partner *list = (partner *)take((size_t)test_world * sizeof *list);
     int n = 0;
@@ -339,12 +340,13 @@ static void close_optimal(method *m) {
     free(o);
 }
 
-static method *open_optimal(const workload *w) {
+static method *open_optimal(const void *of) {
+    const workload *w = of;
     if (w->disjoint) {
         return NULL;
     }
     optimal *o = (optimal *)take(sizeof *o);
-    o->base = (method){.w = w, .run = run_optimal, .checked = true};
+    o->base = (method){.workload = w, .run = run_optimal, .checked = true};
     for (int d = FORWARD; d <= ADJOINT; d++) {
         bool narrows = w->fan_in != (d == FORWARD) && (d == FORWARD || w->cp == 1);
         int64_t first = slot_of(w, test_rank) * w->lane;

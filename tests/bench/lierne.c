@@ -4,7 +4,7 @@
  * The bound writes on each rank as many bytes as its outputs have (none where they are views), from
  * memory of its own and without waiting for anybody: no method from private buffers can be faster
  * than that, and none over a wire is as fast. */
-#include "bench/bench.h"
+#include "bench/bridge.h"
 
 #include <emmintrin.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct planned {
 
 static bool run_plan(method *m, int direction) {
     planned *p = (planned *)m;
-    const workload *w = m->w;
+    const workload *w = m->workload;
     char *out = p->view[direction] ? NULL : w->out[direction];
     lierne_status status = direction == FORWARD
                                ? lierne_forward(p->plan, out, w->in[direction], NULL)
@@ -35,7 +35,7 @@ static void close_plan(method *m) {
 }
 
 static void find_views(planned *p) {
-    const workload *w = p->base.w;
+    const workload *w = p->base.workload;
     for (int d = FORWARD; d <= ADJOINT; d++) {
         int64_t offset = -1;
         lierne_plan_view(p->plan, (lierne_direction)d, &offset);
@@ -63,26 +63,30 @@ static method *open_plan(const workload *w, lierne_bridge_algorithm algorithm,
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     status = case_plan(&p->plan, p->context, &c);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
-    p->base = (method){.w = w, .run = run_plan, .checked = true};
+    p->base = (method){.workload = w, .run = run_plan, .checked = true};
     find_views(p);
     return &p->base;
 }
 
-static method *open_direct(const workload *w) {
+static method *open_direct(const void *of) {
+    const workload *w = of;
     return open_plan(w, LIERNE_BRIDGE_DIRECT,
                      w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
 }
 
 /* Without cp the gradient has one owner: the plan would be that of open_direct. */
-static method *open_partial(const workload *w) {
+static method *open_partial(const void *of) {
+    const workload *w = of;
     return w->cp > 1 ? open_plan(w, LIERNE_BRIDGE_DIRECT, LIERNE_GRADIENT_PARTIAL) : NULL;
 }
 
-static method *open_collective(const workload *w) {
+static method *open_collective(const void *of) {
+    const workload *w = of;
     return w->disjoint ? NULL : open_plan(w, LIERNE_BRIDGE_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
 }
 
-static method *open_leader(const workload *w) {
+static method *open_leader(const void *of) {
+    const workload *w = of;
     return w->disjoint ? open_plan(w, LIERNE_BRIDGE_LEADER, LIERNE_GRADIENT_PARTIAL) : NULL;
 }
 
@@ -108,7 +112,8 @@ static void stream_copy(char *to, const char *from, size_t bytes) {
 
 static bool run_copy(method *m, int direction) {
     copier *c = (copier *)m;
-    char *to = m->w->out[direction];
+    const workload *w = m->workload;
+    char *to = w->out[direction];
     if (c->streams) {
         stream_copy(to, c->from, c->bytes[direction]);
     } else {
@@ -130,16 +135,16 @@ static method *open_copier(const workload *w, bool streams) {
     }
     c->from = take(c->bytes[0] > c->bytes[1] ? c->bytes[0] : c->bytes[1]);
     c->streams = streams;
-    c->base = (method){.w = w, .run = run_copy};
+    c->base = (method){.workload = w, .run = run_copy};
     return &c->base;
 }
 
-static method *open_copy(const workload *w) {
-    return open_copier(w, false);
+static method *open_copy(const void *of) {
+    return open_copier(of, false);
 }
 
-static method *open_stream(const workload *w) {
-    return open_copier(w, true);
+static method *open_stream(const void *of) {
+    return open_copier(of, true);
 }
 
 const method_kind copy_bound = {"bound: memcpy", open_copy, close_copy};

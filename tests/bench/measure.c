@@ -4,14 +4,28 @@
  * Forward and adjoint are timed one after the other; a round's sum of both is a third time. */
 #include "bench/bench.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static const method_kind *const kinds[] = {&lierne_direct, &lierne_partial, &lierne_collective,
-                                           &lierne_leader, &optimal_mpi,    &naive_mpi,
-                                           &copy_bound,    &stream_bound};
-#define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
+char *take(size_t bytes) {
+    size_t page = 4096;
+    char *memory = aligned_alloc(page, (bytes / page + 1) * page);
+    if (!memory) {
+        fprintf(stderr, "no memory for %zu bytes\n", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+void rewrite(char *memory, size_t bytes) {
+    volatile char *at = memory;
+    for (size_t i = 0; i < bytes; i += 64) {
+        at[i] = at[i];
+    }
+}
 
 static bool all(bool mine) {
     int ok = mine, every;
@@ -19,15 +33,24 @@ static bool all(bool mine) {
     return every;
 }
 
-static bool agrees(method *m) {
+static void prepare(method *m, int direction) {
+    if (m->before) {
+        m->before(m, direction);
+    }
+}
+
+static bool agrees(const bench *b, method *m) {
     bool right = true;
     for (int d = FORWARD; d <= ADJOINT; d++) {
-        memset(m->w->out[d], 0xee, m->w->bytes[d][1]);
+        b->reset(b->workload, d);
+        prepare(m, d);
         bool ran = all(m->run(m, d));
-        right = all(ran && (!m->checked || workload_right(m->w, d, m->result[d]))) && right;
+        if (ran && m->after) {
+            m->after(m, d);
+        }
+        right = all(ran && (!m->checked || b->right(m, d))) && right;
     }
-    CHECK(right, "%s, %s, batch axis %d, %s: %s is wrong", m->w->kind, m->w->load, m->w->axis,
-          workload_text(m->w), m->kind->name);
+    CHECK(right, "%s: %s is wrong", b->text(b->workload), m->kind->name);
     return right;
 }
 
@@ -38,11 +61,12 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double time_once(method *m, int direction, bool dirty) {
+static double time_once(const bench *b, method *m, int direction, bool dirty) {
     double most[2];
     if (dirty) {
-        workload_rewrite(m->w, direction);
+        b->rewrite(b->workload, direction);
     }
+    prepare(m, direction);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = now();
     bool ok = m->run(m, direction);
@@ -74,7 +98,8 @@ static times summarise(double *seconds, int n) {
     return (times){.low = seconds[n / 4], .median = seconds[n / 2], .high = seconds[3 * n / 4]};
 }
 
-static void time_all(method *const *methods, int n, bool dirty, int rounds, outcome *results) {
+static void time_all(const bench *b, method *const *methods, int n, bool dirty, int rounds,
+                     outcome *results) {
     double *seconds = (double *)take((size_t)(METHODS * 3 * rounds) * sizeof *seconds);
     int order[METHODS];
     for (int r = 0; r < rounds; r++) {
@@ -82,7 +107,7 @@ static void time_all(method *const *methods, int n, bool dirty, int rounds, outc
         for (int i = 0; i < n; i++) {
             double *to = seconds + (size_t)(order[i] * 3 * rounds + r), sum = 0;
             for (int d = FORWARD; d <= ADJOINT && methods[order[i]]->agrees; d++) {
-                sum += to[d * rounds] = time_once(methods[order[i]], d, dirty);
+                sum += to[d * rounds] = time_once(b, methods[order[i]], d, dirty);
             }
             to[BOTH * rounds] = sum;
         }
@@ -96,20 +121,20 @@ static void time_all(method *const *methods, int n, bool dirty, int rounds, outc
     free(seconds);
 }
 
-int measure(workload *w, bool dirty, int rounds, outcome *results) {
+int measure(const bench *b, bool dirty, int rounds, outcome *results) {
     method *methods[METHODS];
     int n = 0;
-    for (int k = 0; k < KINDS; k++) {
-        method *m = kinds[k]->open(w);
+    for (int k = 0; k < b->nkinds; k++) {
+        method *m = b->kinds[k]->open(b->workload);
         if (m) {
-            m->kind = kinds[k];
-            m->agrees = agrees(m);
-            results[n] = (outcome){.kind = kinds[k], .agrees = m->agrees};
+            m->kind = b->kinds[k];
+            m->agrees = agrees(b, m);
+            results[n] = (outcome){.kind = b->kinds[k], .agrees = m->agrees};
             methods[n++] = m;
         }
     }
     if (rounds > 0) {
-        time_all(methods, n, dirty, rounds, results);
+        time_all(b, methods, n, dirty, rounds, results);
     }
     for (int i = 0; i < n; i++) {
         methods[i]->kind->close(methods[i]);

@@ -1,21 +1,10 @@
 /* The tensors of a bridge on this rank, filled and judged by a closed form. Nothing here knows how
  * a method moves them. */
-#include "bench/bench.h"
+#include "bench/bridge.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-char *take(size_t bytes) {
-    size_t page = 4096;
-    char *memory = aligned_alloc(page, (bytes / page + 1) * page);
-    if (!memory) {
-        fprintf(stderr, "no memory for %zu bytes\n", bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    memset(memory, 0, bytes);
-    return memory;
-}
 
 #define VALUES 199
 
@@ -90,18 +79,22 @@ void workload_close(workload *w) {
     }
 }
 
-void workload_rewrite(const workload *w, int direction) {
-    volatile char *at = w->in[direction];
-    for (size_t i = 0; i < w->bytes[direction][0]; i += 64) {
-        at[i] = at[i];
-    }
+void workload_reset(const void *of, int direction) {
+    const workload *w = of;
+    memset(w->out[direction], 0xee, w->bytes[direction][1]);
 }
 
-bool workload_right(const workload *w, int direction, const char *result) {
+void workload_rewrite(const void *of, int direction) {
+    const workload *w = of;
+    rewrite(w->in[direction], w->bytes[direction][0]);
+}
+
+bool workload_right(const method *m, int direction) {
+    const workload *w = m->workload;
     size_t bytes = w->bytes[direction][1];
     char *wanted = take(bytes);
     fill(w, wanted, direction == FORWARD ? &w->target : &w->source);
-    bool right = result && memcmp(wanted, result, bytes) == 0;
+    bool right = m->result[direction] && memcmp(wanted, m->result[direction], bytes) == 0;
     free(wanted);
     return right;
 }
@@ -116,9 +109,11 @@ static int put_mesh(char *text, size_t room, const mesh *m, const char *then) {
     return n - 1 + snprintf(text + n - 1, room - (size_t)n, "%s", then);
 }
 
-const char *workload_text(const workload *w) {
-    static char text[96];
-    int n = put_mesh(text, sizeof text, &w->src, " -> ");
+const char *workload_text(const void *of) {
+    static char text[160];
+    const workload *w = of;
+    int n = snprintf(text, sizeof text, "%s, %s, batch axis %d, ", w->kind, w->load, w->axis);
+    n += put_mesh(text + n, sizeof text - (size_t)n, &w->src, " -> ");
     put_mesh(text + n, sizeof text - (size_t)n, &w->dst, "");
     return text;
 }

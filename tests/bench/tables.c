@@ -1,0 +1,86 @@
+/* What a benchmark prints. Titles are the only filter, so that whatever is printed can be asked for
+ * again. The ratios of all tables stand together at the end: they are what to look at. */
+#include "bench/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void tables_ask(tables *t, int argc, char **argv) {
+    t->quick = argc > 1 && strcmp(argv[1], "quick") == 0;
+    t->texts = argv + 1 + t->quick;
+    t->ntexts = argc - 1 - t->quick;
+}
+
+bool tables_want(const tables *t, const char *title) {
+    for (int i = 0; i < t->ntexts; i++) {
+        if (!strstr(title, t->texts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* 0 where the kind did not run or was wrong. */
+static double time_of(const outcome *results, int n, const method_kind *kind, int direction) {
+    for (int i = 0; i < n; i++) {
+        if (results[i].kind == kind && results[i].agrees) {
+            return results[i].t[direction].median;
+        }
+    }
+    return 0;
+}
+
+static void print_row(const tables *t, const outcome *r, double reference) {
+    if (!r->agrees) {
+        printf("%-24s   wrong: not timed\n", r->kind->name);
+        return;
+    }
+    double unit = t->per_second;
+    printf("%-24s %9.3f %9.3f %9.3f (%.3f - %.3f) %7.2f\n", r->kind->name,
+           unit * r->t[FORWARD].median, unit * r->t[ADJOINT].median, unit * r->t[BOTH].median,
+           unit * r->t[BOTH].low, unit * r->t[BOTH].high,
+           reference > 0 ? r->t[BOTH].median / reference : 0);
+}
+
+void tables_print(const tables *t, const char *title, const outcome *results, int n, int rounds) {
+    if (test_rank != 0) {
+        return;
+    }
+    printf("\n%s; %d rounds\n%-24s %9s %9s %9s %-17s %7s\n", title, rounds, t->unit,
+           t->headings[FORWARD], t->headings[ADJOINT], t->headings[BOTH], "(quartiles)", t->over);
+    for (int i = 0; i < n; i++) {
+        print_row(t, &results[i], time_of(results, n, t->reference, BOTH));
+    }
+    fflush(stdout);
+}
+
+void tables_keep(tables *t, const char *title, const outcome *results, int n, int direction) {
+    double reference = time_of(results, n, t->reference, direction);
+    line *l = &t->lines[t->nlines++];
+    snprintf(l->title, sizeof l->title, "%s", title);
+    for (int c = 0; c < COLUMNS && t->columns[c].name; c++) {
+        const method_kind *const *kinds = t->columns[c].kinds;
+        double first = time_of(results, n, kinds[0], direction);
+        double second = time_of(results, n, kinds[1], direction);
+        double shorter = second > 0 && second < first ? second : first;
+        l->ratios[c] = reference > 0 ? shorter / reference : 0;
+    }
+}
+
+void tables_print_ratios(const tables *t) {
+    if (test_rank != 0 || t->nlines == 0) {
+        return;
+    }
+    printf("\n%-56s", t->ratios);
+    for (int c = 0; c < COLUMNS && t->columns[c].name; c++) {
+        printf(" %6s", t->columns[c].name);
+    }
+    for (int i = 0; i < t->nlines; i++) {
+        printf("\n%-56s", t->lines[i].title);
+        for (int c = 0; c < COLUMNS && t->columns[c].name; c++) {
+            int width = (int)strlen(t->columns[c].name);
+            printf(" %*.2f", width < 6 ? 6 : width, t->lines[i].ratios[c]);
+        }
+    }
+    printf("\n");
+}
