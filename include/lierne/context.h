@@ -67,7 +67,9 @@ LIERNE_API int lierne_groups_alive(const lierne_context *context);
  *
  * Planning on a rank cannot wait for ranks that the same thread has yet to call. So a rank's spec is
  * compared with those of the ranks that planned before it; where it fails or differs, it and all
- * later ranks get the error at once, and the earlier ranks get it when they execute. */
+ * later ranks get the error at once, and the earlier ranks get it when they execute. Planning that
+ * takes messages (graphs, halos, bricks) waits for all ranks, as it does everywhere. Here it needs a
+ * thread per rank: called rank by rank from one thread it ends in TIMEOUT. */
 typedef struct lierne_sim lierne_sim;
 /* Errors: INVALID (NULL, nranks not in 1 to LIERNE_MAX_RANKS, the spec), NO_MEMORY. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,

@@ -133,14 +133,18 @@ void lierne_context_ended(lierne_context *context, int64_t call, lierne_status s
 /* Makes the last failure of this thread, status, the context's end; returns status. */
 LIERNE_PRIVATE lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
 
-/* For builders whose planning takes messages. agree, and wait for all ranks: *id as there. The others
- * are those of the wire; where they fail but for NO_MEMORY, the context is dead. */
+/* For builders whose planning takes messages. settle: agree, and wait for all ranks. The others are
+ * those of the wire; where they fail but for NO_MEMORY, the context is dead. */
 lierne_status lierne_context_settle(lierne_context *context, lierne_status mine,
                                     const lierne_field *fields, size_t n);
 lierne_status lierne_context_post(lierne_context *context, const lierne_letter *letters, size_t n,
                                   lierne_letters *received);
 lierne_status lierne_context_largest(lierne_context *context, int64_t *values, size_t n);
 LIERNE_PRIVATE void lierne_letters_free(lierne_letters *letters);
+/* Adds a letter from a rank, with room for count words that are still to be written. */
+LIERNE_PRIVATE lierne_status lierne_letters_add(lierne_letters *letters, int from, size_t count);
+/* Adds a copy of a letter that a rank sent. */
+lierne_status lierne_letters_copy(lierne_letters *letters, int from, const lierne_letter *letter);
 #define LIERNE_LARGEST 8
 
 /* A route to run, and the type of its elements. */

@@ -19,12 +19,16 @@ enum { FAILED, HASH, NOT_HASH, WORDS };
 
 #define CLOSING 0x636c6f7365u /* the hash of a rank that closes */
 
-static lierne_status minimum(lierne_link *l, int words) {
+lierne_status lierne_link_reduce(lierne_link *l, int words, MPI_Op operation) {
     MPI_Request request;
     return lierne_link_wait(l,
-                            MPI_Iallreduce(l->ballot, l->tally, words, MPI_INT64_T, MPI_MIN,
+                            MPI_Iallreduce(l->ballot, l->tally, words, MPI_INT64_T, operation,
                                            l->comm, &request),
                             &request, "agreeing");
+}
+
+static lierne_status minimum(lierne_link *l, int words) {
+    return lierne_link_reduce(l, words, MPI_MIN);
 }
 
 static lierne_status broadcast(lierne_link *l, void *data, size_t bytes, int root) {

@@ -39,6 +39,27 @@ static lierne_status look_around(lierne_link *l) {
     return LIERNE_OK;
 }
 
+static lierne_status look_at_clock(const lierne_link *l, const char *what) {
+    if (lierne_now() > l->deadline) {
+        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks came within %g s",
+                           l->rank, l->world, what, l->timeout);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_link_pause(lierne_link *l, const char *what) {
+    if (l->context) {
+        lierne_jobs_progress(l->context); /* what a rank may wait for before it comes here */
+    }
+    lierne_status status = look_around(l);
+    if (status == LIERNE_OK) {
+        status = look_at_clock(l, what);
+    }
+    l->abandoned |= status != LIERNE_OK;
+    sched_yield();
+    return status;
+}
+
 lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request,
                                const char *what) {
     int code = started, done = 0;
@@ -52,20 +73,7 @@ lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request
         if (done) {
             return LIERNE_OK;
         }
-        if (l->context) {
-            lierne_jobs_progress(l->context); /* what a rank may wait for before it comes here */
-        }
-        lierne_status status = look_around(l);
-        if (status != LIERNE_OK) {
-            l->abandoned = true;
-            return status;
-        }
-        if (lierne_now() > l->deadline) {
-            l->abandoned = true;
-            return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks came within %g s",
-                               l->rank, l->world, what, l->timeout);
-        }
-        sched_yield();
+        LIERNE_TRY(lierne_link_pause(l, what));
     }
 }
 
@@ -96,7 +104,7 @@ lierne_status lierne_link_open(lierne_link *l, MPI_Comm comm) {
     MPI_Errhandler_free(&handler);
     if (status == LIERNE_OK) {
         MPI_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN);
-        l->tags = tag_bound(l->comm) + 1;
+        l->tags = tag_bound(l->comm) + 1 - LIERNE_LINK_POST_TAGS;
     }
     return status;
 }

@@ -6,7 +6,9 @@
 
 #include <mpi.h>
 
-#define LIERNE_LINK_PAGE 32 /* fields told at once when ranks disagree */
+#define LIERNE_LINK_PAGE      32        /* fields told at once when ranks disagree */
+#define LIERNE_LINK_SINK      (1 << 17) /* words; memory that is not written costs none */
+#define LIERNE_LINK_POST_TAGS 2
 
 /* Where a rank is: its node, and its process in a space of process numbers. Words of 64 bits, so
  * that ranks can gather them. */
@@ -30,14 +32,15 @@ typedef struct lierne_link {
     MPI_Comm comm;
     int rank;
     int world;
-    int tags;        /* tags 0 to tags - 1 are legal */
-    size_t chunk;    /* longest piece of a message, in bytes */
+    int tags;     /* tags 0 to tags - 1 are for messages, LIERNE_LINK_POST_TAGS more for letters */
+    size_t chunk; /* longest piece of a message, in bytes */
     double timeout;  /* seconds */
     double deadline; /* of the running collective */
     int decisions;
+    unsigned posts;
     bool abandoned; /* a collective missed its deadline and may still run */
-    int64_t ballot[3];
-    int64_t tally[3];
+    int64_t ballot[LIERNE_LARGEST];
+    int64_t tally[LIERNE_LARGEST];
     lierne_notice notice;
     lierne_field page[LIERNE_LINK_PAGE];
     lierne_seat *seats;
@@ -45,6 +48,7 @@ typedef struct lierne_link {
     unsigned idle_polls;
     int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
     double next_look;
+    int64_t sink[LIERNE_LINK_SINK]; /* where letters go that there is no memory for */
 } lierne_link;
 
 extern const lierne_wire lierne_mpi_wire;
@@ -58,6 +62,12 @@ void lierne_link_arm(lierne_link *l);
  * link is abandoned then. */
 lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request, const char *what);
 
+/* What to do while nothing happens: lets other work move on, looks whether peers live and what time
+ * it is. The link is abandoned on failure. */
+lierne_status lierne_link_pause(lierne_link *l, const char *what);
+/* Reduces words of the ballot into the tally, with the deadline set before. Collective. */
+lierne_status lierne_link_reduce(lierne_link *l, int words, MPI_Op operation);
+
 /* Duplicates comm. Collective. */
 lierne_status lierne_link_open(lierne_link *l, MPI_Comm comm);
 /* Frees the link. Collective unless dead. */
@@ -67,6 +77,11 @@ void lierne_link_close(lierne_link *l, bool dead);
  * message is set if it is an error. */
 lierne_status lierne_link_agree(lierne_link *l, lierne_status mine, const lierne_field *fields,
                                 size_t n, lierne_status *decision);
+
+/* post and largest of the wire. */
+lierne_status lierne_link_post(void *link, const lierne_letter *letters, size_t n,
+                               lierne_letters *received);
+lierne_status lierne_link_largest(void *link, int64_t *values, size_t n);
 
 /* An id of the space that this process's number is valid in; 0 if it has none. */
 uint64_t lierne_link_space(void);

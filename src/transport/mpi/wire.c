@@ -226,5 +226,7 @@ const lierne_wire lierne_mpi_wire = {
     .idle = idle,
     .alive = lierne_link_alive,
     .agree = agree,
+    .post = lierne_link_post,
+    .largest = lierne_link_largest,
     .close = close_wire,
 };
