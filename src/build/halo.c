@@ -1,0 +1,221 @@
+/* The halo builder: from swaps to a plan.
+ *
+ * The steps that all ranks take together come in one order whatever a rank finds: agree on what
+ * each can check alone, compare the number of swaps, push labels through all of them, count, agree
+ * again. So a rank with a bad list, or with no memory, makes nobody wait. The labels are each
+ * ghost's root: for flattening, and for the bound of the report; that swaps bring as many of them
+ * as expected is the check that lists of both ends fit. */
+#include "build/halo.h"
+#include "lierne/grid.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* PLAN_DEPTH, with the same message on every rank. The lowest rank of each extreme goes with it. */
+static lierne_status compare_depth(lierne_context *context, int nswap) {
+    const int64_t shift = (int64_t)LIERNE_MAX_RANKS;
+    int64_t extremes[2] = {nswap * shift + shift - 1 - context->rank,
+                           (INT_MAX - nswap) * shift + shift - 1 - context->rank};
+    LIERNE_TRY(lierne_context_largest(context, extremes, 2));
+    int most = (int)(extremes[0] / shift), least = INT_MAX - (int)(extremes[1] / shift);
+    if (most != least) {
+        return LIERNE_FAIL(LIERNE_PLAN_DEPTH, "rank %d has %d swaps, but rank %d has %d",
+                           (int)(shift - 1 - extremes[1] % shift), least,
+                           (int)(shift - 1 - extremes[0] % shift), most);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status label(lierne_context *context, lierne_halo_recipe *r, int64_t *room) {
+    for (int64_t i = 0; i < r->spec.nlocal && r->spec.nswap > 0; i++) {
+        r->roots[2 * i] = context->rank;
+        r->roots[2 * i + 1] = i;
+    }
+    return lierne_halo_push(context, &r->spec, r->roots, 2, room);
+}
+
+static int compare_roots(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+/* A letter to each rank whose rows this one has ghosts of, with how many different ones. */
+typedef struct needs {
+    int64_t *roots; /* of the ghosts, sorted */
+    LIERNE_VEC(lierne_letter) letters;
+    LIERNE_VEC(int64_t) counts;
+    int64_t total;
+} needs;
+
+static void needs_free(needs *n) {
+    lierne_mem_free(n->roots);
+    lierne_mem_free(n->letters.at);
+    lierne_mem_free(n->counts.at);
+}
+
+static lierne_status count_needs(needs *n, const lierne_halo_spec *spec, const int64_t *roots,
+                                 int rank) {
+    size_t ghosts = (size_t)spec->nghost;
+    LIERNE_TRY(lierne_alloc(&n->roots, ghosts, 2 * sizeof *roots));
+    memcpy(n->roots, roots + 2 * spec->nlocal, ghosts * 2 * sizeof *roots);
+    qsort(n->roots, ghosts, 2 * sizeof *roots, compare_roots);
+    for (size_t i = 0; i < ghosts; i++) {
+        const int64_t *root = &n->roots[2 * i];
+        if (root[0] == rank || (i > 0 && compare_roots(root - 2, root) == 0)) {
+            continue;
+        }
+        if (n->letters.count == 0 || n->letters.at[n->letters.count - 1].peer != root[0]) {
+            lierne_letter letter = {.peer = (int)root[0], .count = 1};
+            LIERNE_TRY(LIERNE_VEC_PUSH(&n->letters, letter));
+            LIERNE_TRY(LIERNE_VEC_PUSH(&n->counts, 0));
+        }
+        n->counts.at[n->counts.count - 1]++;
+        n->total++;
+    }
+    for (size_t i = 0; i < n->letters.count; i++) {
+        n->letters.at[i].words = &n->counts.at[i];
+    }
+    return LIERNE_OK;
+}
+
+/* Shares of the lower bound, in rows: what this rank needs, and what others need of it. Collective,
+ * also where status is a failure, which stays. */
+static lierne_status count_shares(lierne_context *context, const lierne_halo_recipe *r,
+                                  lierne_status status, int64_t *shares) {
+    needs n = {0};
+    lierne_letters received = {0};
+    if (status == LIERNE_OK) {
+        status = count_needs(&n, &r->spec, r->roots, context->rank);
+    }
+    lierne_status posted =
+        lierne_context_post(context, n.letters.at, status == LIERNE_OK ? n.letters.count : 0,
+                            &received);
+    shares[LIERNE_FORWARD] = n.total;
+    shares[LIERNE_ADJOINT] = 0;
+    for (size_t i = 0; i < received.count; i++) {
+        shares[LIERNE_ADJOINT] += received.at[i].words[0];
+    }
+    lierne_letters_free(&received);
+    needs_free(&n);
+    return status == LIERNE_OK ? posted : status;
+}
+
+static lierne_status fill(lierne_plan_parts *parts, lierne_halo_recipe *r, int rank,
+                          const int64_t *shares) {
+    parts->dtype = r->spec.dtype;
+    parts->max_inflight = r->spec.max_inflight;
+    parts->algorithm = "swaps";
+    parts->in_place = true;
+    parts->rows = true;
+    for (int d = 0; d < 2; d++) {
+        parts->side[d].min_elements = shares[d] * r->spec.width;
+    }
+    return lierne_halo_routes(r, rank, parts);
+}
+
+static lierne_status prepare(lierne_halo_recipe **r, int64_t **room, const lierne_context *context,
+                             const lierne_halo_spec *spec) {
+    LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
+    LIERNE_TRY(lierne_halo_recipe_new(r, spec));
+    return lierne_halo_room(room, &(*r)->spec, 2);
+}
+
+/* What ranks find out together, and then the routes. */
+static lierne_status plan_together(lierne_context *context, lierne_halo_recipe *r, int64_t *room,
+                                   lierne_plan_parts *parts) {
+    int64_t shares[2] = {0};
+    LIERNE_TRY(compare_depth(context, r->spec.nswap));
+    lierne_status status = label(context, r, room);
+    if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
+        status = count_shares(context, r, status, shares);
+    }
+    if (status == LIERNE_OK) {
+        status = fill(parts, r, context->rank, shares);
+    }
+    return context->dead == LIERNE_OK ? lierne_context_settle(context, status, NULL, 0) : status;
+}
+
+static void drop(lierne_plan_parts *parts, lierne_halo_recipe *r) {
+    for (int d = 0; d < 2; d++) {
+        lierne_route_free(parts->side[d].route);
+        lierne_mem_free(parts->side[d].owned.at);
+    }
+    if (r) {
+        lierne_halo_recipe_free(&r->base);
+    }
+}
+
+lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
+                               const lierne_halo_spec *spec) {
+    lierne_halo_recipe *r = NULL;
+    lierne_plan_parts parts = {0};
+    int64_t *room = NULL;
+    lierne_field fields[5] = {{"call", 20}};
+    if (status == LIERNE_OK) {
+        status = prepare(&r, &room, context, spec);
+    }
+    if (status == LIERNE_OK) {
+        fields[1] = (lierne_field){"dtype", r->spec.dtype};
+        fields[2] = (lierne_field){"width", r->spec.width};
+        fields[3] = (lierne_field){"keep_ghosts", r->spec.keep_ghosts};
+        fields[4] = (lierne_field){"max_inflight", r->spec.max_inflight};
+    }
+    status = lierne_context_settle(context, status, fields, 5);
+    if (status == LIERNE_OK) {
+        status = plan_together(context, r, room, &parts);
+    }
+    lierne_mem_free(room);
+    if (status != LIERNE_OK) {
+        drop(&parts, r);
+        return status;
+    }
+    parts.recipe = &r->base;
+    return lierne_plan_new(out, context, status, &parts, fields, 5);
+}
+
+lierne_status lierne_plan_halo(lierne_plan **out, lierne_context *context,
+                               const lierne_halo_spec *spec) {
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    return lierne_halo_plan(out, context, status, spec);
+}
+
+const lierne_halo_recipe *lierne_halo_recipe_of(const lierne_plan *plan) {
+    return plan ? (const lierne_halo_recipe *)lierne_plan_recipe(plan, lierne_halo_recipe_free)
+                : NULL;
+}
+
+lierne_status lierne_plan_halo_spec(const lierne_plan *plan, lierne_halo_spec *spec) {
+    const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
+    if (!r || !spec || spec->size != sizeof *spec) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+                           !r ? "plan is NULL or not one of swaps"
+                              : "spec is NULL or its size is not set");
+    }
+    *spec = r->spec;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_halo_roots(const lierne_plan *plan, int32_t *rank, int64_t *row) {
+    const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
+    if (!r || (r->spec.nghost > 0 && (!rank || !row))) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+                           !r ? "plan is NULL or not one of swaps" : "rank or row is NULL");
+    }
+    if (r->spec.nghost > 0 && r->spec.nswap == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the plan has %lld ghosts but no swaps that fill them",
+                           (long long)r->spec.nghost);
+    }
+    for (int64_t i = 0; i < r->spec.nghost; i++) {
+        rank[i] = (int32_t)r->roots[2 * (r->spec.nlocal + i)];
+        row[i] = r->roots[2 * (r->spec.nlocal + i) + 1];
+    }
+    return LIERNE_OK;
+}

@@ -1,0 +1,46 @@
+/* What the files of the halo builder share. */
+#ifndef LIERNE_HALO_INTERNAL_H
+#define LIERNE_HALO_INTERNAL_H
+
+#include "lierne/halo.h"
+#include "plan/plan.h"
+
+/* What a plan of swaps keeps: its spec, with copies of all that it points to. */
+typedef struct lierne_halo_recipe {
+    lierne_recipe base;
+    lierne_halo_spec spec; /* stride is never 0 here, max_inflight neither */
+    int *procs;            /* what spec points to: ranks sent to, then received from */
+    int64_t *nums;         /* rows sent, received, then the first row of each swap's ghosts */
+    int64_t *rows;         /* all lists */
+    const int64_t **lists;
+    int64_t *roots; /* owner and its row, of each row of this rank; without swaps NULL */
+} lierne_halo_recipe;
+/* Of a spec that was checked. */
+lierne_status lierne_halo_recipe_new(lierne_halo_recipe **out, const lierne_halo_spec *spec);
+void lierne_halo_recipe_free(lierne_recipe *recipe);
+void lierne_halo_recipe_write(const lierne_recipe *recipe, lierne_text *text);
+/* The recipe of a plan of swaps, else NULL. */
+const lierne_halo_recipe *lierne_halo_recipe_of(const lierne_plan *plan);
+
+/* All of a spec that a rank can tell alone. */
+lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int world);
+
+/* Sends n words for each row through the forward, by letters: from the words of owned rows come
+ * those of the ghosts. room: see lierne_halo_room. Collective, also after a failure, which is
+ * returned at the end. PEER_COUNT where a swap brings another number of rows than this rank
+ * expects. */
+lierne_status lierne_halo_push(lierne_context *context, const lierne_halo_spec *spec,
+                               int64_t *words, size_t n, int64_t *room);
+/* Memory that pushing n words a row needs; to be freed. Apart, so that ranks can agree that all
+ * have it before the first one sends. */
+lierne_status lierne_halo_room(int64_t **room, const lierne_halo_spec *spec, size_t n);
+
+/* Fills the routes, shapes and owned blocks of both sides. */
+lierne_status lierne_halo_routes(const lierne_halo_recipe *recipe, int rank,
+                                 lierne_plan_parts *parts);
+
+/* lierne_plan_halo, where status is how the caller's own preparation ended on this rank. */
+lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
+                               const lierne_halo_spec *spec);
+
+#endif

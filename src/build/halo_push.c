@@ -1,0 +1,79 @@
+/* Words sent through the swaps while planning.
+ *
+ * What swaps do to rows they do to any words that go with them: labels come out as each ghost's
+ * root, a mask as what the sender keeps. It costs a post per swap rather than a job, because a rank
+ * that runs out of memory, or was given other counts than its peers, can go on posting: nobody
+ * waits for it. */
+#include "build/halo.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Takes the words of a swap's ghosts out of what came. */
+static lierne_status take(const lierne_context *context, const lierne_halo_spec *spec, int s,
+                          const lierne_letters *received, int64_t *words, size_t n) {
+    int64_t rows = 0;
+    for (size_t i = 0; i < received->count; i++) {
+        const lierne_letter *letter = &received->at[i];
+        if (letter->peer != spec->recvproc[s]) {
+            return LIERNE_FAIL(LIERNE_PEER_COUNT,
+                               "swap %d: rank %d sends %zu rows to rank %d, which "
+                               "receives from rank %d",
+                               s, letter->peer, letter->count / n, context->rank,
+                               spec->recvproc[s]);
+        }
+        rows = (int64_t)(letter->count / n);
+        if (rows == spec->recvnum[s]) {
+            memcpy(words, letter->words, letter->count * sizeof *words);
+        }
+    }
+    if (rows != spec->recvnum[s]) {
+        return LIERNE_FAIL(LIERNE_PEER_COUNT,
+                           "swap %d: rank %d sends %lld rows to rank %d, which "
+                           "expects %lld",
+                           s, spec->recvproc[s], (long long)rows, context->rank,
+                           (long long)spec->recvnum[s]);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status push_swap(lierne_context *context, const lierne_halo_spec *spec, int s,
+                               int64_t *packed, int64_t *words, int64_t first, size_t n) {
+    lierne_letters received = {0};
+    lierne_letter letter = {spec->sendproc[s], (size_t)spec->sendnum[s] * n, packed};
+    for (int64_t i = 0; i < spec->sendnum[s]; i++) {
+        memcpy(packed + (size_t)i * n, words + (size_t)spec->sendlist[s][i] * n,
+               n * sizeof *packed);
+    }
+    LIERNE_TRY(lierne_context_post(context, &letter, letter.count > 0, &received));
+    lierne_status status = take(context, spec, s, &received, words + (size_t)first * n, n);
+    lierne_letters_free(&received);
+    return status;
+}
+
+lierne_status lierne_halo_room(int64_t **room, const lierne_halo_spec *spec, size_t n) {
+    int64_t most = 0;
+    for (int s = 0; s < spec->nswap; s++) {
+        most = spec->sendnum[s] > most ? spec->sendnum[s] : most;
+    }
+    return lierne_alloc(room, (size_t)most, n * sizeof **room);
+}
+
+lierne_status lierne_halo_push(lierne_context *context, const lierne_halo_spec *spec,
+                               int64_t *words, size_t n, int64_t *room) {
+    char message[LIERNE_MESSAGE_SIZE];
+    int64_t first = spec->nlocal;
+    lierne_status status = LIERNE_OK;
+    for (int s = 0; s < spec->nswap && context->dead == LIERNE_OK; s++) {
+        lierne_status one = push_swap(context, spec, s, room, words, first, n);
+        if (one != LIERNE_OK && status == LIERNE_OK) {
+            status = one;
+            snprintf(message, sizeof message, "%s", lierne_last_error());
+        }
+        first += spec->recvnum[s];
+    }
+    if (status != LIERNE_OK) {
+        lierne_set_error(message);
+    }
+    return context->dead == LIERNE_OK ? status : lierne_context_alive(context);
+}

@@ -1,0 +1,137 @@
+/* Swaps without some of their rows.
+ *
+ * Each rank cuts its own lists by its own mask. Both ends of a swap then agree only if they keep
+ * the same rows; the reference takes that for granted. Here the mask goes through the swaps as rows
+ * do, and what arrives is compared. */
+#include "build/halo.h"
+
+/* Swaps that are cut. */
+typedef struct cutter {
+    const lierne_halo_recipe *recipe;
+    const lierne_halo_spec *old;
+    int64_t *keep;  /* of each row, 0 or 1 */
+    int64_t *moved; /* its new number */
+    int64_t *room;
+    int64_t *nums; /* sent and received by each swap */
+    int64_t *rows; /* new lists, one after the other */
+    const int64_t **lists;
+    lierne_halo_spec spec;
+} cutter;
+
+static void cutter_free(cutter *c) {
+    lierne_mem_free(c->keep);
+    lierne_mem_free(c->moved);
+    lierne_mem_free(c->room);
+    lierne_mem_free(c->nums);
+    lierne_mem_free(c->rows);
+    lierne_mem_free(c->lists);
+}
+
+static lierne_status cutter_new(cutter *c, const uint8_t *keep) {
+    const lierne_halo_spec *old = c->old;
+    size_t rows = (size_t)(old->nlocal + old->nghost), swaps = (size_t)old->nswap, sent = 0;
+    if (!keep && rows > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "keep is NULL, must have %zu entries", rows);
+    }
+    for (size_t s = 0; s < swaps; s++) {
+        sent += (size_t)old->sendnum[s];
+    }
+    LIERNE_TRY(lierne_alloc(&c->keep, rows, sizeof *c->keep));
+    LIERNE_TRY(lierne_alloc(&c->moved, rows, sizeof *c->moved));
+    LIERNE_TRY(lierne_alloc(&c->nums, 2 * swaps, sizeof *c->nums));
+    LIERNE_TRY(lierne_alloc(&c->rows, sent, sizeof *c->rows));
+    LIERNE_TRY(lierne_alloc(&c->lists, swaps, sizeof *c->lists));
+    LIERNE_TRY(lierne_halo_room(&c->room, old, 1));
+    for (size_t i = 0; i < rows; i++) {
+        c->keep[i] = keep[i] != 0;
+    }
+    return LIERNE_OK;
+}
+
+/* Ghosts of swap s: whether its sender keeps the same ones. keep has what senders said, mask what
+ * this rank was given. */
+static lierne_status compare_swap(const cutter *c, const uint8_t *mask, int rank, int s) {
+    int64_t first = c->recipe->nums[2 * c->old->nswap + s];
+    for (int64_t i = first; i < first + c->old->recvnum[s]; i++) {
+        if (c->keep[i] != (mask[i] != 0)) {
+            return LIERNE_FAIL(LIERNE_MISMATCH,
+                               "swap %d: rank %d %s its ghost row %lld, which rank "
+                               "%d %s",
+                               s, rank, mask[i] ? "keeps" : "drops", (long long)i,
+                               c->old->recvproc[s], mask[i] ? "drops" : "keeps");
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status compare(const cutter *c, const uint8_t *mask, int rank) {
+    for (int s = 0; s < c->old->nswap; s++) {
+        LIERNE_TRY(compare_swap(c, mask, rank, s));
+    }
+    return LIERNE_OK;
+}
+
+/* Rows that stay of n from first on, numbered from next on. */
+static int64_t number(cutter *c, int64_t first, int64_t n, int64_t next) {
+    int64_t kept = 0;
+    for (int64_t i = first; i < first + n; i++) {
+        c->moved[i] = next + kept;
+        kept += c->keep[i];
+    }
+    return kept;
+}
+
+static void cut(cutter *c) {
+    const lierne_halo_spec *old = c->old;
+    int64_t *rows = c->rows;
+    c->spec = *old;
+    c->spec.nlocal = number(c, 0, old->nlocal, 0);
+    c->spec.nghost = number(c, old->nlocal, old->nghost, c->spec.nlocal);
+    for (int s = 0; s < old->nswap; s++) {
+        int64_t first = c->recipe->nums[2 * old->nswap + s];
+        c->lists[s] = rows;
+        for (int64_t i = 0; i < old->sendnum[s]; i++) {
+            if (c->keep[old->sendlist[s][i]]) {
+                *rows++ = c->moved[old->sendlist[s][i]];
+                c->nums[s]++;
+            }
+        }
+        for (int64_t i = first; i < first + old->recvnum[s]; i++) {
+            c->nums[old->nswap + s] += c->keep[i];
+        }
+    }
+    c->spec.sendnum = c->nums;
+    c->spec.recvnum = c->nums + old->nswap;
+    c->spec.sendlist = c->lists;
+}
+
+lierne_status lierne_plan_restrict(lierne_plan **out, const lierne_plan *plan,
+                                   const uint8_t *keep) {
+    const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
+    const lierne_field fields[] = {{"call", 21}};
+    if (out) {
+        *out = NULL;
+    }
+    if (!r) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or not one of swaps");
+    }
+    lierne_context *context = lierne_plan_context(plan);
+    cutter c = {.recipe = r, .old = &r->spec};
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = out ? cutter_new(&c, keep) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    status = lierne_context_settle(context, status, fields, 1);
+    if (status == LIERNE_OK) {
+        status = lierne_halo_push(context, &r->spec, c.keep, 1, c.room);
+        if (status == LIERNE_OK) {
+            status = compare(&c, keep, context->rank);
+        }
+        if (status == LIERNE_OK) {
+            cut(&c);
+        }
+        if (context->dead == LIERNE_OK) {
+            status = lierne_halo_plan(out, context, status, &c.spec);
+        }
+    }
+    cutter_free(&c);
+    return status;
+}
