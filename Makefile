@@ -33,9 +33,11 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_rmaps_base_oversubscribe := 1
 export OMPI_MCA_btl_base_warn_component_unused := 0
 
-# What is there: CUDA is found and named, never required.
+# What is there: CUDA is found and named, PETSc is timed beside lierne; neither is required.
 HAVE_MPI := $(shell command -v $(MPICC) >/dev/null 2>&1 && echo yes)
 NVCC     := $(shell command -v nvcc 2>/dev/null)
+PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
+PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
 CJSON    := $(shell pkg-config --libs libcjson 2>/dev/null || echo -lcjson)
 CJSON_INC := $(shell pkg-config --cflags libcjson 2>/dev/null)
 CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
@@ -177,6 +179,11 @@ $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
+$(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_forest _space _lierne _by_hand _gather _petsc) \
+	$(patsubst %,$(B)/tests/bench/%.o,sparse measure tables) $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(MPILINK) $(PETSC)
+$(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
 $(B)/tests/bench/planning: $(B)/tests/bench/planning.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)

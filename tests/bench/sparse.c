@@ -1,0 +1,204 @@
+/* The benchmark of sparse exchanges: rows of a lattice's neighbours, plans for them, and halos.
+ *
+ *   mpirun -n 2|4|8 sparse [quick] [text...]
+ *
+ * As the benchmark of the bridge: those tables only whose title contains every text, ratios at the
+ * end; quick compares the outputs of all methods on few rows and times nothing. */
+#include "bench/sparse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROUNDS       41
+#define LENGTH       47 /* of the lattice */
+#define QUICK_LENGTH 9
+#define POINTS       8000 /* of a rank's box */
+#define QUICK_POINTS 60
+
+typedef struct load {
+    const char *name;
+    lierne_dtype dtype;
+    int64_t width;
+} load;
+
+static const load loads[] = {{"f64 x 32", LIERNE_F64, 32},
+                             {"f64 x 1", LIERNE_F64, 1},
+                             {"f32 x 64", LIERNE_F32, 64}};
+#define LOADS ((int)(sizeof loads / sizeof loads[0]))
+
+/* A slab's rows for its neighbours lie together; those of bricks do not. */
+typedef struct cut {
+    int world;
+    int slab[3], brick[3], box[3]; /* box: of the halo */
+} cut;
+
+static const cut cuts[] = {{2, {2, 1, 1}, {1, 1, 2}, {2, 1, 1}},
+                           {4, {4, 1, 1}, {1, 2, 2}, {2, 2, 1}},
+                           {8, {8, 1, 1}, {2, 2, 2}, {2, 2, 2}}};
+
+#define BENCH(list, resets, judges)                                                                \
+    {                                                                                              \
+        .kinds = list, .nkinds = sizeof list / sizeof list[0], .reset = resets, .right = judges,   \
+        .rewrite = sparse_rewrite, .text = sparse_text                                             \
+    }
+
+static const method_kind *const graphs[] = {&lierne_graph, &petsc_graph, &neighbor_mpi,
+                                            &direct_mpi,   &gather_mpi,  &rows_bound};
+static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
+                                           &rows_bound};
+static const method_kind *const plans[] = {&plan_edges, &plan_pairs, &plan_petsc};
+
+/* A plan is judged by its forward, whichever way it came to be. */
+static void reset_plan(const void *of, int direction) {
+    (void)direction;
+    sparse_reset(of, FORWARD);
+}
+
+static bool right_plan(const method *m, int direction) {
+    (void)direction;
+    return sparse_right(m, FORWARD);
+}
+
+static const bench graph_bench = BENCH(graphs, sparse_reset, sparse_right);
+static const bench halo_bench = BENCH(halos, sparse_reset, sparse_right);
+static const bench plan_bench = BENCH(plans, reset_plan, right_plan);
+
+static const char *const headings[] = {"forward", "adjoint", "both"};
+static const char *const plan_headings[] = {"first", "again", "both"};
+
+static tables graph_tables = {.unit = "microseconds",
+                              .per_second = 1e6,
+                              .headings = headings,
+                              .ratios = "how many times faster lierne is, both directions",
+                              .reference = &lierne_graph,
+                              .over = "/lierne",
+                              .columns = {{"PetscSF", {&petsc_graph}},
+                                          {"neighbor", {&neighbor_mpi}},
+                                          {"by hand", {&direct_mpi}},
+                                          {"gather", {&gather_mpi}},
+                                          {"bound", {&rows_bound}}}};
+static tables halo_tables = {.unit = "microseconds",
+                             .per_second = 1e6,
+                             .headings = headings,
+                             .ratios = "how many times faster lierne's swaps are",
+                             .reference = &lierne_swaps,
+                             .over = "/swaps",
+                             .columns = {{"flattened", {&lierne_flat}},
+                                         {"by hand", {&swaps_mpi}},
+                                         {"PetscSF", {&petsc_halo}},
+                                         {"bound", {&rows_bound}}}};
+static tables plan_tables = {.unit = "microseconds",
+                             .per_second = 1e6,
+                             .headings = plan_headings,
+                             .ratios = "how many times faster lierne plans from edges",
+                             .reference = &plan_edges,
+                             .over = "/edges",
+                             .columns = {{"pairs", {&plan_pairs}}, {"PetscSF", {&plan_petsc}}}};
+
+/* Halo swaps may move a row several times. */
+static void count_swaps(const sparse *w, int64_t *rows, int64_t *messages) {
+    int64_t mine[2] = {0, 0}, all[2];
+    for (int i = 0; i < w->swaps.nswap; i++) {
+        bool sends = w->swaps.sendproc[i] != test_rank && w->swaps.sendnum[i] > 0;
+        mine[0] += sends ? w->swaps.sendnum[i] : 0;
+        mine[1] += sends;
+    }
+    MPI_Allreduce(mine, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    *rows = all[0];
+    *messages = all[1];
+}
+
+static void print_needs(const sparse *w) {
+    int64_t rows, messages, local, swapped, sent;
+    sparse_bound(w, &rows, &messages, &local);
+    count_swaps(w, &swapped, &sent);
+    if (test_rank == 0) {
+        printf(
+            "needed: %lld rows of %zu bytes from other ranks in %lld messages; %lld ghosts of own"
+            " rows\n",
+            (long long)rows, w->row, (long long)messages, (long long)local);
+    }
+    if (test_rank == 0 && w->halo) {
+        printf("swaps: %lld rows in %lld messages\n", (long long)swapped, (long long)sent);
+    }
+}
+
+static void show(tables *t, const sparse *w, const char *title, const outcome *results, int n) {
+    tables_print(t, title, results, n, ROUNDS);
+    print_needs(w);
+    for (int d = FORWARD; d <= ADJOINT && t->reference == &lierne_swaps; d++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s, %s", title, headings[d]);
+        tables_keep(t, text, results, n, d);
+    }
+    if (t->reference != &lierne_swaps) {
+        tables_keep(t, title, results, n, BOTH);
+    }
+}
+
+/* A workload of a kind and load, with the methods of a bench. */
+static void run_one(tables *t, bench b, sparse w, const int *grid, bool dirty) {
+    outcome results[METHODS];
+    char title[96];
+    snprintf(title, sizeof title, "%d ranks, %s, %s", test_world, sparse_text(&w),
+             dirty ? "dirty" : "hot");
+    if (!tables_want(t, title)) {
+        return;
+    }
+    if (w.halo) {
+        sparse_open_halo(&w, t->quick ? QUICK_POINTS : POINTS, grid);
+    } else {
+        sparse_open_graph(&w, t->quick ? QUICK_LENGTH : LENGTH, grid);
+    }
+    b.workload = &w;
+    int n = measure(&b, dirty, t->quick ? 0 : ROUNDS, results);
+    if (!t->quick) {
+        show(t, &w, title, results, n);
+    }
+    sparse_close(&w);
+}
+
+static void run_load(const cut *c, const load *l, bool dirty) {
+    sparse w = {.load = l->name, .dtype = l->dtype, .width = l->width};
+    w.kind = "graph slab";
+    run_one(&graph_tables, graph_bench, w, c->slab, dirty);
+    w.kind = "graph brick";
+    run_one(&graph_tables, graph_bench, w, c->brick, dirty);
+    w.kind = "halo box";
+    w.halo = true;
+    run_one(&halo_tables, halo_bench, w, c->box, dirty);
+}
+
+/* What is sent later matters little to planning. */
+static void run_plans(const cut *c) {
+    sparse w = {.load = loads[0].name, .dtype = loads[0].dtype, .width = loads[0].width};
+    w.kind = "planning slab";
+    run_one(&plan_tables, plan_bench, w, c->slab, false);
+    w.kind = "planning brick";
+    run_one(&plan_tables, plan_bench, w, c->brick, false);
+}
+
+int main(int argc, char **argv) {
+    tables *const all[] = {&graph_tables, &halo_tables, &plan_tables};
+    test_start(&argc, &argv, 3600);
+    petsc_start();
+    for (int i = 0; i < 3; i++) {
+        tables_ask(all[i], argc, argv);
+    }
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        for (int l = 0; l < LOADS && cuts[i].world == test_world; l++) {
+            run_load(&cuts[i], &loads[l], false);
+            if (!graph_tables.quick) {
+                run_load(&cuts[i], &loads[l], true);
+            }
+        }
+        if (cuts[i].world == test_world) {
+            run_plans(&cuts[i]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        tables_print_ratios(all[i]);
+    }
+    petsc_stop();
+    return test_finish();
+}

@@ -1,0 +1,159 @@
+/* The methods of lierne, through blocking calls. What a plan says of its bytes is compared with
+ * what the forest says, which knows nothing of plans. */
+#include "bench/sparse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct planned {
+    method base;
+    lierne_context *context;
+    lierne_plan *plan;
+    lierne_graph_spec edges;
+    lierne_pairs_spec pairs;
+} planned;
+
+static bool run_planned(method *m, int direction) {
+    planned *p = (planned *)m;
+    const sparse *w = m->workload;
+    return direction == FORWARD
+               ? lierne_forward(p->plan, w->ghosts[FORWARD], w->owned[FORWARD], NULL) == LIERNE_OK
+               : lierne_adjoint(p->plan, w->owned[ADJOINT], w->ghosts[ADJOINT], NULL) == LIERNE_OK;
+}
+
+static bool run_whole(method *m, int direction) {
+    planned *p = (planned *)m;
+    const sparse *w = m->workload;
+    char *rows = w->owned[direction];
+    return (direction == FORWARD ? lierne_forward : lierne_adjoint)(p->plan, rows, rows, NULL) ==
+           LIERNE_OK;
+}
+
+static void close_planned(method *m) {
+    planned *p = (planned *)m;
+    CHECK(lierne_plan_free(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_free(p->context) == LIERNE_OK, "%s", lierne_last_error());
+    free(p);
+}
+
+static planned *open_planned(const sparse *w, bool (*run)(method *, int)) {
+    planned *p = (planned *)take(sizeof *p);
+    p->base = (method){.workload = w, .run = run, .checked = true};
+    p->edges = (lierne_graph_spec){.size = sizeof p->edges,
+                                   .nrows = w->nrows,
+                                   .owner = w->owner,
+                                   .nedges = w->nedges,
+                                   .source = w->source,
+                                   .target = w->target,
+                                   .dtype = w->dtype,
+                                   .width = w->width,
+                                   .accumulate = 1};
+    p->pairs = (lierne_pairs_spec){.size = sizeof p->pairs,
+                                   .nowned = w->nowned,
+                                   .nghosts = w->nghosts,
+                                   .rank = w->rank,
+                                   .row = w->root,
+                                   .dtype = w->dtype,
+                                   .width = w->width,
+                                   .accumulate = 1};
+    CHECK(lierne_init_mpi(&p->context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
+    return p;
+}
+
+/* Each row once to each rank that has ghosts of it, both ways. */
+static void check_bytes(const planned *p) {
+    const sparse *w = p->base.workload;
+    int64_t rows, messages, local;
+    sparse_bound(w, &rows, &messages, &local);
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        lierne_report report = {.size = sizeof report};
+        lierne_status status = lierne_plan_report(p->plan, (lierne_direction)d, &report);
+        int64_t mine[2] = {report.received_bytes, report.sent_messages}, all[2];
+        MPI_Allreduce(mine, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(status == LIERNE_OK && all[0] == rows * (int64_t)w->row && all[1] == messages,
+              "%s: direction %d moves %lld bytes in %lld messages, needed are %lld rows in %lld",
+              sparse_text(w), d, (long long)all[0], (long long)all[1], (long long)rows,
+              (long long)messages);
+    }
+}
+
+static method *open_graph(const void *of) {
+    planned *p = open_planned(of, run_planned);
+    CHECK(lierne_plan_graph(&p->plan, p->context, &p->edges) == LIERNE_OK, "%s",
+          lierne_last_error());
+    check_bytes(p);
+    return &p->base;
+}
+
+static method *open_swaps(const void *of) {
+    const sparse *w = of;
+    planned *p = open_planned(w, run_whole);
+    CHECK(lierne_plan_halo(&p->plan, p->context, &w->swaps) == LIERNE_OK, "%s",
+          lierne_last_error());
+    return &p->base;
+}
+
+static method *open_flat(const void *of) {
+    const sparse *w = of;
+    planned *p = open_planned(w, run_whole);
+    lierne_plan *swaps = NULL;
+    CHECK(lierne_plan_halo(&swaps, p->context, &w->swaps) == LIERNE_OK &&
+              lierne_plan_flatten(&p->plan, swaps, 0) == LIERNE_OK &&
+              lierne_plan_free(swaps) == LIERNE_OK,
+          "%s", lierne_last_error());
+    check_bytes(p);
+    return &p->base;
+}
+
+static void drop_plan(method *m, int direction) {
+    planned *p = (planned *)m;
+    (void)direction;
+    CHECK(lierne_plan_free(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    p->plan = NULL;
+}
+
+static void before_edges(method *m, int direction) {
+    if (direction == FORWARD) {
+        drop_plan(m, direction);
+    }
+}
+
+static bool run_edges(method *m, int direction) {
+    planned *p = (planned *)m;
+    return direction == FORWARD ? lierne_plan_graph(&p->plan, p->context, &p->edges) == LIERNE_OK
+                                : lierne_plan_update_graph(p->plan, &p->edges) == LIERNE_OK;
+}
+
+static bool run_pairs(method *m, int direction) {
+    planned *p = (planned *)m;
+    (void)direction;
+    return lierne_plan_pairs(&p->plan, p->context, &p->pairs) == LIERNE_OK;
+}
+
+static void after_plan(method *m, int direction) {
+    (void)direction;
+    CHECK(run_planned(m, FORWARD), "%s", lierne_last_error());
+}
+
+static method *open_plan(const sparse *w, void (*before)(method *, int),
+                         bool (*run)(method *, int)) {
+    planned *p = open_planned(w, run);
+    p->base.before = before;
+    p->base.after = after_plan;
+    return &p->base;
+}
+
+static method *open_edges(const void *of) {
+    return open_plan(of, before_edges, run_edges);
+}
+
+static method *open_pairs(const void *of) {
+    return open_plan(of, drop_plan, run_pairs);
+}
+
+const method_kind lierne_graph = {"lierne", open_graph, close_planned};
+const method_kind lierne_swaps = {"lierne, swaps", open_swaps, close_planned};
+const method_kind lierne_flat = {"lierne, flattened", open_flat, close_planned};
+const method_kind plan_edges = {"lierne from edges", open_edges, close_planned};
+const method_kind plan_pairs = {"lierne from pairs", open_pairs, close_planned};

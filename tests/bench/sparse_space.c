@@ -1,0 +1,155 @@
+/* The two workloads: a lattice with its neighbours, from which the forest follows by counting; and
+ * points in a periodic box, whose swaps lierne makes. There the forest comes from sending each
+ * point's rank and row through the swaps once, by MPI_Sendrecv. */
+#include "bench/sparse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The part of n along which i lies, of `parts` whose first ones are one longer. */
+static int part_of(int64_t i, int64_t n, int parts) {
+    int64_t small = n / parts, large = n % parts;
+    return (int)(i < large * (small + 1) ? i / (small + 1)
+                                         : large + (i - large * (small + 1)) / small);
+}
+
+/* Owner of each row, and its place among its owner's rows. */
+static int64_t *find_owners(sparse *w, int64_t length, const int *grid) {
+    int64_t *local = (int64_t *)take((size_t)w->nrows * sizeof *local);
+    int64_t *counts = (int64_t *)take((size_t)test_world * sizeof *counts);
+    w->owner = (int32_t *)take((size_t)w->nrows * sizeof *w->owner);
+    for (int64_t i = 0; i < w->nrows; i++) {
+        int x = part_of(i / length / length, length, grid[0]);
+        int y = part_of(i / length % length, length, grid[1]);
+        w->owner[i] = (x * grid[1] + y) * grid[2] + part_of(i % length, length, grid[2]);
+        local[i] = counts[w->owner[i]]++;
+    }
+    w->nowned = counts[test_rank];
+    free(counts);
+    return local;
+}
+
+static void add_edge(sparse *w, int64_t source, int64_t target) {
+    w->source[w->nedges] = source;
+    w->target[w->nedges++] = target;
+}
+
+static void find_edges(sparse *w, int64_t length) {
+    const int64_t steps[] = {length * length, length, 1};
+    w->source = (int64_t *)take(7 * (size_t)w->nowned * sizeof *w->source);
+    w->target = (int64_t *)take(7 * (size_t)w->nowned * sizeof *w->target);
+    for (int64_t i = 0; i < w->nrows; i++) {
+        if (w->owner[i] != test_rank) {
+            continue;
+        }
+        add_edge(w, i, i);
+        for (int d = 0; d < 3; d++) {
+            int64_t at = i / steps[d] % length;
+            if (at > 0) {
+                add_edge(w, i - steps[d], i);
+            }
+            if (at < length - 1) {
+                add_edge(w, i + steps[d], i);
+            }
+        }
+    }
+}
+
+/* local: the place of each row on its owner. */
+static void find_ghosts(sparse *w, const int64_t *local) {
+    char *needed = take((size_t)w->nrows);
+    for (int64_t e = 0; e < w->nedges; e++) {
+        int64_t i = w->source[e];
+        w->nghosts += w->owner[i] != test_rank && !needed[i];
+        needed[i] = w->owner[i] != test_rank;
+    }
+    w->rank = (int32_t *)take((size_t)w->nghosts * sizeof *w->rank);
+    w->root = (int64_t *)take((size_t)w->nghosts * sizeof *w->root);
+    int64_t k = 0;
+    for (int r = 0; r < test_world; r++) {
+        for (int64_t i = 0; i < w->nrows; i++) {
+            if (needed[i] && w->owner[i] == r) {
+                w->rank[k] = r;
+                w->root[k++] = local[i];
+            }
+        }
+    }
+    free(needed);
+}
+
+void sparse_open_graph(sparse *w, int64_t length, const int *grid) {
+    w->nrows = length * length * length;
+    int64_t *local = find_owners(w, length, grid);
+    find_edges(w, length);
+    find_ghosts(w, local);
+    sparse_complete(w);
+    free(local);
+}
+
+#define BOX    20.0
+#define CUTOFF 1.447 /* about 4,000 ghosts of 8,000 points */
+
+static void make_swaps(sparse *w, int64_t npoints, const int *grid) {
+    double *at = (double *)take(3 * (size_t)npoints * sizeof *at);
+    lierne_brick_spec spec = {.size = sizeof spec,
+                              .cutoff = CUTOFF,
+                              .nlocal = npoints,
+                              .positions = at};
+    const int place[3] = {test_rank / grid[2] / grid[1], test_rank / grid[2] % grid[1],
+                          test_rank % grid[2]};
+    for (int d = 0; d < 3; d++) {
+        spec.grid[d] = grid[d];
+        spec.box[d] = grid[d] * BOX;
+        spec.periodic[d] = 1;
+    }
+    for (int64_t i = 0; i < 3 * npoints; i++) {
+        uint64_t random = mix(mix((uint64_t)(i + 1)) + (uint64_t)test_rank);
+        at[i] = BOX * (place[i % 3] + (double)(random >> 8 & 0xffffff) / 0x1000000);
+    }
+    CHECK(lierne_init_mpi(&w->context, MPI_COMM_WORLD, NULL) == LIERNE_OK &&
+              lierne_brick_create(&w->brick, w->context, &spec) == LIERNE_OK &&
+              lierne_brick_swaps(w->brick, &w->swaps) == LIERNE_OK,
+          "%s", lierne_last_error());
+    free(at);
+}
+
+/* labels: rank and row of every row, of which those of the ghosts are found. */
+static void send_labels(const lierne_halo_spec *s, int64_t *labels) {
+    int64_t most = 1, at = s->nlocal;
+    for (int i = 0; i < s->nswap; i++) {
+        most = s->sendnum[i] > most ? s->sendnum[i] : most;
+    }
+    int64_t *packed = (int64_t *)take(2 * (size_t)most * sizeof *packed);
+    for (int i = 0; i < s->nswap; i++) {
+        for (int64_t k = 0; k < s->sendnum[i]; k++) {
+            memcpy(packed + 2 * k, labels + 2 * s->sendlist[i][k], 2 * sizeof *packed);
+        }
+        MPI_Sendrecv(packed, 2 * (int)s->sendnum[i], MPI_INT64_T, s->sendproc[i], i,
+                     labels + 2 * at, 2 * (int)s->recvnum[i], MPI_INT64_T, s->recvproc[i], i,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        at += s->recvnum[i];
+    }
+    free(packed);
+}
+
+void sparse_open_halo(sparse *w, int64_t npoints, const int *grid) {
+    w->halo = true;
+    w->swaps = (lierne_halo_spec){.size = sizeof w->swaps, .dtype = w->dtype, .width = w->width};
+    make_swaps(w, npoints, grid);
+    w->nowned = w->swaps.nlocal;
+    w->nghosts = w->swaps.nghost;
+    int64_t *labels = (int64_t *)take(2 * (size_t)(w->nowned + w->nghosts) * sizeof *labels);
+    for (int64_t i = 0; i < w->nowned; i++) {
+        labels[2 * i] = test_rank;
+        labels[2 * i + 1] = i;
+    }
+    send_labels(&w->swaps, labels);
+    w->rank = (int32_t *)take((size_t)w->nghosts * sizeof *w->rank);
+    w->root = (int64_t *)take((size_t)w->nghosts * sizeof *w->root);
+    for (int64_t k = 0; k < w->nghosts; k++) {
+        w->rank[k] = (int32_t)labels[2 * (w->nowned + k)];
+        w->root[k] = labels[2 * (w->nowned + k) + 1];
+    }
+    sparse_complete(w);
+    free(labels);
+}
