@@ -11,7 +11,7 @@
 
 static const char *const direction_names[2] = {"forward", "adjoint"};
 
-static void free_parts(lierne_context *context, lierne_plan_parts *parts) {
+void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         lierne_route_free(parts->side[d].route);
         lierne_mem_free(parts->side[d].owned.at);
@@ -31,7 +31,7 @@ static void drop(lierne_plan *plan) {
         }
         lierne_mem_free(plan->requests[d]);
     }
-    free_parts(plan->context, &plan->parts);
+    lierne_plan_parts_free(plan->context, &plan->parts);
     lierne_mem_free(plan);
 }
 
@@ -102,7 +102,7 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     status = context->wire->agree(context->self, status, fields, nfields, &decision);
     lierne_context_ended(context, call, status);
     if (status != LIERNE_OK) {
-        free_parts(context, parts);
+        lierne_plan_parts_free(context, parts);
         if (plan) {
             drop(plan);
         }
@@ -158,10 +158,12 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
         plan->decision = decision;
-        plan->parts.recipe = next->parts.recipe;
-        next->parts.recipe = NULL;
+        if (!plan->parts.recipe) {
+            plan->parts.recipe = next->parts.recipe;
+            next->parts.recipe = NULL;
+        }
     }
-    free_parts(context, parts);
+    lierne_plan_parts_free(context, parts);
     if (next) {
         drop(next);
     }

@@ -43,7 +43,10 @@ typedef struct lierne_plan_parts {
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields, size_t nfields);
 
-/* Collective. Gives a plan other parts, of the same dtype and max_inflight; it keeps its recipe.
+/* Frees parts that no plan was made of. */
+void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
+
+/* Collective. Gives a plan other parts, of the same dtype; without a recipe in them it keeps its own.
  * Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones. */
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);

@@ -242,21 +242,28 @@ lierne_status lierne_op_add(lierne_op *op, lierne_place from) {
     return LIERNE_VEC_PUSH(&op->from, from);
 }
 
+lierne_status lierne_op_join(lierne_op *op) {
+    size_t n = op->from.count;
+    lierne_block **blocks;
+    LIERNE_TRY(lierne_alloc(&blocks, n + 1, sizeof *blocks));
+    for (size_t i = 0; i < n; i++) {
+        blocks[i] = &op->from.at[i].block;
+    }
+    blocks[n] = &op->to.block;
+    lierne_blocks_join(blocks, (int)n + 1);
+    lierne_mem_free(blocks);
+    return LIERNE_OK;
+}
+
 lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool onto, const lierne_place *from,
                              int n) {
     lierne_op *op;
-    lierne_block *blocks[LIERNE_PUT + 1];
     LIERNE_TRY(lierne_ops_add(ops, to, &op));
     op->onto = onto;
     for (int i = 0; i < n; i++) {
         LIERNE_TRY(lierne_op_add(op, from[i]));
     }
-    blocks[0] = &op->to.block;
-    for (int i = 0; i < n; i++) {
-        blocks[i + 1] = &op->from.at[i].block;
-    }
-    lierne_blocks_join(blocks, n + 1);
-    return LIERNE_OK;
+    return lierne_op_join(op);
 }
 
 lierne_route_counts lierne_route_count(const lierne_route *route) {

@@ -92,8 +92,9 @@ lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_bu
 lierne_status lierne_message_add(lierne_message *message, lierne_block block);
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op);
 lierne_status lierne_op_add(lierne_op *op, lierne_place from);
-/* An operation of n sources, at most LIERNE_PUT; loops that run together in all blocks are joined. */
-#define LIERNE_PUT 2
+/* Joins the loops of an operation that run together in all its blocks. */
+lierne_status lierne_op_join(lierne_op *op);
+/* An operation of n sources, joined. */
 lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool onto, const lierne_place *from,
                              int n);
 /* The rows of a list, width elements each, in an array whose rows start stride elements apart: a

@@ -44,6 +44,15 @@ static void pack_parcel(const lierne_job *job, const lierne_parcel *parcel, bool
     }
 }
 
+/* Whether a source is the target itself; in and out may be one buffer. */
+static bool in_place(const lierne_part *part, const lierne_place *from, const lierne_op *op) {
+    lierne_place place = *from;
+    if (place.buffer == LIERNE_IN && part->in == part->base[LIERNE_OUT]) {
+        place.buffer = LIERNE_OUT;
+    }
+    return lierne_place_same(&place, &op->to);
+}
+
 static void reduce(const lierne_job *job, const lierne_part *part, const lierne_op *op, bool onto) {
     size_t n = 0;
     if (onto) {
@@ -51,27 +60,16 @@ static void reduce(const lierne_job *job, const lierne_part *part, const lierne_
     }
     for (size_t s = 0; s < op->from.count; s++) {
         const lierne_place *from = &op->from.at[s];
-        const lierne_block *block =
-            lierne_place_same(from, &op->to) ? &op->to.block : &from->block;
-        job->summands[n++] = (lierne_summand){readable(part, from->buffer), block};
+        job->summands[n++] = (lierne_summand){
+            readable(part, from->buffer), in_place(part, from, op) ? &op->to.block : &from->block};
     }
     lierne_pack_reduce(part->dtype, job->reduction, part->base[op->to.buffer], &op->to.block,
                        job->summands, n);
 }
 
-/* A copy within a buffer that is both in and out, to where it is. */
-static bool idle_copy(const lierne_part *part, const lierne_op *op) {
-    lierne_place from = op->from.at[0];
-    if (part->in != part->base[LIERNE_OUT] || from.buffer != LIERNE_IN) {
-        return false;
-    }
-    from.buffer = LIERNE_OUT;
-    return lierne_place_same(&from, &op->to);
-}
-
 static void copy(const lierne_part *part, const lierne_op *op) {
     const lierne_place *from = &op->from.at[0];
-    if (!idle_copy(part, op)) {
+    if (!in_place(part, from, op)) {
         lierne_pack_copy(part->size, part->base[op->to.buffer], &op->to.block,
                          readable(part, from->buffer), &from->block);
     }

@@ -1,0 +1,335 @@
+/* The graph builder: from edges and owners to pairs.
+ *
+ * Rows of the graph are told apart by a bit each, with counts of the bits before every word: so the
+ * position of a row among the owned or the needed ones is found without searching, in a quarter of a byte
+ * per row of the graph, and needed rows come out distinct and ascending without sorting. They are then
+ * put in order of their owners byte by byte of the owner's number, which keeps equal owners ascending. */
+#include "build/forest_recipe.h"
+
+typedef struct marks {
+    uint64_t *bits;
+    int64_t *before; /* marked rows in earlier words */
+    int64_t count;
+} marks;
+
+static size_t words_of(int64_t nrows) {
+    return (size_t)nrows / 64 + 1;
+}
+
+static lierne_status marks_new(marks *m, int64_t nrows) {
+    LIERNE_TRY(lierne_alloc(&m->bits, words_of(nrows), sizeof *m->bits));
+    return lierne_alloc(&m->before, words_of(nrows), sizeof *m->before);
+}
+
+static void marks_free(marks *m) {
+    lierne_mem_free(m->bits);
+    lierne_mem_free(m->before);
+}
+
+static void mark(marks *m, int64_t row) {
+    m->bits[row / 64] |= (uint64_t)1 << row % 64;
+}
+
+static bool marked(const marks *m, int64_t row) {
+    return m->bits[row / 64] >> row % 64 & 1;
+}
+
+static void count_marks(marks *m, int64_t nrows) {
+    for (size_t w = 0; w < words_of(nrows); w++) {
+        m->before[w] = m->count;
+        m->count += __builtin_popcountll(m->bits[w]);
+    }
+}
+
+static int64_t position(const marks *m, int64_t row) {
+    uint64_t earlier = m->bits[row / 64] & (((uint64_t)1 << row % 64) - 1);
+    return m->before[row / 64] + __builtin_popcountll(earlier);
+}
+
+static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
+    for (size_t w = 0, n = 0; w < words_of(nrows); w++) {
+        for (uint64_t bits = m->bits[w]; bits; bits &= bits - 1) {
+            rows[n++] = (int64_t)w * 64 + __builtin_ctzll(bits);
+        }
+    }
+}
+
+/* What is worked out of one spec. */
+typedef struct work {
+    const lierne_graph_spec *spec;
+    int rank;
+    int world;
+    marks owned;
+    marks needed;
+    int64_t *next;     /* local row that comes next, of each rank */
+    int64_t *row_of;   /* of each needed row, ascending: its local row at its owner */
+    int64_t *ghost_of; /* ... and its place among the ghosts */
+    int64_t *spare;
+    int32_t *rank_of_ghost;
+    int64_t *row_of_ghost;
+    int64_t owners; /* a number that all owners come to */
+    lierne_forest_graph graph;
+} work;
+
+static void free_work(work *w) {
+    marks_free(&w->owned);
+    marks_free(&w->needed);
+    lierne_mem_free(w->next);
+    lierne_mem_free(w->row_of);
+    lierne_mem_free(w->ghost_of);
+    lierne_mem_free(w->spare);
+    lierne_mem_free(w->rank_of_ghost);
+    lierne_mem_free(w->row_of_ghost);
+    lierne_forest_graph_free(&w->graph);
+}
+
+static bool readable(const lierne_graph_spec *spec) {
+    return spec && spec->size == sizeof *spec;
+}
+
+static lierne_status check_spec(const work *w) {
+    const lierne_graph_spec *s = w->spec;
+    if (!readable(s)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu", w->rank,
+                           sizeof *s);
+    }
+    if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: nrows is %lld and nedges %lld", w->rank,
+                           (long long)s->nrows, (long long)s->nedges);
+    }
+    if ((s->nrows > 0 && !s->owner) || (s->nedges > 0 && (!s->source || !s->target))) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", w->rank,
+                           s->nrows > 0 && !s->owner ? "owner" : "source or target");
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status mark_owned(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, owner by owner */
+    for (int64_t i = 0; i < s->nrows; i++) {
+        int32_t owner = s->owner[i];
+        if (owner < 0 || owner >= w->world) {
+            return LIERNE_FAIL(LIERNE_OWNER_RANGE, "rank %d: row %lld has owner %d, must be in 0 to %d",
+                               w->rank, (long long)i, (int)owner, w->world - 1);
+        }
+        hash = (hash ^ (uint32_t)owner) * 0x100000001b3u;
+        if (owner == w->rank) {
+            mark(&w->owned, i);
+        }
+    }
+    w->owners = (int64_t)(hash >> 1);
+    count_marks(&w->owned, s->nrows);
+    return LIERNE_OK;
+}
+
+static lierne_status check_edge(const work *w, int64_t e) {
+    const lierne_graph_spec *s = w->spec;
+    int64_t source = s->source[e], target = s->target[e];
+    if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
+        return LIERNE_FAIL(LIERNE_INDEX_RANGE, "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
+                           "%lld", w->rank, (long long)e, (long long)source, (long long)target,
+                           (long long)s->nrows - 1);
+    }
+    if (s->owner[target] != w->rank) {
+        return LIERNE_FAIL(LIERNE_EDGE_TARGET_NOT_OWNED, "rank %d: edge %lld has target %lld, which rank "
+                           "%d owns", w->rank, (long long)e, (long long)target,
+                           (int)s->owner[target]);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status mark_needed(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    for (int64_t e = 0; e < s->nedges; e++) {
+        LIERNE_TRY(check_edge(w, e));
+        if (s->owner[s->source[e]] != w->rank) {
+            mark(&w->needed, s->source[e]);
+        }
+    }
+    count_marks(&w->needed, s->nrows);
+    return LIERNE_OK;
+}
+
+/* Local rows are positions among the rows of the same owner. */
+static void number_rows(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    for (int64_t i = 0, n = 0; n < w->needed.count; i++) {
+        int64_t row = w->next[s->owner[i]]++;
+        if (marked(&w->needed, i)) {
+            w->row_of[n++] = row;
+        }
+    }
+}
+
+/* One pass by a byte of the owner's number; rows that are equal in it keep their order. */
+static void sort_by_byte(const work *w, int byte, const int64_t *from, int64_t *to) {
+    const int32_t *owner = w->spec->owner;
+    int64_t at[257] = {0};
+    for (int64_t k = 0; k < w->needed.count; k++) {
+        at[(owner[from[k]] >> byte * 8 & 255) + 1]++;
+    }
+    for (int b = 0; b < 256; b++) {
+        at[b + 1] += at[b];
+    }
+    for (int64_t k = 0; k < w->needed.count; k++) {
+        to[at[owner[from[k]] >> byte * 8 & 255]++] = from[k];
+    }
+}
+
+static void sort_ghosts(work *w) {
+    list_marks(&w->needed, w->spec->nrows, w->graph.ghosts);
+    for (int byte = 0; byte < 4 && (w->world - 1) >> byte * 8 > 0; byte++) {
+        int64_t *sorted = w->spare;
+        sort_by_byte(w, byte, w->graph.ghosts, sorted);
+        w->spare = w->graph.ghosts;
+        w->graph.ghosts = sorted;
+    }
+    for (int64_t k = 0; k < w->needed.count; k++) {
+        int64_t row = w->graph.ghosts[k], at = position(&w->needed, row);
+        w->ghost_of[at] = k;
+        w->rank_of_ghost[k] = w->spec->owner[row];
+        w->row_of_ghost[k] = w->row_of[at];
+    }
+}
+
+static void localise_edges(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    lierne_forest_graph *g = &w->graph;
+    for (int64_t e = 0; e < s->nedges; e++) {
+        int64_t source = s->source[e];
+        bool local = s->owner[source] == w->rank;
+        g->edge_source[e] = local ? position(&w->owned, source)
+                                  : w->owned.count + w->ghost_of[position(&w->needed, source)];
+        g->edge_target[e] = position(&w->owned, s->target[e]);
+        if (local) {
+            g->local_edges[g->nlocal_edges++] = e;
+        } else {
+            g->remote_edges[g->nremote_edges++] = e;
+        }
+    }
+    g->nedges = s->nedges;
+}
+
+static lierne_status reserve_ghosts(work *w) {
+    size_t n = (size_t)w->needed.count;
+    LIERNE_TRY(lierne_alloc(&w->next, (size_t)w->world, sizeof *w->next));
+    LIERNE_TRY(lierne_alloc(&w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_alloc(&w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_alloc(&w->spare, n, sizeof *w->spare));
+    LIERNE_TRY(lierne_alloc(&w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_alloc(&w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    return lierne_alloc(&w->graph.ghosts, n, sizeof *w->graph.ghosts);
+}
+
+static lierne_status reserve_edges(work *w) {
+    lierne_forest_graph *g = &w->graph;
+    size_t n = (size_t)w->spec->nedges;
+    LIERNE_TRY(lierne_alloc(&g->owned, (size_t)w->owned.count, sizeof *g->owned));
+    LIERNE_TRY(lierne_alloc(&g->edge_source, n, sizeof *g->edge_source));
+    LIERNE_TRY(lierne_alloc(&g->edge_target, n, sizeof *g->edge_target));
+    LIERNE_TRY(lierne_alloc(&g->local_edges, n, sizeof *g->local_edges));
+    return lierne_alloc(&g->remote_edges, n, sizeof *g->remote_edges);
+}
+
+static lierne_status work_out(work *w) {
+    LIERNE_TRY(check_spec(w));
+    LIERNE_TRY(marks_new(&w->owned, w->spec->nrows));
+    LIERNE_TRY(marks_new(&w->needed, w->spec->nrows));
+    LIERNE_TRY(mark_owned(w));
+    LIERNE_TRY(mark_needed(w));
+    LIERNE_TRY(reserve_ghosts(w));
+    LIERNE_TRY(reserve_edges(w));
+    list_marks(&w->owned, w->spec->nrows, w->graph.owned);
+    number_rows(w);
+    sort_ghosts(w);
+    localise_edges(w);
+    return LIERNE_OK;
+}
+
+static lierne_forest_spec forest_of(work *w) {
+    static const lierne_graph_spec none = {0};
+    const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
+    return (lierne_forest_spec){.pairs = {.size = sizeof(lierne_pairs_spec),
+                                          .nowned = w->owned.count,
+                                          .nghosts = w->needed.count,
+                                          .rank = w->rank_of_ghost,
+                                          .row = w->row_of_ghost,
+                                          .dtype = s->dtype,
+                                          .width = s->width,
+                                          .stride = s->stride,
+                                          .algorithm = s->algorithm,
+                                          .accumulate = s->accumulate,
+                                          .max_inflight = s->max_inflight},
+                                .graph = &w->graph,
+                                .nrows = s->nrows,
+                                .owners = w->owners};
+}
+
+lierne_status lierne_plan_graph(lierne_plan **out, lierne_context *context,
+                                const lierne_graph_spec *spec) {
+    if (!context || !out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "out" : "context");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_context_alive(context));
+    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    lierne_status status = work_out(&w);
+    const lierne_forest_spec forest = forest_of(&w);
+    status = lierne_plan_forest(out, context, status, &forest);
+    free_work(&w);
+    return status;
+}
+
+lierne_status lierne_plan_pairs(lierne_plan **out, lierne_context *context,
+                                const lierne_pairs_spec *spec) {
+    lierne_forest_spec forest = {.nrows = -1};
+    lierne_status status = LIERNE_OK;
+    if (!context || !out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "out" : "context");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_context_alive(context));
+    if (spec && spec->size == sizeof *spec) {
+        forest.pairs = *spec;
+    } else {
+        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
+                             context->rank, sizeof *spec);
+    }
+    return lierne_plan_forest(out, context, status, &forest);
+}
+
+/* Whether a plan can become that of another graph. */
+static lierne_status check_update(const lierne_plan *plan, const lierne_graph_spec *spec) {
+    const lierne_forest_recipe *r = lierne_forest_recipe_of(plan);
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    if (!r || r->nrows < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the plan is not one of a graph");
+    }
+    if (readable(spec) &&
+        (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
+         spec->max_inflight != r->spec.max_inflight)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "dtype %d, width %lld and max_inflight %d differ from the "
+                           "plan's %d, %lld, %d", (int)spec->dtype, (long long)spec->width,
+                           spec->max_inflight, (int)r->spec.dtype, (long long)r->spec.width,
+                           r->spec.max_inflight);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    lierne_context *context = lierne_plan_context(plan);
+    LIERNE_TRY(lierne_context_alive(context));
+    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    lierne_status status = check_update(plan, spec);
+    if (status == LIERNE_OK) {
+        status = work_out(&w);
+    }
+    const lierne_forest_spec forest = forest_of(&w);
+    status = lierne_plan_forest_again(plan, status, &forest);
+    free_work(&w);
+    return status;
+}

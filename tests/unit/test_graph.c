@@ -1,0 +1,213 @@
+/* Graph plans on a simulated world. Values come from a serial model that knows owners and ghosts only:
+ * a ghost is a copy of its root; gradients are added in the documented order. */
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+
+#define WORLD_MAX  8
+#define GHOSTS_MAX 64
+#define ROWS_MAX   24
+#define POISON     -77777
+
+typedef struct world {
+    int n;
+    int64_t nowned[WORLD_MAX];
+    int64_t nghosts[WORLD_MAX];
+    int32_t rank[WORLD_MAX][GHOSTS_MAX];
+    int64_t row[WORLD_MAX][GHOSTS_MAX];
+    int64_t width, stride;
+    lierne_graph_algorithm algorithm;
+    int accumulate;
+    /* What came out. */
+    int64_t ghosts[WORLD_MAX][GHOSTS_MAX * 8];
+    int64_t gradient[WORLD_MAX][ROWS_MAX * 8];
+    int64_t received[2];
+    const char *taken;
+    lierne_status status[WORLD_MAX];
+    char message[WORLD_MAX][256];
+    int broken[WORLD_MAX]; /* line of an expectation that did not hold */
+} world;
+
+#define EXPECT(condition)                                                                          \
+    if (!(condition)) {                                                                            \
+        w->broken[r] = __LINE__;                                                                   \
+    }
+
+static int64_t value(int rank, int64_t row, int64_t c) {
+    return 1 + (rank * 1009 + row * 31 + c * 7) % 501;
+}
+
+static int64_t upstream(int rank, int64_t ghost, int64_t c) {
+    return 1 + (rank * 53 + ghost * 29 + c * 13) % 127 - 60;
+}
+
+/* n ghosts of any rows, own ones and repeated ones among them. */
+static void draw(world *w, unsigned seed) {
+    srand(seed);
+    w->n = 1 + rand() % WORLD_MAX;
+    w->width = 1 + rand() % 3;
+    w->stride = w->width + rand() % 3;
+    int64_t all = 0;
+    for (int r = 0; r < w->n; r++) {
+        w->nowned[r] = rand() % 4 == 0 ? 0 : rand() % ROWS_MAX;
+        all += w->nowned[r];
+    }
+    for (int r = 0; r < w->n; r++) {
+        w->nghosts[r] = all == 0 || rand() % 5 == 0 ? 0 : rand() % GHOSTS_MAX;
+        for (int64_t k = 0; k < w->nghosts[r]; k++) {
+            do {
+                w->rank[r][k] = rand() % w->n;
+            } while (w->nowned[w->rank[r][k]] == 0);
+            w->row[r][k] = rand() % w->nowned[w->rank[r][k]];
+        }
+    }
+}
+
+static lierne_pairs_spec spec_of(const world *w, int r, lierne_dtype dtype) {
+    return (lierne_pairs_spec){.size = sizeof(lierne_pairs_spec),
+                               .nowned = w->nowned[r],
+                               .nghosts = w->nghosts[r],
+                               .rank = w->rank[r],
+                               .row = w->row[r],
+                               .dtype = dtype,
+                               .width = w->width,
+                               .stride = w->stride,
+                               .algorithm = w->algorithm,
+                               .accumulate = w->accumulate};
+}
+
+static void run_rank(lierne_context *context, void *shared) {
+    world *w = shared;
+    int r = lierne_rank(context);
+    lierne_plan *plan;
+    lierne_pairs_spec spec = spec_of(w, r, LIERNE_I64);
+    w->status[r] = lierne_plan_pairs(&plan, context, &spec);
+    snprintf(w->message[r], sizeof w->message[r], "%s", lierne_last_error());
+    if (w->status[r] != LIERNE_OK) {
+        EXPECT(plan == NULL)
+        return;
+    }
+    int64_t owned[ROWS_MAX * 8], in[GHOSTS_MAX * 8], n_in, n_out;
+    for (int i = 0; i < GHOSTS_MAX * 8; i++) {
+        w->ghosts[r][i] = in[i] = POISON;
+    }
+    for (int i = 0; i < ROWS_MAX * 8; i++) {
+        owned[i] = POISON;
+        w->gradient[r][i] = w->accumulate && i % w->stride < w->width ? 5 : POISON;
+    }
+    for (int64_t i = 0; i < w->nowned[r]; i++) {
+        for (int64_t c = 0; c < w->width; c++) {
+            owned[i * w->stride + c] = value(r, i, c);
+        }
+    }
+    for (int64_t k = 0; k < w->nghosts[r]; k++) {
+        for (int64_t c = 0; c < w->width; c++) {
+            in[k * w->stride + c] = upstream(r, k, c);
+        }
+    }
+    EXPECT(w->n > 1 || lierne_plan_check((const lierne_plan *const *)&plan, 1) == LIERNE_OK)
+    EXPECT(lierne_plan_elements(plan, LIERNE_FORWARD, &n_in, &n_out) == LIERNE_OK)
+    EXPECT(n_out == (w->nghosts[r] ? (w->nghosts[r] - 1) * w->stride + w->width : 0))
+    EXPECT(lierne_forward(plan, w->ghosts[r], owned, NULL) == LIERNE_OK)
+    EXPECT(lierne_adjoint(plan, w->gradient[r], in, NULL) == LIERNE_OK)
+    if (r == 0) {
+        lierne_report report = {.size = sizeof report};
+        EXPECT(lierne_plan_report(plan, LIERNE_FORWARD, &report) == LIERNE_OK)
+        w->taken = report.algorithm;
+    }
+    EXPECT(lierne_plan_free(plan) == LIERNE_OK)
+}
+
+static void run(world *w) {
+    ranks_run(w->n, NULL, run_rank, w);
+    for (int r = 0; r < w->n; r++) {
+        cr_assert_eq(w->broken[r], 0, "rank %d: the expectation in line %d failed", r, w->broken[r]);
+    }
+}
+
+static void check_values(const world *w, const char *what) {
+    static int64_t expected[WORLD_MAX][ROWS_MAX][8];
+    for (int r = 0; r < w->n; r++) {
+        for (int64_t i = 0; i < w->nowned[r]; i++) {
+            for (int64_t c = 0; c < w->width; c++) {
+                expected[r][i][c] = w->accumulate ? 5 : 0;
+            }
+        }
+    }
+    for (int r = 0; r < w->n; r++) {
+        for (int64_t k = 0; k < w->nghosts[r]; k++) {
+            for (int64_t c = 0; c < w->stride; c++) {
+                int64_t got = w->ghosts[r][k * w->stride + c];
+                int64_t want = c < w->width ? value(w->rank[r][k], w->row[r][k], c) : POISON;
+                cr_assert_eq(got, want, "%s: ghost %d of rank %d: %lld, must be %lld", what, (int)k,
+                             r, (long long)got, (long long)want);
+                expected[w->rank[r][k]][w->row[r][k]][c] += c < w->width ? upstream(r, k, c) : 0;
+            }
+        }
+    }
+    for (int r = 0; r < w->n; r++) {
+        for (int64_t i = 0; i < w->nowned[r]; i++) {
+            for (int64_t c = 0; c < w->width; c++) {
+                cr_assert_eq(w->gradient[r][i * w->stride + c], expected[r][i][c],
+                             "%s: gradient of row %d of rank %d", what, (int)i, r);
+            }
+            for (int64_t c = w->width; c < w->stride; c++) {
+                cr_assert_eq(w->gradient[r][i * w->stride + c], POISON);
+            }
+        }
+    }
+}
+
+Test(graph, random_pairs) {
+    static world w;
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        memset(&w, 0, sizeof w);
+        draw(&w, seed);
+        for (int a = 0; a < 3; a++) {
+            for (w.accumulate = 0; w.accumulate < 2; w.accumulate++) {
+                char what[64];
+                snprintf(what, sizeof what, "seed %u, algorithm %d", seed, a);
+                w.algorithm = (lierne_graph_algorithm)a;
+                run(&w);
+                for (int r = 0; r < w.n; r++) {
+                    cr_assert_eq(w.status[r], LIERNE_OK, "%s: %s", what, w.message[r]);
+                }
+                check_values(&w, what);
+                cr_assert(a != LIERNE_GRAPH_DIRECT || strcmp(w.taken, "direct") == 0);
+                cr_assert(a != LIERNE_GRAPH_GATHER || w.n == 1 || strcmp(w.taken, "gather") == 0);
+            }
+        }
+    }
+}
+
+/* A bad row or rank on one rank alone is the same error on all of them. */
+Test(graph, bad_pairs) {
+    static world w;
+    for (int bad = 0; bad < 4; bad++) {
+        memset(&w, 0, sizeof w);
+        w.n = 4;
+        w.width = w.stride = 1;
+        for (int r = 0; r < w.n; r++) {
+            w.nowned[r] = 3;
+            w.nghosts[r] = 1;
+            w.rank[r][0] = (r + 1) % 4;
+            w.row[r][0] = r % 3;
+        }
+        if (bad < 2) {
+            w.row[2][0] = bad == 0 ? 3 : -1;
+        } else {
+            w.rank[2][0] = bad == 2 ? 4 : -1;
+        }
+        run(&w);
+        for (int r = 0; r < w.n; r++) {
+            cr_assert_eq(w.status[r], bad < 2 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "%s",
+                         lierne_status_name(w.status[r]));
+            cr_assert(strstr(w.message[r], "rank 2"), "%s", w.message[r]);
+            cr_assert_str_eq(w.message[r], w.message[0]);
+        }
+    }
+}
