@@ -46,7 +46,8 @@ static const method_kind *const graphs[] = {&lierne_graph, &petsc_graph, &neighb
                                             &direct_mpi,   &gather_mpi,  &rows_bound};
 static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
                                            &rows_bound};
-static const method_kind *const plans[] = {&plan_edges, &plan_pairs, &plan_petsc};
+static const method_kind *const plans[] = {&plan_edges, &plan_petsc_edges, &plan_pairs,
+                                           &plan_petsc_pairs};
 
 /* A plan is judged by its forward, whichever way it came to be. */
 static void reset_plan(const void *of, int direction) {
@@ -93,7 +94,9 @@ static tables plan_tables = {.unit = "microseconds",
                              .ratios = "how many times faster lierne plans from edges",
                              .reference = &plan_edges,
                              .over = "/edges",
-                             .columns = {{"pairs", {&plan_pairs}}, {"PetscSF", {&plan_petsc}}}};
+                             .columns = {{"PetscSF", {&plan_petsc_edges}},
+                                         {"pairs", {&plan_pairs}},
+                                         {"SF pairs", {&plan_petsc_pairs}}}};
 
 /* Halo swaps may move a row several times. */
 static void count_swaps(const sparse *w, int64_t *rows, int64_t *messages) {

@@ -54,6 +54,8 @@ typedef struct sparse {
  * grid[0] x grid[1] x grid[2] boxes; rank (i * grid[1] + j) * grid[2] + k has box (i, j, k). The
  * caller has set kind to width. Collective. */
 void sparse_open_graph(sparse *w, int64_t length, const int *grid);
+/* Ghosts of a graph from its edges and owners: how many, and their ranks and rows, to be freed. */
+int64_t sparse_pairs(const sparse *w, int32_t **rank, int64_t **root);
 /* npoints points at random in each of such boxes of a periodic space, and their images around it.
  */
 void sparse_open_halo(sparse *w, int64_t npoints, const int *grid);
@@ -82,7 +84,7 @@ extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
  * without waiting for anybody. */
 extern const method_kind rows_bound;
 /* Planning a graph: FORWARD from nothing, ADJOINT again where there is a plan. */
-extern const method_kind plan_edges, plan_pairs, plan_petsc;
+extern const method_kind plan_edges, plan_pairs, plan_petsc_edges, plan_petsc_pairs;
 
 /* PETSc, where it was found, between MPI's beginning and end. */
 void petsc_start(void);

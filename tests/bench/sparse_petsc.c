@@ -70,6 +70,13 @@ static void close_forest(method *m) {
     free(f);
 }
 
+static void put_roots(forest *f, const int32_t *rank, const int64_t *root) {
+    const sparse *w = f->base.workload;
+    for (int64_t k = 0; k < w->nghosts; k++) {
+        f->roots[k] = (PetscSFNode){.rank = rank[k], .index = (PetscInt)root[k]};
+    }
+}
+
 static forest *open_pairs(const sparse *w) {
     MPI_Datatype element = w->dtype == LIERNE_F64 ? MPI_DOUBLE : MPI_FLOAT;
     if (w->dtype != (sizeof(PetscReal) == 8 ? LIERNE_F64 : LIERNE_F32)) {
@@ -78,9 +85,7 @@ static forest *open_pairs(const sparse *w) {
     forest *f = (forest *)take(sizeof *f);
     f->base = (method){.workload = w, .run = run_forest, .checked = true};
     f->roots = (PetscSFNode *)take((size_t)w->nghosts * sizeof *f->roots);
-    for (int64_t k = 0; k < w->nghosts; k++) {
-        f->roots[k] = (PetscSFNode){.rank = w->rank[k], .index = (PetscInt)w->root[k]};
-    }
+    put_roots(f, w->rank, w->root);
     /* A type that MPI was asked for cannot be added, unless PETSc sees several numbers in it. */
     f->type = element;
     if (w->width > 1) {
@@ -126,6 +131,26 @@ static method *open_plan(const void *of) {
     return &f->base;
 }
 
+/* By a mask of the rows that are needed, as PETSc has no function for it. */
+static bool run_edges(method *m, int direction) {
+    forest *f = (forest *)m;
+    int32_t *rank;
+    int64_t *root;
+    sparse_pairs(m->workload, &rank, &root);
+    put_roots(f, rank, root);
+    free(rank);
+    free(root);
+    return run_plan(m, direction);
+}
+
+static method *open_edges(const void *of) {
+    method *m = open_plan(of);
+    if (m) {
+        m->run = run_edges;
+    }
+    return m;
+}
+
 #else
 
 void petsc_start(void) {
@@ -139,6 +164,7 @@ static method *open_forest(const void *of) {
     return NULL;
 }
 
+#define open_edges   open_forest
 #define open_plan    open_forest
 #define close_forest NULL
 
@@ -146,4 +172,5 @@ static method *open_forest(const void *of) {
 
 const method_kind petsc_graph = {"PetscSF basic", open_forest, close_forest};
 const method_kind petsc_halo = {"PetscSF basic, one round", open_forest, close_forest};
-const method_kind plan_petsc = {"PetscSF from pairs", open_plan, close_forest};
+const method_kind plan_petsc_edges = {"PetscSF from edges", open_edges, close_forest};
+const method_kind plan_petsc_pairs = {"PetscSF from pairs", open_plan, close_forest};

@@ -13,20 +13,14 @@ static int part_of(int64_t i, int64_t n, int parts) {
                                          : large + (i - large * (small + 1)) / small);
 }
 
-/* Owner of each row, and its place among its owner's rows. */
-static int64_t *find_owners(sparse *w, int64_t length, const int *grid) {
-    int64_t *local = (int64_t *)take((size_t)w->nrows * sizeof *local);
-    int64_t *counts = (int64_t *)take((size_t)test_world * sizeof *counts);
+static void find_owners(sparse *w, int64_t length, const int *grid) {
     w->owner = (int32_t *)take((size_t)w->nrows * sizeof *w->owner);
     for (int64_t i = 0; i < w->nrows; i++) {
         int x = part_of(i / length / length, length, grid[0]);
         int y = part_of(i / length % length, length, grid[1]);
         w->owner[i] = (x * grid[1] + y) * grid[2] + part_of(i % length, length, grid[2]);
-        local[i] = counts[w->owner[i]]++;
+        w->nowned += w->owner[i] == test_rank;
     }
-    w->nowned = counts[test_rank];
-    free(counts);
-    return local;
 }
 
 static void add_edge(sparse *w, int64_t source, int64_t target) {
@@ -55,35 +49,40 @@ static void find_edges(sparse *w, int64_t length) {
     }
 }
 
-/* local: the place of each row on its owner. */
-static void find_ghosts(sparse *w, const int64_t *local) {
+int64_t sparse_pairs(const sparse *w, int32_t **rank, int64_t **root) {
+    int64_t n = 0, *counts = (int64_t *)take(2 * (size_t)test_world * sizeof *counts);
+    int64_t *at = counts + test_world;
     char *needed = take((size_t)w->nrows);
     for (int64_t e = 0; e < w->nedges; e++) {
         int64_t i = w->source[e];
-        w->nghosts += w->owner[i] != test_rank && !needed[i];
+        at[w->owner[i]] += w->owner[i] != test_rank && !needed[i];
         needed[i] = w->owner[i] != test_rank;
     }
-    w->rank = (int32_t *)take((size_t)w->nghosts * sizeof *w->rank);
-    w->root = (int64_t *)take((size_t)w->nghosts * sizeof *w->root);
-    int64_t k = 0;
     for (int r = 0; r < test_world; r++) {
-        for (int64_t i = 0; i < w->nrows; i++) {
-            if (needed[i] && w->owner[i] == r) {
-                w->rank[k] = r;
-                w->root[k++] = local[i];
-            }
+        int64_t count = at[r];
+        at[r] = n;
+        n += count;
+    }
+    *rank = (int32_t *)take((size_t)n * sizeof **rank);
+    *root = (int64_t *)take((size_t)n * sizeof **root);
+    for (int64_t i = 0; i < w->nrows; i++) {
+        int64_t local = counts[w->owner[i]]++;
+        if (needed[i]) {
+            (*rank)[at[w->owner[i]]] = w->owner[i];
+            (*root)[at[w->owner[i]]++] = local;
         }
     }
     free(needed);
+    free(counts);
+    return n;
 }
 
 void sparse_open_graph(sparse *w, int64_t length, const int *grid) {
     w->nrows = length * length * length;
-    int64_t *local = find_owners(w, length, grid);
+    find_owners(w, length, grid);
     find_edges(w, length);
-    find_ghosts(w, local);
+    w->nghosts = sparse_pairs(w, &w->rank, &w->root);
     sparse_complete(w);
-    free(local);
 }
 
 #define BOX    20.0
