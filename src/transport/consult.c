@@ -27,6 +27,12 @@ lierne_status lierne_context_post(lierne_context *context, const lierne_letter *
     return judge(context, context->wire->post(context->self, letters, n, received));
 }
 
+void lierne_context_reclaim(const lierne_context *context, void *memory) {
+    if (!context->lends) {
+        lierne_mem_free(memory);
+    }
+}
+
 lierne_status lierne_context_largest(lierne_context *context, int64_t *values, size_t n) {
     LIERNE_TRY(lierne_context_alive(context));
     return judge(context, context->wire->largest(context->self, values, n));

@@ -67,7 +67,7 @@ typedef struct lierne_wire {
      * that do not expect them, and adds those that came to received (empty before), by ascending
      * sender; words are then the caller's (lierne_letters_free). Costs messages for letters only, and
      * memory in proportion to them. Errors: NO_MEMORY (received is empty; the other ranks are not
-     * disturbed), TIMEOUT, PEER_FAILED, TRANSPORT. */
+     * disturbed), TIMEOUT, PEER_FAILED, TRANSPORT: then context->lends may be set. */
     lierne_status (*post)(void *self, const lierne_letter *letters, size_t n,
                           lierne_letters *received);
 
@@ -105,6 +105,7 @@ struct lierne_context {
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
     char *dead_dump; /* or NULL, where there was no memory for it */
+    bool lends;      /* letters were under way: their memory may still be read */
     lierne_call calls[LIERNE_CALLS]; /* the last ones, call i at i % LIERNE_CALLS */
     int64_t ncalls;
     size_t nplans; /* alive */
@@ -140,6 +141,9 @@ lierne_status lierne_context_settle(lierne_context *context, lierne_status mine,
 lierne_status lierne_context_post(lierne_context *context, const lierne_letter *letters, size_t n,
                                   lierne_letters *received);
 lierne_status lierne_context_largest(lierne_context *context, int64_t *values, size_t n);
+/* Frees memory that letters lay in when they were posted. Where it may still be read, it is left
+ * behind. */
+void lierne_context_reclaim(const lierne_context *context, void *memory);
 LIERNE_PRIVATE void lierne_letters_free(lierne_letters *letters);
 /* Adds a letter from a rank, with room for count words that are still to be written. */
 LIERNE_PRIVATE lierne_status lierne_letters_add(lierne_letters *letters, int from, size_t count);

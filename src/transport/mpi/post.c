@@ -172,8 +172,10 @@ static lierne_status run(round *r) {
     return r->memory;
 }
 
-/* MPI may still write letters that were on their way: they are left to it. */
+/* MPI may still read letters that were under way, and write those that were coming: these are left
+ * to it. Reading one that is gone, for a rank that comes late, ends the program of either. */
 static void abandon(round *r) {
+    r->link->context->lends |= r->sends.active > 0;
     for (int i = 0; i < WINDOW; i++) {
         if (r->receives.requests[i] != MPI_REQUEST_NULL && r->receives.letters[i] != NOWHERE) {
             r->received->at[r->receives.letters[i]].words = NULL;
