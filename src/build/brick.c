@@ -357,7 +357,7 @@ static lierne_status prepare(builder *b, const lierne_brick_spec *spec, fingerpr
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
     builder b = {.context = context};
-    fingerprint f = {.fields = {{"call", 22}}, .n = 1};
+    fingerprint f = {.fields = {{"call", 23}}, .n = 1};
     int number = 0;
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");

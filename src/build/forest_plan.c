@@ -281,6 +281,7 @@ static void fill_parts(planning *p) {
     p->parts.algorithm = p->gathers ? "gather" : "direct";
     p->parts.in_place = p->spec->whole;
     p->parts.rows = true;
+    p->parts.waits = true;
     p->parts.accumulate = pairs->accumulate != 0;
     note(p, lierne_forest_recipe_list(p->recipe));
     note(p, p->status == LIERNE_OK ? fill_routes(p) : LIERNE_OK);

@@ -108,70 +108,68 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_recipe *r, int r
     parts->algorithm = "swaps";
     parts->in_place = true;
     parts->rows = true;
+    parts->waits = true;
     for (int d = 0; d < 2; d++) {
         parts->side[d].min_elements = shares[d] * r->spec.width;
     }
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_halo_recipe **r, int64_t **room, const lierne_context *context,
-                             const lierne_halo_spec *spec) {
+static lierne_status prepare(lierne_plan_parts *parts, int64_t **room,
+                             const lierne_context *context, const lierne_halo_spec *spec) {
+    lierne_halo_recipe *r;
     LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
-    LIERNE_TRY(lierne_halo_recipe_new(r, spec));
-    return lierne_halo_room(room, &(*r)->spec, 2);
+    LIERNE_TRY(lierne_halo_recipe_new(&r, spec));
+    parts->recipe = &r->base;
+    return lierne_halo_room(room, &r->spec, 2);
 }
 
-/* What ranks find out together, and then the routes. */
-static lierne_status plan_together(lierne_context *context, lierne_halo_recipe *r, int64_t *room,
-                                   lierne_plan_parts *parts) {
-    int64_t shares[2] = {0};
-    LIERNE_TRY(compare_depth(context, r->spec.nswap));
-    lierne_status status = label(context, r, room);
-    if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
-        status = count_shares(context, r, status, shares);
-    }
-    if (status == LIERNE_OK) {
-        status = fill(parts, r, context->rank, shares);
-    }
-    return context->dead == LIERNE_OK ? lierne_context_settle(context, status, NULL, 0) : status;
-}
-
-static void drop(lierne_plan_parts *parts, lierne_halo_recipe *r) {
-    for (int d = 0; d < 2; d++) {
-        lierne_route_free(parts->side[d].route);
-        lierne_mem_free(parts->side[d].owned.at);
-    }
-    if (r) {
-        lierne_halo_recipe_free(&r->base);
-    }
-}
-
-lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
-                               const lierne_halo_spec *spec) {
-    lierne_halo_recipe *r = NULL;
-    lierne_plan_parts parts = {0};
-    int64_t *room = NULL;
+/* What ranks must be given alike: an error on one of them, or a difference, is the same on all. */
+static lierne_status settle(lierne_context *context, lierne_status status,
+                            const lierne_plan_parts *parts) {
+    const lierne_halo_recipe *r = (const lierne_halo_recipe *)parts->recipe;
     lierne_field fields[5] = {{"call", 20}};
-    if (status == LIERNE_OK) {
-        status = prepare(&r, &room, context, spec);
-    }
     if (status == LIERNE_OK) {
         fields[1] = (lierne_field){"dtype", r->spec.dtype};
         fields[2] = (lierne_field){"width", r->spec.width};
         fields[3] = (lierne_field){"keep_ghosts", r->spec.keep_ghosts};
         fields[4] = (lierne_field){"max_inflight", r->spec.max_inflight};
     }
-    status = lierne_context_settle(context, status, fields, 5);
+    LIERNE_TRY(lierne_context_settle(context, status, fields, 5));
+    return compare_depth(context, r->spec.nswap);
+}
+
+/* What ranks find out together, and then the routes: the outcome is this rank's own. */
+static lierne_status fill_together(lierne_context *context, lierne_plan_parts *parts,
+                                   int64_t *room) {
+    lierne_halo_recipe *r = (lierne_halo_recipe *)parts->recipe;
+    int64_t shares[2] = {0};
+    lierne_status status = label(context, r, room);
+    if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
+        status = count_shares(context, r, status, shares);
+    }
+    return status == LIERNE_OK ? fill(parts, r, context->rank, shares) : status;
+}
+
+lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
+                               const lierne_halo_spec *spec) {
+    const lierne_field field = {"call", 21};
+    lierne_plan_parts parts = {0};
+    int64_t *room = NULL;
     if (status == LIERNE_OK) {
-        status = plan_together(context, r, room, &parts);
+        status = prepare(&parts, &room, context, spec);
+    }
+    status = settle(context, status, &parts);
+    bool together = status == LIERNE_OK;
+    if (together) {
+        status = fill_together(context, &parts, room);
     }
     lierne_mem_free(room);
-    if (status != LIERNE_OK) {
-        drop(&parts, r);
+    if (!together || context->dead != LIERNE_OK) {
+        lierne_plan_parts_free(context, &parts);
         return status;
     }
-    parts.recipe = &r->base;
-    return lierne_plan_new(out, context, status, &parts, fields, 5);
+    return lierne_plan_new(out, context, status, &parts, &field, 1);
 }
 
 lierne_status lierne_plan_halo(lierne_plan **out, lierne_context *context,

@@ -90,16 +90,26 @@ void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
 }
 
+/* Whether all ranks could plan. */
+static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
+                            const lierne_field *fields, size_t nfields, int *decision) {
+    const lierne_wire *wire = context->wire;
+    status = wire->agree(context->self, status, fields, nfields, decision);
+    return status == LIERNE_OK && waits && wire->settled ? wire->settled(context->self, *decision)
+                                                         : status;
+}
+
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields,
                               size_t nfields) {
     lierne_plan *plan = NULL;
+    bool waits = parts->waits;
     int decision;
     if (status == LIERNE_OK) {
         status = make(&plan, context, parts);
     }
     int64_t call = lierne_context_call(context, "planning", -1);
-    status = context->wire->agree(context->self, status, fields, nfields, &decision);
+    status = decide(context, waits, status, fields, nfields, &decision);
     lierne_context_ended(context, call, status);
     if (status != LIERNE_OK) {
         lierne_plan_parts_free(context, parts);
@@ -148,12 +158,13 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
                                   const lierne_field *fields, size_t nfields) {
     lierne_context *context = plan->context;
     lierne_plan *next = NULL;
+    bool waits = parts->waits;
     int decision;
     if (status == LIERNE_OK) {
         status = make(&next, context, parts);
     }
     int64_t call = lierne_context_call(context, "planning again", plan->decision);
-    status = context->wire->agree(context->self, status, fields, nfields, &decision);
+    status = decide(context, waits, status, fields, nfields, &decision);
     lierne_context_ended(context, call, status);
     if (status == LIERNE_OK) {
         swap_parts(plan, next);

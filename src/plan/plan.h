@@ -36,6 +36,7 @@ typedef struct lierne_plan_parts {
     bool in_place;         /* in and out may be the same */
     bool rows;             /* ghosts and owned rows: lierne_reduce has a meaning */
     bool accumulate;       /* the adjoint adds to out */
+    bool waits;            /* for all ranks while it is made, so that none has a plan alone */
 } lierne_plan_parts;
 
 /* Collective. status is the outcome of the local planning; fields are what all ranks must have
