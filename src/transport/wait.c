@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-#define CHECK_EVERY 0.02 /* seconds between looks whether the peers live */
+#define CHECK_EVERY     0.02 /* seconds between looks whether the peers live */
+#define LOOKS_PER_CLOCK 32
 
 void lierne_job_unlink(lierne_job *job) {
     for (lierne_job **at = &job->context->jobs; *at; at = &(*at)->next) {
@@ -57,7 +58,7 @@ lierne_status lierne_job_begin(lierne_job *job, lierne_reduction reduction, void
     job->pending = 0;
     job->finished = job->legs.count == 0;
     job->call = lierne_context_call(context, job->name, job->plan);
-    job->started = lierne_now();
+    job->started = context->calls[job->call % LIERNE_CALLS].start;
     lierne_context_enter(context);
     job->running = true;
     job->next = context->jobs;
@@ -131,22 +132,38 @@ static lierne_status check_peers(const lierne_job *job) {
     return LIERNE_OK;
 }
 
+/* The clock of a wait: it starts with the first look in vain, and is read in one of a few of those. */
+typedef struct watch {
+    double deadline; /* 0: not started */
+    double next_check;
+    unsigned looks;
+} watch;
+
+static lierne_status look_at_clock(const lierne_job *job, watch *w) {
+    if (w->looks++ % LOOKS_PER_CLOCK != 0) {
+        return LIERNE_OK;
+    }
+    double now = lierne_now();
+    if (w->deadline == 0) {
+        *w = (watch){now + job->context->timeout, now + CHECK_EVERY, 1};
+    }
+    if (now > w->next_check) {
+        w->next_check = now + CHECK_EVERY;
+        LIERNE_TRY(check_peers(job));
+    }
+    return now > w->deadline ? time_out(job) : LIERNE_OK;
+}
+
 /* One look, with the wire's lock held: other ranks' threads may run the job meanwhile. */
-static lierne_status look(lierne_job *job, double deadline, double *next_check, bool *finished) {
+static lierne_status look(lierne_job *job, watch *w, bool *finished) {
     const lierne_context *context = job->context;
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
-    bool moved = lierne_jobs_progress(context);
-    if (!moved && !job->finished && context->wire->idle) {
-        context->wire->idle(context->self);
-    }
-    double now = moved || job->finished ? 0 : lierne_now();
-    if (now > *next_check) {
-        status = check_peers(job);
-        *next_check = now + CHECK_EVERY;
-    }
-    if (status == LIERNE_OK && now > deadline) {
-        status = time_out(job);
+    if (!lierne_jobs_progress(context) && !job->finished) {
+        if (context->wire->idle) {
+            context->wire->idle(context->self);
+        }
+        status = look_at_clock(job, w);
     }
     *finished = job->finished;
     lierne_context_leave(context);
@@ -154,9 +171,9 @@ static lierne_status look(lierne_job *job, double deadline, double *next_check, 
 }
 
 static lierne_status wait_finished(lierne_job *job) {
-    double deadline = lierne_now() + job->context->timeout, next_check = lierne_now() + CHECK_EVERY;
+    watch w = {0};
     for (bool finished = false; !finished;) {
-        LIERNE_TRY(look(job, deadline, &next_check, &finished));
+        LIERNE_TRY(look(job, &w, &finished));
     }
     if (job->status != LIERNE_OK) {
         lierne_set_error(job->message);
