@@ -65,9 +65,10 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     }
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
-    parts->algorithm = spec->algorithm == LIERNE_BRIDGE_DIRECT       ? "direct"
-                       : spec->algorithm == LIERNE_BRIDGE_COLLECTIVE ? "collective"
-                                                                     : "leader";
+    parts->algorithm[LIERNE_FORWARD] = spec->algorithm == LIERNE_BRIDGE_DIRECT       ? "direct"
+                                       : spec->algorithm == LIERNE_BRIDGE_COLLECTIVE ? "collective"
+                                                                                     : "leader";
+    parts->algorithm[LIERNE_ADJOINT] = parts->algorithm[LIERNE_FORWARD];
     LIERNE_TRY(lierne_bridge_layouts(spec, sides));
     LIERNE_TRY(start_side(forward, context->rank, sides->src, sides->dst));
     LIERNE_TRY(start_side(adjoint, context->rank, sides->gradient, sides->src));

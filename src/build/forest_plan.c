@@ -278,7 +278,8 @@ static void fill_parts(planning *p) {
     const lierne_pairs_spec *pairs = &p->spec->pairs;
     p->parts.dtype = pairs->dtype;
     p->parts.max_inflight = pairs->max_inflight ? pairs->max_inflight : 1;
-    p->parts.algorithm = p->gathers ? "gather" : "direct";
+    p->parts.algorithm[LIERNE_FORWARD] = p->gathers ? "gather" : "direct";
+    p->parts.algorithm[LIERNE_ADJOINT] = "direct";
     p->parts.in_place = p->spec->whole;
     p->parts.rows = true;
     p->parts.waits = true;

@@ -105,7 +105,7 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_recipe *r, int r
                           const int64_t *shares) {
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
-    parts->algorithm = "swaps";
+    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "swaps";
     parts->in_place = true;
     parts->rows = true;
     parts->waits = true;

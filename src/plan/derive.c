@@ -69,7 +69,8 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
 static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
     parts->dtype = plan->parts.dtype;
     parts->max_inflight = plan->parts.max_inflight;
-    parts->algorithm = plan->parts.algorithm;
+    parts->algorithm[LIERNE_FORWARD] = plan->parts.algorithm[LIERNE_ADJOINT];
+    parts->algorithm[LIERNE_ADJOINT] = plan->parts.algorithm[LIERNE_FORWARD];
     parts->in_place = plan->parts.in_place;
     LIERNE_TRY(duplicate(&parts->side[LIERNE_FORWARD], &plan->parts.side[LIERNE_ADJOINT]));
     return duplicate(&parts->side[LIERNE_ADJOINT], &plan->parts.side[LIERNE_FORWARD]);
@@ -113,7 +114,7 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
     LIERNE_TRY(check_fit(first, second));
     parts->dtype = first->parts.dtype;
     parts->max_inflight = first->parts.max_inflight;
-    parts->algorithm = "composed";
+    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "composed";
     LIERNE_TRY(join(&parts->side[LIERNE_FORWARD], &a[LIERNE_FORWARD], &b[LIERNE_FORWARD]));
     return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
 }

@@ -32,7 +32,7 @@ typedef struct lierne_plan_parts {
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_recipe *recipe; /* or NULL */
-    const char *algorithm; /* for the report; static */
+    const char *algorithm[2]; /* of each direction, for the report; static */
     bool in_place;         /* in and out may be the same */
     bool rows;             /* ghosts and owned rows: lierne_reduce has a meaning */
     bool accumulate;       /* the adjoint adds to out */

@@ -61,7 +61,7 @@ lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direc
         .sent_messages = counts.sent_messages,
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
-        .algorithm = plan->parts.algorithm,
+        .algorithm = plan->parts.algorithm[direction],
         .scratch_bytes = lierne_job_scratch_bytes(plan->requests[direction][0].job),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
