@@ -50,8 +50,10 @@ RUN_SRC := $(sort $(wildcard src/tool/run/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
-MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out tests/mpi/common.c tests/mpi/model.c,$(sort $(wildcard tests/mpi/*.c))))
-BENCH    := $(addprefix $(B)/tests/bench/,planning $(if $(HAVE_MPI),bridge))
+# Parts that several programs under mpirun share.
+MPI_PARTS := $(patsubst %,tests/mpi/%.c,common model rows swaps graphs crystal)
+MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS),$(sort $(wildcard tests/mpi/*.c))))
+BENCH    := $(addprefix $(B)/tests/bench/,planning $(if $(HAVE_MPI),bridge sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -174,6 +176,8 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
+$(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
+$(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
@@ -196,7 +200,7 @@ $(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/rank_threads.o $(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

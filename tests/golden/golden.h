@@ -14,9 +14,10 @@ typedef struct golden_case {
     char why[800];
 } golden_case;
 
-/* One function per file: checks a case. */
+/* One function per list of a file: checks a case. */
 typedef void golden_check(golden_case *c);
 golden_check golden_grids, golden_bridges, golden_bridge_tensors, golden_noncolocated;
+golden_check golden_graph, golden_graph_invalid, golden_partition, golden_halo, golden_halo_invalid;
 
 /* Records the first failure of a case; returns ok. */
 bool golden_expect(golden_case *c, bool ok, const char *format, ...)
@@ -30,8 +31,15 @@ bool golden_expect_status(golden_case *c, const char *what, lierne_status status
  * 2 of 2.0 and lierne must be told of them. NULL, with *why, if that fails. */
 cJSON *golden_read(const char *path, const char **why);
 
-/* Integer at key; fallback if there is none. Saturates. */
+/* Element i of an array of a dtype other than the 8-bit ones. */
+void golden_poke(lierne_dtype dtype, void *memory, int64_t i, double value);
+double golden_peek(lierne_dtype dtype, const void *memory, int64_t i);
+
+/* Integer of a number, and at a key; fallback if there is none. Saturates. */
+int64_t golden_to_int(const cJSON *item, int64_t fallback);
 int64_t golden_int(const cJSON *item, const char *key, int64_t fallback);
+/* A number, which golden_read makes a string where it has a fraction. */
+double golden_to_double(const cJSON *item);
 /* String at key, "" if there is none. */
 const char *golden_string(const cJSON *item, const char *key);
 const cJSON *golden_get(const cJSON *item, const char *key);

@@ -90,7 +90,7 @@ const cJSON *golden_get(const cJSON *item, const char *key) {
     return cJSON_GetObjectItemCaseSensitive(item, key);
 }
 
-static int64_t to_int(const cJSON *item, int64_t fallback) {
+int64_t golden_to_int(const cJSON *item, int64_t fallback) {
     if (!cJSON_IsNumber(item)) {
         return fallback;
     }
@@ -99,7 +99,11 @@ static int64_t to_int(const cJSON *item, int64_t fallback) {
 }
 
 int64_t golden_int(const cJSON *item, const char *key, int64_t fallback) {
-    return to_int(golden_get(item, key), fallback);
+    return golden_to_int(golden_get(item, key), fallback);
+}
+
+double golden_to_double(const cJSON *item) {
+    return cJSON_IsString(item) ? strtod(item->valuestring, NULL) : cJSON_GetNumberValue(item);
 }
 
 const char *golden_string(const cJSON *item, const char *key) {
@@ -131,7 +135,7 @@ golden_dims golden_read_dims(const cJSON *shape, const cJSON *names) {
     dims.n = nsizes > given.n ? nsizes : given.n;
     for (int d = 0; d < common; d++) {
         dims.names[d] = given.at[d];
-        dims.sizes[d] = to_int(cJSON_GetArrayItem(shape, d), 0);
+        dims.sizes[d] = golden_to_int(cJSON_GetArrayItem(shape, d), 0);
     }
     return dims;
 }
@@ -154,7 +158,7 @@ bool golden_same_ints(const cJSON *list, const int64_t *values, int64_t n) {
         return false;
     }
     cJSON_ArrayForEach(one, list) {
-        if (i == n || !cJSON_IsNumber(one) || to_int(one, 0) != values[i++]) {
+        if (i == n || !cJSON_IsNumber(one) || golden_to_int(one, 0) != values[i++]) {
             return false;
         }
     }
@@ -167,7 +171,7 @@ bool golden_same_ranks(const cJSON *list, const int *ranks, int n) {
         return false;
     }
     cJSON_ArrayForEach(one, list) {
-        if (!cJSON_IsNumber(one) || to_int(one, -1) != *ranks++) {
+        if (!cJSON_IsNumber(one) || golden_to_int(one, -1) != *ranks++) {
             return false;
         }
     }

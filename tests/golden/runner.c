@@ -1,6 +1,6 @@
 /* golden DIR: runs every *.json of a folder against lierne. What a file holds follows from its
- * name; a name that is not known, a file without cases and a folder without files are failures,
- * because expected values that nobody looks at prove nothing. */
+ * name; a name or list that is not known, a list without cases and a folder without files are
+ * failures, because expected values that nobody looks at prove nothing. */
 #include "golden.h"
 
 #include <dirent.h>
@@ -13,43 +13,63 @@ typedef struct tally {
     int failed;
 } tally;
 
+/* Every list of a file that holds cases. */
 static const struct {
     const char *file;
+    const char *list;
     golden_check *check;
-} files[] = {
-    {"grids.json", golden_grids},
-    {"bridges.json", golden_bridges},
-    {"bridge_tensors.json", golden_bridge_tensors},
-    {"noncolocated.json", golden_noncolocated},
+} lists[] = {
+    {"grids.json", "cases", golden_grids},
+    {"bridges.json", "cases", golden_bridges},
+    {"bridge_tensors.json", "cases", golden_bridge_tensors},
+    {"noncolocated.json", "cases", golden_noncolocated},
+    {"graph_a2a.json", "cases", golden_graph},
+    {"graph_a2a.json", "partitions", golden_partition},
+    {"graph_a2a.json", "invalid", golden_graph_invalid},
+    {"halo.json", "cases", golden_halo},
+    {"halo.json", "invalid", golden_halo_invalid},
 };
 
-static golden_check *find_check(const char *file) {
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (strcmp(files[i].file, file) == 0) {
-            return files[i].check;
+/* The next list of a file after one, or the one of a name (NULL: any); its place, or -1. */
+static int find_list(const char *file, const char *list, int after) {
+    for (int i = after + 1; i < (int)(sizeof lists / sizeof lists[0]); i++) {
+        if (strcmp(lists[i].file, file) == 0 && (!list || strcmp(lists[i].list, list) == 0)) {
+            return i;
         }
     }
-    return NULL;
+    return -1;
 }
 
-static void fail_file(const char *file, const char *why, tally *t) {
-    printf("FAIL %s: %s\n", file, why);
+static void fail_file(const char *file, const char *why, const char *what, tally *t) {
+    printf("FAIL %s: %s%s\n", file, why, what);
     t->failed++;
 }
 
-static void run_cases(const char *file, const cJSON *root, golden_check *check, tally *t) {
-    const cJSON *item, *cases = golden_get(root, "cases");
+static void run_list(const char *file, const cJSON *root, int list, tally *t) {
+    const cJSON *item, *cases = golden_get(root, lists[list].list);
     if (cJSON_GetArraySize(cases) < 1) {
-        fail_file(file, "it has no cases", t);
+        fail_file(file, "it has no ", lists[list].list, t);
     }
     cJSON_ArrayForEach(item, cases) {
         golden_case c = {.item = item};
-        check(&c);
+        lists[list].check(&c);
         if (c.failed) {
-            printf("FAIL %s %s: %s\n", file, golden_string(item, "id"), c.why);
+            printf("FAIL %s %s %s: %s\n", file, lists[list].list, golden_string(item, "id"), c.why);
         }
         t->passed += !c.failed;
         t->failed += c.failed;
+    }
+}
+
+static void run_lists(const char *file, const cJSON *root, tally *t) {
+    const cJSON *one;
+    for (int i = find_list(file, NULL, -1); i >= 0; i = find_list(file, NULL, i)) {
+        run_list(file, root, i, t);
+    }
+    cJSON_ArrayForEach(one, root) {
+        if (cJSON_IsArray(one) && find_list(file, one->string, -1) < 0) {
+            fail_file(file, "the runner does not know the list ", one->string, t);
+        }
     }
 }
 
@@ -57,13 +77,13 @@ static tally run_file(const char *dir, const char *file) {
     tally t = {0};
     char path[4096];
     const char *why;
-    golden_check *check = find_check(file);
+    bool known = find_list(file, NULL, -1) >= 0;
     snprintf(path, sizeof path, "%s/%s", dir, file);
-    cJSON *root = check ? golden_read(path, &why) : NULL;
+    cJSON *root = known ? golden_read(path, &why) : NULL;
     if (root) {
-        run_cases(file, root, check, &t);
+        run_lists(file, root, &t);
     } else {
-        fail_file(file, check ? why : "the runner does not know what this file holds", &t);
+        fail_file(file, known ? why : "the runner does not know what this file holds", "", &t);
     }
     cJSON_Delete(root);
     printf("%s: %d passed, %d failed\n", file, t.passed, t.failed);
@@ -93,7 +113,7 @@ int main(int argc, char **argv) {
         free(entries);
     }
     if (n <= 0) {
-        fail_file(argv[1], n < 0 ? "it cannot be opened" : "there is no *.json in it", &all);
+        fail_file(argv[1], n < 0 ? "it cannot be opened" : "there is no *.json in it", "", &all);
     }
     printf("%d passed, %d failed\n", all.passed, all.failed);
     return all.failed ? 1 : 0;

@@ -20,36 +20,6 @@ typedef struct rank_state {
     buffer out;
 } rank_state;
 
-static void put(lierne_dtype dtype, void *memory, int64_t i, int64_t value) {
-    switch (dtype) {
-    case LIERNE_F64:
-        ((double *)memory)[i] = (double)value;
-        break;
-    case LIERNE_F32:
-        ((float *)memory)[i] = (float)value;
-        break;
-    case LIERNE_I64:
-        ((int64_t *)memory)[i] = value;
-        break;
-    default:
-        ((int32_t *)memory)[i] = (int32_t)value;
-        break;
-    }
-}
-
-static double get(lierne_dtype dtype, const void *memory, int64_t i) {
-    switch (dtype) {
-    case LIERNE_F64:
-        return ((const double *)memory)[i];
-    case LIERNE_F32:
-        return (double)((const float *)memory)[i];
-    case LIERNE_I64:
-        return (double)((const int64_t *)memory)[i];
-    default:
-        return (double)((const int32_t *)memory)[i];
-    }
-}
-
 static bool make_buffer(buffer *b, const golden_bridge *bridge, golden_buffer which, int rank) {
     b->values = golden_values(bridge, which, rank, &b->n, b->shape);
     b->memory = malloc((size_t)(b->n + 1) * 8);
@@ -65,7 +35,7 @@ static void free_buffer(buffer *b) {
 static void expect_values(golden_case *c, const golden_bridge *bridge, const char *what, int rank,
                           const buffer *expected, const void *memory) {
     for (int64_t i = 0; i < expected->n; i++) {
-        double got = get(bridge->dtype, memory, i);
+        double got = golden_peek(bridge->dtype, memory, i);
         if (got < (double)expected->values[i] || got > (double)expected->values[i] || got != got) {
             golden_expect(c, false, "%s on rank %d: element %lld is %.17g, expected %lld", what,
                           rank, (long long)i, got, (long long)expected->values[i]);
@@ -135,7 +105,7 @@ static bool begin(golden_case *c, const golden_bridge *bridge, rank_state *state
         return false;
     }
     for (int64_t i = 0; i < state->in.n; i++) {
-        put(bridge->dtype, state->in.memory, i, state->in.values[i]);
+        golden_poke(bridge->dtype, state->in.memory, i, (double)state->in.values[i]);
     }
     memset(state->out.memory, 0xa5, (size_t)(state->out.n + 1) * 8);
     lierne_status (*start)(lierne_request **, lierne_plan *, void *, const void *, void *) =

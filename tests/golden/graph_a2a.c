@@ -1,0 +1,343 @@
+/* graph_a2a.json, cases: every rank of a simulated world plans its own edges, in each algorithm and
+ * dtype. Sums are compared with the definition (forest.c), which is compared with the file first:
+ * so they can be checked for numbers that 16 bits hold too. */
+#include "graph_case.h"
+#include "rank_threads.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64,
+                                      LIERNE_I32, LIERNE_F16, LIERNE_BF16};
+enum { NDTYPES = sizeof dtypes / sizeof dtypes[0], NALGORITHMS = 3 };
+
+/* One way to run a case. full: also everything that is the same for all dtypes. */
+typedef struct variant {
+    const golden_graph_case *graph;
+    golden_world *world;
+    golden_type type;
+    lierne_graph_algorithm algorithm;
+    bool accumulate;
+    bool full;
+    double (*dots)[2]; /* of each rank: <F x, y> and <x, F* y> */
+} variant;
+
+static bool narrow(const variant *v) {
+    return v->type.dtype == LIERNE_F16 || v->type.dtype == LIERNE_BF16;
+}
+
+static golden_value *upstream(const variant *v) {
+    return narrow(v) ? golden_tiny : golden_h;
+}
+
+static double owned(const variant *v, int rank, int64_t row, int64_t column) {
+    return narrow(v) ? golden_tiny(rank, row + 1, column)
+                     : golden_f(v->graph->owned[rank][row], column);
+}
+
+static void fill_adjoint(golden_duty *duty, const variant *v, int rank) {
+    const golden_forest *f = &v->graph->forest;
+    int64_t width = v->type.width, nx = duty->nx * width;
+    for (int64_t i = 0; i < duty->ny * width; i++) {
+        duty->y[i] = upstream(v)(rank, i / width, i % width);
+    }
+    if (v->accumulate) {
+        duty->before = golden_alloc(nx, sizeof(double));
+        for (int64_t i = 0; i < nx; i++) {
+            duty->fty[i] = duty->before[i] = golden_tiny(rank + 5, i / width, i % width);
+        }
+    }
+    golden_forest_sum(f, rank, false, width, upstream(v), duty->fty);
+    memcpy(duty->most, duty->x, (size_t)nx * sizeof(double));
+    memcpy(duty->least, duty->x, (size_t)nx * sizeof(double));
+    golden_forest_extreme(f, rank, false, width, upstream(v), 1, duty->most);
+    golden_forest_extreme(f, rank, false, width, upstream(v), -1, duty->least);
+}
+
+static golden_duty duty_of(const variant *v, int rank) {
+    const golden_forest *f = &v->graph->forest;
+    int64_t width = v->type.width;
+    golden_duty duty = golden_duty_new(v->type, false, f->nowned[rank], f->nghosts[rank]);
+    for (int64_t i = 0; i < duty.nx; i++) {
+        double copies = (double)golden_forest_copies(f, rank, i);
+        for (int64_t c = 0; c < width; c++) {
+            duty.x[i * width + c] = owned(v, rank, i, c);
+            duty.ffx[i * width + c] = copies * duty.x[i * width + c] + 0.0; /* no negative zero */
+        }
+    }
+    for (int64_t k = 0; k < duty.ny; k++) {
+        for (int64_t c = 0; c < width; c++) {
+            duty.fx[k * width + c] = owned(v, f->rank[rank][k], f->row[rank][k], c);
+        }
+    }
+    fill_adjoint(&duty, v, rank);
+    return duty;
+}
+
+static lierne_graph_spec spec_of(const variant *v, int rank) {
+    lierne_graph_spec spec = golden_graph_spec(v->graph, rank, v->type);
+    spec.algorithm = v->algorithm;
+    spec.accumulate = v->accumulate;
+    return spec;
+}
+
+/* The same rows from pairs. */
+static void check_pairs(golden_case *c, lierne_context *context, const variant *v,
+                        const golden_duty *duty, const cJSON *item) {
+    int rank = lierne_rank(context);
+    const golden_forest *f = &v->graph->forest;
+    lierne_pairs_spec spec = {.size = sizeof spec,
+                              .nowned = f->nowned[rank],
+                              .nghosts = f->nghosts[rank],
+                              .rank = f->rank[rank],
+                              .row = f->row[rank],
+                              .dtype = v->type.dtype,
+                              .width = v->type.width,
+                              .stride = v->type.stride,
+                              .algorithm = v->algorithm,
+                              .accumulate = v->accumulate};
+    lierne_plan *plan = NULL;
+    lierne_graph_lists lists = {.size = sizeof lists};
+    lierne_status status = lierne_plan_pairs(&plan, context, &spec);
+    if (golden_expect_status(c, "lierne_plan_pairs", status, LIERNE_OK)) {
+        golden_duty_expect(c, "pairs", plan, duty);
+        golden_graph_expect_reports(c, plan, v->graph, item,
+                                    v->type.width * (int64_t)lierne_dtype_size(v->type.dtype));
+        status = lierne_plan_graph_lists(plan, &lists);
+        golden_expect_status(c, "lists of pairs", status, LIERNE_OK);
+        golden_expect(c, !lists.owned && !lists.ghosts && !lists.edge_source && lists.nedges == 0,
+                      "pairs have edges");
+        golden_expect(c, lists.nowned == duty->nx && lists.nghosts == duty->ny,
+                      "pairs have %lld rows and %lld ghosts", (long long)lists.nowned,
+                      (long long)lists.nghosts);
+    }
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+}
+
+/* A plan of a graph without edges becomes one of this graph, and stays so when an update fails. */
+static void check_update(golden_case *c, lierne_context *context, const variant *v,
+                         const golden_duty *duty, const cJSON *item) {
+    lierne_graph_spec spec = spec_of(v, lierne_rank(context)), bad = spec;
+    int64_t outside = spec.nrows;
+    lierne_plan *plan = NULL;
+    bad.nedges = 0;
+    lierne_status status = lierne_plan_graph(&plan, context, &bad);
+    if (golden_expect_status(c, "a graph without edges", status, LIERNE_OK)) {
+        status = lierne_plan_update_graph(plan, &spec);
+        golden_expect_status(c, "lierne_plan_update_graph", status, LIERNE_OK);
+        bad.nedges = lierne_rank(context) == 0;
+        bad.source = bad.target = &outside;
+        status = lierne_plan_update_graph(plan, &bad);
+        golden_expect_status(c, "an update that must fail", status, LIERNE_INDEX_RANGE);
+        golden_graph_expect_lists(c, plan, item);
+        golden_duty_expect(c, "the updated plan", plan, duty);
+    }
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+}
+
+/* <F x, y> and <x, F* y>, of what lierne makes of x and y. */
+static void add_dots(golden_case *c, lierne_plan *plan, const golden_duty *duty, double *dots) {
+    int64_t nx = duty->nx * duty->type.width, ny = duty->ny * duty->type.width;
+    double *fx = golden_alloc(ny, sizeof *fx), *fty = golden_alloc(nx, sizeof *fty);
+    lierne_status status = lierne_forward(plan, fx, duty->x, NULL);
+    golden_expect_status(c, "lierne_forward", status, LIERNE_OK);
+    status = lierne_adjoint(plan, fty, duty->y, NULL);
+    golden_expect_status(c, "lierne_adjoint", status, LIERNE_OK);
+    for (int64_t i = 0; i < ny; i++) {
+        dots[0] += fx[i] * duty->y[i];
+    }
+    for (int64_t i = 0; i < nx; i++) {
+        dots[1] += duty->x[i] * fty[i];
+    }
+    free(fx);
+    free(fty);
+}
+
+/* The sums over edges that a layer makes, and their gradient, in the indices that lierne gave. The
+ * plan accumulates: what own edges give stands in the gradient before. */
+static void check_layer(golden_case *c, lierne_plan *plan, const golden_duty *duty,
+                        const cJSON *item) {
+    enum { W = GOLDEN_GRAPH_WIDTH };
+    int64_t nown = duty->nx * W, n = nown + duty->ny * W;
+    lierne_graph_lists l = {.size = sizeof l};
+    double *rows = golden_alloc(n, sizeof *rows), *sums = golden_alloc(nown, sizeof *sums);
+    double *gradient = golden_alloc(n, sizeof *gradient);
+    lierne_status status = lierne_plan_graph_lists(plan, &l);
+    golden_expect_status(c, "lierne_plan_graph_lists", status, LIERNE_OK);
+    memcpy(rows, duty->x, (size_t)nown * sizeof *rows);
+    status = lierne_forward(plan, rows + nown, rows, NULL);
+    golden_expect_status(c, "lierne_forward", status, LIERNE_OK);
+    for (int64_t e = 0; e < l.nedges * W; e++) {
+        int64_t from = l.edge_source[e / W], to = l.edge_target[e / W], column = e % W;
+        sums[to * W + column] += rows[from * W + column];
+        gradient[from * W + column] += golden_h(7, to, column);
+    }
+    status = lierne_adjoint(plan, gradient, gradient + nown, NULL);
+    golden_expect_status(c, "lierne_adjoint", status, LIERNE_OK);
+    golden_expect_list(c, "agg", golden_get(item, "agg"), sums, nown);
+    golden_expect_list(c, "agg_backward", golden_get(item, "agg_backward"), gradient, nown);
+    free(rows);
+    free(sums);
+    free(gradient);
+}
+
+/* The definition against the file, once per rank. */
+static void check_oracle(golden_case *c, const golden_duty *duty, const cJSON *item) {
+    int64_t width = duty->type.width;
+    golden_expect_list(c, "forward by definition", golden_get(item, "forward"), duty->fx,
+                       duty->ny * width);
+    golden_expect_list(c, "backward by definition", golden_get(item, "backward"), duty->fty,
+                       duty->nx * width);
+}
+
+static void check_fully(golden_case *c, lierne_context *context, const variant *v,
+                        const golden_duty *duty, const cJSON *item) {
+    lierne_plan *plan = v->world->plans[lierne_rank(context)];
+    golden_graph_expect_lists(c, plan, item);
+    golden_graph_expect_reports(c, plan, v->graph, item,
+                                v->type.width * (int64_t)lierne_dtype_size(v->type.dtype));
+    golden_duty_reduce(c, plan, duty);
+    golden_duty_algebra(c, context, plan, duty);
+    check_pairs(c, context, v, duty, item);
+    check_update(c, context, v, duty, item);
+}
+
+/* What one rank does. A check that fails does not keep it from calls that the others wait in. */
+static void work(lierne_context *context, void *shared) {
+    const variant *v = shared;
+    int rank = lierne_rank(context);
+    golden_case *c = &v->world->cases[rank];
+    golden_duty duty = duty_of(v, rank);
+    lierne_graph_spec spec = spec_of(v, rank);
+    lierne_status status = lierne_plan_graph(&v->world->plans[rank], context, &spec);
+    if (golden_expect_status(c, "lierne_plan_graph", status, LIERNE_OK)) {
+        golden_duty_expect(c, "the plan", v->world->plans[rank], &duty);
+        if (v->full) {
+            check_fully(c, context, v, &duty, golden_graph_rank(c->item, rank));
+        }
+    }
+    golden_duty_free(&duty);
+}
+
+/* The file's own numbers. */
+static void work_numbers(lierne_context *context, void *shared) {
+    const variant *v = shared;
+    int rank = lierne_rank(context);
+    golden_case *c = &v->world->cases[rank];
+    const cJSON *item = golden_graph_rank(c->item, rank);
+    golden_duty duty = duty_of(v, rank);
+    lierne_graph_spec spec = spec_of(v, rank);
+    lierne_plan *adding = NULL;
+    check_oracle(c, &duty, item);
+    lierne_status status = lierne_plan_graph(&v->world->plans[rank], context, &spec);
+    if (golden_expect_status(c, "lierne_plan_graph", status, LIERNE_OK)) {
+        add_dots(c, v->world->plans[rank], &duty, v->dots[rank]);
+    }
+    spec.accumulate = 1;
+    status = lierne_plan_graph(&adding, context, &spec);
+    if (golden_expect_status(c, "lierne_plan_graph", status, LIERNE_OK)) {
+        check_layer(c, adding, &duty, item);
+    }
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(adding), LIERNE_OK);
+    golden_duty_free(&duty);
+}
+
+/* By the model of lierne/graph.h, in which a message costs more than all the bytes of a case here:
+ * the rank with the most peers decides, and where that is a tie, bytes do, of which a gather has
+ * more. */
+static bool auto_gathers(const golden_case *c, const variant *v) {
+    int64_t most = 0, rounds = 0;
+    for (int r = 0; r < v->world->n; r++) {
+        int64_t rows, peers;
+        const cJSON *rank = golden_graph_rank(c->item, r);
+        golden_graph_count(golden_get(rank, "send_counts"), &rows, &peers);
+        most = peers > most ? peers : most;
+        golden_graph_count(golden_get(rank, "recv_counts"), &rows, &peers);
+        most = peers > most ? peers : most;
+    }
+    while (1 << rounds < v->world->n) {
+        rounds++;
+    }
+    return rounds < most;
+}
+
+static void expect_algorithm(golden_case *c, const variant *v, const char *algorithm) {
+    bool gathers = v->algorithm == LIERNE_GRAPH_AUTO ? auto_gathers(c, v)
+                                                     : v->algorithm == LIERNE_GRAPH_GATHER;
+    const char *wanted = gathers && v->world->n > 1 ? "gather" : "direct";
+    golden_expect(c, strcmp(algorithm, wanted) == 0, "algorithm %d became '%s', expected '%s'",
+                  (int)v->algorithm, algorithm, wanted);
+}
+
+/* The rows that ranks need are the least that can travel. */
+static void expect_totals(golden_case *c, const variant *v) {
+    int64_t wanted = 0, ranks;
+    int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);
+    for (int r = 0; r < v->world->n; r++) {
+        wanted += row * golden_forest_distinct(&v->graph->forest, r, &ranks);
+    }
+    for (int d = 0; d < 2; d++) {
+        lierne_report all = golden_world_report(c, v->world, (lierne_direction)d);
+        golden_expect(c, all.min_bytes == wanted, "%lld bytes are the least, expected %lld",
+                      (long long)all.min_bytes, (long long)wanted);
+        golden_expect(c, all.sent_bytes == all.received_bytes, "%lld bytes sent, %lld received",
+                      (long long)all.sent_bytes, (long long)all.received_bytes);
+        golden_expect(c, all.sent_messages == all.received_messages, "messages do not pair up");
+        if (d == LIERNE_FORWARD) {
+            expect_algorithm(c, v, all.algorithm);
+        }
+    }
+}
+
+static void expect_adjoint(golden_case *c, const variant *v) {
+    double forward = 0, adjoint = 0;
+    for (int r = 0; r < v->world->n; r++) {
+        forward += v->dots[r][0];
+        adjoint += v->dots[r][1];
+    }
+    golden_expect(c, forward >= adjoint && forward <= adjoint, "<F x, y> is %.17g, <x, F* y> %.17g",
+                  forward, adjoint);
+}
+
+static void run_variant(golden_case *c, variant *v, bool numbers) {
+    char what[80];
+    golden_world world = golden_world_new(c, v->graph->world);
+    v->world = &world;
+    v->dots = golden_alloc(world.n, sizeof *v->dots);
+    snprintf(what, sizeof what, "%s, algorithm %d, stride %d%s", lierne_dtype_name(v->type.dtype),
+             (int)v->algorithm, (int)v->type.stride, v->accumulate ? ", accumulating" : "");
+    rank_threads(world.sim, world.n, numbers ? work_numbers : work, v);
+    bool planned = true;
+    for (int r = 0; r < world.n; r++) {
+        planned = planned && world.plans[r];
+    }
+    if (planned) {
+        golden_world_check(c, &world);
+        expect_totals(c, v);
+        expect_adjoint(c, v);
+    }
+    golden_world_end(c, &world, what);
+    free(v->dots);
+}
+
+void golden_graph(golden_case *c) {
+    enum { W = GOLDEN_GRAPH_WIDTH };
+    golden_graph_case graph = golden_graph_read(c->item);
+    for (int i = 0; i < 2 * NALGORITHMS * NDTYPES && !c->failed; i++) {
+        int algorithm = i / NDTYPES % NALGORITHMS, dtype = i % NDTYPES;
+        variant v = {.graph = &graph,
+                     .type = {dtypes[dtype], W, W + ((i + i / NDTYPES) % 2 ? 0 : 2)},
+                     .algorithm = (lierne_graph_algorithm)algorithm,
+                     .accumulate = i / NDTYPES >= NALGORITHMS,
+                     .full = dtype == 2 * algorithm};
+        run_variant(c, &v, false);
+    }
+    for (int algorithm = 0; algorithm < NALGORITHMS && !c->failed; algorithm++) {
+        variant v = {.graph = &graph,
+                     .type = {LIERNE_F64, W, W},
+                     .algorithm = (lierne_graph_algorithm)algorithm};
+        run_variant(c, &v, true);
+    }
+    golden_graph_free(&graph);
+}

@@ -1,0 +1,288 @@
+/* halo.json, cases: every rank plans its own swaps, runs them as they are and flattened, in each
+ * dtype. What must come out follows from the roots in the file (halo_case.c), which are compared
+ * with its numbers first; where sums are inexact, its bits are what staged swaps must give. */
+#include "halo_case.h"
+#include "rank_threads.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64,
+                                      LIERNE_I32, LIERNE_F16, LIERNE_BF16};
+enum { NDTYPES = sizeof dtypes / sizeof dtypes[0] };
+
+/* The plan of the swaps; made of it: one round with whole arrays, one with ghosts apart. */
+typedef enum kind { SWAPS, FLAT, SEPARATE, NKINDS } kind;
+
+typedef struct variant {
+    const golden_halo_case *halo;
+    golden_world *world;
+    golden_type type;
+    kind kind;
+    bool keep;
+    bool full; /* also everything that is the same for all dtypes */
+} variant;
+
+/* Sums whose bits depend on the order, which is that of the swaps. */
+static bool ordered(const variant *v) {
+    return v->halo->inexact && (v->type.dtype == LIERNE_F64 || v->type.dtype == LIERNE_F32);
+}
+
+static void read_bits(golden_case *c, golden_duty *duty, const cJSON *list) {
+    const cJSON *row, *bits;
+    int64_t i = 0, n = duty->nx * duty->type.width;
+    golden_expect(c, cJSON_IsArray(list), "the case has no bits");
+    cJSON_ArrayForEach(row, list) {
+        cJSON_ArrayForEach(bits, row) {
+            const char *text = cJSON_GetStringValue(bits);
+            uint64_t wide = strtoull(text ? text : "", NULL, 16);
+            uint32_t single = (uint32_t)wide;
+            float f;
+            memcpy(&f, &single, sizeof f);
+            if (golden_expect(c, text && i < n, "too many bits, or not in hex")) {
+                memcpy(&duty->fty[i], &wide, sizeof wide);
+                duty->fty[i] = duty->type.dtype == LIERNE_F32 ? (double)f : duty->fty[i];
+            }
+            i++;
+        }
+    }
+}
+
+static golden_duty duty_of(golden_case *c, const variant *v, int rank) {
+    if (v->kind == SEPARATE) {
+        return golden_halo_separate(v->halo, rank, v->type);
+    }
+    golden_duty duty = golden_halo_duty(v->halo, rank, v->type);
+    if (ordered(v)) {
+        read_bits(c, &duty,
+                  golden_get(golden_halo_rank(c->item, rank), v->type.dtype == LIERNE_F32
+                                                                  ? "backward_local_bits_f32"
+                                                                  : "backward_local_bits_f64"));
+    }
+    if (v->keep && v->halo->nswap > 0) {
+        golden_halo_keep(v->halo, rank, &duty, v->kind == FLAT);
+    }
+    return duty;
+}
+
+/* The definition against the file's numbers. */
+static void check_oracle(golden_case *c, const variant *v, int rank) {
+    const cJSON *item = golden_halo_rank(c->item, rank);
+    golden_duty duty = golden_halo_duty(v->halo, rank, v->type);
+    int64_t nowned = v->halo->forest.nowned[rank] * v->type.width;
+    int64_t nghost = v->halo->forest.nghosts[rank] * v->type.width;
+    golden_expect_list(c, "forward by definition", golden_get(item, "forward_ghost"),
+                       duty.fx + nowned, nghost);
+    if (!v->halo->inexact) {
+        golden_expect_list(c, "backward by definition", golden_get(item, "backward_local"),
+                           duty.fty, nowned);
+    }
+    if (golden_get(item, "backward_ghost")) {
+        golden_expect_list(c, "ghosts by definition", golden_get(item, "backward_ghost"),
+                           duty.fty + nowned, nghost);
+    }
+    golden_duty_free(&duty);
+}
+
+static void check_roots(golden_case *c, const lierne_plan *plan, const variant *v, int rank) {
+    const golden_forest *f = &v->halo->forest;
+    int64_t n = f->nghosts[rank];
+    int32_t *ranks = golden_alloc(n, sizeof *ranks);
+    int64_t *rows = golden_alloc(n, sizeof *rows);
+    lierne_status status = lierne_plan_halo_roots(plan, ranks, rows);
+    bool rootless = n > 0 && v->halo->nswap == 0;
+    golden_expect_status(c, "lierne_plan_halo_roots", status,
+                         rootless ? LIERNE_INVALID : LIERNE_OK);
+    for (int64_t k = 0; status == LIERNE_OK && k < n; k++) {
+        golden_expect(c, ranks[k] == f->rank[rank][k] && rows[k] == f->row[rank][k],
+                      "ghost %lld is of rank %d, row %lld, expected rank %d, row %lld",
+                      (long long)k, ranks[k], (long long)rows[k], f->rank[rank][k],
+                      (long long)f->row[rank][k]);
+    }
+    free(ranks);
+    free(rows);
+}
+
+/* Which rows stay: not those that the case drops. */
+static uint8_t *mask_of(const golden_case *c, const variant *v, int rank) {
+    const golden_swaps *before = &v->halo->before[rank];
+    int64_t n = before->nlocal + before->nghost, nnull;
+    int64_t *null = golden_read_ints(golden_get(c->item, "null"), &nnull);
+    uint8_t *keep = golden_alloc(n, 1);
+    for (int64_t i = 0; i < n; i++) {
+        keep[i] = 1;
+        for (int64_t k = 0; k < nnull; k++) {
+            keep[i] = keep[i] && v->halo->gid_before[rank][i] != null[k];
+        }
+    }
+    free(null);
+    return keep;
+}
+
+static int first_with_ghosts(const golden_halo_case *halo) {
+    int rank = 0;
+    while (rank < halo->world && halo->before[rank].nghost == 0) {
+        rank++;
+    }
+    return halo->nswap > 0 ? rank : halo->world;
+}
+
+/* A rank drops a ghost that its sender keeps, or keeps one that it drops. */
+static void check_mismatch(golden_case *c, const lierne_plan *plan, const variant *v, int rank,
+                           uint8_t *keep) {
+    int wrong = first_with_ghosts(v->halo);
+    char name[24];
+    lierne_plan *refused = NULL;
+    snprintf(name, sizeof name, "rank %d", wrong);
+    if (wrong < v->halo->world) {
+        keep[v->halo->before[rank].nlocal] ^= rank == wrong;
+        lierne_status status = lierne_plan_restrict(&refused, plan, keep);
+        golden_expect_status(c, "masks that differ", status, LIERNE_MISMATCH);
+        golden_expect(c, strstr(lierne_last_error(), name) != NULL, "'%s' does not name %s",
+                      lierne_last_error(), name);
+        golden_expect_status(c, "lierne_plan_free", lierne_plan_free(refused), LIERNE_OK);
+    }
+}
+
+/* The plan before rows were dropped becomes the one after. */
+static void check_restrict(golden_case *c, lierne_context *context, const variant *v,
+                           const golden_duty *duty) {
+    int rank = lierne_rank(context);
+    lierne_halo_spec spec = golden_swaps_spec(&v->halo->before[rank], v->type);
+    lierne_halo_spec after = {.size = sizeof after};
+    lierne_plan *plan = NULL, *cut = NULL;
+    uint8_t *keep = mask_of(c, v, rank);
+    lierne_status status = lierne_plan_halo(&plan, context, &spec);
+    status = status ? status : lierne_plan_restrict(&cut, plan, keep);
+    if (golden_expect_status(c, "lierne_plan_restrict", status, LIERNE_OK)) {
+        check_mismatch(c, plan, v, rank, keep);
+        status = lierne_plan_halo_spec(cut, &after);
+        if (golden_expect_status(c, "lierne_plan_halo_spec", status, LIERNE_OK)) {
+            golden_swaps_expect(c, "after rows were dropped", &after, &v->halo->plain[rank]);
+        }
+    }
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+    if (cut && !v->halo->phantom) {
+        golden_duty_expect(c, "without the rows dropped", cut, duty);
+    }
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(cut), LIERNE_OK);
+    free(keep);
+}
+
+static void check_swaps(golden_case *c, lierne_context *context, const variant *v,
+                        const lierne_plan *plan, const golden_duty *duty) {
+    int rank = lierne_rank(context);
+    lierne_halo_spec spec = {.size = sizeof spec};
+    lierne_status status = lierne_plan_halo_spec(plan, &spec);
+    if (golden_expect_status(c, "lierne_plan_halo_spec", status, LIERNE_OK)) {
+        golden_swaps_expect(c, "swaps", &spec, &v->halo->swaps[rank]);
+        golden_expect(c, spec.dtype == v->type.dtype && spec.width == v->type.width,
+                      "the spec has another dtype or width");
+    }
+    check_oracle(c, v, rank);
+    check_roots(c, plan, v, rank);
+    check_restrict(c, context, v, duty);
+    golden_halo_bricks(c, context, v->halo);
+}
+
+/* Makes the plan that the variant is about; NULL where there is none to be. */
+static lierne_plan *plan_of(golden_case *c, lierne_context *context, const variant *v) {
+    lierne_halo_spec spec = golden_swaps_spec(&v->halo->swaps[lierne_rank(context)], v->type);
+    lierne_plan *swaps = NULL, *flat = NULL;
+    spec.keep_ghosts = v->keep;
+    lierne_status status = lierne_plan_halo(&swaps, context, &spec);
+    golden_expect_status(c, "lierne_plan_halo", status, LIERNE_OK);
+    if (v->kind == SWAPS || status != LIERNE_OK) {
+        return swaps;
+    }
+    bool ownerless = v->kind == SEPARATE && v->halo->nswap == 0;
+    status = lierne_plan_flatten(&flat, swaps, v->kind == SEPARATE);
+    golden_expect_status(c, "lierne_plan_flatten", status, ownerless ? LIERNE_INVALID : LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(swaps), LIERNE_OK);
+    return flat;
+}
+
+/* What one rank does. A check that fails does not keep it from calls that the others wait in. */
+static void work(lierne_context *context, void *shared) {
+    const variant *v = shared;
+    int rank = lierne_rank(context);
+    golden_case *c = &v->world->cases[rank];
+    golden_duty duty = duty_of(c, v, rank);
+    lierne_plan *plan = v->world->plans[rank] = plan_of(c, context, v);
+    if (plan) {
+        golden_duty_expect(c, "the plan", plan, &duty);
+        if (v->full) {
+            golden_duty_algebra(c, context, plan, &duty);
+            golden_duty_reduce(c, plan, &duty);
+        }
+        if (v->full && v->kind == SWAPS) {
+            check_swaps(c, context, v, plan, &duty);
+        }
+    }
+    golden_duty_free(&duty);
+}
+
+/* What travels, over all ranks. */
+static void expect_totals(golden_case *c, const variant *v) {
+    const cJSON *stats = golden_get(c->item, "stats");
+    int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);
+    bool swaps = v->kind == SWAPS;
+    int64_t rows = golden_int(stats, swaps ? "swap_rows_remote" : "unique_rows_remote", -1);
+    int64_t messages = golden_int(stats, swaps ? "swap_msgs" : "direct_msgs", -1);
+    int64_t least = golden_int(stats, "unique_rows_remote", -1);
+    for (int d = 0; d < 2; d++) {
+        lierne_report all = golden_world_report(c, v->world, (lierne_direction)d);
+        golden_expect(c, all.sent_bytes == rows * row && all.received_bytes == rows * row,
+                      "%lld bytes sent and %lld received, expected %lld", (long long)all.sent_bytes,
+                      (long long)all.received_bytes, (long long)(rows * row));
+        golden_expect(c, all.sent_messages == messages && all.received_messages == messages,
+                      "%lld messages sent and %lld received, expected %lld",
+                      (long long)all.sent_messages, (long long)all.received_messages,
+                      (long long)messages);
+        golden_expect(c, all.min_bytes == least * row, "%lld bytes are the least, expected %lld",
+                      (long long)all.min_bytes, (long long)(least * row));
+        if (v->halo->nswap > 0) {
+            golden_expect(c, strcmp(all.algorithm, swaps ? "swaps" : "direct") == 0,
+                          "the algorithm is '%s'", all.algorithm);
+            int64_t depth = swaps ? golden_int(stats, "depth", -1) : 1;
+            bool sums_first = !swaps && d == LIERNE_ADJOINT; /* a stage without messages */
+            golden_expect(c, all.stages == depth || (sums_first && all.stages == depth + 1),
+                          "%lld stages, expected %lld", (long long)all.stages, (long long)depth);
+        }
+    }
+}
+
+static void run_variant(golden_case *c, variant *v) {
+    static const char *const kinds[NKINDS] = {"swaps", "flattened", "flattened, separate"};
+    char what[80];
+    golden_world world = golden_world_new(c, v->halo->world);
+    v->world = &world;
+    snprintf(what, sizeof what, "%s of %s, stride %d%s", kinds[v->kind],
+             lierne_dtype_name(v->type.dtype), (int)v->type.stride, v->keep ? ", ghosts kept" : "");
+    rank_threads(world.sim, world.n, work, v);
+    if (world.plans[0]) {
+        golden_world_check(c, &world);
+        expect_totals(c, v);
+    }
+    golden_world_end(c, &world, what);
+}
+
+void golden_halo(golden_case *c) {
+    enum { W = GOLDEN_HALO_WIDTH };
+    golden_halo_case halo = golden_halo_read(c->item);
+    for (int i = 0; i < 2 * NKINDS * NDTYPES && !c->failed; i++) {
+        int dtype = i % NDTYPES, k = i / NDTYPES % NKINDS;
+        variant v = {.halo = &halo,
+                     .type = {dtypes[dtype], W, W + ((i + i / NDTYPES) % 2 ? 3 : 0)},
+                     .kind = (kind)k,
+                     .keep = i / NDTYPES / NKINDS > 0,
+                     .full = i / NDTYPES < NKINDS && (dtype == 2 * k || (dtype < 2 && k == SWAPS))};
+        bool undefined =
+            ((v.kind != SWAPS || v.keep) && ordered(&v)) || (v.kind == SEPARATE && v.keep);
+        if (!undefined) {
+            run_variant(c, &v);
+        }
+    }
+    golden_halo_free(&halo);
+}
