@@ -1,0 +1,389 @@
+/* Halo plans against a serial model of the swaps, on random swaps of 1 to 8 ranks. */
+#include <criterion/criterion.h>
+
+#include "base/base.h"
+#include "unit/halo_case.h"
+#include "unit/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0x5a, ROOM = HALO_ROWS * 8 * 8, HALO_VALUES = HALO_WORLD * HALO_ROWS * HALO_WIDTH };
+
+/* A world's swaps, values, and what must come of them. */
+typedef struct trial {
+    halo_case swaps;
+    lierne_dtype dtype;
+    int64_t stride;
+    bool keep;
+    bool flat; /* runs the flattened plan */
+    halo_values input[2];
+    halo_values expected[2]; /* forward, adjoint */
+    int bad[HALO_WORLD];
+    const char *why[HALO_WORLD];
+} trial;
+
+static void note(trial *t, int rank, bool good, const char *why) {
+    if (!good && !t->bad[rank]) {
+        t->bad[rank] = 1;
+        t->why[rank] = why;
+    }
+}
+
+/* Rows of a rank as its buffer has them: poison between rows and after them. */
+static void lay(const trial *t, int rank, const halo_values values, void *buffer) {
+    int64_t stride = t->stride ? t->stride : HALO_WIDTH;
+    memset(buffer, POISON, ROOM);
+    for (int64_t i = 0; i < halo_case_rows(&t->swaps, rank); i++) {
+        for (int64_t e = 0; e < HALO_WIDTH; e++) {
+            halo_put(buffer, i * stride + e, t->dtype, values[rank][i][e]);
+        }
+    }
+}
+
+static lierne_status run(lierne_plan *plan, int d, void *out, const void *in) {
+    return d == LIERNE_FORWARD ? lierne_forward(plan, out, in, NULL)
+                               : lierne_adjoint(plan, out, in, NULL);
+}
+
+static void check_direction(trial *t, int rank, lierne_plan *plan, int d) {
+    static _Thread_local unsigned char in[ROOM], copy[ROOM], out[ROOM], wanted[ROOM];
+    lay(t, rank, t->input[d], in);
+    lay(t, rank, t->expected[d], wanted);
+    memcpy(copy, in, ROOM);
+    for (int again = 0; again < 2; again++) {
+        memset(out, POISON, ROOM);
+        note(t, rank, run(plan, d, out, in) == LIERNE_OK, "it fails");
+        note(t, rank, memcmp(out, wanted, ROOM) == 0, d ? "adjoint" : "forward");
+        note(t, rank, memcmp(in, copy, ROOM) == 0, "in is written");
+    }
+    note(t, rank, run(plan, d, in, in) == LIERNE_OK, "it fails in place");
+    note(t, rank, memcmp(in, wanted, ROOM) == 0, d ? "adjoint in place" : "forward in place");
+}
+
+static lierne_halo_spec spec_of(const trial *t, int rank) {
+    lierne_halo_spec spec = t->swaps.spec[rank];
+    spec.dtype = t->dtype;
+    spec.stride = t->stride;
+    spec.keep_ghosts = t->keep;
+    return spec;
+}
+
+static lierne_status plan_of(const trial *t, lierne_context *context, lierne_plan **plan) {
+    lierne_halo_spec spec = spec_of(t, lierne_rank(context));
+    lierne_plan *flat;
+    LIERNE_TRY(lierne_plan_halo(plan, context, &spec));
+    if (t->flat) {
+        lierne_status status = lierne_plan_flatten(&flat, *plan, 0);
+        lierne_plan_free(*plan);
+        *plan = flat;
+        return status;
+    }
+    return LIERNE_OK;
+}
+
+static void compare(lierne_context *context, void *shared) {
+    trial *t = shared;
+    int rank = lierne_rank(context);
+    lierne_plan *plan;
+    lierne_status status = plan_of(t, context, &plan);
+    note(t, rank, status == LIERNE_OK, "no plan");
+    if (status == LIERNE_OK) {
+        note(t, rank, lierne_plan_check((const lierne_plan *const *)&plan, 1) == LIERNE_OK,
+             "check");
+        check_direction(t, rank, plan, LIERNE_FORWARD);
+        check_direction(t, rank, plan, LIERNE_ADJOINT);
+        lierne_plan_free(plan);
+    }
+}
+
+/* Integers of at most `most` in every row: what a forward reads, and what an adjoint does. */
+static void fill_integers(trial *t, uint64_t seed, uint64_t most) {
+    for (uint64_t d = 0; d < 2; d++) {
+        double *values = &t->input[d][0][0][0];
+        for (uint64_t i = 0; i < HALO_VALUES; i++) {
+            double x = (double)halo_case_pick(seed, 1000 + d, i, 2 * most + 1);
+            values[i] = t->dtype == LIERNE_U8 ? x : x - (double)most;
+        }
+    }
+}
+
+static void work_out(trial *t) {
+    memcpy(t->expected, t->input, sizeof t->expected);
+    halo_model_forward(&t->swaps, t->expected[LIERNE_FORWARD]);
+    halo_model_adjoint(&t->swaps, t->expected[LIERNE_ADJOINT], t->dtype, t->keep);
+}
+
+static trial *trial_new(void) {
+    trial *t = calloc(1, sizeof *t);
+    cr_assert(t);
+    return t;
+}
+
+static void check_trial(trial *t, uint64_t seed) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
+    work_out(t);
+    ranks_run(t->swaps.world, &spec, compare, t);
+    for (int r = 0; r < t->swaps.world; r++) {
+        cr_assert(!t->bad[r], "seed %llu, rank %d of %d: %s", (unsigned long long)seed, r,
+                  t->swaps.world, t->why[r]);
+    }
+}
+
+Test(halo, random_swaps_do_what_the_model_does) {
+    trial *t = trial_new();
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
+        t->dtype = LIERNE_I64;
+        t->stride = seed % 3 ? HALO_WIDTH + (int64_t)(seed % 3) : 0;
+        t->keep = seed % 5 == 4;
+        fill_integers(t, seed, 1000);
+        check_trial(t, seed);
+    }
+    free(t);
+}
+
+Test(halo, every_dtype) {
+    trial *t = trial_new();
+    for (int dtype = LIERNE_F64; dtype <= LIERNE_U8; dtype++) {
+        for (uint64_t seed = 100; seed < 104; seed++) {
+            halo_case_random(&t->swaps, 1 + (int)(seed % 4), seed);
+            t->dtype = (lierne_dtype)dtype;
+            t->stride = HALO_WIDTH + 1;
+            fill_integers(t, seed, 1);
+            check_trial(t, seed);
+        }
+    }
+    free(t);
+}
+
+/* Float sums have the bits of the model's order, and bf16 is rounded at each addition. */
+Test(halo, bits_of_sums_are_those_of_the_order_of_swaps) {
+    static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_BF16};
+    trial *t = trial_new();
+    for (uint64_t seed = 200; seed < 224; seed++) {
+        halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
+        t->dtype = dtypes[seed % 3];
+        t->stride = 0;
+        fill_integers(t, seed, t->dtype == LIERNE_BF16 ? 127 : 1 << 20);
+        double *values = &t->input[LIERNE_ADJOINT][0][0][0];
+        for (int64_t i = 0; i < HALO_VALUES && t->dtype != LIERNE_BF16; i++) {
+            values[i] = t->dtype == LIERNE_F32 ? (double)(float)(values[i] / 3) : values[i] / 3;
+        }
+        check_trial(t, seed);
+    }
+    free(t);
+}
+
+Test(halo, flattened_plans_give_the_same) {
+    trial *t = trial_new();
+    t->flat = true;
+    for (uint64_t seed = 300; seed < 332; seed++) {
+        halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
+        t->dtype = LIERNE_I64;
+        t->stride = seed % 2 ? HALO_WIDTH + 2 : 0;
+        fill_integers(t, seed, 1000);
+        check_trial(t, seed);
+    }
+    free(t);
+}
+
+/* Worked out by hand: a row of each of two ranks; each sends its own row to the other, then the
+ * ghost on to itself, twice. */
+static void by_hand(lierne_context *context, void *shared) {
+    int *bad = shared, rank = lierne_rank(context), other = 1 - rank;
+    const int procs[2] = {other, rank};
+    const int64_t nums[2] = {1, 2}, first[1] = {0}, second[2] = {1, 1};
+    const int64_t *const lists[2] = {first, second};
+    lierne_halo_spec spec = {.size = sizeof spec,
+                             .nlocal = 1,
+                             .nghost = 3,
+                             .nswap = 2,
+                             .sendproc = procs,
+                             .recvproc = procs,
+                             .sendnum = nums,
+                             .recvnum = nums,
+                             .sendlist = lists,
+                             .dtype = LIERNE_F64,
+                             .width = 1};
+    lierne_plan *plan;
+    lierne_report report = {.size = sizeof report};
+    double in[4] = {10.0 + rank, -1, -1, -1}, out[4], back[4];
+    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+        bad[rank] = 1;
+        return;
+    }
+    bad[rank] |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+    bad[rank] |=
+        out[0] != 10 + rank || out[1] != 10 + other || out[2] != out[1] || out[3] != out[1];
+    const double gradient[4] = {1 + rank, 10 + rank, 100 + rank, 1000 + rank};
+    bad[rank] |= lierne_adjoint(plan, back, gradient, NULL) != LIERNE_OK;
+    bad[rank] |=
+        back[0] != 1 + rank + 1110 + 3 * other || back[1] != 0 || back[2] != 0 || back[3] != 0;
+    for (int d = 0; d < 2; d++) {
+        bad[rank] |= lierne_plan_report(plan, (lierne_direction)d, &report) != LIERNE_OK ||
+                     report.stages != 2 || report.sent_messages != 1 ||
+                     report.received_bytes != 8 || report.min_bytes != 8 ||
+                     strcmp(report.algorithm, "swaps") != 0;
+    }
+    lierne_plan_free(plan);
+}
+
+Test(halo, two_ranks_by_hand) {
+    int bad[2] = {0};
+    ranks_run(2, NULL, by_hand, bad);
+    cr_assert(!bad[0] && !bad[1]);
+}
+
+/* Three ranks in a row; rank 1 owns nothing and hands rank 0's row on to rank 2. */
+static void relay(lierne_context *context, void *shared) {
+    int *bad = shared, rank = lierne_rank(context), next = (rank + 1) % 3, last = (rank + 2) % 3;
+    const int to[2] = {next, next}, from[2] = {last, last};
+    const int64_t sent[2] = {rank == 0, rank == 1}, received[2] = {rank == 1, rank == 2};
+    const int64_t row[1] = {0};
+    const int64_t *const lists[2] = {rank == 0 ? row : NULL, rank == 1 ? row : NULL};
+    lierne_halo_spec spec = {.size = sizeof spec,
+                             .nlocal = rank != 1,
+                             .nghost = rank > 0,
+                             .nswap = 2,
+                             .sendproc = to,
+                             .recvproc = from,
+                             .sendnum = sent,
+                             .recvnum = received,
+                             .sendlist = lists,
+                             .dtype = LIERNE_F32,
+                             .width = 1};
+    lierne_plan *plan;
+    int32_t owner[1] = {-1};
+    int64_t home[1] = {-1};
+    float in[2] = {5.0f + (float)rank, 3}, out[2] = {0}, back[2] = {0};
+    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+        bad[rank] = 1;
+        return;
+    }
+    bad[rank] |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+    bad[rank] |= out[0] != (rank == 2 ? 7.0f : 5.0f) || (rank == 2 && out[1] != 5);
+    bad[rank] |= lierne_adjoint(plan, back, in, NULL) != LIERNE_OK;
+    bad[rank] |= back[0] != (rank == 0 ? 5 + 6 + 3.0f : rank == 1 ? 0.0f : 7.0f) || back[1] != 0;
+    bad[rank] |= lierne_plan_halo_roots(plan, owner, home) != LIERNE_OK;
+    bad[rank] |= rank > 0 && (owner[0] != 0 || home[0] != 0);
+    lierne_plan_free(plan);
+}
+
+Test(halo, a_rank_without_rows_hands_ghosts_on) {
+    int bad[3] = {0};
+    ranks_run(3, NULL, relay, bad);
+    cr_assert(!bad[0] && !bad[1] && !bad[2]);
+}
+
+/* No swaps: everything stays what it is, ghosts of any number too. */
+static void stay(lierne_context *context, void *shared) {
+    int *bad = shared, rank = lierne_rank(context);
+    lierne_halo_spec spec = {.size = sizeof spec,
+                             .nlocal = 1,
+                             .nghost = rank,
+                             .dtype = LIERNE_F64,
+                             .width = 2,
+                             .stride = 3};
+    const double in[6] = {1, 2, -7, 3, 4, -7};
+    double out[6] = {9, 9, 9, 9, 9, 9}, *last = rank ? &out[3] : &out[0];
+    int32_t owner[1];
+    int64_t home[1];
+    lierne_plan *plan, *plans[2];
+    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+        bad[rank] = 1;
+        return;
+    }
+    bad[rank] |= lierne_plan_flatten(&plans[0], plan, 1) != LIERNE_INVALID;
+    bad[rank] |= lierne_plan_flatten(&plans[1], plan, 0) != LIERNE_OK;
+    bad[rank] |= lierne_plan_halo_roots(plan, owner, home) != (rank ? LIERNE_INVALID : LIERNE_OK);
+    plans[0] = plan;
+    for (int p = 0; p < 2; p++) {
+        for (int d = 0; d < 2; d++) {
+            out[0] = out[1] = last[0] = last[1] = 9;
+            bad[rank] |= run(plans[p], d, out, in) != LIERNE_OK;
+            bad[rank] |= out[0] != 1 || out[1] != 2 || out[2] != 9 || out[5] != 9;
+            bad[rank] |= last[0] != (rank ? 3 : 1) || last[1] != (rank ? 4 : 2);
+        }
+        lierne_plan_free(plans[p]);
+    }
+}
+
+Test(halo, no_swaps_are_the_identity) {
+    int bad[2] = {0};
+    ranks_run(2, NULL, stay, bad);
+    cr_assert(!bad[0] && !bad[1]);
+}
+
+static double dot(double a[][HALO_WIDTH], double b[][HALO_WIDTH], int64_t rows) {
+    double sum = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int e = 0; e < HALO_WIDTH; e++) {
+            sum += a[i][e] * b[i][e];
+        }
+    }
+    return sum;
+}
+
+/* <F x, y> == <x, F* y> over all ranks, where a swap plan reads owned rows and writes all of them.
+ */
+Test(halo, adjoint_is_the_transpose) {
+    trial *t = trial_new();
+    for (uint64_t seed = 400; seed < 416; seed++) {
+        double left = 0, right = 0;
+        halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
+        t->dtype = LIERNE_I64;
+        fill_integers(t, seed, 1000);
+        check_trial(t, seed); /* so what is expected is what the library gives */
+        for (int r = 0; r < t->swaps.world; r++) {
+            int64_t rows = halo_case_rows(&t->swaps, r), owned = t->swaps.spec[r].nlocal;
+            left += dot(t->expected[LIERNE_FORWARD][r], t->input[LIERNE_ADJOINT][r], rows);
+            right += dot(t->input[LIERNE_FORWARD][r], t->expected[LIERNE_ADJOINT][r], owned);
+        }
+        cr_assert_eq(left, right, "seed %llu: %g and %g", (unsigned long long)seed, left, right);
+    }
+    free(t);
+}
+
+/* Two requests in flight, ended in the other order. */
+static void overlap(lierne_context *context, void *shared) {
+    static _Thread_local unsigned char in[2][ROOM], out[2][ROOM], wanted[ROOM];
+    trial *t = shared;
+    int rank = lierne_rank(context);
+    lierne_halo_spec spec = spec_of(t, rank);
+    lierne_request *requests[2], *third;
+    lierne_plan *plan;
+    spec.max_inflight = 2;
+    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+        note(t, rank, false, "no plan");
+        return;
+    }
+    lay(t, rank, t->expected[LIERNE_FORWARD], wanted);
+    for (int i = 0; i < 2; i++) {
+        lay(t, rank, t->input[LIERNE_FORWARD], in[i]);
+        memset(out[i], POISON, ROOM);
+        note(t, rank, lierne_forward_begin(&requests[i], plan, out[i], in[i], NULL) == LIERNE_OK,
+             "begin");
+    }
+    note(t, rank, lierne_forward_begin(&third, plan, out[0], in[0], NULL) == LIERNE_BUSY, "busy");
+    for (int i = 1; i >= 0; i--) {
+        note(t, rank, lierne_end(requests[i]) == LIERNE_OK, "end");
+        note(t, rank, memcmp(out[i], wanted, ROOM) == 0, "forward");
+    }
+    lierne_plan_free(plan);
+}
+
+Test(halo, requests_overlap) {
+    trial *t = trial_new();
+    for (uint64_t seed = 500; seed < 508; seed++) {
+        halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
+        t->dtype = LIERNE_I64;
+        fill_integers(t, seed, 1000);
+        work_out(t);
+        ranks_run(t->swaps.world, NULL, overlap, t);
+        for (int r = 0; r < t->swaps.world; r++) {
+            cr_assert(!t->bad[r], "rank %d: %s", r, t->why[r]);
+        }
+    }
+    free(t);
+}
