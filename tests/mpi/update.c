@@ -1,0 +1,121 @@
+/* New neighbour lists: one plan follows twenty graphs, most of them of other owners, sizes and
+ * kinds, and each must be as good as a plan of its own. Between them a rank alone brings a bad
+ * graph: all ranks get the same error and keep the old one. Nothing may be left over, neither
+ * memory nor edges. */
+#include "mpi/graphs.h"
+
+#include <stdlib.h>
+
+enum { LISTS = 20 };
+
+/* What this rank's bad graph has. */
+typedef enum fault { TARGET, SOURCE, OWNER, COUNT, WIDTH, DTYPE, SPEC, FAULTS } fault;
+
+static lierne_status wanted_of(fault k) {
+    static const lierne_status wanted[] = {LIERNE_INDEX_RANGE, LIERNE_INDEX_RANGE,
+                                           LIERNE_OWNER_RANGE, LIERNE_COUNT_RANGE,
+                                           LIERNE_MISMATCH,    LIERNE_MISMATCH,
+                                           LIERNE_INVALID};
+    return wanted[k];
+}
+
+/* One row and one edge, wrong on one rank. */
+static void bring_bad(lierne_plan *plan, const shape *s, fault k, int culprit) {
+    bool bad = test_rank == culprit;
+    int32_t owner = bad && k == OWNER ? -1 : 0;
+    int64_t source = bad && k == SOURCE ? 1 : 0, target = bad && k == TARGET ? -1 : 0;
+    lierne_graph_spec spec = {.size = bad && k == SPEC ? 1 : sizeof spec,
+                              .nrows = 1,
+                              .owner = &owner,
+                              .nedges = test_rank == 0 || bad ? 1 : 0,
+                              .source = &source,
+                              .target = &target,
+                              .dtype = s->dtype,
+                              .width = s->width,
+                              .stride = s->stride};
+    if (test_rank != 0 && k != SOURCE && k != TARGET) {
+        spec.nedges = 0;
+    }
+    spec.nedges = bad && k == COUNT ? -1 : spec.nedges;
+    spec.width += bad && k == WIDTH;
+    spec.stride += bad && k == WIDTH;
+    if (bad && k == DTYPE) {
+        spec.dtype = s->dtype == LIERNE_F64 ? LIERNE_I64 : LIERNE_F64;
+    }
+    lierne_status status = lierne_plan_update_graph(plan, &spec);
+    /* A plan keeps its width and dtype: on a world of one that is a wrong argument. */
+    if ((k == WIDTH || k == DTYPE) && status == LIERNE_INVALID) {
+        return;
+    }
+    test_same_error(status, wanted_of(k), "a bad graph on one rank");
+}
+
+static void follow(lierne_context *context, const shape *s) {
+    graph g;
+    forest f;
+    own_edges own;
+    lierne_plan *plan = NULL;
+    size_t settled = 0;
+    for (int i = 0; i < LISTS; i++) {
+        graph_random(&g, i ? (kind)(i % KINDS) : DENSE, (uint64_t)(i * 100 + test_world));
+        graph_forest(&g, &f);
+        lierne_graph_spec spec = graph_spec(&g, s, &own);
+        lierne_status status =
+            i ? lierne_plan_update_graph(plan, &spec) : lierne_plan_graph(&plan, context, &spec);
+        if (!CHECK(status == LIERNE_OK, "list %d: %s", i, lierne_last_error())) {
+            break;
+        }
+        graph_lists_check(plan, &g, &f, &own);
+        forest_check(plan, &f, s, false, false, g.kind);
+        bring_bad(plan, s, (fault)(i % FAULTS), i % test_world);
+        graph_lists_check(plan, &g, &f, &own);
+        forest_check(plan, &f, s, false, false, "the old graph");
+        /* The same graph again takes the same memory. */
+        size_t live = lierne_mem_live();
+        CHECK(lierne_plan_update_graph(plan, &spec) == LIERNE_OK && lierne_mem_live() == live,
+              "list %d: %zu allocations, before %zu", i, lierne_mem_live(), live);
+        settled = live > settled ? live : settled;
+        forest_free(&f);
+    }
+    CHECK(settled < 1000, "%zu allocations", settled);
+    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* While a request is in flight the graph stays. */
+static void stays(lierne_context *context, const shape *s) {
+    graph g;
+    forest f;
+    own_edges own;
+    lierne_plan *plan = NULL;
+    lierne_request *request;
+    graph_random(&g, ROW_EACH, 7);
+    graph_forest(&g, &f);
+    lierne_graph_spec spec = graph_spec(&g, s, &own);
+    CHECK(lierne_plan_graph(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    buffer x = buffer_new(s, f.nowned[test_rank]), y = buffer_new(s, f.nghosts[test_rank]);
+    lierne_status status = lierne_forward_begin(&request, plan, y.at, x.at, NULL);
+    CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+    test_same_error(lierne_plan_update_graph(plan, &spec), LIERNE_BUSY, "a request in flight");
+    CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_update_graph(plan, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    buffer_free(&x), buffer_free(&y);
+    forest_free(&f);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv, 100);
+    size_t start = lierne_mem_live();
+    lierne_context *context;
+    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        shape s = shape_random(seed, false);
+        size_t before = lierne_mem_live();
+        follow(context, &s);
+        stays(context, &s);
+        CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    }
+    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == start, "leaked");
+    return test_finish();
+}

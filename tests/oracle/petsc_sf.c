@@ -1,0 +1,145 @@
+/* The same exchanges by PETSc's star forests: random pairs and random swaps, forward against
+ * PetscSFBcast, adjoint against PetscSFReduce with MPI_SUM, reductions against MPI_MAX and MPI_MIN.
+ * On integers in doubles, so that all must be equal. Built and run by tests/cli/test_petsc.sh. */
+#include "mpi/rows.h"
+
+#include <petscsf.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CASES = 40 };
+
+/* Calls of PETSc fail a check each. */
+#define PETSC(call) CHECK((call) == 0, "PETSc: %s", #call)
+
+static PetscSF star_new(const forest *f) {
+    PetscSF star;
+    PetscInt nroots = (PetscInt)f->nowned[test_rank], nleaves = (PetscInt)f->nghosts[test_rank];
+    PetscSFNode *remote = calloc((size_t)nleaves + 1, sizeof *remote);
+    for (PetscInt k = 0; k < nleaves; k++) {
+        remote[k].rank = f->ghosts[test_rank][k].rank;
+        remote[k].index = (PetscInt)f->ghosts[test_rank][k].row;
+    }
+    PETSC(PetscSFCreate(PETSC_COMM_WORLD, &star));
+    PETSC(
+        PetscSFSetGraph(star, nroots, nleaves, NULL, PETSC_COPY_VALUES, remote, PETSC_COPY_VALUES));
+    free(remote);
+    return star;
+}
+
+static void star_forward(PetscSF star, MPI_Datatype row, const buffer *roots,
+                         const buffer *leaves) {
+    PETSC(PetscSFBcastBegin(star, row, roots->at, leaves->at, MPI_REPLACE));
+    PETSC(PetscSFBcastEnd(star, row, roots->at, leaves->at, MPI_REPLACE));
+}
+
+static void star_reduce(PetscSF star, MPI_Datatype row, const buffer *leaves, const buffer *roots,
+                        MPI_Op op) {
+    PETSC(PetscSFReduceBegin(star, row, leaves->at, roots->at, op));
+    PETSC(PetscSFReduceEnd(star, row, leaves->at, roots->at, op));
+}
+
+static void check_equal(const buffer *a, const buffer *b, const char *what) {
+    CHECK(memcmp(a->at, b->at, a->bytes) == 0, "%s differs from PETSc's", what);
+}
+
+/* Pairs: ghosts in an array of their own. Rows of one number are left to the swaps: PETSc 3.18
+ * cannot reduce a contiguous type of one element. */
+static void run_pairs(lierne_context *context, uint64_t seed) {
+    forest f;
+    lierne_plan *plan = NULL;
+    MPI_Datatype row;
+    shape s = {.dtype = LIERNE_F64, .width = 2 + (int64_t)seed % 3, .exact = true, .seed = seed};
+    s.stride = s.width;
+    forest_random(&f, seed, NULL);
+    int64_t nowned = f.nowned[test_rank], nghosts = f.nghosts[test_rank];
+    PetscSF star = star_new(&f);
+    MPI_Type_contiguous((int)s.width, MPI_DOUBLE, &row);
+    MPI_Type_commit(&row);
+    buffer x = buffer_new(&s, nowned), y = buffer_new(&s, nghosts);
+    buffer ours[2] = {buffer_new(&s, nghosts), buffer_new(&s, nowned)};
+    buffer theirs[2] = {buffer_new(&s, nghosts), buffer_new(&s, nowned)};
+    buffer_fill(&s, &x, 0, nowned, VALUES, test_rank);
+    buffer_fill(&s, &y, 0, nghosts, GRADIENTS, test_rank);
+    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(lierne_forward(plan, ours[0].at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    star_forward(star, row, &x, &theirs[0]);
+    check_equal(&ours[0], &theirs[0], "forward");
+    CHECK(lierne_adjoint(plan, ours[1].at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    memset(theirs[1].at, 0, theirs[1].bytes);
+    star_reduce(star, row, &y, &theirs[1], MPI_SUM);
+    check_equal(&ours[1], &theirs[1], "adjoint");
+    for (int op = LIERNE_MAX; op <= LIERNE_MIN; op++) {
+        buffer_fill(&s, &ours[1], 0, nowned, BEFORE, test_rank);
+        buffer_fill(&s, &theirs[1], 0, nowned, BEFORE, test_rank);
+        CHECK(lierne_reduce(plan, (lierne_reduction)op, ours[1].at, y.at, NULL) == LIERNE_OK, "%s",
+              lierne_last_error());
+        star_reduce(star, row, &y, &theirs[1], op == LIERNE_MAX ? MPI_MAX : MPI_MIN);
+        check_equal(&ours[1], &theirs[1], op == LIERNE_MAX ? "max" : "min");
+    }
+    buffer_free(&x), buffer_free(&y);
+    for (int i = 0; i < 2; i++) {
+        buffer_free(&ours[i]), buffer_free(&theirs[i]);
+    }
+    MPI_Type_free(&row);
+    PETSC(PetscSFDestroy(&star));
+    lierne_plan_free(plan);
+    forest_free(&f);
+}
+
+/* Rows of the array behind the owned ones, as a buffer of their own. */
+static buffer ghosts_of(const buffer *whole, int64_t nlocal, size_t row) {
+    return (buffer){.bytes = whole->bytes - (size_t)nlocal * row,
+                    .at = whole->at + (size_t)nlocal * row};
+}
+
+/* Swaps, hop by hop, against a star in which every ghost comes from its root. */
+static void run_swaps(lierne_context *context, uint64_t seed) {
+    swaps all;
+    forest f;
+    lierne_plan *plan = NULL;
+    shape s = {.dtype = LIERNE_F64, .width = 1, .stride = 1, .exact = true, .seed = seed};
+    swaps_random(&all, test_world, seed);
+    swaps_forest(&all, &f);
+    lierne_halo_spec spec = all.rank[test_rank];
+    spec.dtype = s.dtype, spec.width = s.width;
+    int64_t nlocal = spec.nlocal, nrows = spec.nlocal + spec.nghost;
+    PetscSF star = star_new(&f);
+    buffer x = buffer_new(&s, nrows), y = buffer_new(&s, nrows), ours = buffer_new(&s, nrows);
+    buffer theirs = buffer_new(&s, nrows);
+    buffer_fill(&s, &x, 0, nlocal, VALUES, test_rank);
+    buffer_fill(&s, &y, 0, nrows, GRADIENTS, test_rank);
+    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_forward(plan, ours.at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    memcpy(theirs.at, x.at, x.bytes);
+    buffer leaves = ghosts_of(&theirs, nlocal, sizeof(double));
+    star_forward(star, MPI_DOUBLE, &x, &leaves);
+    check_equal(&ours, &theirs, "swaps forward");
+    CHECK(lierne_adjoint(plan, ours.at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    memcpy(theirs.at, y.at, y.bytes);
+    leaves = ghosts_of(&y, nlocal, sizeof(double));
+    star_reduce(star, MPI_DOUBLE, &leaves, &theirs, MPI_SUM);
+    leaves = ghosts_of(&theirs, nlocal, sizeof(double));
+    memset(leaves.at, 0, leaves.bytes);
+    check_equal(&ours, &theirs, "swaps adjoint");
+    buffer_free(&x), buffer_free(&y), buffer_free(&ours), buffer_free(&theirs);
+    PETSC(PetscSFDestroy(&star));
+    lierne_plan_free(plan);
+    forest_free(&f);
+    swaps_free(&all);
+}
+
+int main(int argc, char **argv) {
+    lierne_context *context;
+    test_start(&argc, &argv, 50);
+    PETSC(PetscInitialize(&argc, &argv, NULL, NULL));
+    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    for (uint64_t i = 0; i < CASES; i++) {
+        run_pairs(context, i * 10 + (uint64_t)test_world);
+        run_swaps(context, i * 10 + (uint64_t)test_world);
+    }
+    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    PETSC(PetscFinalize());
+    return test_finish();
+}
