@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh BUILD [quick|TEXT...]: the benchmarks. A bridge is timed where its title contains every
-# TEXT ("8 ranks", "small"); quick compares the outputs of all methods and times nothing. Last line:
-# N passed, N failed.
+# run.sh BUILD [quick|TEXT...]: the benchmarks. A workload is timed where its title contains every
+# TEXT ("8 ranks", "small", "graph"); quick compares the outputs of all methods and times nothing.
+# Last line: N passed, N failed.
 set -u
 build=${1:?usage: run.sh BUILD [quick|TEXT...]}
 shift
@@ -31,10 +31,12 @@ quick=
 [ "${1:-}" = quick ] && quick=quick
 timeout -k 5 600 "$build/tests/bench/planning" $quick 2>&1 </dev/null | tee "$log"
 count "${PIPESTATUS[0]}"
-for n in 2 4 8; do
-    [ -x "$build/tests/bench/bridge" ] || continue # no MPI
-    timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/bridge" "$@" 2>&1 </dev/null | tee "$log"
-    count "${PIPESTATUS[0]}"
+for program in bridge sparse; do
+    [ -x "$build/tests/bench/$program" ] || continue # no MPI
+    for n in 2 4 8; do
+        timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log"
+        count "${PIPESTATUS[0]}"
+    done
 done
 if [ -n "$quick" ]; then
     :
