@@ -10,7 +10,8 @@ typedef struct lierne_halo_recipe {
     lierne_recipe base;
     lierne_halo_spec spec; /* stride is never 0 here, max_inflight neither */
     int *procs;            /* what spec points to: ranks sent to, then received from */
-    int64_t *nums;         /* rows sent, received, then the first row of each swap's ghosts */
+    int64_t *nums;         /* rows sent, received, then `first` */
+    const int64_t *first;  /* each swap's first ghost row */
     int64_t *rows;         /* all lists */
     const int64_t **lists;
     int64_t *roots; /* owner and its row, of each row of this rank; without swaps NULL */

@@ -49,6 +49,7 @@ static void take(lierne_halo_recipe *r) {
     spec->sendnum = r->nums;
     spec->recvnum = r->nums + n;
     spec->sendlist = r->lists;
+    r->first = r->nums + 2 * n;
 }
 
 lierne_status lierne_halo_recipe_new(lierne_halo_recipe **out, const lierne_halo_spec *spec) {

@@ -51,7 +51,7 @@ static lierne_status cutter_new(cutter *c, const uint8_t *keep) {
 /* Ghosts of swap s: whether its sender keeps the same ones. keep has what senders said, mask what
  * this rank was given. */
 static lierne_status compare_swap(const cutter *c, const uint8_t *mask, int rank, int s) {
-    int64_t first = c->recipe->nums[2 * c->old->nswap + s];
+    int64_t first = c->recipe->first[s];
     for (int64_t i = first; i < first + c->old->recvnum[s]; i++) {
         if (c->keep[i] != (mask[i] != 0)) {
             return LIERNE_FAIL(LIERNE_MISMATCH,
@@ -88,7 +88,7 @@ static void cut(cutter *c) {
     c->spec.nlocal = number(c, 0, old->nlocal, 0);
     c->spec.nghost = number(c, old->nlocal, old->nghost, c->spec.nlocal);
     for (int s = 0; s < old->nswap; s++) {
-        int64_t first = c->recipe->nums[2 * old->nswap + s];
+        int64_t first = c->recipe->first[s];
         c->lists[s] = rows;
         for (int64_t i = 0; i < old->sendnum[s]; i++) {
             if (c->keep[old->sendlist[s][i]]) {

@@ -24,8 +24,7 @@ static lierne_block rows_of(const swapper *w, int64_t first, int64_t n) {
 
 /* The swap's ghosts, as a message has them; then with the loops of the list. */
 static lierne_block ghosts(const swapper *w) {
-    int64_t first = w->recipe->nums[2 * w->spec->nswap + w->swap];
-    return rows_of(w, first, w->spec->recvnum[w->swap]);
+    return rows_of(w, w->recipe->first[w->swap], w->spec->recvnum[w->swap]);
 }
 
 static lierne_block ghosts_like_list(const swapper *w) {
@@ -34,7 +33,7 @@ static lierne_block ghosts_like_list(const swapper *w) {
         return ghosts(w);
     }
     block.rows = NULL;
-    block.offset = w->recipe->nums[2 * w->spec->nswap + w->swap] * w->spec->stride;
+    block.offset = w->recipe->first[w->swap] * w->spec->stride;
     return block;
 }
 
