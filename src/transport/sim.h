@@ -25,12 +25,6 @@ typedef struct lierne_sim_decision {
     int taken; /* ranks that took part */
 } lierne_sim_decision;
 
-/* Counts of all meetings that were held here. */
-typedef struct lierne_sim_room {
-    size_t came;
-    size_t looked;
-} lierne_sim_room;
-
 typedef struct lierne_sim_seat {
     lierne_sim *sim;
     lierne_context *context;
@@ -47,8 +41,9 @@ struct lierne_sim {
     lierne_sim_seat *seats;
     pthread_mutex_t lock;
     LIERNE_VEC(lierne_sim_decision) decisions;
-    bool full; /* one could not be noted: neither can those after it, or ranks would disagree */
-    lierne_sim_room rooms[2];
+    bool full;   /* one could not be noted: neither can those after it, or ranks would disagree */
+    size_t came; /* ranks, to meetings, all together */
+    size_t looked;
     int gone; /* a rank that gave up waiting for others, or -1 */
 };
 

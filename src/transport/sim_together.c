@@ -6,11 +6,10 @@
  * for them.
  *
  * At a meeting each rank shows what it brought, without a copy, looks at what the others show when
- * all have come, and leaves when all have looked. So nobody can be at a meeting before all have
- * come to the one before, and two rooms, used by turns, are enough for any number of meetings.
- * Counts of a room only grow, which saves deciding who is the last and clears them. A rank whose
- * time is up takes its coming back: what it showed is then its caller's again, and no meeting can
- * be held any more, so whoever still waits is told at once. */
+ * all have come, and leaves when all have looked. Counts of those who came and looked only grow,
+ * over all meetings: a rank that leaves can come to the next one at once, and nobody has to clear
+ * them. When the time of a rank is up, what it showed is its caller's again and there can be no
+ * meeting any more: whoever waits or comes then is told at once. */
 #include "transport/sim.h"
 
 #include <sched.h>
@@ -93,24 +92,25 @@ lierne_status lierne_sim_agreed(void *self, int id) {
     return status;
 }
 
+static lierne_status check_gone(const lierne_sim_seat *s) {
+    if (s->sim->gone >= 0) {
+        return LIERNE_FAIL(LIERNE_TIMEOUT,
+                           "rank %d of %d: planning: rank %d gave up waiting for other ranks",
+                           s->context->rank, s->sim->nranks, s->sim->gone);
+    }
+    return LIERNE_OK;
+}
+
 /* With the lock held, which others get for a moment. */
 static lierne_status linger(lierne_sim_seat *s, double deadline, size_t missing) {
-    lierne_sim *sim = s->sim;
-    int rank = s->context->rank;
-    if (sim->gone >= 0) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
-                           "rank %d of %d: planning: rank %d gave up waiting for "
-                           "other ranks",
-                           rank, sim->nranks, sim->gone);
-    }
+    LIERNE_TRY(check_gone(s));
     if (lierne_now() > deadline) {
-        sim->gone = rank;
+        s->sim->gone = s->context->rank;
         return LIERNE_FAIL(LIERNE_TIMEOUT,
-                           "rank %d of %d: planning: %zu ranks did not come within "
-                           "%g s",
-                           rank, sim->nranks, missing, s->context->timeout);
+                           "rank %d of %d: planning: %zu ranks did not come within %g s",
+                           s->context->rank, s->sim->nranks, missing, s->context->timeout);
     }
-    lierne_sim_move(sim);
+    lierne_sim_move(s->sim);
     lierne_sim_leave(s);
     sched_yield();
     lierne_sim_enter(s);
@@ -147,30 +147,27 @@ static lierne_status await_count(lierne_sim_seat *s, const size_t *count, size_t
     while (*count < all) {
         LIERNE_TRY(linger(s, deadline, all - *count));
     }
-    return LIERNE_OK;
+    return check_gone(s);
 }
 
 /* A meeting: look finds the result in what all ranks show. */
 static lierne_status meet(lierne_sim_seat *s, const void *offer, size_t n,
                           lierne_status (*look)(const lierne_sim_seat *s, void *result),
                           void *result) {
-    size_t number = s->meetings++, all = (number / 2 + 1) * (size_t)s->sim->nranks;
-    lierne_sim_room *room = &s->sim->rooms[number % 2];
+    lierne_sim *sim = s->sim;
+    size_t all = ++s->meetings * (size_t)sim->nranks;
     double deadline = lierne_now() + s->context->timeout;
     lierne_status outcome = LIERNE_OK;
     lierne_sim_enter(s);
     s->offer = offer;
     s->noffer = n;
-    room->came++;
-    lierne_status status = await_count(s, &room->came, all, deadline);
+    sim->came++;
+    lierne_status status = await_count(s, &sim->came, all, deadline);
     if (status == LIERNE_OK) {
         outcome = look(s, result);
-        room->looked++;
-        status = await_count(s, &room->looked, all, deadline);
+        sim->looked++;
+        status = await_count(s, &sim->looked, all, deadline);
     }
-    room->came -= status != LIERNE_OK;
-    s->offer = NULL;
-    s->noffer = 0;
     lierne_sim_leave(s);
     return status != LIERNE_OK ? status : outcome;
 }

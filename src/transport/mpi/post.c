@@ -6,11 +6,11 @@
  * A rank may be a round ahead of another, no more, as a round ends with a barrier: two tags by
  * turns keep rounds apart.
  *
- * A long letter goes in pieces; one that is shorter than a full piece ends it. So no message is
- * longer than the link's sink, and a rank without memory can take what it cannot keep: others wait
- * for that. Open MPI 4.1 does not allow to take it by a receive that is too short: it writes a long
- * message all the same, past the end. While a full piece or something for the sink is on its way,
- * nothing else is taken, as more of that letter may move it, and as the sink is one for all.
+ * A long letter goes in pieces; the round's end is its end. So no message is longer than the link's
+ * sink, and a rank without memory can take what it cannot keep: others wait for that. Taking it by
+ * a receive that is too short would not do: Open MPI 4.1 writes a long message all the same, past
+ * the end. While a full piece or something for the sink is on its way, nothing else is taken, as
+ * more of that letter may move it, and as the sink is one for all.
  *
  * Requests in flight are few and have fixed places: sending must not need memory either. */
 #include "transport/mpi/link.h"
@@ -36,7 +36,7 @@ typedef struct round {
     size_t next;    /* letter to send */
     size_t started; /* words of it that are under way */
     lierne_letters *received;
-    size_t unfinished;    /* letters of which more is to come */
+    bool in_pieces;       /* of some letter more may come */
     bool exclusive;       /* nothing may be taken before what is on its way is there */
     lierne_status memory; /* OK, or NO_MEMORY: everything goes to the sink */
     lane sends;
@@ -79,16 +79,16 @@ static lierne_status send_piece(round *r) {
     }
     r->sends.active++;
     r->started += words;
-    if (words < r->piece) {
+    if (r->started == l->count) {
         r->next++;
         r->started = 0;
     }
     return LIERNE_OK;
 }
 
-/* The letter of a peer of which more is to come; else a new one, count. */
+/* The letter of a peer, or the place of a new one. */
 static size_t find_letter(const round *r, int peer) {
-    size_t i = r->unfinished > 0 ? 0 : r->received->count;
+    size_t i = r->in_pieces ? 0 : r->received->count;
     while (i < r->received->count && r->received->at[i].peer != peer) {
         i++;
     }
@@ -100,13 +100,12 @@ static size_t make_room(round *r, int peer, size_t words) {
     size_t i = find_letter(r, peer);
     if (r->memory == LIERNE_OK && i == r->received->count) {
         r->memory = lierne_letters_add(r->received, peer, words);
-        r->unfinished += words == r->piece;
     } else if (r->memory == LIERNE_OK) {
         lierne_letter *l = &r->received->at[i];
         r->memory = lierne_realloc(&l->words, l->count + words, sizeof *l->words);
         l->count += r->memory == LIERNE_OK ? words : 0;
-        r->unfinished -= words < r->piece;
     }
+    r->in_pieces |= words == r->piece;
     return r->memory == LIERNE_OK ? i : NOWHERE;
 }
 
