@@ -212,13 +212,17 @@ static void check_box(box *b, int world, uint64_t seed) {
     }
 }
 
-/* Borders of quarters of the box that none of the bricks loses. */
+/* Bricks of a few sixteenths of the box, the rest to the last one. */
 static void split(box *b, uint64_t seed, int d) {
-    int bricks = b->spec.grid[d];
-    for (int i = 0; i <= bricks; i++) {
-        int64_t slack = i > 0 && i < bricks ? (int64_t)halo_case_pick(seed, 60, (uint64_t)i, 3) : 0;
-        b->splits[d][i] = (double)i / bricks + (double)slack / (16 * bricks);
+    int bricks = b->spec.grid[d], at = 0, spare = 16 - bricks;
+    for (int i = 1; i < bricks; i++) {
+        int more = (int)halo_case_pick(seed, 60 + (uint64_t)d, (uint64_t)i, (uint64_t)spare + 1);
+        at += 1 + more;
+        spare -= more;
+        b->splits[d][i] = at / 16.0;
     }
+    b->splits[d][0] = 0;
+    b->splits[d][bricks] = 1;
     b->spec.splits[d] = b->splits[d];
 }
 

@@ -321,17 +321,58 @@ Test(halo_refuse, a_mask_cuts_rows_and_must_agree) {
     free(t);
 }
 
+/* A brick each, its swaps, without a row, in one round: as far as memory lasts. */
+static lierne_status plan_all(lierne_context *context, lierne_brick **brick, lierne_plan **plans) {
+    const double at[3] = {4.0 * lierne_rank(context) + 1, 1, 1};
+    const uint8_t keep[64] = {0};
+    lierne_brick_spec box = {.size = sizeof box,
+                             .grid = {WORLD, 1, 1},
+                             .box = {12, 4, 4},
+                             .periodic = {1, 1, 0},
+                             .cutoff = 5,
+                             .nlocal = 1,
+                             .positions = at};
+    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F32, .width = 2};
+    LIERNE_TRY(lierne_brick_create(brick, context, &box));
+    LIERNE_TRY(lierne_brick_swaps(*brick, &spec));
+    LIERNE_TRY(lierne_plan_halo(&plans[0], context, &spec));
+    LIERNE_TRY(lierne_plan_restrict(&plans[1], plans[0], keep));
+    return lierne_plan_flatten(&plans[2], plans[0], 0);
+}
+
 /* Some rank runs out of memory at some allocation: all say so, or none. */
 static void plan_short_of_memory(lierne_context *context, void *shared) {
+    refusal *f = shared;
+    lierne_brick *brick = NULL;
+    lierne_plan *plans[3] = {0};
+    f->got[lierne_rank(context)] = plan_all(context, &brick, plans);
+    for (int i = 0; i < 3; i++) {
+        lierne_plan_free(plans[i]);
+    }
+    lierne_brick_free(brick);
+}
+
+/* A rank that does not come is waited for no longer than the deadline. */
+static void plan_alone(lierne_context *context, void *shared) {
     refusal *f = shared;
     int rank = lierne_rank(context);
     lierne_plan *plan;
     swaps s;
     fill(&s, rank);
-    f->got[rank] = lierne_plan_halo(&plan, context, &s.spec);
-    if (f->got[rank] == LIERNE_OK) {
-        f->left[rank] = true;
-        lierne_plan_free(plan);
+    if (rank != f->culprit) {
+        f->got[rank] = lierne_plan_halo(&plan, context, &s.spec);
+    }
+}
+
+Test(halo_refuse, a_rank_that_does_not_come_is_a_timeout) {
+    static refusal f;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.1};
+    for (f.culprit = 0; f.culprit < WORLD; f.culprit++) {
+        ranks_run(WORLD, &spec, plan_alone, &f);
+        for (int r = 0; r < WORLD; r++) {
+            cr_assert(r == f.culprit || f.got[r] == LIERNE_TIMEOUT, "rank %d got %s", r,
+                      lierne_status_name(f.got[r]));
+        }
     }
 }
 
