@@ -7,8 +7,8 @@
  * Ranks work on edges between own atoms while ghosts are under way, both ways. */
 #include "lierne/graph.h"
 #include "lierne/partition.h"
-#include "mpi/crystal.h"
 #include "mpi/common.h"
+#include "mpi/crystal.h"
 
 #include <stdlib.h>
 #include <string.h>
