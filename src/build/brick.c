@@ -81,74 +81,77 @@ static int most_hops(const axis *a) {
     return most;
 }
 
-static lierne_status check_splits(const double *splits, int bricks, int d) {
+static lierne_status check_splits(const double *splits, int bricks, int d, int rank) {
     for (int i = 0; splits && i < bricks; i++) {
         if (!(splits[i] < splits[i + 1]) || splits[0] != 0 || splits[bricks] != 1) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "splits[%d] go from %g to %g, entry %d is %g and the "
+                               "rank %d: splits[%d] go from %g to %g, entry %d is %g and the "
                                "next %g: must ascend from 0 to 1",
-                               d, splits[0], splits[bricks], i, splits[i], splits[i + 1]);
+                               rank, d, splits[0], splits[bricks], i, splits[i], splits[i + 1]);
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_axis(const lierne_brick_spec *spec, int d) {
+static lierne_status check_axis(const lierne_brick_spec *spec, int d, int rank) {
     double box = spec->box[d], cutoff = spec->cutoff;
     if (!(box > 0 && isfinite(box)) || !(cutoff > 0 && isfinite(cutoff))) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "box[%d] is %g and cutoff %g, must be positive and "
+                           "rank %d: box[%d] is %g and cutoff %g, must be positive and "
                            "finite",
-                           d, box, cutoff);
+                           rank, d, box, cutoff);
     }
     if (!(cutoff * spec->grid[d] / box < MOST_HOPS)) {
         return LIERNE_FAIL(LIERNE_COUNT_RANGE,
-                           "cutoff %g reaches over %g bricks of axis %d, must be "
+                           "rank %d: cutoff %g reaches over %g bricks of axis %d, must be "
                            "below %d",
-                           cutoff, cutoff * spec->grid[d] / box, d, MOST_HOPS);
+                           rank, cutoff, cutoff * spec->grid[d] / box, d, MOST_HOPS);
     }
-    return check_splits(spec->splits[d], spec->grid[d], d);
+    return check_splits(spec->splits[d], spec->grid[d], d, rank);
 }
 
-static lierne_status check_grid(const lierne_brick_spec *spec, int world) {
+static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int world) {
     int64_t bricks = 1;
     for (int d = 0; d < 3; d++) {
         if (spec->grid[d] < 1 || !lierne_mul_i64(bricks, spec->grid[d], &bricks)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "grid[%d] is %d, must be at least 1", d,
-                               spec->grid[d]);
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: grid[%d] is %d, must be at least 1", rank,
+                               d, spec->grid[d]);
         }
     }
     if (bricks != world) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "the grid %d x %d x %d has %lld bricks, the world %d "
+                           "rank %d: the grid %d x %d x %d has %lld bricks, the world %d "
                            "ranks",
-                           spec->grid[0], spec->grid[1], spec->grid[2], (long long)bricks, world);
+                           rank, spec->grid[0], spec->grid[1], spec->grid[2], (long long)bricks,
+                           world);
     }
     if ((spec->dims != 0 && spec->dims != 2 && spec->dims != 3) ||
         (spec->dims == 2 && spec->grid[2] != 1)) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "dims is %d and grid[2] %d, must be 0, 3, or 2 with one "
+                           "rank %d: dims is %d and grid[2] %d, must be 0, 3, or 2 with one "
                            "brick along z",
-                           spec->dims, spec->grid[2]);
+                           rank, spec->dims, spec->grid[2]);
     }
     return LIERNE_OK;
 }
 
-static lierne_status check(const lierne_brick_spec *spec, int world) {
+static lierne_status check(const lierne_brick_spec *spec, int rank, int world) {
     int64_t bytes;
     if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL, or its size is not %zu", sizeof *spec);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL, or its size is not %zu", rank,
+                           sizeof *spec);
     }
-    LIERNE_TRY(check_grid(spec, world));
+    LIERNE_TRY(check_grid(spec, rank, world));
     for (int d = 0; d < 3; d++) {
-        LIERNE_TRY(check_axis(spec, d));
+        LIERNE_TRY(check_axis(spec, d, rank));
     }
     if (spec->nlocal < 0 || !lierne_mul_i64(spec->nlocal, 3 * sizeof(double), &bytes)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "nlocal is %lld: negative, or the bytes do not fit",
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+                           "rank %d: nlocal is %lld: negative, or the bytes do not fit", rank,
                            (long long)spec->nlocal);
     }
     if (!spec->positions && spec->nlocal > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "positions is NULL, but nlocal is %lld",
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: positions is NULL, but nlocal is %lld", rank,
                            (long long)spec->nlocal);
     }
     return LIERNE_OK;
@@ -346,7 +349,7 @@ static void put_spec(fingerprint *f, const lierne_brick_spec *spec) {
 }
 
 static lierne_status prepare(builder *b, const lierne_brick_spec *spec, fingerprint *f) {
-    LIERNE_TRY(check(spec, b->context->world));
+    LIERNE_TRY(check(spec, b->context->rank, b->context->world));
     put_spec(f, spec);
     place(b, spec);
     LIERNE_TRY(check_points(b, spec));
@@ -366,7 +369,8 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? prepare(&b, spec, &f) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    lierne_status status = out ? prepare(&b, spec, &f)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     status = lierne_context_settle(context, status, f.fields, f.n);
     if (status == LIERNE_OK) {
         for (int d = 0; d < b.naxes; d++) {
