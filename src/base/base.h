@@ -37,6 +37,8 @@ LIERNE_PRIVATE void lierne_set_error(const char *message);
 /* Allocation, counted. *out is zeroed memory for count items of size bytes each; count or size 0
  * gives a pointer that may be freed. On failure *out is NULL and the message says how much. */
 LIERNE_PRIVATE lierne_status lierne_alloc(void *out, size_t count, size_t size);
+/* The same, but the memory holds anything: for what is written as a whole anyway. */
+lierne_status lierne_alloc_unset(void *out, size_t count, size_t size);
 /* Like realloc, for an array of items; new items are not zeroed. *ptr is unchanged on failure. */
 LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
 lierne_status lierne_strdup(char **out, const char *text);
@@ -52,6 +54,14 @@ void lierne_mem_fail_at(size_t k);
 bool lierne_mul_size(size_t a, size_t b, size_t *out);
 bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
+
+/* Sorts items by key, ascending; equal keys keep their order. spare has room for n items; most: no key
+ * is larger. */
+typedef struct lierne_keyed {
+    uint64_t key;
+    int64_t value;
+} lierne_keyed;
+void lierne_sort_keyed(lierne_keyed *items, lierne_keyed *spare, size_t n, uint64_t most);
 
 /* Growing text. Zero-initialise; text.data is always a string once something was added. A failed
  * allocation is remembered in text.failed and further additions do nothing. */

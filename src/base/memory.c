@@ -49,6 +49,11 @@ lierne_status lierne_alloc(void *out, size_t count, size_t size) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_alloc_unset(void *out, size_t count, size_t size) {
+    memset(out, 0, sizeof(void *));
+    return lierne_realloc(out, count, size);
+}
+
 lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
     void *old, *grown = NULL;
     size_t bytes;

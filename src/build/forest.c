@@ -1,37 +1,9 @@
 /* Sorting ghosts by where their rows live.
  *
- * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted as keys of
- * (rank, row, ghost): equal roots then stand together, their first ghost in front. */
+ * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted by rank, row
+ * and ghost: equal roots then stand together, their first ghost in front; and those first ones once more
+ * by rank and ghost, which is the order of roots. */
 #include "build/forest.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-typedef struct key {
-    int32_t rank;
-    int64_t row;
-    int64_t ghost;
-} key;
-
-static int by_root(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    if (a->rank != b->rank) {
-        return a->rank < b->rank ? -1 : 1;
-    }
-    if (a->row != b->row) {
-        return a->row < b->row ? -1 : 1;
-    }
-    return a->ghost < b->ghost ? -1 : a->ghost > b->ghost;
-}
-
-/* Distinct roots, by rank and then in the order of their first ghosts. */
-static int by_first(const void *left, const void *right) {
-    const key *a = left, *b = right;
-    if (a->rank != b->rank) {
-        return a->rank < b->rank ? -1 : 1;
-    }
-    return a->ghost < b->ghost ? -1 : a->ghost > b->ghost;
-}
 
 static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
     for (int64_t k = 1; k < n; k++) {
@@ -63,43 +35,84 @@ static lierne_status take_sorted(lierne_forest *f, const int32_t *rank, const in
     return LIERNE_OK;
 }
 
-/* The first of each run of equal roots, moved to the front; later ghosts of a root note its first. */
-static int64_t leaders(lierne_forest *f, key *keys) {
-    int64_t n = 0;
-    for (int64_t k = 0; k < f->nghosts; k++) {
-        if (n > 0 && keys[n - 1].rank == keys[k].rank && keys[n - 1].row == keys[k].row) {
-            f->root[keys[k].ghost] = -1 - keys[n - 1].ghost;
+static uint64_t largest(const lierne_keyed *items, size_t n) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = items[i].key > most ? items[i].key : most;
+    }
+    return most;
+}
+
+static void sort(lierne_keyed *items, lierne_keyed *spare, size_t n) {
+    lierne_sort_keyed(items, spare, n, largest(items, n));
+}
+
+static void sort_by_rank(lierne_keyed *ghosts, lierne_keyed *spare, size_t n, const int32_t *rank) {
+    for (size_t i = 0; i < n; i++) {
+        ghosts[i].key = (uint64_t)rank[ghosts[i].value];
+    }
+    sort(ghosts, spare, n);
+}
+
+/* The first ghost of each root, moved to the front; the others note it. */
+static size_t leaders(lierne_forest *f, lierne_keyed *ghosts, const int32_t *rank,
+                      const int64_t *row) {
+    size_t n = 0;
+    for (int64_t i = 0; i < f->nghosts; i++) {
+        int64_t ghost = ghosts[i].value, first = n ? ghosts[n - 1].value : -1;
+        if (first >= 0 && rank[first] == rank[ghost] && row[first] == row[ghost]) {
+            f->root[ghost] = -1 - first;
         } else {
-            keys[n++] = keys[k];
+            ghosts[n] = (lierne_keyed){(uint64_t)ghost, ghost};
+            n++;
         }
     }
     return n;
 }
 
-static lierne_status take_any(lierne_forest *f, const int32_t *rank, const int64_t *row) {
-    key *keys;
-    lierne_status status = LIERNE_OK;
-    LIERNE_TRY(lierne_alloc(&keys, (size_t)f->nghosts, sizeof *keys));
+/* A negative row sorts somewhere; that its owner does not have it is found later. */
+static void take_all(lierne_forest *f, const int32_t *rank, const int64_t *row,
+                     lierne_keyed *ghosts, lierne_keyed *spare) {
     for (int64_t k = 0; k < f->nghosts; k++) {
-        keys[k] = (key){rank[k], row[k], k};
+        ghosts[k] = (lierne_keyed){(uint64_t)row[k], k};
     }
-    qsort(keys, (size_t)f->nghosts, sizeof *keys, by_root);
-    int64_t n = leaders(f, keys);
-    qsort(keys, (size_t)n, sizeof *keys, by_first);
-    for (int64_t i = 0; i < n && status == LIERNE_OK; i++) {
-        status = add_root(f, keys[i].rank, keys[i].row, keys[i].ghost);
+    sort(ghosts, spare, (size_t)f->nghosts);
+    sort_by_rank(ghosts, spare, (size_t)f->nghosts, rank);
+    size_t n = leaders(f, ghosts, rank, row);
+    sort(ghosts, spare, n);
+    sort_by_rank(ghosts, spare, n, rank);
+    for (size_t i = 0; i < n; i++) {
+        f->first[i] = ghosts[i].value;
     }
-    for (int64_t k = 0; k < f->nghosts && status == LIERNE_OK; k++) {
+    f->nroots = (int64_t)n;
+}
+
+static lierne_status take_any(lierne_forest *f, const int32_t *rank, const int64_t *row) {
+    lierne_keyed *ghosts = NULL, *spare = NULL;
+    size_t n = (size_t)f->nghosts;
+    lierne_status status = lierne_alloc_unset(&ghosts, n, sizeof *ghosts);
+    status = status == LIERNE_OK ? lierne_alloc_unset(&spare, n, sizeof *spare) : status;
+    if (status == LIERNE_OK) {
+        take_all(f, rank, row, ghosts, spare);
+    }
+    lierne_mem_free(ghosts);
+    lierne_mem_free(spare);
+    LIERNE_TRY(status);
+    int64_t nroots = f->nroots;
+    f->nroots = 0;
+    for (int64_t i = 0; i < nroots; i++) {
+        LIERNE_TRY(add_root(f, rank[f->first[i]], row[f->first[i]], f->first[i]));
+    }
+    for (int64_t k = 0; k < f->nghosts; k++) {
         f->root[k] = f->root[k] < 0 ? f->root[-1 - f->root[k]] : f->root[k];
     }
-    lierne_mem_free(keys);
-    return status;
+    return LIERNE_OK;
 }
 
 lierne_status lierne_forest_sort(lierne_forest *f, const int32_t *rank, const int64_t *row) {
     size_t n = (size_t)f->nghosts;
-    LIERNE_TRY(lierne_alloc(&f->row, n, sizeof *f->row));
-    LIERNE_TRY(lierne_alloc(&f->first, n, sizeof *f->first));
+    LIERNE_TRY(lierne_alloc_unset(&f->row, n, sizeof *f->row));
+    LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
     LIERNE_TRY(lierne_alloc(&f->root, n, sizeof *f->root));
     return sorted(rank, row, f->nghosts) ? take_sorted(f, rank, row) : take_any(f, rank, row);
 }

@@ -161,6 +161,10 @@ static lierne_status ask(planning *p) {
         note(p, status);
         return LIERNE_OK;
     }
+    if (status != LIERNE_OK && f) {
+        lierne_context_reclaim(p->context, f->row); /* which the letters are */
+        f->row = NULL;
+    }
     return status;
 }
 
@@ -216,22 +220,26 @@ static lierne_status choose(planning *p) {
 static lierne_status ask_sizes(planning *p) {
     lierne_letter *letters = NULL;
     lierne_letters received = {0};
-    int64_t nowned = p->spec->pairs.nowned;
+    int64_t *nowned = NULL;
     size_t world = (size_t)p->context->world;
     if (!p->gathers) {
         return LIERNE_OK;
     }
     note(p, lierne_alloc(&letters, world, sizeof *letters));
+    note(p, lierne_alloc(&nowned, 1, sizeof *nowned));
     note(p, lierne_alloc(&p->nowned_of, world, sizeof *p->nowned_of));
-    for (size_t r = 0; letters && r < world; r++) {
-        letters[r] = (lierne_letter){(int)r, 1, &nowned};
+    bool able = letters && nowned;
+    for (size_t r = 0; able && r < world; r++) {
+        *nowned = p->spec->pairs.nowned;
+        letters[r] = (lierne_letter){(int)r, 1, nowned};
     }
-    lierne_status status = lierne_context_post(p->context, letters, letters ? world : 0, &received);
+    lierne_status status = lierne_context_post(p->context, letters, able ? world : 0, &received);
     for (size_t i = 0; p->nowned_of && i < received.count; i++) {
         p->nowned_of[received.at[i].peer] = received.at[i].words[0];
     }
     lierne_letters_free(&received);
     lierne_mem_free(letters);
+    lierne_context_reclaim(p->context, nowned);
     if (status == LIERNE_NO_MEMORY) {
         note(p, status);
         return LIERNE_OK;
@@ -239,16 +247,17 @@ static lierne_status ask_sizes(planning *p) {
     return status;
 }
 
+/* written: every row of out is. */
 static lierne_status start_side(const lierne_forest *f, lierne_plan_side *side, int64_t in,
-                                int64_t out) {
+                                int64_t out, bool written) {
     side->naxes = 2;
     side->in[0] = in;
     side->out[0] = out;
     side->in[1] = side->out[1] = f->width;
     LIERNE_TRY(lierne_route_new(&side->route, f->rank, lierne_forest_elements(f, in),
                                 lierne_forest_elements(f, out)));
-    lierne_block written = lierne_block_rows(0, out, f->width, f->stride);
-    return out > 0 ? LIERNE_VEC_PUSH(&side->owned, written) : LIERNE_OK;
+    lierne_block all = lierne_block_rows(0, out, f->width, f->stride);
+    return out > 0 && written ? LIERNE_VEC_PUSH(&side->owned, all) : LIERNE_OK;
 }
 
 static int64_t own_roots(const lierne_forest *f) {
@@ -265,8 +274,9 @@ static lierne_status fill_routes(planning *p) {
     lierne_plan_side *forward = &p->parts.side[LIERNE_FORWARD];
     lierne_plan_side *adjoint = &p->parts.side[LIERNE_ADJOINT];
     int64_t owned = f->nowned, ghosts = f->nghosts, whole = owned + ghosts;
-    LIERNE_TRY(start_side(f, forward, f->whole ? whole : owned, f->whole ? whole : ghosts));
-    LIERNE_TRY(start_side(f, adjoint, f->whole ? whole : ghosts, f->whole ? whole : owned));
+    LIERNE_TRY(start_side(f, forward, f->whole ? whole : owned, f->whole ? whole : ghosts, true));
+    LIERNE_TRY(start_side(f, adjoint, f->whole ? whole : ghosts, f->whole ? whole : owned,
+                          !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
     adjoint->min_elements = f->ntargets * f->width;
     LIERNE_TRY(p->gathers ? lierne_forest_gather(f, forward->route, p->context->world, p->nowned_of)

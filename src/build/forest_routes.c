@@ -74,7 +74,7 @@ static lierne_status fan_out(const lierne_forest *f, lierne_route *route, lierne
     if (n == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_alloc(&lists, 2 * (size_t)n, sizeof *lists));
+    LIERNE_TRY(lierne_alloc_unset(&lists, 2 * (size_t)n, sizeof *lists));
     list_further(f, lists, lists + n);
     lierne_status status = lierne_forest_sums(route, &stage->sums, &copies, lists, lists + n, n);
     lierne_mem_free(lists);
@@ -150,7 +150,7 @@ static lierne_status add_ghosts(const lierne_forest *f, lierne_route *route, con
     int64_t *to, *from, n = 0;
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    LIERNE_TRY(lierne_alloc(&to, 2 * (size_t)f->nghosts, sizeof *to));
+    LIERNE_TRY(lierne_alloc_unset(&to, 2 * (size_t)f->nghosts, sizeof *to));
     from = to + f->nghosts;
     for (int64_t k = 0; k < f->nghosts; k++) {
         int64_t root = f->root[k];
@@ -214,7 +214,9 @@ static lierne_status add_arrivals(const lierne_forest *f, lierne_route *route, l
                                   .from = {LIERNE_SCRATCH, d->arrivals * f->width, f->width},
                                   .onto = !f->whole,
                                   .base = f->whole ? &base : NULL,
-                                  .rest = f->whole ? LIERNE_REST_COPY : LIERNE_REST_ZERO,
+                                  .rest = f->whole        ? LIERNE_REST_COPY
+                                          : f->accumulate ? LIERNE_REST_NONE
+                                                          : LIERNE_REST_ZERO,
                                   .width = f->width};
     for (int64_t i = 0; i < d->narrivals; i++) {
         at[i] = i;
@@ -241,7 +243,7 @@ lierne_status lierne_forest_adjoint(const lierne_forest *f, lierne_route *route)
     LIERNE_TRY(add_ghosts(f, route, &d));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     LIERNE_TRY(send_home(f, route, stage, &d));
-    LIERNE_TRY(lierne_alloc(&row, 2 * (size_t)d.narrivals, sizeof *row));
+    LIERNE_TRY(lierne_alloc_unset(&row, 2 * (size_t)d.narrivals, sizeof *row));
     lierne_status status = take_home(f, stage, &d, row);
     if (status == LIERNE_OK) {
         status = add_arrivals(f, route, stage, &d, row, row + d.narrivals);

@@ -3,66 +3,29 @@
  * Rows have different numbers of contributions. An operation adds as many sources to each of its rows;
  * so there is one per number, whose j-th source lists the j-th contribution of each of its rows. All
  * contributions of a row are added in one go: in their order, whatever the order of arrival, and
- * 16-bit types are rounded once. */
+ * 16-bit types are rounded once.
+ *
+ * Nearly all rows of a border have one contribution. They are found with a byte per row; only the others
+ * are sorted: by row, and then by how many each has, both stable. */
 #include "build/forest.h"
 
-/* Work arrays: of each row of `to`, how many contributions it has, how many were placed, and where it
- * stands among the rows with as many; of each number, where its lists begin and how many rows it has. */
+enum { NONE, ONE, MORE };
+
 typedef struct table {
-    int64_t most;
-    int64_t *degree;
-    int64_t *placed;
-    int64_t *slot;
-    int64_t *rows;
-    int64_t *used;
-    int64_t *start;
-    int64_t *pool; /* per number: its rows, then the list of each source */
+    const lierne_row_sums *sums;
+    lierne_route *route;
+    lierne_ops *ops;
+    uint8_t *seen;       /* of each row of `to` */
+    lierne_keyed *items; /* contributions to rows with several */
+    lierne_keyed *spare;
+    size_t nitems;
+    int64_t *lists;
 } table;
 
-static void free_table(table *t) {
-    int64_t *const all[] = {t->degree, t->placed, t->slot, t->rows, t->used, t->start, t->pool};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        lierne_mem_free(all[i]);
-    }
-}
-
-static lierne_status count(table *t, int64_t nrows, const int64_t *to, int64_t n) {
-    LIERNE_TRY(lierne_alloc(&t->degree, (size_t)nrows, sizeof *t->degree));
-    LIERNE_TRY(lierne_alloc(&t->placed, (size_t)nrows, sizeof *t->placed));
-    LIERNE_TRY(lierne_alloc(&t->slot, (size_t)nrows, sizeof *t->slot));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t d = ++t->degree[to[i]];
-        t->most = d > t->most ? d : t->most;
-    }
-    size_t classes = (size_t)t->most + 2;
-    LIERNE_TRY(lierne_alloc(&t->rows, classes, sizeof *t->rows));
-    LIERNE_TRY(lierne_alloc(&t->used, classes, sizeof *t->used));
-    LIERNE_TRY(lierne_alloc(&t->start, classes, sizeof *t->start));
-    for (int64_t r = 0; r < nrows; r++) {
-        t->rows[t->degree[r]]++;
-    }
-    for (int64_t d = 1; d <= t->most; d++) {
-        t->start[d + 1] = t->start[d] + t->rows[d] * (d + 1);
-    }
-    return lierne_alloc(&t->pool, (size_t)t->start[t->most + 1], sizeof *t->pool);
-}
-
-static void place(table *t, const int64_t *to, const int64_t *from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = to[i], d = t->degree[row];
-        int64_t *lists = t->pool + t->start[d];
-        if (t->placed[row]++ == 0) {
-            t->slot[row] = t->used[d]++;
-            lists[t->slot[row]] = row;
-        }
-        lists[t->placed[row] * t->rows[d] + t->slot[row]] = from[i];
-    }
-}
-
-static lierne_status list_place(lierne_route *route, lierne_place *out, const lierne_row_place *of,
-                                const int64_t *rows, int64_t n, int64_t width) {
+static lierne_status list_place(const table *t, lierne_place *out, const lierne_row_place *of,
+                                const int64_t *rows, int64_t n) {
     out->buffer = of->buffer;
-    LIERNE_TRY(lierne_route_rows(route, &out->block, rows, n, width, of->stride));
+    LIERNE_TRY(lierne_route_rows(t->route, &out->block, rows, n, t->sums->width, of->stride));
     out->block.offset += of->offset;
     return LIERNE_OK;
 }
@@ -78,59 +41,135 @@ static lierne_place same_rows(const lierne_place *place, const lierne_row_place 
     return other;
 }
 
-static lierne_status add_class(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
-                               const table *t, int64_t d) {
-    const int64_t *lists = t->pool + t->start[d];
-    int64_t n = t->rows[d];
+/* An operation on n rows of `to`, the first list, from as many sources, the lists after it. */
+static lierne_status add_class(const table *t, const int64_t *lists, int64_t n, int64_t sources) {
+    const lierne_row_sums *sums = t->sums;
     lierne_place to, from;
     lierne_op *op;
-    LIERNE_TRY(list_place(route, &to, &sums->to, lists, n, sums->width));
-    LIERNE_TRY(lierne_ops_add(ops, to, &op));
+    LIERNE_TRY(list_place(t, &to, &sums->to, lists, n));
+    LIERNE_TRY(lierne_ops_add(t->ops, to, &op));
     op->onto = sums->onto;
     if (sums->base) {
         LIERNE_TRY(lierne_op_add(op, same_rows(&to, &sums->to, sums->base)));
     }
-    for (int64_t j = 1; j <= d; j++) {
-        LIERNE_TRY(list_place(route, &from, &sums->from, lists + j * n, n, sums->width));
+    for (int64_t j = 1; j <= sources; j++) {
+        LIERNE_TRY(list_place(t, &from, &sums->from, lists + j * n, n));
         LIERNE_TRY(lierne_op_add(op, from));
     }
     return lierne_op_join(op);
 }
 
-static lierne_status add_rest(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
-                              const table *t) {
-    int64_t *rows, n = 0;
-    lierne_place to, from;
-    bool copies = sums->rest == LIERNE_REST_COPY;
-    if (sums->rest == LIERNE_REST_NONE || t->rows[0] == 0) {
+static lierne_status add_rest(const table *t) {
+    const lierne_row_sums *sums = t->sums;
+    int64_t n = 0;
+    for (int64_t r = 0; r < sums->nrows; r++) {
+        t->lists[n] = r;
+        n += t->seen[r] == NONE;
+    }
+    if (n == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_alloc(&rows, (size_t)t->rows[0], sizeof *rows));
-    for (int64_t r = 0; r < sums->nrows; r++) {
-        if (t->degree[r] == 0) {
-            rows[n++] = r;
-        }
-    }
-    lierne_status status = list_place(route, &to, &sums->to, rows, n, sums->width);
-    lierne_mem_free(rows);
-    LIERNE_TRY(status);
+    lierne_place to, from;
+    LIERNE_TRY(list_place(t, &to, &sums->to, t->lists, n));
+    bool copies = sums->rest == LIERNE_REST_COPY;
     if (copies) {
         from = same_rows(&to, &sums->to, sums->base);
     }
-    return lierne_ops_put(ops, to, sums->onto, &from, copies);
+    return lierne_ops_put(t->ops, to, sums->onto, &from, copies);
+}
+
+static lierne_status add_ones(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    int64_t ones = 0, at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ones += t->seen[to[i]] == ONE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (t->seen[to[i]] == ONE) {
+            t->lists[at] = to[i];
+            t->lists[ones + at++] = from[i];
+        } else {
+            t->items[t->nitems++] = (lierne_keyed){(uint64_t)to[i], from[i]};
+        }
+    }
+    return ones ? add_class(t, t->lists, ones, 1) : LIERNE_OK;
+}
+
+/* From contributions sorted by row to runs: spare[k] is the first item of row k, keyed by how many
+ * items it has. Returns the number of rows. */
+static size_t find_runs(table *t, lierne_keyed *runs) {
+    size_t nrows = 0;
+    for (size_t i = 0, end; i < t->nitems; i = end) {
+        for (end = i + 1; end < t->nitems && t->items[end].key == t->items[i].key; end++) {
+        }
+        runs[nrows++] = (lierne_keyed){end - i, (int64_t)i};
+    }
+    return nrows;
+}
+
+/* The rows with as many contributions, n runs of them. */
+static lierne_status add_runs(table *t, const lierne_keyed *runs, size_t n) {
+    size_t sources = runs[0].key;
+    for (size_t k = 0; k < n; k++) {
+        const lierne_keyed *items = t->items + runs[k].value;
+        t->lists[k] = (int64_t)items->key;
+        for (size_t j = 0; j < sources; j++) {
+            t->lists[(j + 1) * n + k] = items[j].value;
+        }
+    }
+    return add_class(t, t->lists, (int64_t)n, (int64_t)sources);
+}
+
+static lierne_status add_more(table *t, uint64_t nrows, lierne_keyed *runs, lierne_keyed *spare) {
+    lierne_sort_keyed(t->items, t->spare, t->nitems, nrows);
+    size_t n = find_runs(t, runs);
+    lierne_sort_keyed(runs, spare, n, t->nitems);
+    for (size_t k = 0, end; k < n; k = end) {
+        for (end = k + 1; end < n && runs[end].key == runs[k].key; end++) {
+        }
+        LIERNE_TRY(add_runs(t, runs + k, end - k));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status add_several(table *t) {
+    lierne_keyed *runs = NULL;
+    size_t n = t->nitems / 2; /* rows have two items at least */
+    if (t->nitems == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc_unset(&runs, 2 * n, sizeof *runs));
+    lierne_status status = add_more(t, (uint64_t)t->sums->nrows, runs, runs + n);
+    lierne_mem_free(runs);
+    return status;
+}
+
+static lierne_status reserve(table *t, int64_t n) {
+    size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n > nrows ? 2 * (size_t)n : nrows;
+    LIERNE_TRY(lierne_alloc(&t->seen, nrows, 1));
+    LIERNE_TRY(lierne_alloc_unset(&t->items, (size_t)n, sizeof *t->items));
+    LIERNE_TRY(lierne_alloc_unset(&t->spare, (size_t)n, sizeof *t->spare));
+    return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
+}
+
+static lierne_status fill(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    LIERNE_TRY(reserve(t, n));
+    for (int64_t i = 0; i < n; i++) {
+        t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
+    }
+    if (t->sums->rest != LIERNE_REST_NONE) {
+        LIERNE_TRY(add_rest(t));
+    }
+    LIERNE_TRY(add_ones(t, to, from, n));
+    return add_several(t);
 }
 
 lierne_status lierne_forest_sums(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
                                  const int64_t *to, const int64_t *from, int64_t n) {
-    table t = {0};
-    lierne_status status = count(&t, sums->nrows, to, n);
-    if (status == LIERNE_OK) {
-        place(&t, to, from, n);
-        status = add_rest(route, ops, sums, &t);
-    }
-    for (int64_t d = 1; d <= t.most && status == LIERNE_OK; d++) {
-        status = t.rows[d] ? add_class(route, ops, sums, &t, d) : LIERNE_OK;
-    }
-    free_table(&t);
+    table t = {.sums = sums, .route = route, .ops = ops};
+    lierne_status status = fill(&t, to, from, n);
+    lierne_mem_free(t.seen);
+    lierne_mem_free(t.items);
+    lierne_mem_free(t.spare);
+    lierne_mem_free(t.lists);
     return status;
 }

@@ -3,14 +3,23 @@
  * Rows of the graph are told apart by a bit each, with counts of the bits before every word: so the
  * position of a row among the owned or the needed ones is found without searching, in a quarter of a byte
  * per row of the graph, and needed rows come out distinct and ascending without sorting. They are then
- * put in order of their owners byte by byte of the owner's number, which keeps equal owners ascending. */
+ * sorted by owner, which keeps the rows of each ascending. */
 #include "build/forest_recipe.h"
 
 typedef struct marks {
     uint64_t *bits;
     int64_t *before; /* marked rows in earlier words */
     int64_t count;
+    int64_t first; /* row, where all follow one another; else -1 */
 } marks;
+
+/* Set bits of a word; the compiler's own is a call where the processor may lack it. */
+static int64_t ones(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (int64_t)(x * 0x0101010101010101u >> 56);
+}
 
 static size_t words_of(int64_t nrows) {
     return (size_t)nrows / 64 + 1;
@@ -18,7 +27,7 @@ static size_t words_of(int64_t nrows) {
 
 static lierne_status marks_new(marks *m, int64_t nrows) {
     LIERNE_TRY(lierne_alloc(&m->bits, words_of(nrows), sizeof *m->bits));
-    return lierne_alloc(&m->before, words_of(nrows), sizeof *m->before);
+    return lierne_alloc_unset(&m->before, words_of(nrows), sizeof *m->before);
 }
 
 static void marks_free(marks *m) {
@@ -35,15 +44,24 @@ static bool marked(const marks *m, int64_t row) {
 }
 
 static void count_marks(marks *m, int64_t nrows) {
+    int64_t first = -1, last = -1;
     for (size_t w = 0; w < words_of(nrows); w++) {
         m->before[w] = m->count;
-        m->count += __builtin_popcountll(m->bits[w]);
+        m->count += ones(m->bits[w]);
+        if (m->bits[w]) {
+            first = first < 0 ? (int64_t)w * 64 + __builtin_ctzll(m->bits[w]) : first;
+            last = (int64_t)w * 64 + 63 - __builtin_clzll(m->bits[w]);
+        }
     }
+    m->first = last - first + 1 == m->count ? first : -1;
 }
 
 static int64_t position(const marks *m, int64_t row) {
+    if (m->first >= 0) {
+        return row - m->first;
+    }
     uint64_t earlier = m->bits[row / 64] & (((uint64_t)1 << row % 64) - 1);
-    return m->before[row / 64] + __builtin_popcountll(earlier);
+    return m->before[row / 64] + ones(earlier);
 }
 
 static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
@@ -64,9 +82,10 @@ typedef struct work {
     int64_t *next;     /* local row that comes next, of each rank */
     int64_t *row_of;   /* of each needed row, ascending: its local row at its owner */
     int64_t *ghost_of; /* ... and its place among the ghosts */
-    int64_t *spare;
+    lierne_keyed *sorted; /* needed rows by owner, and as much spare */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
+    int64_t *ascending; /* needed rows */
     int64_t owners; /* a number that all owners come to */
     lierne_forest_graph graph;
 } work;
@@ -77,9 +96,10 @@ static void free_work(work *w) {
     lierne_mem_free(w->next);
     lierne_mem_free(w->row_of);
     lierne_mem_free(w->ghost_of);
-    lierne_mem_free(w->spare);
+    lierne_mem_free(w->sorted);
     lierne_mem_free(w->rank_of_ghost);
     lierne_mem_free(w->row_of_ghost);
+    lierne_mem_free(w->ascending);
     lierne_forest_graph_free(&w->graph);
 }
 
@@ -162,34 +182,19 @@ static void number_rows(work *w) {
     }
 }
 
-/* One pass by a byte of the owner's number; rows that are equal in it keep their order. */
-static void sort_by_byte(const work *w, int byte, const int64_t *from, int64_t *to) {
-    const int32_t *owner = w->spec->owner;
-    int64_t at[257] = {0};
-    for (int64_t k = 0; k < w->needed.count; k++) {
-        at[(owner[from[k]] >> byte * 8 & 255) + 1]++;
-    }
-    for (int b = 0; b < 256; b++) {
-        at[b + 1] += at[b];
-    }
-    for (int64_t k = 0; k < w->needed.count; k++) {
-        to[at[owner[from[k]] >> byte * 8 & 255]++] = from[k];
-    }
-}
-
 static void sort_ghosts(work *w) {
-    list_marks(&w->needed, w->spec->nrows, w->graph.ghosts);
-    for (int byte = 0; byte < 4 && (w->world - 1) >> byte * 8 > 0; byte++) {
-        int64_t *sorted = w->spare;
-        sort_by_byte(w, byte, w->graph.ghosts, sorted);
-        w->spare = w->graph.ghosts;
-        w->graph.ghosts = sorted;
+    int64_t n = w->needed.count;
+    list_marks(&w->needed, w->spec->nrows, w->ascending);
+    for (int64_t k = 0; k < n; k++) {
+        w->sorted[k] = (lierne_keyed){(uint64_t)w->spec->owner[w->ascending[k]], k};
     }
-    for (int64_t k = 0; k < w->needed.count; k++) {
-        int64_t row = w->graph.ghosts[k], at = position(&w->needed, row);
+    lierne_sort_keyed(w->sorted, w->sorted + n, (size_t)n, (uint64_t)w->world);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = w->sorted[k].value;
         w->ghost_of[at] = k;
-        w->rank_of_ghost[k] = w->spec->owner[row];
+        w->rank_of_ghost[k] = (int32_t)w->sorted[k].key;
         w->row_of_ghost[k] = w->row_of[at];
+        w->graph.ghosts[k] = w->ascending[at];
     }
 }
 
@@ -214,22 +219,23 @@ static void localise_edges(work *w) {
 static lierne_status reserve_ghosts(work *w) {
     size_t n = (size_t)w->needed.count;
     LIERNE_TRY(lierne_alloc(&w->next, (size_t)w->world, sizeof *w->next));
-    LIERNE_TRY(lierne_alloc(&w->row_of, n, sizeof *w->row_of));
-    LIERNE_TRY(lierne_alloc(&w->ghost_of, n, sizeof *w->ghost_of));
-    LIERNE_TRY(lierne_alloc(&w->spare, n, sizeof *w->spare));
-    LIERNE_TRY(lierne_alloc(&w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
-    LIERNE_TRY(lierne_alloc(&w->row_of_ghost, n, sizeof *w->row_of_ghost));
-    return lierne_alloc(&w->graph.ghosts, n, sizeof *w->graph.ghosts);
+    LIERNE_TRY(lierne_alloc_unset(&w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_alloc_unset(&w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_alloc_unset(&w->sorted, 2 * n, sizeof *w->sorted));
+    LIERNE_TRY(lierne_alloc_unset(&w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_alloc_unset(&w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    LIERNE_TRY(lierne_alloc_unset(&w->ascending, n, sizeof *w->ascending));
+    return lierne_alloc_unset(&w->graph.ghosts, n, sizeof *w->graph.ghosts);
 }
 
 static lierne_status reserve_edges(work *w) {
     lierne_forest_graph *g = &w->graph;
     size_t n = (size_t)w->spec->nedges;
-    LIERNE_TRY(lierne_alloc(&g->owned, (size_t)w->owned.count, sizeof *g->owned));
-    LIERNE_TRY(lierne_alloc(&g->edge_source, n, sizeof *g->edge_source));
-    LIERNE_TRY(lierne_alloc(&g->edge_target, n, sizeof *g->edge_target));
-    LIERNE_TRY(lierne_alloc(&g->local_edges, n, sizeof *g->local_edges));
-    return lierne_alloc(&g->remote_edges, n, sizeof *g->remote_edges);
+    LIERNE_TRY(lierne_alloc_unset(&g->owned, (size_t)w->owned.count, sizeof *g->owned));
+    LIERNE_TRY(lierne_alloc_unset(&g->edge_source, n, sizeof *g->edge_source));
+    LIERNE_TRY(lierne_alloc_unset(&g->edge_target, n, sizeof *g->edge_target));
+    LIERNE_TRY(lierne_alloc_unset(&g->local_edges, n, sizeof *g->local_edges));
+    return lierne_alloc_unset(&g->remote_edges, n, sizeof *g->remote_edges);
 }
 
 static lierne_status work_out(work *w) {

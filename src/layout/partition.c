@@ -2,9 +2,8 @@
  *
  * Every rank works the owners out for itself, so the result must be a function of the input alone.
  * Two things could spoil that. Ties: many rows may lie in one cell, and a sort that is not stable
- * may order them anyhow. Rows are sorted by radix, ten bits of the code at a time, which is stable:
- * the order is that of (code, index), in time that grows with the rows only, for any number of
- * them. Rounding: a cell depends on the last bit, so each operation is rounded to the type of the
+ * may order them anyhow. Rows are sorted by a radix sort, which is stable: the order is that of
+ * (code, index), in time that grows with the rows only, for any number of them. Rounding: a cell depends on the last bit, so each operation is rounded to the type of the
  * positions. One piece of code does for both types: float operations done in double and then
  * rounded give what float arithmetic gives, as double has more than twice float's bits. */
 #include "lierne/partition.h"
@@ -12,7 +11,7 @@
 
 #include <math.h>
 
-enum { AXES = 3, DIGIT_BITS = 10, DIGITS = 1 << DIGIT_BITS, CELLS = 1 << 10 };
+enum { AXES = 3, CELLS = 1 << 10, MOST = (1 << 30) - 1 /* of a code */ };
 
 /* The positions, and the frame that cells are counted in. */
 typedef struct cloud {
@@ -119,40 +118,16 @@ static uint32_t spread(uint32_t bits) {
     return (bits | bits << 2) & 0x09249249;
 }
 
-static void encode(const cloud *c, uint32_t *codes) {
-    for (int64_t i = 0; i < c->nrows; i++) {
-        codes[i] = spread(cell(c, i, 0)) | spread(cell(c, i, 1)) << 1 | spread(cell(c, i, 2)) << 2;
-    }
-}
-
-/* Orders rows by one digit of their codes; rows with the same digit stay in the order they had. */
-static void sort_digit(int64_t *to, const int64_t *from, const uint32_t *codes, int64_t n,
-                       int shift) {
-    int64_t start[DIGITS + 1] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        start[(codes[i] >> shift & (DIGITS - 1)) + 1]++;
-    }
-    for (int d = 0; d < DIGITS; d++) {
-        start[d + 1] += start[d];
-    }
-    for (int64_t i = 0; i < n; i++) {
-        to[start[codes[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
-    }
+static uint32_t code_of(const cloud *c, int64_t row) {
+    return spread(cell(c, row, 0)) | spread(cell(c, row, 1)) << 1 | spread(cell(c, row, 2)) << 2;
 }
 
 /* The i-th row along the curve to rank floor(i * world / n), world below n, without the product,
- * which may not fit. spare: room for n rows. */
-static void deal(int32_t *owner, const uint32_t *codes, int64_t *order, int64_t *spare, int64_t n,
-                 int world) {
-    for (int64_t i = 0; i < n; i++) {
-        order[i] = i;
-    }
-    sort_digit(spare, order, codes, n, 0);
-    sort_digit(order, spare, codes, n, DIGIT_BITS);
-    sort_digit(spare, order, codes, n, 2 * DIGIT_BITS);
+ * which may not fit. */
+static void deal(int32_t *owner, const lierne_keyed *curve, int64_t n, int world) {
     int32_t rank = 0;
     for (int64_t i = 0, rest = 0; i < n; i++) {
-        owner[spare[i]] = rank;
+        owner[curve[i].value] = rank;
         rest += world;
         rank += rest >= n;
         rest -= rest >= n ? n : 0;
@@ -161,17 +136,17 @@ static void deal(int32_t *owner, const uint32_t *codes, int64_t *order, int64_t 
 
 static lierne_status deal_curve(int32_t *owner, const cloud *c, int world) {
     size_t n = (size_t)c->nrows;
-    uint32_t *codes = NULL;
-    int64_t *order = NULL, *spare = NULL;
-    lierne_status status = lierne_alloc(&codes, n, sizeof *codes);
-    status = status == LIERNE_OK ? lierne_alloc(&order, n, sizeof *order) : status;
-    status = status == LIERNE_OK ? lierne_alloc(&spare, n, sizeof *spare) : status;
+    lierne_keyed *curve = NULL, *spare = NULL;
+    lierne_status status = lierne_alloc_unset(&curve, n, sizeof *curve);
+    status = status == LIERNE_OK ? lierne_alloc_unset(&spare, n, sizeof *spare) : status;
     if (status == LIERNE_OK) {
-        encode(c, codes);
-        deal(owner, codes, order, spare, c->nrows, world);
+        for (int64_t i = 0; i < c->nrows; i++) {
+            curve[i] = (lierne_keyed){code_of(c, i), i};
+        }
+        lierne_sort_keyed(curve, spare, n, MOST);
+        deal(owner, curve, c->nrows, world);
     }
-    lierne_mem_free(codes);
-    lierne_mem_free(order);
+    lierne_mem_free(curve);
     lierne_mem_free(spare);
     return status;
 }
@@ -209,6 +184,8 @@ lierne_status lierne_morton_codes(uint32_t *codes, const void *positions, lierne
     cloud c;
     LIERNE_TRY(check_rows(codes, positions, nrows, __func__));
     LIERNE_TRY(open_cloud(&c, positions, dtype, nrows, __func__));
-    encode(&c, codes);
+    for (int64_t i = 0; i < nrows; i++) {
+        codes[i] = code_of(&c, i);
+    }
     return LIERNE_OK;
 }

@@ -27,7 +27,7 @@ static bool consecutive(const int64_t *rows, int64_t n) {
 
 lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64_t n) {
     int64_t *copy;
-    LIERNE_TRY(lierne_alloc(&copy, (size_t)n, sizeof *copy));
+    LIERNE_TRY(lierne_alloc_unset(&copy, (size_t)n, sizeof *copy));
     memcpy(copy, *rows, (size_t)n * sizeof *copy);
     *rows = copy;
     lierne_status status = LIERNE_VEC_PUSH(&route->lists, copy);

@@ -128,7 +128,7 @@ static lierne_status reserve_memory(lierne_job *job) {
         }
         job->reserved = used > job->reserved ? used : job->reserved;
     }
-    return lierne_alloc(&job->memory, (size_t)job->reserved, 1);
+    return lierne_alloc_unset(&job->memory, (size_t)job->reserved, 1);
 }
 
 static size_t most_summands(const lierne_job *job) {
