@@ -54,8 +54,17 @@ typedef struct sparse {
  * grid[0] x grid[1] x grid[2] boxes; rank (i * grid[1] + j) * grid[2] + k has box (i, j, k). The
  * caller has set kind to width. Collective. */
 void sparse_open_graph(sparse *w, int64_t length, const int *grid);
-/* Ghosts of a graph from its edges and owners: how many, and their ranks and rows, to be freed. */
-int64_t sparse_pairs(const sparse *w, int32_t **rank, int64_t **root);
+/* The lists of a graph, as anybody makes them who has no lierne. */
+typedef struct lists {
+    int64_t n;
+    int32_t *rank;
+    int64_t *root;
+    int64_t *place; /* local row of each row of the graph that is owned or needed */
+    int64_t *edges; /* local rows of sources, of targets; then local edges and remote ones */
+} lists;
+void sparse_find_ghosts(const sparse *w, lists *g);
+void sparse_find_edges(const sparse *w, lists *g);
+void lists_free(lists *g);
 /* npoints points at random in each of such boxes of a periodic space, and their images around it.
  */
 void sparse_open_halo(sparse *w, int64_t npoints, const int *grid);

@@ -131,15 +131,14 @@ static method *open_plan(const void *of) {
     return &f->base;
 }
 
-/* By a mask of the rows that are needed, as PETSc has no function for it. */
+/* PETSc has no function for what comes before. */
 static bool run_edges(method *m, int direction) {
     forest *f = (forest *)m;
-    int32_t *rank;
-    int64_t *root;
-    sparse_pairs(m->workload, &rank, &root);
-    put_roots(f, rank, root);
-    free(rank);
-    free(root);
+    lists g = {0};
+    sparse_find_ghosts(m->workload, &g);
+    sparse_find_edges(m->workload, &g);
+    put_roots(f, g.rank, g.root);
+    lists_free(&g);
     return run_plan(m, direction);
 }
 

@@ -49,39 +49,73 @@ static void find_edges(sparse *w, int64_t length) {
     }
 }
 
-int64_t sparse_pairs(const sparse *w, int32_t **rank, int64_t **root) {
-    int64_t n = 0, *counts = (int64_t *)take(2 * (size_t)test_world * sizeof *counts);
-    int64_t *at = counts + test_world;
-    char *needed = take((size_t)w->nrows);
-    for (int64_t e = 0; e < w->nedges; e++) {
-        int64_t i = w->source[e];
-        at[w->owner[i]] += w->owner[i] != test_rank && !needed[i];
-        needed[i] = w->owner[i] != test_rank;
-    }
+/* Where each rank's ghosts begin, from how many there are. */
+static void add_up(int64_t *counts) {
+    int64_t n = 0;
     for (int r = 0; r < test_world; r++) {
-        int64_t count = at[r];
-        at[r] = n;
+        int64_t count = counts[r];
+        counts[r] = n;
         n += count;
     }
-    *rank = (int32_t *)take((size_t)n * sizeof **rank);
-    *root = (int64_t *)take((size_t)n * sizeof **root);
-    for (int64_t i = 0; i < w->nrows; i++) {
-        int64_t local = counts[w->owner[i]]++;
-        if (needed[i]) {
-            (*rank)[at[w->owner[i]]] = w->owner[i];
-            (*root)[at[w->owner[i]]++] = local;
-        }
+}
+
+void sparse_find_ghosts(const sparse *w, lists *g) {
+    int64_t *passed = (int64_t *)take(2 * (size_t)test_world * sizeof *passed);
+    int64_t *next = passed + test_world;
+    g->place = (int64_t *)take((size_t)w->nrows * sizeof *g->place);
+    for (int64_t e = 0; e < w->nedges; e++) {
+        int64_t i = w->source[e], fresh = w->owner[i] != test_rank && g->place[i] == 0;
+        next[w->owner[i]] += fresh;
+        g->n += fresh;
+        g->place[i] = 1;
     }
-    free(needed);
-    free(counts);
-    return n;
+    add_up(next);
+    g->rank = (int32_t *)take((size_t)g->n * sizeof *g->rank);
+    g->root = (int64_t *)take((size_t)g->n * sizeof *g->root);
+    for (int64_t i = 0; i < w->nrows; i++) {
+        int32_t owner = w->owner[i];
+        int64_t row = passed[owner]++;
+        if (owner != test_rank && g->place[i]) {
+            g->rank[next[owner]] = owner;
+            g->root[next[owner]] = row;
+            row = w->nowned + next[owner]++;
+        }
+        g->place[i] = row;
+    }
+    free(passed);
+}
+
+void sparse_find_edges(const sparse *w, lists *g) {
+    int64_t nlocal = 0, nremote = 0;
+    g->edges = (int64_t *)take(3 * (size_t)w->nedges * sizeof *g->edges);
+    int64_t *sources = g->edges, *targets = sources + w->nedges, *split = targets + w->nedges;
+    for (int64_t e = 0; e < w->nedges; e++) {
+        sources[e] = g->place[w->source[e]];
+        targets[e] = g->place[w->target[e]];
+        bool local = sources[e] < w->nowned;
+        split[local ? nlocal++ : w->nedges - ++nremote] = e;
+    }
+}
+
+void lists_free(lists *g) {
+    free(g->rank);
+    free(g->root);
+    free(g->place);
+    free(g->edges);
 }
 
 void sparse_open_graph(sparse *w, int64_t length, const int *grid) {
     w->nrows = length * length * length;
     find_owners(w, length, grid);
     find_edges(w, length);
-    w->nghosts = sparse_pairs(w, &w->rank, &w->root);
+    lists g = {0};
+    sparse_find_ghosts(w, &g);
+    w->nghosts = g.n;
+    w->rank = g.rank;
+    w->root = g.root;
+    g.rank = NULL;
+    g.root = NULL;
+    lists_free(&g);
     sparse_complete(w);
 }
 
