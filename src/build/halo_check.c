@@ -15,8 +15,8 @@ static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
     }
     if (spec->width < 1 || (spec->stride != 0 && spec->stride < spec->width)) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: width is %lld, must be at least 1, and stride "
-                           "%lld, must be 0 or at least width",
+                           "rank %d: width is %lld, must be at least 1, and stride %lld, must be 0 "
+                           "or at least width",
                            rank, (long long)spec->width, (long long)spec->stride);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
@@ -29,8 +29,8 @@ static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
     if (spec->nswap > 0 && (!spec->sendproc || !spec->recvproc || !spec->sendnum ||
                             !spec->recvnum || !spec->sendlist)) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: nswap is %d, but one of sendproc, recvproc, "
-                           "sendnum, recvnum and sendlist is NULL",
+                           "rank %d: nswap is %d, but one of sendproc, recvproc, sendnum, recvnum "
+                           "and sendlist is NULL",
                            rank, spec->nswap);
     }
     return LIERNE_OK;
@@ -47,22 +47,21 @@ static lierne_status check_counts(const lierne_halo_spec *spec, int rank) {
     int64_t rows;
     if (spec->nlocal < 0 || spec->nghost < 0 || spec->nswap < 0) {
         return LIERNE_FAIL(LIERNE_COUNT_RANGE,
-                           "rank %d: nlocal is %lld, nghost %lld and nswap %d, "
-                           "must not be negative",
+                           "rank %d: nlocal is %lld, nghost %lld and nswap %d, must not be "
+                           "negative",
                            rank, (long long)spec->nlocal, (long long)spec->nghost, spec->nswap);
     }
     if (!lierne_add_i64(spec->nlocal, spec->nghost, &rows) || !fits(spec, rows)) {
         return LIERNE_FAIL(LIERNE_COUNT_RANGE,
-                           "rank %d: bytes of %lld + %lld rows of width %lld "
-                           "and stride %lld do not fit",
+                           "rank %d: bytes of %lld + %lld rows of width %lld and stride %lld do "
+                           "not fit",
                            rank, (long long)spec->nlocal, (long long)spec->nghost,
                            (long long)spec->width, (long long)spec->stride);
     }
     for (int s = 0; s < spec->nswap; s++) {
         if (!fits(spec, spec->sendnum[s]) || !fits(spec, spec->recvnum[s])) {
             return SWAP_FAIL(LIERNE_COUNT_RANGE,
-                             "sendnum is %lld and recvnum %lld: negative, or "
-                             "the bytes do not fit",
+                             "sendnum is %lld and recvnum %lld: negative, or the bytes do not fit",
                              rank, s, (long long)spec->sendnum[s], (long long)spec->recvnum[s]);
         }
     }
@@ -81,8 +80,8 @@ static lierne_status check_peers(const lierne_halo_spec *spec, int rank, int wor
     for (int s = 0; s < spec->nswap; s++) {
         if ((spec->sendproc[s] == rank) != (spec->recvproc[s] == rank)) {
             return SWAP_FAIL(LIERNE_SELF_ASYM,
-                             "sendproc is %d and recvproc %d, must both be the "
-                             "rank itself or neither",
+                             "sendproc is %d and recvproc %d, must both be the rank itself or "
+                             "neither",
                              rank, s, spec->sendproc[s], spec->recvproc[s]);
         }
     }
@@ -101,8 +100,7 @@ static lierne_status check_ghosts(const lierne_halo_spec *spec, int rank) {
     for (int s = 0; s < spec->nswap; s++) {
         if (spec->recvnum[s] > left) {
             return SWAP_FAIL(LIERNE_GHOST_COUNT,
-                             "receives %lld rows, but only %lld of %lld ghosts "
-                             "are left to fill",
+                             "receives %lld rows, but only %lld of %lld ghosts are left to fill",
                              rank, s, (long long)spec->recvnum[s], (long long)left,
                              (long long)spec->nghost);
         }
@@ -110,9 +108,8 @@ static lierne_status check_ghosts(const lierne_halo_spec *spec, int rank) {
     }
     if (spec->nswap > 0 && left > 0) {
         return LIERNE_FAIL(LIERNE_GHOST_COUNT,
-                           "rank %d: the swaps receive %lld rows, but nghost is "
-                           "%lld",
-                           rank, (long long)(spec->nghost - left), (long long)spec->nghost);
+                           "rank %d: the swaps receive %lld rows, but nghost is %lld", rank,
+                           (long long)(spec->nghost - left), (long long)spec->nghost);
     }
     return LIERNE_OK;
 }
@@ -127,12 +124,11 @@ static lierne_status check_list(const lierne_halo_spec *spec, int rank, int s, i
         }
         return status == LIERNE_INDEX_RANGE
                    ? SWAP_FAIL(LIERNE_INDEX_RANGE,
-                               "entry %lld of sendlist is row %lld, must be in "
-                               "0 to %lld",
-                               rank, s, (long long)i, (long long)row, (long long)below - 1)
+                               "entry %lld of sendlist is row %lld, must be in 0 to %lld", rank, s,
+                               (long long)i, (long long)row, (long long)below - 1)
                    : SWAP_FAIL(LIERNE_ROW_NOT_YET_FILLED,
-                               "entry %lld of sendlist is row %lld, but "
-                               "only rows below %lld are filled by then",
+                               "entry %lld of sendlist is row %lld, but only rows below %lld are "
+                               "filled by then",
                                rank, s, (long long)i, (long long)row, (long long)below);
     }
     return LIERNE_OK;

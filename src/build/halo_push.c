@@ -17,10 +17,10 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
         const lierne_letter *letter = &received->at[i];
         if (letter->peer != spec->recvproc[s]) {
             return LIERNE_FAIL(LIERNE_PEER_COUNT,
-                               "swap %d: rank %d sends %zu rows to rank %d, which "
-                               "receives from rank %d",
+                               "swap %d: rank %d sends %zu rows to rank %d, which expects 0 of it "
+                               "and %lld of rank %d",
                                s, letter->peer, letter->count / n, context->rank,
-                               spec->recvproc[s]);
+                               (long long)spec->recvnum[s], spec->recvproc[s]);
         }
         rows = (int64_t)(letter->count / n);
         if (rows == spec->recvnum[s]) {
@@ -29,9 +29,8 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
     }
     if (rows != spec->recvnum[s]) {
         return LIERNE_FAIL(LIERNE_PEER_COUNT,
-                           "swap %d: rank %d sends %lld rows to rank %d, which "
-                           "expects %lld",
-                           s, spec->recvproc[s], (long long)rows, context->rank,
+                           "swap %d: rank %d sends %lld rows to rank %d, which expects %lld", s,
+                           spec->recvproc[s], (long long)rows, context->rank,
                            (long long)spec->recvnum[s]);
     }
     return LIERNE_OK;

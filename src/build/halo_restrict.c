@@ -55,10 +55,9 @@ static lierne_status compare_swap(const cutter *c, const uint8_t *mask, int rank
     for (int64_t i = first; i < first + c->old->recvnum[s]; i++) {
         if (c->keep[i] != (mask[i] != 0)) {
             return LIERNE_FAIL(LIERNE_MISMATCH,
-                               "swap %d: rank %d %s its ghost row %lld, which rank "
-                               "%d %s",
-                               s, rank, mask[i] ? "keeps" : "drops", (long long)i,
-                               c->old->recvproc[s], mask[i] ? "drops" : "keeps");
+                               "swap %d: rank %d %s its ghost row %lld, which rank %d %s", s, rank,
+                               mask[i] ? "keeps" : "drops", (long long)i, c->old->recvproc[s],
+                               mask[i] ? "drops" : "keeps");
         }
     }
     return LIERNE_OK;
