@@ -128,27 +128,62 @@ static void expect_execution(golden_case *c, const execution *e, bool whole) {
     }
 }
 
+static execution forward_of(const char *what, lierne_plan *plan, const golden_duty *duty) {
+    return (execution){.what = what,
+                       .plan = plan,
+                       .direction = LIERNE_FORWARD,
+                       .type = duty->type,
+                       .in = duty->x,
+                       .wanted = duty->fx,
+                       .nin = duty->nx,
+                       .nout = duty->ny};
+}
+
+static execution adjoint_of(const char *what, lierne_plan *plan, const golden_duty *duty) {
+    return (execution){.what = what,
+                       .plan = plan,
+                       .direction = LIERNE_ADJOINT,
+                       .type = duty->type,
+                       .in = duty->y,
+                       .wanted = duty->fty,
+                       .before = duty->before,
+                       .nin = duty->ny,
+                       .nout = duty->nx};
+}
+
 void golden_duty_expect(golden_case *c, const char *what, lierne_plan *plan,
                         const golden_duty *duty) {
-    execution forward = {what,     plan, LIERNE_FORWARD, duty->type, duty->x,
-                         duty->fx, NULL, duty->nx,       duty->ny};
-    execution adjoint = {what,      plan,         LIERNE_ADJOINT, duty->type, duty->y,
-                         duty->fty, duty->before, duty->ny,       duty->nx};
+    execution forward = forward_of(what, plan, duty), adjoint = adjoint_of(what, plan, duty);
     expect_execution(c, &forward, duty->whole);
     expect_execution(c, &adjoint, duty->whole);
 }
 
+/* <what the execution gives, values>. */
+static double dot(golden_case *c, const execution *e, const double *values) {
+    void *in = array_of(e, e->in, e->nin), *out = array_of(e, NULL, e->nout);
+    double sum = 0;
+    golden_expect_status(c, e->what, execute(e, out, in, false), LIERNE_OK);
+    for (int64_t i = 0; i < e->nout * e->type.width; i++) {
+        int64_t at = i / e->type.width * e->type.stride + i % e->type.width;
+        sum += golden_peek(e->type.dtype, out, at) * values[i];
+    }
+    free(in);
+    free(out);
+    return sum;
+}
+
+void golden_duty_dots(golden_case *c, lierne_plan *plan, const golden_duty *duty, double *dots) {
+    execution forward = forward_of("F x", plan, duty), adjoint = adjoint_of("F* y", plan, duty);
+    dots[0] = dot(c, &forward, duty->y);
+    dots[1] = dot(c, &adjoint, duty->x);
+}
+
 void golden_duty_reduce(golden_case *c, lierne_plan *plan, const golden_duty *duty) {
     for (int least = 0; least < 2; least++) {
-        execution e = {least ? "lierne_reduce, least," : "lierne_reduce, most,",
-                       plan,
-                       LIERNE_ADJOINT,
-                       duty->type,
-                       duty->y,
-                       least ? duty->least : duty->most,
-                       duty->x,
-                       duty->ny,
-                       duty->nx};
+        execution e =
+            adjoint_of(least ? "lierne_reduce, least," : "lierne_reduce, most,", plan, duty);
+        e.wanted = least ? duty->least : duty->most;
+        e.before = duty->x;
         void *in = array_of(&e, e.in, e.nin), *out = array_of(&e, e.before, e.nout);
         lierne_status status = lierne_reduce(plan, least ? LIERNE_MIN : LIERNE_MAX, out, in, NULL);
         golden_expect_status(c, e.what, status, LIERNE_OK);

@@ -36,6 +36,8 @@ void golden_duty_free(golden_duty *duty);
  */
 void golden_duty_expect(golden_case *c, const char *what, lierne_plan *plan,
                         const golden_duty *duty);
+/* <F x, y> and <x, F* y> of what the plan makes of x and y. Collective. */
+void golden_duty_dots(golden_case *c, lierne_plan *plan, const golden_duty *duty, double *dots);
 /* lierne_reduce, both ways. */
 void golden_duty_reduce(golden_case *c, lierne_plan *plan, const golden_duty *duty);
 /* Plans made of a plan: transposed once and twice, written and read, followed by its transpose. */
@@ -66,24 +68,13 @@ int64_t golden_forest_copies(const golden_forest *forest, int rank, int64_t row)
 /* Rows that any schedule must bring to a rank: distinct ones of other ranks; and from how many. */
 int64_t golden_forest_distinct(const golden_forest *forest, int rank, int64_t *nranks);
 
-/* A list of numbers, or of lists of such, as one array of *n values, to be freed. */
-double *golden_read_values(const cJSON *list, int64_t *n);
-int64_t *golden_read_ints(const cJSON *list, int64_t *n);
-/* Whether values equal the list; says which does not. */
-void golden_expect_list(golden_case *c, const char *what, const cJSON *list, const double *values,
-                        int64_t n);
-void golden_expect_ints(golden_case *c, const char *what, const cJSON *list, const int64_t *values,
-                        int64_t n);
-
-/* malloc and calloc for tests: end the program where there is no memory. */
-void *golden_alloc(int64_t n, size_t size);
-
 /* A world whose ranks run in threads. */
 typedef struct golden_world {
     lierne_sim *sim;
     int n;
     golden_case *cases; /* one per rank, for what its thread finds */
     lierne_plan **plans;
+    double (*dots)[2]; /* of each rank: <F x, y> and <x, F* y> */
 } golden_world;
 /* Failures of a new world, and of ending it, are c's. */
 golden_world golden_world_new(golden_case *c, int n);
@@ -93,6 +84,8 @@ void golden_world_end(golden_case *c, golden_world *world, const char *what);
  * message with the rank that is to blame, or with some rank if blamed is -1. */
 void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_plan *plan,
                            int blamed);
+/* The dots of all ranks are the same two ways. */
+void golden_world_expect_adjoint(golden_case *c, const golden_world *world);
 /* lierne_plan_check of all plans. */
 void golden_world_check(golden_case *c, const golden_world *world);
 /* Sums of a direction's reports over the ranks; algorithm as rank 0 has it. */

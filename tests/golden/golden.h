@@ -70,6 +70,18 @@ bool golden_same_ints(const cJSON *list, const int64_t *values, int64_t n);
 bool golden_same_ranks(const cJSON *list, const int *ranks, int n);
 bool golden_same_groups(const cJSON *list, const int *ranks, int ngroups, int group_size);
 
+/* A list of numbers, or of lists of such, as one array of *n values, to be freed. */
+double *golden_read_values(const cJSON *list, int64_t *n);
+int64_t *golden_read_ints(const cJSON *list, int64_t *n);
+/* Whether values equal the list; says which does not. */
+void golden_expect_list(golden_case *c, const char *what, const cJSON *list, const double *values,
+                        int64_t n);
+void golden_expect_ints(golden_case *c, const char *what, const cJSON *list, const int64_t *values,
+                        int64_t n);
+
+/* Zeroed memory for n and one more; ends the program where there is none. */
+void *golden_alloc(int64_t n, size_t size);
+
 /* The status by which lierne names the condition of a reference's error; OK if the text is not one
  * that the runner knows: then any refusal will do. */
 lierne_status golden_condition(const cJSON *error);

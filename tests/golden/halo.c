@@ -212,6 +212,9 @@ static void work(lierne_context *context, void *shared) {
     lierne_plan *plan = v->world->plans[rank] = plan_of(c, context, v);
     if (plan) {
         golden_duty_expect(c, "the plan", plan, &duty);
+        if (!v->keep && !ordered(v)) {
+            golden_duty_dots(c, plan, &duty, v->world->dots[rank]);
+        }
         if (v->full) {
             golden_duty_algebra(c, context, plan, &duty);
             golden_duty_reduce(c, plan, &duty);
@@ -231,6 +234,10 @@ static void expect_totals(golden_case *c, const variant *v) {
     int64_t rows = golden_int(stats, swaps ? "swap_rows_remote" : "unique_rows_remote", -1);
     int64_t messages = golden_int(stats, swaps ? "swap_msgs" : "direct_msgs", -1);
     int64_t least = golden_int(stats, "unique_rows_remote", -1);
+    int64_t local = golden_int(stats, "swap_rows_self", -1); /* and the owned rows */
+    for (int r = 0; r < v->halo->world; r++) {
+        local += v->halo->swaps[r].nlocal;
+    }
     for (int d = 0; d < 2; d++) {
         lierne_report all = golden_world_report(c, v->world, (lierne_direction)d);
         golden_expect(c, all.sent_bytes == rows * row && all.received_bytes == rows * row,
@@ -240,6 +247,9 @@ static void expect_totals(golden_case *c, const variant *v) {
                       "%lld messages sent and %lld received, expected %lld",
                       (long long)all.sent_messages, (long long)all.received_messages,
                       (long long)messages);
+        golden_expect(c, !swaps || d || v->halo->nswap == 0 || all.local_bytes == local * row,
+                      "%lld bytes copied, expected %lld", (long long)all.local_bytes,
+                      (long long)(local * row));
         golden_expect(c, all.min_bytes == least * row, "%lld bytes are the least, expected %lld",
                       (long long)all.min_bytes, (long long)(least * row));
         if (v->halo->nswap > 0) {
@@ -263,6 +273,7 @@ static void run_variant(golden_case *c, variant *v) {
     rank_threads(world.sim, world.n, work, v);
     if (world.plans[0]) {
         golden_world_check(c, &world);
+        golden_world_expect_adjoint(c, &world);
         expect_totals(c, v);
     }
     golden_world_end(c, &world, what);

@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+void *golden_alloc(int64_t n, size_t size) {
+    void *memory = calloc((size_t)n + 1, size);
+    if (!memory) {
+        fprintf(stderr, "no memory for %lld x %zu bytes\n", (long long)n, size);
+        exit(2);
+    }
+    return memory;
+}
+
 bool golden_expect(golden_case *c, bool ok, const char *format, ...) {
     if (!ok && !c->failed) {
         va_list args;
@@ -225,4 +234,66 @@ lierne_status golden_condition(const cJSON *error) {
         }
     }
     return LIERNE_OK;
+}
+
+static int64_t count_numbers(const cJSON *list) {
+    const cJSON *one;
+    int64_t n = 0;
+    cJSON_ArrayForEach(one, list) {
+        n += cJSON_IsArray(one) ? count_numbers(one) : 1;
+    }
+    return n;
+}
+
+static double *read_into(const cJSON *list, double *to) {
+    const cJSON *one;
+    cJSON_ArrayForEach(one, list) {
+        if (cJSON_IsArray(one)) {
+            to = read_into(one, to);
+        } else {
+            *to++ = golden_to_double(one);
+        }
+    }
+    return to;
+}
+
+double *golden_read_values(const cJSON *list, int64_t *n) {
+    *n = count_numbers(list);
+    double *values = golden_alloc(*n, sizeof *values);
+    read_into(list, values);
+    return values;
+}
+
+int64_t *golden_read_ints(const cJSON *list, int64_t *n) {
+    double *values = golden_read_values(list, n);
+    int64_t *ints = golden_alloc(*n, sizeof *ints);
+    for (int64_t i = 0; i < *n; i++) {
+        ints[i] = (int64_t)values[i];
+    }
+    free(values);
+    return ints;
+}
+
+void golden_expect_list(golden_case *c, const char *what, const cJSON *list, const double *values,
+                        int64_t n) {
+    int64_t nwanted;
+    double *wanted = golden_read_values(list, &nwanted);
+    golden_expect(c, cJSON_IsArray(list) && nwanted == n, "%s: %lld numbers, expected %lld", what,
+                  (long long)n, (long long)nwanted);
+    for (int64_t i = 0; !c->failed && i < n; i++) {
+        golden_expect(c, memcmp(&wanted[i], &values[i], sizeof *values) == 0,
+                      "%s: number %lld is %.17g, expected %.17g", what, (long long)i, values[i],
+                      wanted[i]);
+    }
+    free(wanted);
+}
+
+void golden_expect_ints(golden_case *c, const char *what, const cJSON *list, const int64_t *values,
+                        int64_t n) {
+    double *as = golden_alloc(n, sizeof *as);
+    for (int64_t i = 0; i < n; i++) {
+        as[i] = (double)values[i];
+    }
+    golden_expect_list(c, what, list, as, n);
+    free(as);
 }

@@ -13,6 +13,7 @@ golden_world golden_world_new(golden_case *c, int n) {
     golden_expect_status(c, "lierne_sim_create", status, LIERNE_OK);
     world.cases = golden_alloc(n, sizeof *world.cases);
     world.plans = golden_alloc(n, sizeof(lierne_plan *));
+    world.dots = golden_alloc(n, sizeof *world.dots);
     for (int r = 0; r < n; r++) {
         world.cases[r].item = c->item;
     }
@@ -28,6 +29,7 @@ void golden_world_end(golden_case *c, golden_world *world, const char *what) {
     golden_expect_status(c, "lierne_sim_free", lierne_sim_free(world->sim), LIERNE_OK);
     free(world->cases);
     free(world->plans);
+    free(world->dots);
 }
 
 void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_plan *plan,
@@ -45,6 +47,16 @@ void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_pl
 void golden_world_check(golden_case *c, const golden_world *world) {
     lierne_status status = lierne_plan_check((const lierne_plan *const *)world->plans, world->n);
     golden_expect_status(c, "lierne_plan_check", status, LIERNE_OK);
+}
+
+void golden_world_expect_adjoint(golden_case *c, const golden_world *world) {
+    double forward = 0, adjoint = 0;
+    for (int r = 0; r < world->n; r++) {
+        forward += world->dots[r][0];
+        adjoint += world->dots[r][1];
+    }
+    golden_expect(c, forward >= adjoint && forward <= adjoint, "<F x, y> is %.17g, <x, F* y> %.17g",
+                  forward, adjoint);
 }
 
 lierne_report golden_world_report(golden_case *c, const golden_world *world,
