@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The examples run and print what is written here; each has a line in examples/README.md. Groups are
-# worked out by hand: rank = tp + 2 cp + 4 dp. $1: the build folder.
+# The examples run and print what is written here; each has a line in examples/README.md. Numbers are
+# worked out by hand: in groups rank = tp + 2 cp + 4 dp; of the graph a sum over all edges; a brick of
+# 4 points along each axis has 10^3 - 4^3 ghosts, all others are 448, in 2 swaps per axis or 7 peers.
+# $1: the build folder.
 set -u
 build=${1:-build}
 work=$(mktemp -d)
@@ -41,6 +43,17 @@ if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.
     prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'
 tp2 dp4 -> tp2 cp2 dp2: 0 wrong elements
 END
+    for n in 1 3 8; do
+        prints 03_graph "${MPIRUN:-mpirun}" -n $n "$build/examples/03_graph" <<'END'
+64 nodes, 192 edges: 0 wrong values
+<F x, y> = 22676, <x, F* y> = 22676
+END
+    done
+    prints 04_halo "${MPIRUN:-mpirun}" -n 8 "$build/examples/04_halo" <<'END'
+512 points in 2 x 2 x 2 bricks, 7488 ghosts: 0 wrong values
+swaps: 59904 bytes in 48 messages, stages: 6
+flattened: 28672 bytes in 56 messages, stages: 1
+END
     prints 05_pipeline "${MPIRUN:-mpirun}" -n 8 "$build/examples/05_pipeline" <<'END'
 tp2 dp4 -> tp2 pp2 dp2, 4 microbatches: 0 wrong elements
 END
@@ -51,7 +64,7 @@ fi
 # An example that nobody runs or introduces is not one.
 for source in examples/*.c; do
     name=$(basename "$source" .c)
-    grep -q "^prints $name \|^    prints $name " "$0"
+    grep -q "^ *prints $name " "$0"
     verdict "$name is run by this test" $?
     grep -q "^| \[$name\.c\]($name\.c) | .* | .*\`.*build/examples/$name\` |\$" examples/README.md
     verdict "$name has a line in examples/README.md" $?
