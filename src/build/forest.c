@@ -14,25 +14,24 @@ static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
     return true;
 }
 
-static lierne_status add_root(lierne_forest *f, int rank, int64_t row, int64_t ghost) {
-    size_t n = f->sources.count;
-    if (n == 0 || f->sources.at[n - 1].rank != rank) {
-        lierne_peer_rows source = {.rank = rank, .first = f->nroots};
+/* Roots that are ghosts first[0], first[1], ...: a source for each run of one rank. */
+static lierne_status add_sources(lierne_forest *f, const int32_t *rank) {
+    for (int64_t i = 0, end; i < f->nroots; i = end) {
+        int32_t owner = rank[f->first[i]];
+        for (end = i + 1; end < f->nroots && rank[f->first[end]] == owner; end++) {
+        }
+        lierne_peer_rows source = {owner, i, end - i};
         LIERNE_TRY(LIERNE_VEC_PUSH(&f->sources, source));
-        n++;
     }
-    f->sources.at[n - 1].count++;
-    f->row[f->nroots] = row;
-    f->first[f->nroots] = ghost;
-    f->root[ghost] = f->nroots++;
     return LIERNE_OK;
 }
 
-static lierne_status take_sorted(lierne_forest *f, const int32_t *rank, const int64_t *row) {
+static void take_sorted(lierne_forest *f, const int64_t *row) {
+    f->nroots = f->nghosts;
     for (int64_t k = 0; k < f->nghosts; k++) {
-        LIERNE_TRY(add_root(f, rank[k], row[k], k));
+        f->row[k] = row[k];
+        f->first[k] = f->root[k] = k;
     }
-    return LIERNE_OK;
 }
 
 static uint64_t largest(const lierne_keyed *items, size_t n) {
@@ -83,6 +82,11 @@ static void take_all(lierne_forest *f, const int32_t *rank, const int64_t *row,
     sort_by_rank(ghosts, spare, n, rank);
     for (size_t i = 0; i < n; i++) {
         f->first[i] = ghosts[i].value;
+        f->row[i] = row[ghosts[i].value];
+        f->root[ghosts[i].value] = (int64_t)i;
+    }
+    for (int64_t k = 0; k < f->nghosts; k++) {
+        f->root[k] = f->root[k] < 0 ? f->root[-1 - f->root[k]] : f->root[k];
     }
     f->nroots = (int64_t)n;
 }
@@ -97,24 +101,20 @@ static lierne_status take_any(lierne_forest *f, const int32_t *rank, const int64
     }
     lierne_mem_free(ghosts);
     lierne_mem_free(spare);
-    LIERNE_TRY(status);
-    int64_t nroots = f->nroots;
-    f->nroots = 0;
-    for (int64_t i = 0; i < nroots; i++) {
-        LIERNE_TRY(add_root(f, rank[f->first[i]], row[f->first[i]], f->first[i]));
-    }
-    for (int64_t k = 0; k < f->nghosts; k++) {
-        f->root[k] = f->root[k] < 0 ? f->root[-1 - f->root[k]] : f->root[k];
-    }
-    return LIERNE_OK;
+    return status;
 }
 
 lierne_status lierne_forest_sort(lierne_forest *f, const int32_t *rank, const int64_t *row) {
     size_t n = (size_t)f->nghosts;
     LIERNE_TRY(lierne_alloc_unset(&f->row, n, sizeof *f->row));
     LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
-    LIERNE_TRY(lierne_alloc(&f->root, n, sizeof *f->root));
-    return sorted(rank, row, f->nghosts) ? take_sorted(f, rank, row) : take_any(f, rank, row);
+    LIERNE_TRY(lierne_alloc_unset(&f->root, n, sizeof *f->root));
+    if (sorted(rank, row, f->nghosts)) {
+        take_sorted(f, row);
+    } else {
+        LIERNE_TRY(take_any(f, rank, row));
+    }
+    return add_sources(f, rank);
 }
 
 void lierne_forest_free(lierne_forest *f) {
