@@ -6,10 +6,10 @@
  * ghost's root: for flattening, and for the bound of the report; that swaps bring as many of them
  * as expected is the check that lists of both ends fit. */
 #include "build/halo.h"
+#include "build/forest.h"
 #include "lierne/grid.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* PLAN_DEPTH, with the same message on every rank. The lowest rank of each extreme goes with it. */
@@ -27,54 +27,40 @@ static lierne_status compare_depth(lierne_context *context, int nswap) {
     return LIERNE_OK;
 }
 
-static lierne_status label(lierne_context *context, lierne_halo_recipe *r, int64_t *room) {
-    for (int64_t i = 0; i < r->spec.nlocal && r->spec.nswap > 0; i++) {
-        r->roots[2 * i] = context->rank;
-        r->roots[2 * i + 1] = i;
+/* Two words for each row, and room to push them. */
+typedef struct labels {
+    int64_t *words; /* owner and row there */
+    int64_t *room;
+} labels;
+
+static void free_labels(labels *l) {
+    lierne_mem_free(l->words);
+    lierne_mem_free(l->room);
+}
+
+static lierne_status find_roots(lierne_context *context, lierne_halo_recipe *r, const labels *l) {
+    int64_t owned = r->spec.nlocal;
+    for (int64_t i = 0; i < owned; i++) {
+        l->words[2 * i] = context->rank;
+        l->words[2 * i + 1] = i;
     }
-    return lierne_halo_push(context, &r->spec, r->roots, 2, room);
-}
-
-static int compare_roots(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
-}
-
-/* A letter to each rank whose rows this one has ghosts of, with how many different ones. */
-typedef struct needs {
-    int64_t *roots; /* of the ghosts, sorted */
-    LIERNE_VEC(lierne_letter) letters;
-    LIERNE_VEC(int64_t) counts;
-    int64_t total;
-} needs;
-
-static void needs_free(needs *n) {
-    lierne_mem_free(n->roots);
-    lierne_mem_free(n->letters.at);
-    lierne_mem_free(n->counts.at);
-}
-
-static lierne_status count_needs(needs *n, const lierne_halo_spec *spec, const int64_t *roots,
-                                 int rank) {
-    size_t ghosts = (size_t)spec->nghost;
-    LIERNE_TRY(lierne_alloc(&n->roots, ghosts, 2 * sizeof *roots));
-    memcpy(n->roots, roots + 2 * spec->nlocal, ghosts * 2 * sizeof *roots);
-    qsort(n->roots, ghosts, 2 * sizeof *roots, compare_roots);
-    for (size_t i = 0; i < ghosts; i++) {
-        const int64_t *root = &n->roots[2 * i];
-        if (root[0] == rank || (i > 0 && compare_roots(root - 2, root) == 0)) {
-            continue;
-        }
-        if (n->letters.count == 0 || n->letters.at[n->letters.count - 1].peer != root[0]) {
-            lierne_letter letter = {.peer = (int)root[0], .count = 1};
-            LIERNE_TRY(LIERNE_VEC_PUSH(&n->letters, letter));
-            LIERNE_TRY(LIERNE_VEC_PUSH(&n->counts, 0));
-        }
-        n->counts.at[n->counts.count - 1]++;
-        n->total++;
+    LIERNE_TRY(lierne_halo_push(context, &r->spec, l->words, 2, l->room));
+    for (int64_t i = 0; i < r->spec.nghost && r->spec.nswap > 0; i++) {
+        r->root_rank[i] = (int32_t)l->words[2 * (owned + i)];
+        r->root_row[i] = l->words[2 * (owned + i) + 1];
     }
-    for (size_t i = 0; i < n->letters.count; i++) {
-        n->letters.at[i].words = &n->counts.at[i];
+    return LIERNE_OK;
+}
+
+/* A letter to each other rank whose rows this one has ghosts of: how many different ones. */
+static lierne_status write_needs(const lierne_forest *f, lierne_letters *letters, int64_t *needed) {
+    for (size_t s = 0; s < f->sources.count; s++) {
+        lierne_peer_rows *source = &f->sources.at[s];
+        lierne_letter letter = {source->rank, 1, &source->count};
+        if (source->rank != f->rank) {
+            LIERNE_TRY(LIERNE_VEC_PUSH(letters, letter));
+            *needed += source->count;
+        }
     }
     return LIERNE_OK;
 }
@@ -83,21 +69,22 @@ static lierne_status count_needs(needs *n, const lierne_halo_spec *spec, const i
  * also where status is a failure, which stays. */
 static lierne_status count_shares(lierne_context *context, const lierne_halo_recipe *r,
                                   lierne_status status, int64_t *shares) {
-    needs n = {0};
-    lierne_letters received = {0};
+    lierne_forest forest = {.rank = context->rank, .nghosts = r->spec.nghost};
+    lierne_letters letters = {0}, received = {0};
     if (status == LIERNE_OK) {
-        status = count_needs(&n, &r->spec, r->roots, context->rank);
+        status = lierne_forest_sort(&forest, r->root_rank, r->root_row);
     }
-    lierne_status posted =
-        lierne_context_post(context, n.letters.at, status == LIERNE_OK ? n.letters.count : 0,
-                            &received);
-    shares[LIERNE_FORWARD] = n.total;
-    shares[LIERNE_ADJOINT] = 0;
+    if (status == LIERNE_OK) {
+        status = write_needs(&forest, &letters, &shares[LIERNE_FORWARD]);
+    }
+    size_t n = status == LIERNE_OK ? letters.count : 0;
+    lierne_status posted = lierne_context_post(context, letters.at, n, &received);
     for (size_t i = 0; i < received.count; i++) {
         shares[LIERNE_ADJOINT] += received.at[i].words[0];
     }
     lierne_letters_free(&received);
-    needs_free(&n);
+    lierne_mem_free(letters.at);
+    lierne_forest_free(&forest);
     return status == LIERNE_OK ? posted : status;
 }
 
@@ -115,13 +102,15 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_recipe *r, int r
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_plan_parts *parts, int64_t **room,
-                             const lierne_context *context, const lierne_halo_spec *spec) {
+static lierne_status prepare(lierne_plan_parts *parts, labels *l, const lierne_context *context,
+                             const lierne_halo_spec *spec) {
     lierne_halo_recipe *r;
     LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
     LIERNE_TRY(lierne_halo_recipe_new(&r, spec));
     parts->recipe = &r->base;
-    return lierne_halo_room(room, &r->spec, 2);
+    LIERNE_TRY(
+        lierne_alloc(&l->words, (size_t)(spec->nlocal + spec->nghost), 2 * sizeof *l->words));
+    return lierne_halo_room(&l->room, &r->spec, 2);
 }
 
 /* What ranks must be given alike: an error on one of them, or a difference, is the same on all. */
@@ -141,10 +130,10 @@ static lierne_status settle(lierne_context *context, lierne_status status,
 
 /* What ranks find out together, and then the routes: the outcome is this rank's own. */
 static lierne_status fill_together(lierne_context *context, lierne_plan_parts *parts,
-                                   int64_t *room) {
+                                   const labels *l) {
     lierne_halo_recipe *r = (lierne_halo_recipe *)parts->recipe;
     int64_t shares[2] = {0};
-    lierne_status status = label(context, r, room);
+    lierne_status status = find_roots(context, r, l);
     if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
         status = count_shares(context, r, status, shares);
     }
@@ -155,16 +144,16 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
                                const lierne_halo_spec *spec) {
     const lierne_field field = {"call", 21};
     lierne_plan_parts parts = {0};
-    int64_t *room = NULL;
+    labels l = {0};
     if (status == LIERNE_OK) {
-        status = prepare(&parts, &room, context, spec);
+        status = prepare(&parts, &l, context, spec);
     }
     status = settle(context, status, &parts);
     bool together = status == LIERNE_OK;
     if (together) {
-        status = fill_together(context, &parts, room);
+        status = fill_together(context, &parts, &l);
     }
-    lierne_mem_free(room);
+    free_labels(&l);
     if (!together || context->dead != LIERNE_OK) {
         lierne_plan_parts_free(context, &parts);
         return status;
@@ -211,9 +200,9 @@ lierne_status lierne_plan_halo_roots(const lierne_plan *plan, int32_t *rank, int
         return LIERNE_FAIL(LIERNE_INVALID, "the plan has %lld ghosts but no swaps that fill them",
                            (long long)r->spec.nghost);
     }
-    for (int64_t i = 0; i < r->spec.nghost; i++) {
-        rank[i] = (int32_t)r->roots[2 * (r->spec.nlocal + i)];
-        row[i] = r->roots[2 * (r->spec.nlocal + i) + 1];
+    if (r->spec.nghost > 0) {
+        memcpy(rank, r->root_rank, (size_t)r->spec.nghost * sizeof *rank);
+        memcpy(row, r->root_row, (size_t)r->spec.nghost * sizeof *row);
     }
     return LIERNE_OK;
 }

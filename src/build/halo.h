@@ -14,7 +14,8 @@ typedef struct lierne_halo_recipe {
     const int64_t *first;  /* each swap's first ghost row */
     int64_t *rows;         /* all lists */
     const int64_t **lists;
-    int64_t *roots; /* owner and its row, of each row of this rank; without swaps NULL */
+    int32_t *root_rank; /* owner of each ghost's row, and the row there; without swaps NULL */
+    int64_t *root_row;
 } lierne_halo_recipe;
 /* Of a spec that was checked. */
 lierne_status lierne_halo_recipe_new(lierne_halo_recipe **out, const lierne_halo_spec *spec);

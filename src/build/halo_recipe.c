@@ -20,8 +20,8 @@ static lierne_status reserve(lierne_halo_recipe *r) {
     LIERNE_TRY(lierne_alloc(&r->lists, n, sizeof *r->lists));
     LIERNE_TRY(lierne_alloc(&r->rows, (size_t)rows_sent(&r->spec), sizeof *r->rows));
     if (n > 0) {
-        LIERNE_TRY(lierne_alloc(&r->roots, (size_t)(r->spec.nlocal + r->spec.nghost),
-                                2 * sizeof *r->roots));
+        LIERNE_TRY(lierne_alloc(&r->root_rank, (size_t)r->spec.nghost, sizeof *r->root_rank));
+        LIERNE_TRY(lierne_alloc(&r->root_row, (size_t)r->spec.nghost, sizeof *r->root_row));
     }
     return LIERNE_OK;
 }
@@ -76,7 +76,8 @@ void lierne_halo_recipe_free(lierne_recipe *recipe) {
     lierne_mem_free(r->nums);
     lierne_mem_free(r->lists);
     lierne_mem_free(r->rows);
-    lierne_mem_free(r->roots);
+    lierne_mem_free(r->root_rank);
+    lierne_mem_free(r->root_row);
     lierne_mem_free(r);
 }
 
