@@ -3,6 +3,7 @@
  * itself what it must get (tests/mpi/rows.c) and compares all bits, of random floats also. */
 #include "mpi/graphs.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,6 +192,35 @@ static void run_composed(lierne_context *context, int number) {
     forest_free(&f), forest_free(&g), forest_free(&both);
 }
 
+/* A number that is none wins, from whichever rank, and stays where it is. */
+static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reduction op) {
+    forest f = {.world = test_world};
+    lierne_plan *plan = NULL;
+    shape s = {.dtype = dtype, .width = 2, .stride = 2, .exact = true};
+    for (int r = 0; r < test_world; r++) { /* every rank has a copy of rank 0's only row */
+        f.nowned[r] = r == 0;
+        f.nghosts[r] = 1;
+        f.ghosts[r] = calloc(1, sizeof(root));
+    }
+    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK, "%s",
+          lierne_last_error());
+    for (int from = 0; from <= test_world; from++) {
+        buffer y = buffer_new(&s, 1), out = buffer_new(&s, f.nowned[test_rank]);
+        buffer_fill(&s, &y, 0, 1, GRADIENTS, test_rank);
+        buffer_fill(&s, &out, 0, f.nowned[test_rank], BEFORE, test_rank);
+        if (test_rank == from % test_world) {
+            buffer_put(&s, from < test_world ? &y : &out, 0, 1, NAN);
+        }
+        CHECK(lierne_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(test_rank ||
+                  (isnan(buffer_get(&s, &out, 0, 1)) && !isnan(buffer_get(&s, &out, 0, 0))),
+              "%s: a NaN of rank %d is lost, or in a wrong place", lierne_dtype_name(dtype), from);
+        buffer_free(&y), buffer_free(&out);
+    }
+    lierne_plan_free(plan);
+    forest_free(&f);
+}
+
 int main(int argc, char **argv) {
     test_start(&argc, &argv, 100);
     size_t before = lierne_mem_live();
@@ -204,6 +234,10 @@ int main(int argc, char **argv) {
         run_pairs(context, i, LIERNE_GRAPH_DIRECT);
         run_pairs(context, i, i % 2 ? LIERNE_GRAPH_GATHER : LIERNE_GRAPH_AUTO);
         run_composed(context, i);
+    }
+    for (lierne_dtype dtype = LIERNE_F64; dtype <= LIERNE_F16; dtype++) {
+        run_nan(context, dtype, LIERNE_MAX);
+        run_nan(context, dtype, LIERNE_MIN);
     }
     CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
