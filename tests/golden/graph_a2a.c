@@ -114,6 +114,21 @@ static void check_pairs(golden_case *c, lierne_context *context, const variant *
     golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
 }
 
+/* Lists, edges among them, survive being written. */
+static void check_written(golden_case *c, lierne_context *context, const lierne_plan *plan,
+                          const cJSON *item) {
+    char *text = NULL;
+    lierne_plan *read = NULL;
+    lierne_status status = lierne_plan_write(plan, &text);
+    golden_expect_status(c, "lierne_plan_write", status, LIERNE_OK);
+    status = lierne_plan_read(&read, context, text ? text : "", text ? strlen(text) : 0);
+    if (golden_expect_status(c, "lierne_plan_read", status, LIERNE_OK)) {
+        golden_graph_expect_lists(c, read, item);
+    }
+    lierne_text_release(text);
+    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(read), LIERNE_OK);
+}
+
 /* A plan of a graph without edges becomes one of this graph, and stays so when an update fails. */
 static void check_update(golden_case *c, lierne_context *context, const variant *v,
                          const golden_duty *duty, const cJSON *item) {
@@ -180,6 +195,7 @@ static void check_fully(golden_case *c, lierne_context *context, const variant *
                                 v->type.width * (int64_t)lierne_dtype_size(v->type.dtype));
     golden_duty_reduce(c, plan, duty);
     golden_duty_algebra(c, context, plan, duty);
+    check_written(c, context, plan, item);
     check_pairs(c, context, v, duty, item);
     check_update(c, context, v, duty, item);
 }

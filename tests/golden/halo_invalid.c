@@ -51,8 +51,8 @@ static void answer(const trial *t, golden_swaps *own, int rank, int s) {
     bool sends = renumbered(t, bad->sendproc[s]) == rank;
     bool takes = renumbered(t, bad->recvproc[s]) == rank;
     own->sendproc[s] = own->recvproc[s] = sends || takes ? t->bad : rank;
-    own->sendnum[s] = takes ? bad->recvnum[s] : 0;
-    own->recvnum[s] = sends ? bad->sendnum[s] : 0;
+    own->sendnum[s] = takes && bad->recvnum[s] > 0 ? bad->recvnum[s] : 0;
+    own->recvnum[s] = sends && bad->sendnum[s] > 0 ? bad->sendnum[s] : 0;
     if (expects(t, "PEER_COUNT") && own->recvnum[s] > 0) {
         own->recvnum[s]--;
     } else if (expects(t, "PEER_COUNT") && own->sendnum[s] > 0) {
