@@ -92,7 +92,7 @@ threads() {
 
 # Programs of tests/mpi: peers kills its own processes, and rounds watches how much memory is
 # resident, which here is mostly the sanitizer's.
-programs=$(basename -a -s .c tests/mpi/*.c | grep -vxE 'common|model|peers|rounds')
+programs=$(grep -l '^int main(' tests/mpi/*.c | xargs basename -a -s .c | grep -vxE 'peers|rounds')
 ranks_of() {
     case $1 in
     train) echo 4 ;;
