@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWAPS = 60, BRICKS = 24, POINTS = 60 };
+enum { SWAPS = 60, BRICKS = 24, POINTS = 60, FLIGHTS = 3 };
 
 static lierne_halo_spec spec_of(const swaps *all, const shape *s) {
     lierne_halo_spec spec = all->rank[test_rank];
@@ -285,6 +285,47 @@ static void run_no_swaps(lierne_context *context) {
     buffer_free(&x), buffer_free(&empty);
 }
 
+/* Several requests of both directions at once, ended in another order on every second rank. */
+static void run_flights(lierne_context *context, uint64_t seed) {
+    swaps all;
+    forest f;
+    arrays a[FLIGHTS];
+    buffer out[2 * FLIGHTS];
+    lierne_request *requests[2 * FLIGHTS], *one_more = NULL;
+    lierne_plan *plan = NULL;
+    shape s = shape_random(seed, false);
+    swaps_random(&all, test_world, seed);
+    swaps_forest(&all, &f);
+    lierne_halo_spec spec = spec_of(&all, &s);
+    spec.max_inflight = FLIGHTS;
+    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    for (int i = 0; i < FLIGHTS; i++) {
+        s.seed = seed + (uint64_t)i;
+        arrays_open(&a[i], &all, &f, &s);
+        swaps_adjoint(&all, &s, false, test_rank, a[i].cells);
+        buffer_set(&s, &a[i].fy, 0, a[i].nrows, a[i].cells);
+        out[2 * i] = buffer_new(&s, a[i].nrows), out[2 * i + 1] = buffer_new(&s, a[i].nrows);
+        lierne_forward_begin(&requests[2 * i], plan, out[2 * i].at, a[i].x.at, NULL);
+        lierne_adjoint_begin(&requests[2 * i + 1], plan, out[2 * i + 1].at, a[i].y.at, NULL);
+    }
+    lierne_status status = lierne_forward_begin(&one_more, plan, a[0].empty.at, a[0].x.at, NULL);
+    CHECK(status == LIERNE_BUSY && !one_more, "one more than may be: %s",
+          lierne_status_name(status));
+    for (int k = 0; k < 2 * FLIGHTS; k++) {
+        int i = test_rank % 2 ? 2 * FLIGHTS - 1 - k : k;
+        const buffer *wanted = i % 2 ? &a[i / 2].fy : &a[i / 2].fx;
+        CHECK(lierne_end(requests[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(memcmp(out[i].at, wanted->at, wanted->bytes) == 0, "request %d: wrong bits", i);
+    }
+    for (int i = 0; i < FLIGHTS; i++) {
+        arrays_close(&a[i]);
+        buffer_free(&out[2 * i]), buffer_free(&out[2 * i + 1]);
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    forest_free(&f);
+    swaps_free(&all);
+}
+
 /* Points of a world cut in bricks. */
 typedef struct space {
     lierne_brick_spec spec;
@@ -443,6 +484,9 @@ int main(int argc, char **argv) {
         swaps_random(&all, test_world, seed);
         run_swaps(context, &all, seed, i);
         swaps_free(&all);
+    }
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        run_flights(context, seed);
     }
     run_no_swaps(context);
     for (int i = 0; i < BRICKS; i++) {
