@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # For tests of oracles that run under mpirun; sourced. run_oracle NAME PROGRAM: at 1, 2, 3, 4 and 8 ranks,
 # each launch with a timeout; one that hangs, crashes or prints no count is one failure more. Ends
 # with the line "N passed, N failed" and the status that goes with it.
