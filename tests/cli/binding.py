@@ -1,4 +1,4 @@
-"""A binding of lierne by ctypes alone, made from the headers, and a bridge run through it.
+"""A binding of lierne by ctypes alone, made from the headers; a bridge and rows run through it.
 
 A foreign language can call lierne when the headers keep to what every foreign function interface
 has: scalars, enums and pointers as parameters; no struct by value, no varargs, no bare callback.
@@ -132,10 +132,30 @@ def run_bridge(library, structs):
     library.lierne_grid_free(llm)
 
 
+def run_pairs(library, structs):
+    """A world of one: ghosts of rows 2, 0 and 2 of three; two gradients come home to row 2."""
+    context, plan = ctypes.c_void_p(), ctypes.c_void_p()
+    must(library, library.lierne_init(ctypes.byref(context), None))
+    ranks, rows = (ctypes.c_int32 * 3)(0, 0, 0), (ctypes.c_int64 * 3)(2, 0, 2)
+    spec = structs["lierne_pairs_spec"](nowned=3, nghosts=3, width=2)
+    spec.size = ctypes.sizeof(spec)
+    spec.rank, spec.row = ctypes.addressof(ranks), ctypes.addressof(rows)
+    must(library, library.lierne_plan_pairs(ctypes.byref(plan), context, ctypes.byref(spec)))
+    array = ctypes.c_double * 6
+    ghosts, home = array(), array()
+    must(library, library.lierne_forward(plan, ghosts, array(1, 2, 3, 4, 5, 6), None))
+    check(list(ghosts) == [5, 6, 1, 2, 5, 6], f"rows forward are {list(ghosts)}")
+    must(library, library.lierne_adjoint(plan, home, ghosts, None))
+    check(list(home) == [1, 2, 0, 0, 10, 12], f"rows home are {list(home)}")
+    must(library, library.lierne_plan_free(plan))
+    must(library, library.lierne_free(context))
+
+
 def main():
     library, structs = bind(*sys.argv[1:])
     check(library.lierne_plan_bridge.argtypes == [ctypes.c_void_p] * 3, "the parser reads pointers")
     run_bridge(library, structs)
+    run_pairs(library, structs)
     try:
         grid(library, structs, (2, 1, 4), world=7)
         check(False, "a grid past the end of the world is taken")
