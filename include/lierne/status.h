@@ -93,7 +93,8 @@ extern "C" {
     X(PEER_COUNT, -88,                                                                             \
       "A swap's receiver expects another number of rows than its sender sends. The message names " \
       "both ranks, the swap and both numbers.")                                                    \
-    X(PLAN_DEPTH, -89, "Ranks have different numbers of swaps. The message names two of them and their numbers.")   \
+    X(PLAN_DEPTH, -89,                                                                             \
+      "Ranks have different numbers of swaps. The message names two of them and their numbers.")   \
     X(COUNT_RANGE, -90,                                                                            \
       "A count is negative, or rows times width times the size of an element does not fit.")
 
