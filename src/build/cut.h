@@ -4,13 +4,20 @@
 
 #include "layout/layout.h"
 
-/* The slowest axis from which on a box of this size lies in one piece at one end at least, in
- * buffers of these shapes; *elements: of such a piece. */
-int lierne_cut_axis(int naxes, const int64_t *size, const int64_t *mine, const int64_t *theirs,
-                    int64_t *elements);
+/* Pieces of a box: of the axes before `axis` one index each, of it `lines`, of those after it all. */
+typedef struct lierne_cut {
+    int axis;
+    int64_t lines;
+    int64_t elements; /* of a piece that lies in one piece at one end at least */
+} lierne_cut;
 
-/* The first piece of a box that is cut at an axis, and the one after it; false after the last. */
-lierne_overlap lierne_cut_first(const lierne_overlap *box, int axis);
-bool lierne_cut_next(lierne_overlap *piece, const lierne_overlap *box, int axis);
+/* Cuts a box of this size in buffers of these shapes at the slowest axis from which on it lies in one
+ * piece at one end at least; where that is one end only, into pieces of about window elements. */
+lierne_cut lierne_cut_of(int naxes, const int64_t *size, const int64_t *mine, const int64_t *theirs,
+                         int64_t window);
+
+/* The first piece of a box, and the one after it; false after the last. */
+lierne_overlap lierne_cut_first(const lierne_overlap *box, const lierne_cut *cut);
+bool lierne_cut_next(lierne_overlap *piece, const lierne_overlap *box, const lierne_cut *cut);
 
 #endif

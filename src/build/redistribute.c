@@ -18,7 +18,8 @@
 
 #include "build/cut.h"
 
-#define LEAST_PIECE (256 << 10) /* bytes of a piece that is worth a message of its own */
+#define LEAST_PIECE (256 << 10) /* bytes of a piece that is worth a message of its own, and that stays
+                                   in the cache until it is unpacked */
 
 typedef struct planner {
     lierne_route *route;
@@ -190,13 +191,20 @@ static lierne_place place_of(const planner *p, const lierne_overlap *o, lierne_b
     return buffer == LIERNE_IN ? in_place(p, o) : out_place(p, o);
 }
 
+static int64_t least_piece(const planner *p) {
+    return LEAST_PIECE / (int64_t)lierne_dtype_size(p->from->dtype);
+}
+
+static lierne_cut cut_of(const planner *p, const lierne_overlap *box, const int64_t *mine,
+                         const int64_t *theirs) {
+    return lierne_cut_of(p->from->naxes, box->size, mine, theirs, least_piece(p));
+}
+
 /* Whether all pieces of the part at work are long. */
 static bool is_worth_cutting(const planner *p, const meeting *m, const int64_t *mine,
                              const int64_t *theirs) {
-    int64_t elements, size = (int64_t)lierne_dtype_size(p->from->dtype);
     for (size_t b = 0; b < m->part.count; b++) {
-        lierne_cut_axis(p->from->naxes, m->part.at[b].size, mine, theirs, &elements);
-        if (elements * size < LEAST_PIECE) {
+        if (cut_of(p, &m->part.at[b], mine, theirs).elements < least_piece(p)) {
             return false;
         }
     }
@@ -213,14 +221,14 @@ static lierne_status add_whole(const planner *p, const meeting *m, lierne_messag
     return LIERNE_OK;
 }
 
-static lierne_status add_pieces(const planner *p, const lierne_overlap *box, int axis,
+static lierne_status add_pieces(const planner *p, const lierne_overlap *box, const lierne_cut *cut,
                                 lierne_messages *messages, int peer, lierne_buffer buffer) {
-    lierne_overlap piece = lierne_cut_first(box, axis);
+    lierne_overlap piece = lierne_cut_first(box, cut);
     do {
         lierne_message *message;
         LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
         LIERNE_TRY(lierne_message_add(message, place_of(p, &piece, buffer).block));
-    } while (lierne_cut_next(&piece, box, axis));
+    } while (lierne_cut_next(&piece, box, cut));
     return LIERNE_OK;
 }
 
@@ -229,7 +237,7 @@ static lierne_status add_pieces(const planner *p, const lierne_overlap *box, int
 static lierne_status add_messages(const planner *p, const meeting *m, lierne_messages *messages,
                                   int peer, lierne_buffer buffer, lierne_buffer at_peer) {
     const int64_t *mine = buffer == LIERNE_IN ? p->in_shape : p->out_shape;
-    int64_t theirs[LIERNE_MAX_AXES], elements;
+    int64_t theirs[LIERNE_MAX_AXES];
     if (m->part_elements == 0) {
         return LIERNE_OK;
     }
@@ -239,8 +247,8 @@ static lierne_status add_messages(const planner *p, const meeting *m, lierne_mes
     }
     for (size_t b = 0; b < m->part.count; b++) {
         const lierne_overlap *box = &m->part.at[b];
-        int axis = lierne_cut_axis(p->from->naxes, box->size, mine, theirs, &elements);
-        LIERNE_TRY(add_pieces(p, box, axis, messages, peer, buffer));
+        const lierne_cut cut = cut_of(p, box, mine, theirs);
+        LIERNE_TRY(add_pieces(p, box, &cut, messages, peer, buffer));
     }
     return LIERNE_OK;
 }

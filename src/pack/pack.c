@@ -117,9 +117,13 @@ void lierne_pack_zero(size_t size, void *to, const lierne_block *block) {
     }
     do {
         char *run = (char *)to + (size_t)offset_of(block, &c) * size;
-        size_t step = (size_t)run_stride(block) * size;
-        for (int64_t i = 0; i < run_count(block); i++) {
-            memset(run + (size_t)i * step, 0, size);
+        size_t step = (size_t)run_stride(block) * size, n = (size_t)run_count(block);
+        if (step == size) {
+            memset(run, 0, n * size);
+            continue;
+        }
+        for (size_t i = 0; i < n; i++) {
+            memset(run + i * step, 0, size);
         }
     } while (next_run(block, &c));
 }

@@ -67,6 +67,13 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
 #define ADD(name, type)                                                                            \
     static void add_##name(const lierne_rows *to, const lierne_rows *from, int64_t n,              \
                            int64_t width) {                                                        \
+        for (int64_t i = 0; width == 1 && i < n; i++) {                                            \
+            type *t = (type *)(void *)row_at(to, i);                                               \
+            *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                        \
+        }                                                                                          \
+        if (width == 1) {                                                                          \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                          \
             type *t = (type *)(void *)row_at(to, i);                                               \
             const type *f = (const type *)(const void *)row_at(from, i);                           \

@@ -118,13 +118,42 @@ static lierne_status post_send(lierne_job *job, const lierne_parcel *parcel, siz
                                     (size_t)parcel->bytes);
 }
 
+static lierne_status post(lierne_job *job, size_t slot) {
+    const lierne_leg *leg = &job->legs.at[job->leg];
+    const lierne_parcel *parcel = &job->parcels.at[leg->first + slot];
+    return slot < leg->nrecvs ? post_recv(job, parcel, slot) : post_send(job, parcel, slot);
+}
+
+/* Posts the parcels of a stream whose places are free, up to one whose is not. */
+static lierne_status post_stream(lierne_job *job, lierne_stream *stream) {
+    const lierne_parcel *parcels = &job->parcels.at[job->legs.at[job->leg].first];
+    while (stream->next >= 0) {
+        const lierne_parcel *parcel = &parcels[stream->next];
+        if (parcel->after >= 0 && job->waiting[parcel->after]) {
+            return LIERNE_OK;
+        }
+        LIERNE_TRY(post(job, (size_t)stream->next));
+        stream->next = parcel->successor;
+    }
+    return LIERNE_OK;
+}
+
+/* Whether a parcel is posted when its leg begins. */
+static bool goes_at_once(const lierne_job *job, const lierne_parcel *parcel, size_t slot) {
+    return parcel->stream < 0 || slot < job->streams.at[parcel->stream].first;
+}
+
 static lierne_status post_leg(lierne_job *job) {
     const lierne_leg *leg = &job->legs.at[job->leg];
     job->pending = leg->nrecvs + leg->nsends;
     memset(job->waiting, 1, job->pending * sizeof *job->waiting);
-    for (size_t k = 0; k < leg->nrecvs + leg->nsends; k++) {
-        const lierne_parcel *parcel = &job->parcels.at[leg->first + k];
-        LIERNE_TRY(k < leg->nrecvs ? post_recv(job, parcel, k) : post_send(job, parcel, k));
+    for (size_t i = leg->first_stream; i < leg->first_stream + leg->nstreams; i++) {
+        job->streams.at[i].next = (int64_t)job->streams.at[i].first;
+    }
+    for (size_t k = 0; k < job->pending; k++) {
+        if (goes_at_once(job, &job->parcels.at[leg->first + k], k)) {
+            LIERNE_TRY(post(job, k));
+        }
     }
     run_parts(job, false);
     return LIERNE_OK;
@@ -157,6 +186,9 @@ static lierne_status collect(lierne_job *job, size_t *ndone) {
         job->waiting[slot] = false;
         if (slot < leg->nrecvs && parcel->staging >= 0) {
             pack_parcel(job, parcel, true);
+        }
+        if (parcel->stream >= 0) {
+            LIERNE_TRY(post_stream(job, &job->streams.at[parcel->stream]));
         }
     }
     job->pending -= *ndone;

@@ -25,20 +25,32 @@ typedef struct lierne_item {
 } lierne_item;
 
 /* What travels as one message of the wire: the items of all parts with the same peer. A lone item
- * that lies in one piece needs no staging. */
+ * that lies in one piece needs no staging. Numbers of parcels are slots of the leg. */
 typedef struct lierne_parcel {
     int peer;
     size_t first; /* of its items */
     size_t count;
     int64_t bytes;
-    int64_t staging; /* where it is staged, in the job's memory; -1: it is not */
+    int64_t staging;    /* where it is staged, in the job's memory; -1: it is not */
+    int64_t after;      /* parcel whose place it takes, once that has left it; -1: a place of its own */
+    int64_t stream;     /* number of its stream; -1: it is posted with the leg */
+    int64_t successor;  /* the next parcel of the stream; -1: none */
 } lierne_parcel;
+
+/* Long staged parcels with one peer take turns in a few places, which stay in the cache. Those that wait
+ * for a place, and what comes after them, are a stream: posted later, in the order of the messages. */
+typedef struct lierne_stream {
+    size_t first;
+    int64_t next; /* to be posted; -1: none */
+} lierne_stream;
 
 /* Parcels of a stage of all parts: receives, then sends. A parcel's slot is its place here. */
 typedef struct lierne_leg {
     size_t first;
     size_t nrecvs;
     size_t nsends;
+    size_t first_stream;
+    size_t nstreams;
 } lierne_leg;
 
 struct lierne_job {
@@ -51,6 +63,7 @@ struct lierne_job {
     LIERNE_VEC(lierne_item) items;
     LIERNE_VEC(lierne_parcel) parcels;
     LIERNE_VEC(lierne_leg) legs;
+    LIERNE_VEC(lierne_stream) streams;
     void *batch;
     char *memory;     /* scratch of the parts, then staging */
     int64_t reserved; /* bytes of memory */
@@ -69,6 +82,12 @@ struct lierne_job {
     double started;
     lierne_job *next;
 };
+
+/* Rounds bytes up to a whole number of cache lines. */
+int64_t lierne_job_align(int64_t bytes);
+/* Gives parcels of a job that need it a place in its memory, behind *bytes of it, and adds what they
+ * need. */
+lierne_status lierne_job_stage(lierne_job *job, int64_t *bytes);
 
 /* Posts the leg that runs; ends legs that wait for nothing. */
 lierne_status lierne_job_start(lierne_job *job);

@@ -6,17 +6,6 @@
  * all memory is reserved here. */
 #include "transport/job.h"
 
-#define ALIGN 64 /* a cache line, in bytes */
-
-static bool in_one_piece(const lierne_message *m) {
-    return m->blocks.count == 0 ||
-           (m->blocks.count == 1 && lierne_block_contiguous(&m->blocks.at[0]));
-}
-
-static int64_t round_up(int64_t bytes) {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static const lierne_messages *messages_of(const lierne_part *part, size_t stage, bool sends) {
     static const lierne_messages none = {0};
     if (stage >= part->route->stages.count) {
@@ -57,7 +46,8 @@ static lierne_status add_item(lierne_job *job, lierne_parcel *parcel, lierne_par
 static lierne_status add_parcel(lierne_job *job, size_t p, size_t stage, bool sends, size_t m) {
     const lierne_messages *messages = messages_of(&job->parts[p], stage, sends);
     int peer = messages->at[m].peer;
-    lierne_parcel parcel = {.peer = peer, .first = job->items.count, .staging = -1};
+    lierne_parcel parcel = {.peer = peer, .first = job->items.count, .staging = -1,
+                            .after = -1, .stream = -1, .successor = -1};
     LIERNE_TRY(add_item(job, &parcel, &job->parts[p], &messages->at[m]));
     if (job->nparts > 1) {
         size_t turn = turn_of(messages, m);
@@ -103,31 +93,16 @@ static lierne_status add_legs(lierne_job *job) {
     return LIERNE_OK;
 }
 
-/* Gives a parcel that needs one a place in the staging memory that starts at *used. */
-static void place_parcel(const lierne_job *job, lierne_parcel *parcel, int64_t *used) {
-    if (parcel->count > 1 || !in_one_piece(job->items.at[parcel->first].message)) {
-        parcel->staging = *used;
-        *used += round_up(parcel->bytes);
-    }
-}
-
-/* Scratch of the parts, then staging of the leg that needs most. */
+/* Scratch of the parts, then staging. */
 static lierne_status reserve_memory(lierne_job *job) {
-    int64_t scratch = 0;
+    job->reserved = 0;
     for (size_t p = 0; p < job->nparts; p++) {
         lierne_part *part = &job->parts[p];
-        part->scratch = scratch;
-        scratch += round_up(part->route->elements[LIERNE_SCRATCH] * (int64_t)part->size);
+        part->scratch = job->reserved;
+        job->reserved += lierne_job_align(part->route->elements[LIERNE_SCRATCH] *
+                                          (int64_t)part->size);
     }
-    job->reserved = scratch;
-    for (size_t i = 0; i < job->legs.count; i++) {
-        const lierne_leg *leg = &job->legs.at[i];
-        int64_t used = scratch;
-        for (size_t k = 0; k < leg->nrecvs + leg->nsends; k++) {
-            place_parcel(job, &job->parcels.at[leg->first + k], &used);
-        }
-        job->reserved = used > job->reserved ? used : job->reserved;
-    }
+    LIERNE_TRY(lierne_job_stage(job, &job->reserved));
     return lierne_alloc_unset(&job->memory, (size_t)job->reserved, 1);
 }
 
@@ -194,6 +169,7 @@ static void drop_job(lierne_job *job) {
     lierne_mem_free(job->items.at);
     lierne_mem_free(job->parcels.at);
     lierne_mem_free(job->legs.at);
+    lierne_mem_free(job->streams.at);
     lierne_mem_free(job->memory);
     lierne_mem_free(job->done);
     lierne_mem_free(job->waiting);
