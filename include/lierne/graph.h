@@ -33,7 +33,8 @@ extern "C" {
  * better where nearly everything is needed by everyone or messages are tiny. AUTO: the cheaper by the
  * model below, of the rank where each costs most; the same on every rank. The adjoint is direct
  * always, so that sums have the same bits. lierne_report says which was taken.
- * Model: seconds = messages * LIERNE_MESSAGE_COST + received bytes * LIERNE_BYTE_COST. */
+ * Model: seconds = messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or
+ * receives, whichever is more; for the all-gather as if all ranks had as many rows as the largest. */
 typedef enum lierne_graph_algorithm {
     LIERNE_GRAPH_AUTO = 0,
     LIERNE_GRAPH_DIRECT = 1,
