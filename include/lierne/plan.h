@@ -62,7 +62,8 @@ LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_p
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme of
- * out[i] (where in and out hold whole arrays: of in[i]) and all ghosts of row i. For plans of rows (lierne/graph.h,
+ * out[i] (where in and out hold whole arrays: of in[i]) and all ghosts of row i. Ghost rows
+ * of a whole array are left as the adjoint leaves them. For plans of rows (lierne/graph.h,
  * lierne/halo.h); has no adjoint. A NaN wins. Collective; blocking. Errors as lierne_adjoint, and
  * INVALID (a plan of another kind, another reduction). */
 typedef enum lierne_reduction {

@@ -77,7 +77,7 @@ void lierne_text_add(lierne_text *text, const char *format, ...)
 lierne_status lierne_text_take(lierne_text *text, char **out);
 void lierne_text_free(lierne_text *text);
 
-/* Seconds on a clock that never goes back. */
+/* Seconds on a clock that never goes back, to a hundredth at least. */
 LIERNE_PRIVATE double lierne_now(void);
 
 /* A growing array of items of one type: LIERNE_VEC(int) v = {0}; lierne_vec_push(&v, &item). */

@@ -54,8 +54,15 @@ void lierne_text_free(lierne_text *text) {
     *text = (lierne_text){0};
 }
 
+/* Deadlines and dumps need no more than the coarse clock, which costs a fifth of the other. */
+#ifdef CLOCK_MONOTONIC_COARSE
+#define CLOCK CLOCK_MONOTONIC_COARSE
+#else
+#define CLOCK CLOCK_MONOTONIC
+#endif
+
 double lierne_now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }

@@ -315,9 +315,9 @@ static lierne_status check_update(const lierne_plan *plan, const lierne_graph_sp
     if (readable(spec) &&
         (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
          spec->max_inflight != r->spec.max_inflight)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "dtype %d, width %lld and max_inflight %d differ from the "
-                           "plan's %d, %lld, %d", (int)spec->dtype, (long long)spec->width,
-                           spec->max_inflight, (int)r->spec.dtype, (long long)r->spec.width,
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype %d, width %lld and max_inflight %d differ from "
+                           "the plan's %d, %lld, %d", lierne_plan_context(plan)->rank,
+                           (int)spec->dtype, (long long)spec->width, spec->max_inflight, (int)r->spec.dtype, (long long)r->spec.width,
                            r->spec.max_inflight);
     }
     return LIERNE_OK;

@@ -189,13 +189,41 @@ static lierne_status read_edges(reader *r) {
     return get_list(r, "remote_edge_idx", &g->remote_edges, &g->nremote_edges);
 }
 
+/* Every entry of a list at least 0 and below the bound. */
+static lierne_status check_range(const char *key, const int64_t *list, int64_t n, int64_t bound) {
+    for (int64_t i = 0; i < n; i++) {
+        if (list[i] < 0 || list[i] >= bound) {
+            return LIERNE_FAIL(LIERNE_INDEX_RANGE, "entry %lld of %s is %lld, must be in 0 to %lld",
+                               (long long)i, key, (long long)list[i], (long long)bound - 1);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_graph(const reader *r) {
+    const lierne_pairs_spec *p = &r->forest.pairs;
+    const lierne_forest_graph *g = &r->graph;
+    int64_t rows = 0;
+    if (r->forest.nrows < 0 || !lierne_add_i64(p->nowned, p->nghosts, &rows)) {
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "nrows is %lld, or there are too many",
+                           (long long)r->forest.nrows);
+    }
+    LIERNE_TRY(check_range("owned", g->owned, p->nowned, r->forest.nrows));
+    LIERNE_TRY(check_range("needed", g->ghosts, p->nghosts, r->forest.nrows));
+    LIERNE_TRY(check_range("edge_index_local", g->edge_source, g->nedges, rows));
+    LIERNE_TRY(check_range("edge_index_local", g->edge_target, g->nedges, p->nowned));
+    LIERNE_TRY(check_range("local_edge_idx", g->local_edges, g->nlocal_edges, g->nedges));
+    return check_range("remote_edge_idx", g->remote_edges, g->nremote_edges, g->nedges);
+}
+
 static lierne_status read_graph(reader *r) {
     const lierne_pairs_spec *p = &r->forest.pairs;
     r->forest.graph = &r->graph;
     LIERNE_TRY(get_integer(r, "nrows", &r->forest.nrows));
     LIERNE_TRY(get_exactly(r, "owned", &r->graph.owned, p->nowned));
     LIERNE_TRY(get_exactly(r, "needed", &r->graph.ghosts, p->nghosts));
-    return read_edges(r);
+    LIERNE_TRY(read_edges(r));
+    return check_graph(r);
 }
 
 static lierne_status read_pairs(reader *r) {
@@ -312,6 +340,9 @@ lierne_status lierne_plan_read(lierne_plan **out, lierne_context *context, const
     *out = NULL;
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = read_text(&r, text, length);
+    if (status != LIERNE_OK) {
+        status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_last_error());
+    }
     const lierne_field fields[] = {{"call", 14}, {"kind", (int64_t)r.kind}};
     status = lierne_context_settle(context, status, fields, 2);
     if (status == LIERNE_OK) {

@@ -32,11 +32,28 @@ static void fetch(const lierne_rows *rows, int64_t i, int64_t n) {
     }
 }
 
+/* Of a few bytes a row, what matters is to ask nothing twice. */
 #define COPY_AS(type)                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        fetch(from, i, n);                                                                         \
-        memcpy(row_at(to, i), row_at(from, i), sizeof(type));                                      \
+    static void copy_##type(const lierne_rows *to, const lierne_rows *from, int64_t n) {           \
+        const int64_t *rows = from->list, *places = to->list;                                      \
+        if (!places && rows && to->step == sizeof(type)) { /* packing */                           \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                memcpy(to->base + (size_t)i * sizeof(type),                                        \
+                       from->base + (size_t)rows[i] * from->step, sizeof(type));                   \
+            }                                                                                      \
+        } else if (places && !rows && from->step == sizeof(type)) { /* unpacking */                \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                memcpy(to->base + (size_t)places[i] * to->step,                                    \
+                       from->base + (size_t)i * sizeof(type), sizeof(type));                       \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                memcpy(row_at(to, i), row_at(from, i), sizeof(type));                              \
+            }                                                                                      \
+        }                                                                                          \
     }
+COPY_AS(uint32_t)
+COPY_AS(uint64_t)
 
 static void copy_lines(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
     for (int64_t i = 0; i < n; i++) {
@@ -51,9 +68,9 @@ static void copy_lines(const lierne_rows *to, const lierne_rows *from, int64_t n
 
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
     if (bytes == 4) {
-        COPY_AS(uint32_t)
+        copy_uint32_t(to, from, n);
     } else if (bytes == 8) {
-        COPY_AS(uint64_t)
+        copy_uint64_t(to, from, n);
     } else if (bytes % sizeof(line) == 0) {
         copy_lines(to, from, n, bytes);
     } else {

@@ -112,9 +112,12 @@ static lierne_status start_piece(batch *b, size_t at, const char *data, int byte
 
 static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t bytes) {
     size_t chunk = b->link->chunk;
-    LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
-    s.tag %= b->link->tags;
+    s.tag = s.tag < b->link->tags ? s.tag : s.tag % b->link->tags;
     b->slots[at] = s;
+    if (bytes < chunk && b->count < b->room) {
+        return start_piece(b, at, data, (int)bytes);
+    }
+    LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
     for (; bytes >= chunk; bytes -= chunk, data += chunk) {
         LIERNE_TRY(start_piece(b, at, data, (int)chunk));
     }
@@ -162,13 +165,15 @@ static void close_gaps(batch *b) {
 
 static lierne_status wire_poll(void *self, size_t *done, size_t *ndone) {
     batch *b = self;
-    int n = 0, kind;
+    int n = 0, kind = MPI_SUCCESS;
     *ndone = 0;
     if (b->count == 0) {
         return LIERNE_OK;
     }
     int code = MPI_Testsome((int)b->count, b->requests, &n, b->indices, b->statuses);
-    MPI_Error_class(code, &kind);
+    if (code != MPI_SUCCESS) {
+        MPI_Error_class(code, &kind);
+    }
     if (kind != MPI_SUCCESS && kind != MPI_ERR_IN_STATUS) {
         return lierne_link_failed(b->link, code, "MPI_Testsome");
     }
