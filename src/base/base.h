@@ -41,6 +41,16 @@ LIERNE_PRIVATE lierne_status lierne_alloc(void *out, size_t count, size_t size);
 lierne_status lierne_alloc_unset(void *out, size_t count, size_t size);
 /* Like realloc, for an array of items; new items are not zeroed. *ptr is unchanged on failure. */
 LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
+/* Memory that is used again: a few places, each as large as it ever had to be. Zero-initialise. take
+ * gives a place for count items of size bytes; what was in it is gone, and *out belongs to the shelf. */
+#define LIERNE_SHELF 12
+typedef struct lierne_shelf {
+    void *at[LIERNE_SHELF];
+    size_t bytes[LIERNE_SHELF];
+} lierne_shelf;
+lierne_status lierne_shelf_take(lierne_shelf *shelf, int place, void *out, size_t count,
+                                size_t size);
+void lierne_shelf_free(lierne_shelf *shelf);
 lierne_status lierne_strdup(char **out, const char *text);
 LIERNE_PRIVATE void lierne_mem_free(void *ptr);
 

@@ -71,6 +71,29 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_shelf_take(lierne_shelf *shelf, int place, void *out, size_t count,
+                                size_t size) {
+    size_t bytes;
+    if (!lierne_mul_size(count, size, &bytes)) {
+        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);
+    }
+    if (!shelf->at[place] || bytes > shelf->bytes[place]) {
+        lierne_mem_free(shelf->at[place]);
+        shelf->at[place] = NULL;
+        shelf->bytes[place] = bytes;
+        LIERNE_TRY(lierne_alloc_unset(&shelf->at[place], bytes, 1));
+    }
+    memcpy(out, &shelf->at[place], sizeof shelf->at[place]);
+    return LIERNE_OK;
+}
+
+void lierne_shelf_free(lierne_shelf *shelf) {
+    for (int i = 0; i < LIERNE_SHELF; i++) {
+        lierne_mem_free(shelf->at[i]);
+    }
+    *shelf = (lierne_shelf){0};
+}
+
 lierne_status lierne_strdup(char **out, const char *text) {
     size_t bytes = strlen(text) + 1;
     LIERNE_TRY(lierne_alloc(out, bytes, 1));

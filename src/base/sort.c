@@ -1,5 +1,5 @@
-/* Sorting numbers: digit by digit from the lowest, each pass stable, so that items with one key keep
- * their order. Linear, and no comparison that could be inconsistent. */
+/* Sorting numbers: digit by digit from the lowest, each pass stable, so that items with one key
+ * keep their order. Linear, and no comparison that could be inconsistent. */
 #include "base/base.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Sorting ghosts by where their rows live.
  *
- * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted by rank, row
- * and ghost: equal roots then stand together, their first ghost in front; and those first ones once more
- * by rank and ghost, which is the order of roots. */
+ * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted by
+ * rank, row and ghost: equal roots then stand together, their first ghost in front; and those first
+ * ones once more by rank and ghost, which is the order of roots. */
 #include "build/forest.h"
 
 static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {

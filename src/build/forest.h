@@ -1,13 +1,22 @@
-/* Star forests: every ghost is a copy of one row of one rank. What graph and halo builders come down
- * to once they know which. */
+/* Star forests: every ghost is a copy of one row of one rank. What graph and halo builders come
+ * down to once they know which. */
 #ifndef LIERNE_FOREST_H
 #define LIERNE_FOREST_H
 
 #include "lierne/graph.h"
 #include "plan/plan.h"
 
-/* What only a graph has, nedges and so on as in lierne_graph_lists; all allocated, or NULL. */
+/* What only a graph has, nedges and so on as in lierne_graph_lists; in the places of the shelf. */
+enum {
+    LIERNE_SHELF_OWNED,
+    LIERNE_SHELF_GHOSTS,
+    LIERNE_SHELF_SOURCE,
+    LIERNE_SHELF_TARGET,
+    LIERNE_SHELF_LOCAL,
+    LIERNE_SHELF_REMOTE
+};
 typedef struct lierne_forest_graph {
+    lierne_shelf shelf;
     int64_t *owned;
     int64_t *ghosts;
     int64_t nedges;
@@ -18,15 +27,15 @@ typedef struct lierne_forest_graph {
     int64_t nremote_edges;
     int64_t *remote_edges;
 } lierne_forest_graph;
-void lierne_forest_graph_free(lierne_forest_graph *graph);
 
-/* Pairs to plan, and how their arrays lie. whole: in and out of both directions are one array each, of
- * owned rows and then ghosts (lierne/halo.h), and may be the same; accumulate must not be set then. */
+/* Pairs to plan, and how their arrays lie. whole: in and out of both directions are one array each,
+ * of owned rows and then ghosts (lierne/halo.h), and may be the same; accumulate must not be set
+ * then. */
 typedef struct lierne_forest_spec {
     lierne_pairs_spec pairs;
     bool whole;
     bool keep_ghosts; /* of a whole array: the adjoint leaves ghost rows of in as they are */
-    lierne_forest_graph *graph; /* or NULL; its arrays go over to the plan, on failure too */
+    lierne_forest_graph *graph; /* or NULL; its arrays go over to a plan that comes of it */
     int64_t nrows;              /* of the graph, and a number that owners of all rows come to */
     int64_t owners;
 } lierne_forest_spec;
@@ -48,8 +57,8 @@ typedef struct lierne_peer_rows {
 } lierne_peer_rows;
 typedef LIERNE_VEC(lierne_peer_rows) lierne_peers;
 
-/* A rank's part of a forest. A root is a distinct (rank, row) among the ghosts: roots stand by rank and
- * then in the order of their first ghosts. */
+/* A rank's part of a forest. A root is a distinct (rank, row) among the ghosts: roots stand by rank
+ * and then in the order of their first ghosts. */
 typedef struct lierne_forest {
     int rank;
     int64_t nowned;
@@ -61,9 +70,9 @@ typedef struct lierne_forest {
     bool accumulate;
     lierne_peers sources; /* of roots, this rank among them where it has ghosts of its own rows */
     int64_t nroots;
-    int64_t *row;     /* of each root, at its owner */
-    int64_t *first;   /* first ghost of each root */
-    int64_t *root;    /* of each ghost */
+    int64_t *row;         /* of each root, at its owner */
+    int64_t *first;       /* first ghost of each root */
+    int64_t *root;        /* of each ghost */
     lierne_peers targets; /* who has ghosts of this rank's rows, itself not among them */
     int64_t ntargets;
     int64_t *wanted; /* rows for each target */

@@ -1,6 +1,6 @@
-/* The forward as an all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): every rank ends up with all
- * rows of all ranks after ceil(log2 P) messages, each rank's blocks beginning with its own and going
- * round. Ghosts are then copied out of them. */
+/* The forward as an all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): every rank ends up with
+ * all rows of all ranks after ceil(log2 P) messages, each rank's blocks beginning with its own and
+ * going round. Ghosts are then copied out of them. */
 #include "build/forest.h"
 
 /* first[i]: rows before the block of rank (rank + i) mod P; first[P]: rows of all. */
@@ -24,21 +24,22 @@ static lierne_status add_step(const lierne_forest *f, lierne_route *route, int w
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     if (here == 1) {
-        lierne_place in = {LIERNE_IN, lierne_block_rows(0, nowned_of[f->rank], f->width, f->stride)};
-        lierne_place own = {LIERNE_SCRATCH, lierne_block_rows(0, nowned_of[f->rank], f->width,
-                                                              f->width)};
+        lierne_place in = {LIERNE_IN,
+                           lierne_block_rows(0, nowned_of[f->rank], f->width, f->stride)};
+        lierne_place own = {LIERNE_SCRATCH,
+                            lierne_block_rows(0, nowned_of[f->rank], f->width, f->width)};
         LIERNE_TRY(lierne_ops_put(&stage->copies, own, false, &in, 1));
     }
     if (first[blocks] > 0) {
         bool own = here == 1; /* the copy is still under way */
-        LIERNE_TRY(lierne_messages_put(
-            &stage->sends, to, own ? LIERNE_IN : LIERNE_SCRATCH,
-            lierne_block_rows(0, first[blocks], f->width, own ? f->stride : f->width)));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, to, own ? LIERNE_IN : LIERNE_SCRATCH,
+                                       lierne_block_rows(0, first[blocks], f->width,
+                                                         own ? f->stride : f->width)));
     }
     if (arriving > 0) {
-        LIERNE_TRY(lierne_messages_put(
-            &stage->recvs, from, LIERNE_SCRATCH,
-            lierne_block_rows(first[here], arriving, f->width, f->width)));
+        LIERNE_TRY(
+            lierne_messages_put(&stage->recvs, from, LIERNE_SCRATCH,
+                                lierne_block_rows(first[here], arriving, f->width, f->width)));
     }
     return LIERNE_OK;
 }

@@ -1,9 +1,9 @@
 /* From pairs to a plan, together.
  *
- * A rank knows whose rows it needs, not who needs its own. So it asks: one letter to each rank that owns
- * something, with the rows; what a rank is asked for is what it sends. Between two collective steps a rank
- * may fail alone (a row that it does not have, no memory): it keeps the failure and goes on with the steps,
- * so that nobody waits for it, until the last one makes it everybody's. */
+ * A rank knows whose rows it needs, not who needs its own. So it asks: one letter to each rank that
+ * owns something, with the rows; what a rank is asked for is what it sends. Between two collective
+ * steps a rank may fail alone (a row that it does not have, no memory): it keeps the failure and
+ * goes on with the steps, so that nobody waits for it, until the last one makes it everybody's. */
 #include "build/forest_recipe.h"
 
 #include <math.h>
@@ -13,13 +13,17 @@ static lierne_status check_layout(const lierne_forest_spec *spec, int rank) {
     const lierne_pairs_spec *p = &spec->pairs;
     int64_t stride = p->stride ? p->stride : p->width, rows, bytes;
     if (p->width < 1 || stride < p->width) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: width is %lld and stride %lld, must be at least 1 "
-                           "and at least width", rank, (long long)p->width, (long long)p->stride);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: width is %lld and stride %lld, must be at least 1 "
+                           "and at least width",
+                           rank, (long long)p->width, (long long)p->stride);
     }
     if (lierne_dtype_size(p->dtype) == 0 || p->max_inflight < 0 ||
         p->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, or max_inflight %d, must be in 0 to "
-                           "%d", rank, (int)p->dtype, p->max_inflight, LIERNE_MAX_INFLIGHT);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: dtype is %d, or max_inflight %d, must be in 0 to "
+                           "%d",
+                           rank, (int)p->dtype, p->max_inflight, LIERNE_MAX_INFLIGHT);
     }
     if (p->algorithm != LIERNE_GRAPH_AUTO && p->algorithm != LIERNE_GRAPH_DIRECT &&
         p->algorithm != LIERNE_GRAPH_GATHER) {
@@ -28,9 +32,10 @@ static lierne_status check_layout(const lierne_forest_spec *spec, int rank) {
     if (p->nowned < 0 || p->nghosts < 0 || !lierne_add_i64(p->nowned, p->nghosts, &rows) ||
         !lierne_mul_i64(rows, stride, &rows) ||
         !lierne_mul_i64(rows, (int64_t)lierne_dtype_size(p->dtype), &bytes)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: %lld owned rows and %lld ghosts, %lld elements "
-                           "apart, are negative or do not fit", rank, (long long)p->nowned,
-                           (long long)p->nghosts, (long long)stride);
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+                           "rank %d: %lld owned rows and %lld ghosts, %lld elements "
+                           "apart, are negative or do not fit",
+                           rank, (long long)p->nowned, (long long)p->nghosts, (long long)stride);
     }
     return LIERNE_OK;
 }
@@ -42,9 +47,10 @@ static lierne_status check_pairs(const lierne_pairs_spec *p, const lierne_contex
     }
     for (int64_t k = 0; k < p->nghosts; k++) {
         if (p->rank[k] < 0 || p->rank[k] >= context->world) {
-            return LIERNE_FAIL(LIERNE_PEER_RANGE, "rank %d: ghost %lld is of rank %d, must be in 0 to "
-                               "%d", context->rank, (long long)k, (int)p->rank[k],
-                               context->world - 1);
+            return LIERNE_FAIL(LIERNE_PEER_RANGE,
+                               "rank %d: ghost %lld is of rank %d, must be in 0 to "
+                               "%d",
+                               context->rank, (long long)k, (int)p->rank[k], context->world - 1);
         }
     }
     return LIERNE_OK;
@@ -115,8 +121,10 @@ static lierne_status write_letters(const lierne_forest *f, lierne_letters *lette
 static lierne_status check_letter(const lierne_forest *f, const lierne_letter *letter) {
     for (size_t i = 0; i < letter->count; i++) {
         if (letter->words[i] < 0 || letter->words[i] >= f->nowned) {
-            return LIERNE_FAIL(LIERNE_INDEX_RANGE, "rank %d wants row %lld of rank %d, must be in 0 to "
-                               "%lld", letter->peer, (long long)letter->words[i], f->rank,
+            return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+                               "rank %d wants row %lld of rank %d, must be in 0 to "
+                               "%lld",
+                               letter->peer, (long long)letter->words[i], f->rank,
                                (long long)f->nowned - 1);
         }
     }
@@ -172,7 +180,8 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Cost of an execution on this rank in picoseconds: of messages to and from others, the larger side. */
+/* Cost of an execution on this rank in picoseconds: of messages to and from others, the larger
+ * side. */
 static int64_t cost(int64_t messages, double rows, const lierne_pairs_spec *pairs) {
     double bytes = rows * (double)pairs->width * (double)lierne_dtype_size(pairs->dtype);
     double seconds = (double)messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST;
@@ -298,7 +307,8 @@ static void fill_parts(planning *p) {
     note(p, p->status == LIERNE_OK ? fill_routes(p) : LIERNE_OK);
 }
 
-/* All steps but the last, with which the plan begins to exist: p->status is this rank's part in it. */
+/* All steps but the last, with which the plan begins to exist: p->status is this rank's part in it.
+ */
 static lierne_status plan_together(planning *p) {
     if (p->status == LIERNE_OK) {
         note(p, prepare(p));
@@ -327,9 +337,6 @@ static lierne_status plan_all(planning *p, lierne_context *context, lierne_statu
     lierne_mem_free(p->nowned_of);
     if (status != LIERNE_OK) {
         lierne_plan_parts_free(context, &p->parts);
-    }
-    if (spec->graph) {
-        lierne_forest_graph_free(spec->graph);
     }
     return status;
 }

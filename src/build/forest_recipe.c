@@ -1,20 +1,23 @@
 /* What a plan of a forest keeps and tells: lists for its user, and itself as JSON. */
 #include "build/forest_recipe.h"
 
-void lierne_forest_graph_free(lierne_forest_graph *graph) {
-    lierne_mem_free(graph->owned);
-    lierne_mem_free(graph->ghosts);
-    lierne_mem_free(graph->edge_source);
-    lierne_mem_free(graph->edge_target);
-    lierne_mem_free(graph->local_edges);
-    lierne_mem_free(graph->remote_edges);
-    *graph = (lierne_forest_graph){0};
+void lierne_forest_memory_free(lierne_forest_memory *memory) {
+    if (memory) {
+        lierne_shelf_free(&memory->work);
+        lierne_shelf_free(&memory->lists);
+        lierne_mem_free(memory);
+    }
 }
 
 static void free_recipe(lierne_recipe *base) {
     lierne_forest_recipe *r = (lierne_forest_recipe *)base;
     lierne_forest_free(&r->forest);
-    lierne_forest_graph_free(&r->graph);
+    if (r->heir) {
+        r->heir->lists = r->graph.shelf;
+    } else {
+        lierne_shelf_free(&r->graph.shelf);
+    }
+    lierne_forest_memory_free(r->memory);
     lierne_mem_free(r->source_ranks);
     lierne_mem_free(r->source_counts);
     lierne_mem_free(r->target_ranks);
@@ -86,14 +89,15 @@ static const char *truth(bool value) {
 static void write_recipe(const lierne_recipe *base, lierne_text *text) {
     const lierne_forest_recipe *r = (const lierne_forest_recipe *)base;
     const lierne_forest *f = &r->forest;
-    lierne_text_add(text, "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
-                    "\"algorithm\": \"%s\", \"accumulate\": %s, \"whole\": %s, \"keep_ghosts\": %s, "
-                    "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
-                    r->nrows < 0 ? "pairs" : "graph", lierne_dtype_name(r->spec.dtype),
-                    (long long)f->width, (long long)f->stride,
-                    algorithm_names[r->spec.algorithm], truth(f->accumulate), truth(f->whole),
-                    truth(f->keep_ghosts), r->spec.max_inflight, (long long)f->nowned,
-                    (long long)f->nghosts);
+    lierne_text_add(
+        text,
+        "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
+        "\"algorithm\": \"%s\", \"accumulate\": %s, \"whole\": %s, \"keep_ghosts\": %s, "
+        "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
+        r->nrows < 0 ? "pairs" : "graph", lierne_dtype_name(r->spec.dtype), (long long)f->width,
+        (long long)f->stride, algorithm_names[r->spec.algorithm], truth(f->accumulate),
+        truth(f->whole), truth(f->keep_ghosts), r->spec.max_inflight, (long long)f->nowned,
+        (long long)f->nghosts);
     write_roots(text, f);
     write_counts(text, "recv_counts", &f->sources, r->world, f->rank);
     write_counts(text, "send_counts", &f->targets, r->world, f->rank);
@@ -161,8 +165,10 @@ lierne_forest_recipe *lierne_forest_recipe_of(const lierne_plan *plan) {
 lierne_status lierne_plan_graph_lists(const lierne_plan *plan, lierne_graph_lists *lists) {
     const lierne_forest_recipe *r = lierne_forest_recipe_of(plan);
     if (!r || !lists || lists->size != sizeof *lists) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or not one of a graph or pairs, or lists "
-                           "is NULL or its size not %zu", sizeof *lists);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the plan is NULL or not one of a graph or pairs, or lists "
+                           "is NULL or its size not %zu",
+                           sizeof *lists);
     }
     const lierne_forest *f = &r->forest;
     const lierne_forest_graph *g = &r->graph;

@@ -6,8 +6,17 @@
 
 #include <string.h>
 
+/* What planning a graph again can use: arrays of the work, and lists of the graph before the last.
+ */
+typedef struct lierne_forest_memory {
+    lierne_shelf work;
+    lierne_shelf lists;
+} lierne_forest_memory;
+
 typedef struct lierne_forest_recipe {
     lierne_recipe base;
+    lierne_forest_memory *memory; /* of a graph */
+    lierne_forest_memory *heir;   /* takes the lists when the recipe is freed; or NULL */
     lierne_forest forest;
     lierne_pairs_spec spec;    /* pointers are NULL */
     lierne_forest_graph graph; /* NULLs for pairs */
@@ -20,6 +29,8 @@ typedef struct lierne_forest_recipe {
     int32_t *target_ranks;
     int64_t *target_counts;
 } lierne_forest_recipe;
+
+void lierne_forest_memory_free(lierne_forest_memory *memory);
 
 /* Copies a spec that was checked, takes its graph. The forest has its sizes, and no pairs yet. */
 lierne_status lierne_forest_recipe_new(lierne_forest_recipe **out, const lierne_forest_spec *spec,

@@ -1,9 +1,9 @@
 /* The routes of a forest.
  *
- * Forward: every target gets each row that it asked for once, straight into its place among the ghosts;
- * further ghosts of the same row are copied from the first one when all has arrived. Adjoint: ghosts of
- * one row are added on their rank first, so that one row goes home; what arrives is laid out by rank, this
- * rank's own ghosts at its own place, and added in that order. */
+ * Forward: every target gets each row that it asked for once, straight into its place among the
+ * ghosts; further ghosts of the same row are copied from the first one when all has arrived.
+ * Adjoint: ghosts of one row are added on their rank first, so that one row goes home; what arrives
+ * is laid out by rank, this rank's own ghosts at its own place, and added in that order. */
 #include "build/forest.h"
 
 static lierne_place place_of(lierne_buffer buffer, lierne_block block) {
@@ -94,8 +94,8 @@ lierne_status lierne_forest_forward(const lierne_forest *f, lierne_route *route)
     return fan_out(f, route, stage);
 }
 
-/* Scratch of the adjoint, rows of width elements: sums of ghosts that go to other ranks, where a root
- * has several, then what is added at home: arrivals and own sums, by rank. */
+/* Scratch of the adjoint, rows of width elements: sums of ghosts that go to other ranks, where a
+ * root has several, then what is added at home: arrivals and own sums, by rank. */
 typedef struct desk {
     bool sums; /* whether there are such sums */
     int64_t outgoing;
@@ -142,11 +142,11 @@ static int64_t sum_of(const desk *d, const lierne_peer_rows *own, int64_t root) 
 /* Adds the ghosts of each root together. Without further ghosts only own ones are copied home. */
 static lierne_status add_ghosts(const lierne_forest *f, lierne_route *route, const desk *d) {
     const lierne_peer_rows *own = own_source(f);
-    const lierne_row_sums sums = {
-        .to = {LIERNE_SCRATCH, 0, f->width},
-        .nrows = d->arrivals + d->narrivals,
-        .from = {LIERNE_IN, lierne_forest_ghosts_at(f) * f->stride, f->stride},
-        .width = f->width};
+    const lierne_row_sums sums = {.to = {LIERNE_SCRATCH, 0, f->width},
+                                  .nrows = d->arrivals + d->narrivals,
+                                  .from = {LIERNE_IN, lierne_forest_ghosts_at(f) * f->stride,
+                                           f->stride},
+                                  .width = f->width};
     int64_t *to, *from, n = 0;
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
@@ -177,8 +177,8 @@ static lierne_status send_home(const lierne_forest *f, lierne_route *route, lier
         if (!d->sums) {
             LIERNE_TRY(ghosts_of(f, route, source, &block));
         } else {
-            block = lierne_block_rows(sum_of(d, own, source->first), source->count, f->width,
-                                      f->width);
+            block =
+                lierne_block_rows(sum_of(d, own, source->first), source->count, f->width, f->width);
         }
         LIERNE_TRY(lierne_messages_put(&stage->sends, source->rank,
                                        d->sums ? LIERNE_SCRATCH : LIERNE_IN, block));
@@ -196,8 +196,7 @@ static lierne_status take_home(const lierne_forest *f, lierne_stage *stage, cons
     for (size_t t = 0; t < f->targets.count; t++) {
         const lierne_peer_rows *target = &f->targets.at[t];
         int64_t at = target->first + (own && target->rank > f->rank ? own->count : 0);
-        lierne_block block =
-            lierne_block_rows(d->arrivals + at, target->count, f->width, f->width);
+        lierne_block block = lierne_block_rows(d->arrivals + at, target->count, f->width, f->width);
         LIERNE_TRY(lierne_messages_put(&stage->recvs, target->rank, LIERNE_SCRATCH, block));
         for (int64_t i = 0; i < target->count; i++) {
             row[at + i] = f->wanted[target->first + i];

@@ -1,12 +1,12 @@
 /* Sums of rows by lists.
  *
- * Rows have different numbers of contributions. An operation adds as many sources to each of its rows;
- * so there is one per number, whose j-th source lists the j-th contribution of each of its rows. All
- * contributions of a row are added in one go: in their order, whatever the order of arrival, and
- * 16-bit types are rounded once.
+ * Rows have different numbers of contributions. An operation adds as many sources to each of its
+ * rows; so there is one per number, whose j-th source lists the j-th contribution of each of its
+ * rows. All contributions of a row are added in one go: in their order, whatever the order of
+ * arrival, and 16-bit types are rounded once.
  *
- * Nearly all rows of a border have one contribution. They are found with a byte per row; only the others
- * are sorted: by row, and then by how many each has, both stable. */
+ * Nearly all rows of a border have one contribution. They are found with a byte per row; only the
+ * others are sorted: by row, and then by how many each has, both stable. */
 #include "build/forest.h"
 
 enum { NONE, ONE, MORE };
@@ -30,7 +30,8 @@ static lierne_status list_place(const table *t, lierne_place *out, const lierne_
     return LIERNE_OK;
 }
 
-/* The same rows of another array; its list is shared, so that the two are seen to be the same rows. */
+/* The same rows of another array; its list is shared, so that the two are seen to be the same rows.
+ */
 static lierne_place same_rows(const lierne_place *place, const lierne_row_place *was,
                               const lierne_row_place *of) {
     lierne_place other = *place;

@@ -1,9 +1,9 @@
 /* The graph builder: from edges and owners to pairs.
  *
  * Rows of the graph are told apart by a bit each, with counts of the bits before every word: so the
- * position of a row among the owned or the needed ones is found without searching, in a quarter of a byte
- * per row of the graph, and needed rows come out distinct and ascending without sorting. They are then
- * sorted by owner, which keeps the rows of each ascending. */
+ * position of a row among the owned or the needed ones is found without searching, in a quarter of
+ * a byte per row of the graph, and needed rows come out distinct and ascending without sorting.
+ * They are then sorted by owner, which keeps the rows of each ascending. */
 #include "build/forest_recipe.h"
 
 typedef struct marks {
@@ -25,14 +25,12 @@ static size_t words_of(int64_t nrows) {
     return (size_t)nrows / 64 + 1;
 }
 
-static lierne_status marks_new(marks *m, int64_t nrows) {
-    LIERNE_TRY(lierne_alloc(&m->bits, words_of(nrows), sizeof *m->bits));
-    return lierne_alloc_unset(&m->before, words_of(nrows), sizeof *m->before);
-}
-
-static void marks_free(marks *m) {
-    lierne_mem_free(m->bits);
-    lierne_mem_free(m->before);
+/* In two places of a shelf, from place on. */
+static lierne_status marks_take(marks *m, lierne_shelf *shelf, int place, int64_t nrows) {
+    size_t n = words_of(nrows);
+    LIERNE_TRY(lierne_shelf_take(shelf, place, &m->bits, n, sizeof *m->bits));
+    memset(m->bits, 0, n * sizeof *m->bits);
+    return lierne_shelf_take(shelf, place + 1, &m->before, n, sizeof *m->before);
 }
 
 static void mark(marks *m, int64_t row) {
@@ -72,36 +70,26 @@ static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
     }
 }
 
-/* What is worked out of one spec. */
+/* What is worked out of one spec: in the places of a shelf that outlives it. */
+enum { OWNED = 0, NEEDED = 2, NEXT = 4, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
 typedef struct work {
     const lierne_graph_spec *spec;
+    lierne_forest_memory *memory;
     int rank;
     int world;
     marks owned;
     marks needed;
-    int64_t *next;     /* local row that comes next, of each rank */
-    int64_t *row_of;   /* of each needed row, ascending: its local row at its owner */
-    int64_t *ghost_of; /* ... and its place among the ghosts */
+    int64_t *next;        /* local row that comes next, of each rank */
+    int64_t *row_of;      /* of each needed row, ascending: its local row at its owner */
+    int64_t *ghost_of;    /* ... and its place among the ghosts */
     lierne_keyed *sorted; /* needed rows by owner, and as much spare */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows */
-    int64_t owners; /* a number that all owners come to */
+    int64_t owners;     /* a number that all owners come to */
+    bool took_lists;
     lierne_forest_graph graph;
 } work;
-
-static void free_work(work *w) {
-    marks_free(&w->owned);
-    marks_free(&w->needed);
-    lierne_mem_free(w->next);
-    lierne_mem_free(w->row_of);
-    lierne_mem_free(w->ghost_of);
-    lierne_mem_free(w->sorted);
-    lierne_mem_free(w->rank_of_ghost);
-    lierne_mem_free(w->row_of_ghost);
-    lierne_mem_free(w->ascending);
-    lierne_forest_graph_free(&w->graph);
-}
 
 static bool readable(const lierne_graph_spec *spec) {
     return spec && spec->size == sizeof *spec;
@@ -130,8 +118,9 @@ static lierne_status mark_owned(work *w) {
     for (int64_t i = 0; i < s->nrows; i++) {
         int32_t owner = s->owner[i];
         if (owner < 0 || owner >= w->world) {
-            return LIERNE_FAIL(LIERNE_OWNER_RANGE, "rank %d: row %lld has owner %d, must be in 0 to %d",
-                               w->rank, (long long)i, (int)owner, w->world - 1);
+            return LIERNE_FAIL(LIERNE_OWNER_RANGE,
+                               "rank %d: row %lld has owner %d, must be in 0 to %d", w->rank,
+                               (long long)i, (int)owner, w->world - 1);
         }
         hash = (hash ^ (uint32_t)owner) * 0x100000001b3u;
         if (owner == w->rank) {
@@ -147,14 +136,17 @@ static lierne_status check_edge(const work *w, int64_t e) {
     const lierne_graph_spec *s = w->spec;
     int64_t source = s->source[e], target = s->target[e];
     if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
-        return LIERNE_FAIL(LIERNE_INDEX_RANGE, "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
-                           "%lld", w->rank, (long long)e, (long long)source, (long long)target,
+        return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+                           "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
+                           "%lld",
+                           w->rank, (long long)e, (long long)source, (long long)target,
                            (long long)s->nrows - 1);
     }
     if (s->owner[target] != w->rank) {
-        return LIERNE_FAIL(LIERNE_EDGE_TARGET_NOT_OWNED, "rank %d: edge %lld has target %lld, which rank "
-                           "%d owns", w->rank, (long long)e, (long long)target,
-                           (int)s->owner[target]);
+        return LIERNE_FAIL(LIERNE_EDGE_TARGET_NOT_OWNED,
+                           "rank %d: edge %lld has target %lld, which rank "
+                           "%d owns",
+                           w->rank, (long long)e, (long long)target, (int)s->owner[target]);
     }
     return LIERNE_OK;
 }
@@ -217,35 +209,45 @@ static void localise_edges(work *w) {
 }
 
 static lierne_status reserve_ghosts(work *w) {
-    size_t n = (size_t)w->needed.count;
-    LIERNE_TRY(lierne_alloc(&w->next, (size_t)w->world, sizeof *w->next));
-    LIERNE_TRY(lierne_alloc_unset(&w->row_of, n, sizeof *w->row_of));
-    LIERNE_TRY(lierne_alloc_unset(&w->ghost_of, n, sizeof *w->ghost_of));
-    LIERNE_TRY(lierne_alloc_unset(&w->sorted, 2 * n, sizeof *w->sorted));
-    LIERNE_TRY(lierne_alloc_unset(&w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
-    LIERNE_TRY(lierne_alloc_unset(&w->row_of_ghost, n, sizeof *w->row_of_ghost));
-    LIERNE_TRY(lierne_alloc_unset(&w->ascending, n, sizeof *w->ascending));
-    return lierne_alloc_unset(&w->graph.ghosts, n, sizeof *w->graph.ghosts);
+    size_t n = (size_t)w->needed.count, world = (size_t)w->world;
+    lierne_shelf *shelf = &w->memory->work;
+    LIERNE_TRY(lierne_shelf_take(shelf, NEXT, &w->next, world, sizeof *w->next));
+    memset(w->next, 0, world * sizeof *w->next);
+    LIERNE_TRY(lierne_shelf_take(shelf, ROW_OF, &w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_shelf_take(shelf, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_shelf_take(shelf, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
+    LIERNE_TRY(lierne_shelf_take(shelf, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_shelf_take(shelf, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    return lierne_shelf_take(shelf, ASCENDING, &w->ascending, n, sizeof *w->ascending);
 }
 
-static lierne_status reserve_edges(work *w) {
+static lierne_status take_list(lierne_forest_graph *g, int place, int64_t **out, int64_t n) {
+    return lierne_shelf_take(&g->shelf, place, out, (size_t)n, sizeof **out);
+}
+
+/* The lists of the graph before the last are used again. */
+static lierne_status reserve_lists(work *w) {
     lierne_forest_graph *g = &w->graph;
-    size_t n = (size_t)w->spec->nedges;
-    LIERNE_TRY(lierne_alloc_unset(&g->owned, (size_t)w->owned.count, sizeof *g->owned));
-    LIERNE_TRY(lierne_alloc_unset(&g->edge_source, n, sizeof *g->edge_source));
-    LIERNE_TRY(lierne_alloc_unset(&g->edge_target, n, sizeof *g->edge_target));
-    LIERNE_TRY(lierne_alloc_unset(&g->local_edges, n, sizeof *g->local_edges));
-    return lierne_alloc_unset(&g->remote_edges, n, sizeof *g->remote_edges);
+    int64_t n = w->spec->nedges;
+    g->shelf = w->memory->lists;
+    w->memory->lists = (lierne_shelf){0};
+    w->took_lists = true;
+    LIERNE_TRY(take_list(g, LIERNE_SHELF_OWNED, &g->owned, w->owned.count));
+    LIERNE_TRY(take_list(g, LIERNE_SHELF_GHOSTS, &g->ghosts, w->needed.count));
+    LIERNE_TRY(take_list(g, LIERNE_SHELF_SOURCE, &g->edge_source, n));
+    LIERNE_TRY(take_list(g, LIERNE_SHELF_TARGET, &g->edge_target, n));
+    LIERNE_TRY(take_list(g, LIERNE_SHELF_LOCAL, &g->local_edges, n));
+    return take_list(g, LIERNE_SHELF_REMOTE, &g->remote_edges, n);
 }
 
 static lierne_status work_out(work *w) {
     LIERNE_TRY(check_spec(w));
-    LIERNE_TRY(marks_new(&w->owned, w->spec->nrows));
-    LIERNE_TRY(marks_new(&w->needed, w->spec->nrows));
+    LIERNE_TRY(marks_take(&w->owned, &w->memory->work, OWNED, w->spec->nrows));
+    LIERNE_TRY(marks_take(&w->needed, &w->memory->work, NEEDED, w->spec->nrows));
     LIERNE_TRY(mark_owned(w));
     LIERNE_TRY(mark_needed(w));
     LIERNE_TRY(reserve_ghosts(w));
-    LIERNE_TRY(reserve_edges(w));
+    LIERNE_TRY(reserve_lists(w));
     list_marks(&w->owned, w->spec->nrows, w->graph.owned);
     number_rows(w);
     sort_ghosts(w);
@@ -280,10 +282,18 @@ lierne_status lierne_plan_graph(lierne_plan **out, lierne_context *context,
     *out = NULL;
     LIERNE_TRY(lierne_context_alive(context));
     work w = {.spec = spec, .rank = context->rank, .world = context->world};
-    lierne_status status = work_out(&w);
+    lierne_status status = lierne_alloc(&w.memory, 1, sizeof *w.memory);
+    if (status == LIERNE_OK) {
+        status = work_out(&w);
+    }
     const lierne_forest_spec forest = forest_of(&w);
     status = lierne_plan_forest(out, context, status, &forest);
-    free_work(&w);
+    if (status == LIERNE_OK) {
+        lierne_forest_recipe_of(*out)->memory = w.memory;
+        return LIERNE_OK;
+    }
+    lierne_shelf_free(&w.graph.shelf);
+    lierne_forest_memory_free(w.memory);
     return status;
 }
 
@@ -312,13 +322,14 @@ static lierne_status check_update(const lierne_plan *plan, const lierne_graph_sp
     if (!r || r->nrows < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plan is not one of a graph");
     }
-    if (readable(spec) &&
-        (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
-         spec->max_inflight != r->spec.max_inflight)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype %d, width %lld and max_inflight %d differ from "
-                           "the plan's %d, %lld, %d", lierne_plan_context(plan)->rank,
-                           (int)spec->dtype, (long long)spec->width, spec->max_inflight, (int)r->spec.dtype, (long long)r->spec.width,
-                           r->spec.max_inflight);
+    if (readable(spec) && (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
+                           spec->max_inflight != r->spec.max_inflight)) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: dtype %d, width %lld and max_inflight %d differ from "
+                           "the plan's %d, %lld, %d",
+                           lierne_plan_context(plan)->rank, (int)spec->dtype,
+                           (long long)spec->width, spec->max_inflight, (int)r->spec.dtype,
+                           (long long)r->spec.width, r->spec.max_inflight);
     }
     return LIERNE_OK;
 }
@@ -330,12 +341,26 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
     work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    lierne_forest_recipe *old = lierne_forest_recipe_of(plan);
     lierne_status status = check_update(plan, spec);
+    if (status == LIERNE_OK && !old->memory) { /* of a plan that was read */
+        status = lierne_alloc(&old->memory, 1, sizeof *old->memory);
+    }
     if (status == LIERNE_OK) {
+        w.memory = old->memory;
+        old->memory = NULL;
+        old->heir = w.memory;
         status = work_out(&w);
     }
     const lierne_forest_spec forest = forest_of(&w);
     status = lierne_plan_forest_again(plan, status, &forest);
-    free_work(&w);
+    if (w.memory) {
+        lierne_forest_recipe *now = lierne_forest_recipe_of(plan);
+        now->memory = w.memory;
+        now->heir = NULL;
+        if (status != LIERNE_OK && w.took_lists) {
+            w.memory->lists = w.graph.shelf; /* unless they went with what was given up */
+        }
+    }
     return status;
 }

@@ -1,10 +1,11 @@
 /* Plans of rows from their texts.
  *
  * A text has what was given to the builder, and lists that follow from it; the latter are for other
- * readers and are not read back. A rank whose text is bad tells the others before any of them plans. */
+ * readers and are not read back. A rank whose text is bad tells the others before any of them
+ * plans. */
 #include "build/forest.h"
-#include "json/json.h"
 #include "lierne/halo.h"
+#include "json/json.h"
 
 #include <limits.h>
 #include <string.h>
@@ -30,7 +31,7 @@ typedef struct reader {
 
 static void free_reader(reader *r) {
     lierne_json_free(&r->doc);
-    lierne_forest_graph_free(&r->graph);
+    lierne_shelf_free(&r->graph.shelf);
     lierne_mem_free(r->ranks);
     lierne_mem_free(r->rows);
     for (int i = 0; i < 2; i++) {
@@ -121,28 +122,37 @@ static lierne_status fill(const reader *r, const lierne_json_node *list, const c
     return LIERNE_OK;
 }
 
-static lierne_status take(const reader *r, const lierne_json_node *list, const char *key,
-                          int64_t **out, int64_t *n) {
-    *n = list->count;
-    LIERNE_TRY(lierne_alloc(out, (size_t)*n, sizeof **out));
+/* A list that must have n entries. */
+static lierne_status find_list(const reader *r, const char *key, int64_t n,
+                               const lierne_json_node **list) {
+    LIERNE_TRY(find(r, key, LIERNE_JSON_ARRAY, list));
+    if ((*list)->count != n) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: %s has %d entries, must have %lld",
+                           (*list)->place.line, (*list)->place.column, key, (*list)->count,
+                           (long long)n);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status get_exactly(const reader *r, const char *key, int64_t **out, int64_t n) {
+    const lierne_json_node *list;
+    LIERNE_TRY(find_list(r, key, n, &list));
+    LIERNE_TRY(lierne_alloc_unset(out, (size_t)n, sizeof **out));
     return fill(r, list, key, *out);
 }
 
-static lierne_status get_list(const reader *r, const char *key, int64_t **out, int64_t *n) {
-    const lierne_json_node *list;
-    LIERNE_TRY(find(r, key, LIERNE_JSON_ARRAY, &list));
-    return take(r, list, key, out, n);
+/* Into a place of the graph's shelf. */
+static lierne_status shelve(reader *r, const lierne_json_node *list, const char *key, int place,
+                            int64_t **out, int64_t *n) {
+    *n = list->count;
+    LIERNE_TRY(lierne_shelf_take(&r->graph.shelf, place, out, (size_t)*n, sizeof **out));
+    return fill(r, list, key, *out);
 }
 
-/* A list that must have n entries. */
-static lierne_status get_exactly(const reader *r, const char *key, int64_t **out, int64_t n) {
-    int64_t found;
-    LIERNE_TRY(get_list(r, key, out, &found));
-    if (found != n) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s has %lld entries, must have %lld", key,
-                           (long long)found, (long long)n);
-    }
-    return LIERNE_OK;
+static lierne_status get_shelved(reader *r, const char *key, int place, int64_t **out, int64_t *n) {
+    const lierne_json_node *list;
+    LIERNE_TRY(find(r, key, LIERNE_JSON_ARRAY, &list));
+    return shelve(r, list, key, place, out, n);
 }
 
 static lierne_status get_dtype(const reader *r, lierne_dtype *out) {
@@ -183,10 +193,14 @@ static lierne_status read_edges(reader *r) {
         target->type != LIERNE_JSON_ARRAY || source->count != target->count) {
         return wrong(both, "edge_index_local", "an array of two lists of one length");
     }
-    LIERNE_TRY(take(r, source, "edge_index_local", &g->edge_source, &g->nedges));
-    LIERNE_TRY(take(r, target, "edge_index_local", &g->edge_target, &ntargets));
-    LIERNE_TRY(get_list(r, "local_edge_idx", &g->local_edges, &g->nlocal_edges));
-    return get_list(r, "remote_edge_idx", &g->remote_edges, &g->nremote_edges);
+    LIERNE_TRY(
+        shelve(r, source, "edge_index_local", LIERNE_SHELF_SOURCE, &g->edge_source, &g->nedges));
+    LIERNE_TRY(
+        shelve(r, target, "edge_index_local", LIERNE_SHELF_TARGET, &g->edge_target, &ntargets));
+    LIERNE_TRY(
+        get_shelved(r, "local_edge_idx", LIERNE_SHELF_LOCAL, &g->local_edges, &g->nlocal_edges));
+    return get_shelved(r, "remote_edge_idx", LIERNE_SHELF_REMOTE, &g->remote_edges,
+                       &g->nremote_edges);
 }
 
 /* Every entry of a list at least 0 and below the bound. */
@@ -220,8 +234,12 @@ static lierne_status read_graph(reader *r) {
     const lierne_pairs_spec *p = &r->forest.pairs;
     r->forest.graph = &r->graph;
     LIERNE_TRY(get_integer(r, "nrows", &r->forest.nrows));
-    LIERNE_TRY(get_exactly(r, "owned", &r->graph.owned, p->nowned));
-    LIERNE_TRY(get_exactly(r, "needed", &r->graph.ghosts, p->nghosts));
+    const lierne_json_node *list;
+    int64_t n;
+    LIERNE_TRY(find_list(r, "owned", p->nowned, &list));
+    LIERNE_TRY(shelve(r, list, "owned", LIERNE_SHELF_OWNED, &r->graph.owned, &n));
+    LIERNE_TRY(find_list(r, "needed", p->nghosts, &list));
+    LIERNE_TRY(shelve(r, list, "needed", LIERNE_SHELF_GHOSTS, &r->graph.ghosts, &n));
     LIERNE_TRY(read_edges(r));
     return check_graph(r);
 }
@@ -270,7 +288,8 @@ static lierne_status read_lists(reader *r) {
         return wrong(lists, "sendlist", "an array of nswap lists");
     }
     LIERNE_TRY(lierne_alloc(&r->lists, (size_t)lists->count, sizeof *r->lists));
-    LIERNE_TRY(lierne_alloc(&r->list, (size_t)(lists->end - (int)(lists - r->doc.nodes.at)), sizeof *r->list));
+    LIERNE_TRY(lierne_alloc(&r->list, (size_t)(lists->end - (int)(lists - r->doc.nodes.at)),
+                            sizeof *r->list));
     const lierne_json_node *node = lierne_json_first(lists);
     for (int s = 0; node; s++, node = lierne_json_next(&r->doc, node)) {
         if (node->type != LIERNE_JSON_ARRAY || node->count != r->nums[0][s]) {

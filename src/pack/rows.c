@@ -1,8 +1,8 @@
 /* Rows by index list, the inner loop of graph and halo exchanges.
  *
- * The general loops of pack.c ask for every run where it starts and call through a table; with rows of a
- * few words that costs more than the words. Here the common sizes of a row are constants, and rows to
- * come are fetched ahead, since no processor can guess where a list goes next. */
+ * The general loops of pack.c ask for every run where it starts and call through a table; with rows
+ * of a few words that costs more than the words. Here the common sizes of a row are constants, and
+ * rows to come are fetched ahead, since no processor can guess where a list goes next. */
 #include "pack/pack.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *blo
     if (block->ndims != 2 || block->stride[1] != 1) {
         return false;
     }
-    *rows = (lierne_rows){.base = (char *)base + (size_t)block->offset * size, .list = block->rows,
+    *rows = (lierne_rows){.base = (char *)base + (size_t)block->offset * size,
+                          .list = block->rows,
                           .step = (size_t)block->stride[0] * size};
     return true;
 }

@@ -40,15 +40,15 @@ static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
                                                          LIERNE_SCRATCH};
     const lierne_route *a = first->route, *b = second->route;
     int64_t between, scratch_a, scratch_b;
-    LIERNE_TRY(lierne_route_new(&side->route, a->rank, a->elements[LIERNE_IN],
-                                b->elements[LIERNE_OUT]));
+    LIERNE_TRY(
+        lierne_route_new(&side->route, a->rank, a->elements[LIERNE_IN], b->elements[LIERNE_OUT]));
     LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_OUT], &between));
     LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_SCRATCH], &scratch_a));
     LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_SCRATCH], &scratch_b));
-    LIERNE_TRY(lierne_route_append(side->route, a, from_in,
-                                   (const int64_t[]){0, between, scratch_a}));
-    LIERNE_TRY(lierne_route_append(side->route, b, to_out,
-                                   (const int64_t[]){between, 0, scratch_b}));
+    LIERNE_TRY(
+        lierne_route_append(side->route, a, from_in, (const int64_t[]){0, between, scratch_a}));
+    LIERNE_TRY(
+        lierne_route_append(side->route, b, to_out, (const int64_t[]){between, 0, scratch_b}));
     LIERNE_TRY(lierne_route_keep_lists(side->route));
     copy_shape(side, first, second);
     return copy_owned(side, second);
@@ -94,10 +94,11 @@ static lierne_status check_fit(const lierne_plan *first, const lierne_plan *seco
         int64_t n = from->parts.side[d].route->elements[LIERNE_OUT];
         int64_t wanted = to->parts.side[d].route->elements[LIERNE_IN];
         if (n != wanted) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s of one plan gives %lld elements, the "
-                               "other takes %lld", first->context->rank,
-                               d == LIERNE_FORWARD ? "forward" : "adjoint", (long long)n,
-                               (long long)wanted);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: %s of one plan gives %lld elements, the "
+                               "other takes %lld",
+                               first->context->rank, d == LIERNE_FORWARD ? "forward" : "adjoint",
+                               (long long)n, (long long)wanted);
         }
     }
     if (first->parts.dtype != second->parts.dtype) {
@@ -131,7 +132,8 @@ lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
     if (first->context != second->context) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plans are of different contexts");
     }
-    const lierne_field fields[] = {
-        {"call", CALL_COMPOSE}, {"first", first->decision}, {"second", second->decision}};
+    const lierne_field fields[] = {{"call", CALL_COMPOSE},
+                                   {"first", first->decision},
+                                   {"second", second->decision}};
     return lierne_plan_new(out, first->context, compose(&parts, first, second), &parts, fields, 3);
 }

@@ -1,7 +1,7 @@
 /* Routes made of other routes: run one after the other, the second reading what the first wrote.
  *
- * Buffers are renamed and shifted; a stage otherwise stays as it is. Messages of two routes cannot be
- * confused, because those between two ranks arrive in the order in which they were started. */
+ * Buffers are renamed and shifted; a stage otherwise stays as it is. Messages of two routes cannot
+ * be confused, because those between two ranks arrive in the order in which they were started. */
 #include "route/route.h"
 
 typedef struct naming {

@@ -1,9 +1,9 @@
 /* Where parcels that must be packed or unpacked are staged.
  *
- * Short ones have a place each. Long ones, which a planner has cut so that they fit the cache, take turns
- * in a few places per peer and direction: what arrived is unpacked from the cache before the place is
- * used again, and memory far larger than the cache is touched once instead of three times. Each peer has
- * places of its own, or ranks could wait for each other's in a circle. */
+ * Short ones have a place each. Long ones, which a planner has cut so that they fit the cache, take
+ * turns in a few places per peer and direction: what arrived is unpacked from the cache before the
+ * place is used again, and memory far larger than the cache is touched once instead of three times.
+ * Each peer has places of its own, or ranks could wait for each other's in a circle. */
 #include "transport/job.h"
 
 #define ALIGN  64         /* a cache line, in bytes */
