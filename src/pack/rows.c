@@ -7,11 +7,9 @@
 
 #include <string.h>
 
-#define AHEAD 12 /* rows between one fetched and one worked on */
-
-typedef struct line {
-    uint64_t words[8];
-} line;
+#define LINE    64  /* bytes */
+#define AHEAD   6   /* rows between one fetched and one worked on */
+#define FETCHED 512 /* bytes of a row; the processor goes on by itself */
 
 bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size) {
     if (block->ndims != 2 || block->stride[1] != 1) {
@@ -27,9 +25,13 @@ static char *row_at(const lierne_rows *rows, int64_t i) {
     return rows->base + (size_t)(rows->list ? rows->list[i] : i) * rows->step;
 }
 
-static void fetch(const lierne_rows *rows, int64_t i, int64_t n) {
+/* A row further on in a list: all its lines, or those that are worth the trouble. */
+static void fetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
     if (rows->list && i + AHEAD < n) {
-        __builtin_prefetch(row_at(rows, i + AHEAD));
+        const char *row = row_at(rows, i + AHEAD);
+        for (size_t at = 0; at < bytes && at < FETCHED; at += LINE) {
+            __builtin_prefetch(row + at);
+        }
     }
 }
 
@@ -56,27 +58,14 @@ static void fetch(const lierne_rows *rows, int64_t i, int64_t n) {
 COPY_AS(uint32_t)
 COPY_AS(uint64_t)
 
-static void copy_lines(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
-    for (int64_t i = 0; i < n; i++) {
-        char *t = row_at(to, i);
-        const char *f = row_at(from, i);
-        fetch(from, i, n);
-        for (size_t at = 0; at < bytes; at += sizeof(line)) {
-            memcpy(t + at, f + at, sizeof(line));
-        }
-    }
-}
-
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
     if (bytes == 4) {
         copy_uint32_t(to, from, n);
     } else if (bytes == 8) {
         copy_uint64_t(to, from, n);
-    } else if (bytes % sizeof(line) == 0) {
-        copy_lines(to, from, n, bytes);
     } else {
         for (int64_t i = 0; i < n; i++) {
-            fetch(from, i, n);
+            fetch(from, i, n, bytes);
             memcpy(row_at(to, i), row_at(from, i), bytes);
         }
     }
@@ -89,13 +78,10 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
             type *t = (type *)(void *)row_at(to, i);                                               \
             *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                        \
         }                                                                                          \
-        if (width == 1) {                                                                          \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
+        for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
             type *t = (type *)(void *)row_at(to, i);                                               \
             const type *f = (const type *)(const void *)row_at(from, i);                           \
-            fetch(to, i, n);                                                                       \
+            fetch(to, i, n, (size_t)width * sizeof(type));                                         \
             for (int64_t k = 0; k < width; k++) {                                                  \
                 t[k] = (type)(t[k] + f[k]);                                                        \
             }                                                                                      \
