@@ -5,6 +5,8 @@
  * ones once more by rank and ghost, which is the order of roots. */
 #include "build/forest.h"
 
+#include <string.h>
+
 static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
     for (int64_t k = 1; k < n; k++) {
         if (rank[k] < rank[k - 1] || (rank[k] == rank[k - 1] && row[k] <= row[k - 1])) {
@@ -14,24 +16,24 @@ static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
     return true;
 }
 
-/* Roots that are ghosts first[0], first[1], ...: a source for each run of one rank. */
+int64_t lierne_forest_first(const lierne_forest *f, int64_t root) {
+    return f->first ? f->first[root] : root;
+}
+
+int64_t lierne_forest_root(const lierne_forest *f, int64_t ghost) {
+    return f->root ? f->root[ghost] : ghost;
+}
+
+/* A source for each run of roots of one rank. */
 static lierne_status add_sources(lierne_forest *f, const int32_t *rank) {
     for (int64_t i = 0, end; i < f->nroots; i = end) {
-        int32_t owner = rank[f->first[i]];
-        for (end = i + 1; end < f->nroots && rank[f->first[end]] == owner; end++) {
+        int32_t owner = rank[lierne_forest_first(f, i)];
+        for (end = i + 1; end < f->nroots && rank[lierne_forest_first(f, end)] == owner; end++) {
         }
         lierne_peer_rows source = {owner, i, end - i};
         LIERNE_TRY(LIERNE_VEC_PUSH(&f->sources, source));
     }
     return LIERNE_OK;
-}
-
-static void take_sorted(lierne_forest *f, const int64_t *row) {
-    f->nroots = f->nghosts;
-    for (int64_t k = 0; k < f->nghosts; k++) {
-        f->row[k] = row[k];
-        f->first[k] = f->root[k] = k;
-    }
 }
 
 static uint64_t largest(const lierne_keyed *items, size_t n) {
@@ -107,11 +109,14 @@ static lierne_status take_any(lierne_forest *f, const int32_t *rank, const int64
 lierne_status lierne_forest_sort(lierne_forest *f, const int32_t *rank, const int64_t *row) {
     size_t n = (size_t)f->nghosts;
     LIERNE_TRY(lierne_alloc_unset(&f->row, n, sizeof *f->row));
-    LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
-    LIERNE_TRY(lierne_alloc_unset(&f->root, n, sizeof *f->root));
     if (sorted(rank, row, f->nghosts)) {
-        take_sorted(f, row);
+        f->nroots = f->nghosts;
+        if (n > 0) {
+            memcpy(f->row, row, n * sizeof *row);
+        }
     } else {
+        LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
+        LIERNE_TRY(lierne_alloc_unset(&f->root, n, sizeof *f->root));
         LIERNE_TRY(take_any(f, rank, row));
     }
     return add_sources(f, rank);

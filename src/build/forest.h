@@ -81,6 +81,8 @@ typedef struct lierne_forest {
 /* Sorts pairs into sources and roots. forest is zero but for the fields above sources. */
 lierne_status lierne_forest_sort(lierne_forest *forest, const int32_t *rank, const int64_t *row);
 void lierne_forest_free(lierne_forest *forest);
+int64_t lierne_forest_first(const lierne_forest *forest, int64_t root);
+int64_t lierne_forest_root(const lierne_forest *forest, int64_t ghost);
 
 /* Routes into empty ones. nowned_of: rows of every rank, for the all-gather. */
 lierne_status lierne_forest_forward(const lierne_forest *forest, lierne_route *route);

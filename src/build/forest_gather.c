@@ -64,7 +64,7 @@ static lierne_status copy_ghosts(const lierne_forest *f, lierne_route *route, li
     }
     LIERNE_TRY(lierne_alloc(&at, (size_t)f->nghosts, sizeof *at));
     for (int64_t k = 0; k < f->nghosts; k++) {
-        at[k] = root_at[f->root[k]];
+        at[k] = root_at[lierne_forest_root(f, k)];
     }
     lierne_status status =
         lierne_route_rows(route, &from.block, at, f->nghosts, f->width, f->width);

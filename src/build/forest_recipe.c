@@ -44,7 +44,7 @@ static void write_roots(lierne_text *text, const lierne_forest *f) {
     lierne_text_add(text, ",\n \"root\": [");
     for (int64_t k = 0; k < f->nghosts; k++) {
         size_t s = 0;
-        int64_t root = f->root[k];
+        int64_t root = lierne_forest_root(f, k);
         while (root >= f->sources.at[s].first + f->sources.at[s].count) {
             s++;
         }

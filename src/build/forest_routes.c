@@ -24,8 +24,12 @@ static lierne_status copy_span(const lierne_forest *f, lierne_ops *ops, int64_t 
 /* The places of the first ghosts of a source's roots. */
 static lierne_status ghosts_of(const lierne_forest *f, lierne_route *route,
                                const lierne_peer_rows *source, lierne_block *block) {
-    LIERNE_TRY(lierne_route_rows(route, block, f->first + source->first, source->count, f->width,
-                                 f->stride));
+    if (f->first) {
+        LIERNE_TRY(lierne_route_rows(route, block, f->first + source->first, source->count,
+                                     f->width, f->stride));
+    } else {
+        *block = span(f, source->first, source->count);
+    }
     block->offset += lierne_forest_ghosts_at(f) * f->stride;
     return LIERNE_OK;
 }
@@ -153,7 +157,7 @@ static lierne_status add_ghosts(const lierne_forest *f, lierne_route *route, con
     LIERNE_TRY(lierne_alloc_unset(&to, 2 * (size_t)f->nghosts, sizeof *to));
     from = to + f->nghosts;
     for (int64_t k = 0; k < f->nghosts; k++) {
-        int64_t root = f->root[k];
+        int64_t root = lierne_forest_root(f, k);
         bool mine = own && root >= own->first && root < own->first + own->count;
         if (d->sums || mine) {
             to[n] = sum_of(d, own, root);
