@@ -1,6 +1,7 @@
 /* A thread per rank on one sim world, for the thread sanitizer: a plain program, because Criterion
  * does not run under it. Planning, blocking calls, requests that overlap, a rank that comes late, a
- * rank that does not come, calls that differ. Values are checked too, against closed forms. */
+ * rank that does not come, calls that differ, graphs that change. Values are checked too, against
+ * closed forms. */
 #include "base/base.h"
 #include "lierne.h"
 
@@ -145,6 +146,90 @@ static void *deserted(void *arg) {
     return NULL;
 }
 
+/* A graph whose rows move to the next rank every round; everybody needs every second row. */
+enum { NROWS = 3 * RANKS };
+typedef struct ring {
+    int32_t owner[NROWS];
+    int64_t source[NROWS / 2];
+    int64_t target[NROWS / 2];
+} ring;
+
+static lierne_graph_spec turn_ring(ring *g, int rank, int round) {
+    for (int i = 0; i < NROWS; i++) {
+        g->owner[i] = (i / 3 + round) % RANKS;
+    }
+    for (int e = 0; e < NROWS / 2; e++) {
+        g->source[e] = 2 * e;
+        g->target[e] = 3 * ((rank - round % RANKS + RANKS) % RANKS);
+    }
+    return (lierne_graph_spec){.size = sizeof(lierne_graph_spec),
+                               .nrows = NROWS,
+                               .owner = g->owner,
+                               .nedges = NROWS / 2,
+                               .source = g->source,
+                               .target = g->target,
+                               .dtype = LIERNE_I64,
+                               .width = 1};
+}
+
+/* Ghosts get the number of their row; each needed row gets a gradient from every other rank. */
+static void check_ring(lierne_plan *plan) {
+    int64_t ghosts[NROWS], gradient[3], ones[NROWS];
+    lierne_graph_lists lists = {.size = sizeof lists};
+    bool right = true;
+    CHECK(lierne_plan_graph_lists(plan, &lists) == LIERNE_OK && lists.nowned == 3);
+    CHECK(lierne_forward(plan, ghosts, lists.owned, NULL) == LIERNE_OK);
+    for (int64_t k = 0; k < lists.nghosts; k++) {
+        right = right && ghosts[k] == lists.ghosts[k];
+        ones[k] = 1;
+    }
+    CHECK(lierne_adjoint(plan, gradient, ones, NULL) == LIERNE_OK);
+    for (int i = 0; i < 3; i++) {
+        right = right && gradient[i] == (lists.owned[i] % 2 == 0 ? RANKS - 1 : 0);
+    }
+    CHECK(right);
+}
+
+/* Planning takes letters and meetings; new lists while others still leave the last meeting. */
+static void *rings(void *arg) {
+    const worker *w = arg;
+    int rank = lierne_rank(w->context);
+    lierne_plan *plan = NULL;
+    ring g;
+    for (int a = LIERNE_GRAPH_AUTO; a <= LIERNE_GRAPH_GATHER; a++) {
+        lierne_graph_spec spec = turn_ring(&g, rank, 0);
+        spec.algorithm = (lierne_graph_algorithm)a;
+        CHECK(lierne_plan_graph(&plan, w->context, &spec) == LIERNE_OK);
+        check_ring(plan);
+        for (int round = 1; round < ROUNDS / 2; round++) {
+            spec = turn_ring(&g, rank, round);
+            spec.algorithm = (lierne_graph_algorithm)a;
+            if (round % RANKS == rank) {
+                g.source[0] = round % 3 ? 0 : NROWS; /* now and then one of them is refused */
+            }
+            CHECK(lierne_plan_update_graph(plan, &spec) ==
+                  (round % 3 ? LIERNE_OK : LIERNE_INDEX_RANGE));
+            check_ring(plan);
+        }
+        CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    }
+    return NULL;
+}
+
+/* Rank 0 does not come to plan. */
+static void *lonely(void *arg) {
+    const worker *w = arg;
+    ring g;
+    lierne_plan *plan;
+    int rank = lierne_rank(w->context);
+    const lierne_graph_spec spec = turn_ring(&g, rank, 0);
+    if (rank != 0) {
+        CHECK(lierne_plan_graph(&plan, w->context, &spec) == LIERNE_TIMEOUT && !plan);
+        atomic_fetch_add(&timeouts, 1);
+    }
+    return NULL;
+}
+
 int main(void) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {8, 4, 2};
@@ -171,6 +256,9 @@ int main(void) {
         run(&spec, &hasty, deserted);
         CHECK(atomic_exchange(&timeouts, 0) > 0);
     }
+    run(NULL, &patient, rings);
+    run(NULL, &hasty, lonely);
+    CHECK(timeouts == RANKS - 1);
     lierne_grid_free(src);
     lierne_grid_free(dst);
     CHECK(lierne_mem_live() == 0);
