@@ -290,7 +290,7 @@ static lierne_status run_swap(const builder *b, const swap *s, lierne_status sta
         status = posted == LIERNE_OK ? take(b, s, &received) : posted;
     }
     lierne_letters_free(&received);
-    lierne_mem_free(words.at);
+    lierne_context_reclaim(b->context, words.at);
     return status;
 }
 

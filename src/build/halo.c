@@ -33,9 +33,9 @@ typedef struct labels {
     int64_t *room;
 } labels;
 
-static void free_labels(labels *l) {
+static void free_labels(const lierne_context *context, labels *l) {
     lierne_mem_free(l->words);
-    lierne_mem_free(l->room);
+    lierne_context_reclaim(context, l->room); /* where letters lie */
 }
 
 static lierne_status find_roots(lierne_context *context, lierne_halo_recipe *r, const labels *l) {
@@ -84,6 +84,8 @@ static lierne_status count_shares(lierne_context *context, const lierne_halo_rec
     }
     lierne_letters_free(&received);
     lierne_mem_free(letters.at);
+    lierne_context_reclaim(context, forest.sources.at); /* which letters point into */
+    forest.sources.at = NULL;
     lierne_forest_free(&forest);
     return status == LIERNE_OK ? posted : status;
 }
@@ -153,7 +155,7 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
     if (together) {
         status = fill_together(context, &parts, &l);
     }
-    free_labels(&l);
+    free_labels(context, &l);
     if (!together || context->dead != LIERNE_OK) {
         lierne_plan_parts_free(context, &parts);
         return status;

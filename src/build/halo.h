@@ -33,8 +33,8 @@ lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int worl
  * expects. */
 lierne_status lierne_halo_push(lierne_context *context, const lierne_halo_spec *spec,
                                int64_t *words, size_t n, int64_t *room);
-/* Memory that pushing n words a row needs; to be freed. Apart, so that ranks can agree that all
- * have it before the first one sends. */
+/* Memory that pushing n words a row needs, for lierne_context_reclaim. Apart, so that ranks can
+ * agree that all have it before the first one sends. */
 lierne_status lierne_halo_room(int64_t **room, const lierne_halo_spec *spec, size_t n);
 
 /* Fills the routes, shapes and owned blocks of both sides. */

@@ -18,10 +18,10 @@ typedef struct cutter {
     lierne_halo_spec spec;
 } cutter;
 
-static void cutter_free(cutter *c) {
+static void cutter_free(const lierne_context *context, cutter *c) {
     lierne_mem_free(c->keep);
     lierne_mem_free(c->moved);
-    lierne_mem_free(c->room);
+    lierne_context_reclaim(context, c->room); /* where letters lie */
     lierne_mem_free(c->nums);
     lierne_mem_free(c->rows);
     lierne_mem_free(c->lists);
@@ -131,6 +131,6 @@ lierne_status lierne_plan_restrict(lierne_plan **out, const lierne_plan *plan,
             status = lierne_halo_plan(out, context, status, &c.spec);
         }
     }
-    cutter_free(&c);
+    cutter_free(context, &c);
     return status;
 }
