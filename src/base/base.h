@@ -83,6 +83,8 @@ typedef struct lierne_text {
 } lierne_text;
 void lierne_text_add(lierne_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A JSON array. */
+void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n);
 /* Hands the string over (caller frees with lierne_mem_free), or fails with NO_MEMORY. */
 lierne_status lierne_text_take(lierne_text *text, char **out);
 void lierne_text_free(lierne_text *text);

@@ -36,6 +36,14 @@ void lierne_text_add(lierne_text *text, const char *format, ...) {
     text->length += (size_t)length;
 }
 
+void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n) {
+    lierne_text_add(text, "[");
+    for (int64_t i = 0; i < n; i++) {
+        lierne_text_add(text, i ? ",%lld" : "%lld", (long long)numbers[i]);
+    }
+    lierne_text_add(text, "]");
+}
+
 lierne_status lierne_text_take(lierne_text *text, char **out) {
     *out = NULL;
     lierne_text_add(text, "%s", "");

@@ -27,17 +27,9 @@ static void free_recipe(lierne_recipe *base) {
 
 static const char *const algorithm_names[] = {"auto", "direct", "gather"};
 
-static void write_list(lierne_text *text, const int64_t *values, int64_t n) {
-    lierne_text_add(text, "[");
-    for (int64_t i = 0; i < n; i++) {
-        lierne_text_add(text, i ? ",%lld" : "%lld", (long long)values[i]);
-    }
-    lierne_text_add(text, "]");
-}
-
 static void write_ints(lierne_text *text, const char *name, const int64_t *values, int64_t n) {
     lierne_text_add(text, ",\n \"%s\": ", name);
-    write_list(text, values, n);
+    lierne_text_numbers(text, values, n);
 }
 
 static void write_roots(lierne_text *text, const lierne_forest *f) {
@@ -74,9 +66,9 @@ static void write_graph(lierne_text *text, const lierne_forest_recipe *r) {
     write_ints(text, "owned", g->owned, r->forest.nowned);
     write_ints(text, "needed", g->ghosts, r->forest.nghosts);
     lierne_text_add(text, ",\n \"edge_index_local\": [");
-    write_list(text, g->edge_source, g->nedges);
+    lierne_text_numbers(text, g->edge_source, g->nedges);
     lierne_text_add(text, ",");
-    write_list(text, g->edge_target, g->nedges);
+    lierne_text_numbers(text, g->edge_target, g->nedges);
     lierne_text_add(text, "]");
     write_ints(text, "local_edge_idx", g->local_edges, g->nlocal_edges);
     write_ints(text, "remote_edge_idx", g->remote_edges, g->nremote_edges);

@@ -81,14 +81,6 @@ void lierne_halo_recipe_free(lierne_recipe *recipe) {
     lierne_mem_free(r);
 }
 
-static void write_numbers(lierne_text *text, const int64_t *numbers, int64_t n) {
-    lierne_text_add(text, "[");
-    for (int64_t i = 0; i < n; i++) {
-        lierne_text_add(text, i ? ",%lld" : "%lld", (long long)numbers[i]);
-    }
-    lierne_text_add(text, "]");
-}
-
 static void write_ranks(lierne_text *text, const char *key, const int *ranks, int n) {
     lierne_text_add(text, ",\"%s\":[", key);
     for (int i = 0; i < n; i++) {
@@ -113,12 +105,12 @@ void lierne_halo_recipe_write(const lierne_recipe *recipe, lierne_text *text) {
     write_ranks(text, "recvproc", spec->recvproc, spec->nswap);
     for (int i = 0; i < 3; i++) {
         lierne_text_add(text, ",\"%s\":", counts[i]);
-        write_numbers(text, r->nums + i * spec->nswap, spec->nswap);
+        lierne_text_numbers(text, r->nums + i * spec->nswap, spec->nswap);
     }
     lierne_text_add(text, ",\"sendlist\":[");
     for (int s = 0; s < spec->nswap; s++) {
         lierne_text_add(text, s ? "," : "");
-        write_numbers(text, spec->sendlist[s], spec->sendnum[s]);
+        lierne_text_numbers(text, spec->sendlist[s], spec->sendnum[s]);
     }
     lierne_text_add(text, "]}");
 }
