@@ -179,6 +179,8 @@ $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
+$(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,duty elements forest graph_a2a graph_case \
+	graph_invalid halo halo_bricks halo_case halo_invalid json world)
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)

@@ -68,17 +68,22 @@ int64_t golden_forest_copies(const golden_forest *forest, int rank, int64_t row)
 /* Rows that any schedule must bring to a rank: distinct ones of other ranks; and from how many. */
 int64_t golden_forest_distinct(const golden_forest *forest, int rank, int64_t *nranks);
 
-/* A world whose ranks run in threads. */
+/* A world, and of each of its ranks that is in this process what it plans and finds. Ranks are
+ * threads (threads.c) or, under mpirun, processes (tests/mpi/golden.c). */
 typedef struct golden_world {
-    lierne_sim *sim;
+    lierne_sim *sim; /* NULL where ranks are processes */
     int n;
-    golden_case *cases; /* one per rank, for what its thread finds */
+    int first, here;    /* ranks first to first + here - 1 are in this process */
+    golden_case *cases; /* one per rank, for what it finds */
     lierne_plan **plans;
     double (*dots)[2]; /* of each rank: <F x, y> and <x, F* y> */
 } golden_world;
 /* Failures of a new world, and of ending it, are c's. */
 golden_world golden_world_new(golden_case *c, int n);
-/* Frees the plans and the world; what ranks found is c's, with what in front. */
+/* Calls work for each rank. Returns whether every rank has planned. */
+bool golden_world_run(golden_world *world, void (*work)(lierne_context *context, void *shared),
+                      void *shared);
+/* Frees the plans and the world; what a rank found is c's, in every process, what in front. */
 void golden_world_end(golden_case *c, golden_world *world, const char *what);
 /* What planning gave a rank that must be refused: the status whose name the case expects, and a
  * message with the rank that is to blame, or with some rank if blamed is -1. */
@@ -86,10 +91,21 @@ void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_pl
                            int blamed);
 /* The dots of all ranks are the same two ways. */
 void golden_world_expect_adjoint(golden_case *c, const golden_world *world);
-/* lierne_plan_check of all plans. */
+/* lierne_plan_check of the plans of this process. */
 void golden_world_check(golden_case *c, const golden_world *world);
-/* Sums of a direction's reports over the ranks; algorithm as rank 0 has it. */
+/* Sums of a direction's reports over the ranks, and the most stages; algorithm as this process's
+ * ranks have it, all the same. */
 lierne_report golden_world_report(golden_case *c, const golden_world *world,
                                   lierne_direction direction);
+
+/* What differs between ranks that are threads and ranks that are processes. Of work, and of the
+ * last three, which bring together what processes have, all ranks of the world take part. */
+lierne_status golden_ranks_start(golden_world *world);
+lierne_status golden_ranks_end(golden_world *world);
+void golden_ranks_run(const golden_world *world,
+                      void (*work)(lierne_context *context, void *shared), void *shared);
+void golden_ranks_sum(double *values, int n); /* exact below 2^53 */
+double golden_ranks_most(double value);
+void golden_ranks_agree(golden_case *c); /* the failure of the lowest rank that has one */
 
 #endif

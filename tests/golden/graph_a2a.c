@@ -1,8 +1,7 @@
-/* graph_a2a.json, cases: every rank of a simulated world plans its own edges, in each algorithm and
- * dtype. Sums are compared with the definition (forest.c), which is compared with the file first:
- * so they can be checked for numbers that 16 bits hold too. */
+/* graph_a2a.json, cases: every rank plans its own edges, in each algorithm and dtype. Sums are
+ * compared with the definition (forest.c), which is compared with the file first: so they can be
+ * checked for numbers that 16 bits hold too. */
 #include "graph_case.h"
-#include "rank_threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,12 +296,7 @@ static void run_variant(golden_case *c, variant *v, bool numbers) {
     v->world = &world;
     snprintf(what, sizeof what, "%s, algorithm %d, stride %d%s", lierne_dtype_name(v->type.dtype),
              (int)v->algorithm, (int)v->type.stride, v->accumulate ? ", accumulating" : "");
-    rank_threads(world.sim, world.n, numbers ? work_numbers : work, v);
-    bool planned = true;
-    for (int r = 0; r < world.n; r++) {
-        planned = planned && world.plans[r];
-    }
-    if (planned) {
+    if (golden_world_run(&world, numbers ? work_numbers : work, v)) {
         golden_world_check(c, &world);
         expect_totals(c, v);
         golden_world_expect_adjoint(c, &world);

@@ -2,7 +2,6 @@
  * The file has it on one rank; here it is each rank's in turn, by renumbering. The others have no
  * edges. An owner that is no rank is known to one rank or to all. */
 #include "exchange.h"
-#include "rank_threads.h"
 
 #include <stdlib.h>
 
@@ -56,7 +55,7 @@ static void work(lierne_context *context, void *shared) {
 static void check_trial(golden_case *c, trial *t, int n) {
     golden_world world = golden_world_new(c, n);
     t->world = &world;
-    rank_threads(world.sim, n, work, t);
+    golden_world_run(&world, work, t);
     golden_world_end(c, &world, t->alone ? "one rank has other owners" : "owners are the same");
 }
 

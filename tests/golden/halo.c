@@ -2,7 +2,6 @@
  * dtype. What must come out follows from the roots in the file (halo_case.c), which are compared
  * with its numbers first; where sums are inexact, its bits are what staged swaps must give. */
 #include "halo_case.h"
-#include "rank_threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,8 +277,7 @@ static void run_variant(golden_case *c, variant *v) {
     v->world = &world;
     snprintf(what, sizeof what, "%s of %s, stride %d%s", kinds[v->kind],
              lierne_dtype_name(v->type.dtype), (int)v->type.stride, v->keep ? ", ghosts kept" : "");
-    rank_threads(world.sim, world.n, work, v);
-    if (world.plans[0]) {
+    if (golden_world_run(&world, work, v)) {
         golden_world_check(c, &world);
         golden_world_expect_adjoint(c, &world);
         expect_totals(c, v);

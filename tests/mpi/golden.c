@@ -1,0 +1,99 @@
+/* The graphs and halos of the golden files on real ranks: the checks of tests/golden, of which each
+ * process is one rank. A file has cases of several worlds; those of this one are run, and swaps to
+ * be refused that know one rank only in a world of any size. The processes agree on what failed
+ * before they go on, as what follows is collective. */
+#include "golden/exchange.h"
+#include "mpi/common.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static lierne_context *context; /* one for all cases */
+
+lierne_status golden_ranks_start(golden_world *world) {
+    world->first = test_rank;
+    world->here = 1;
+    return world->n == test_world ? LIERNE_OK : LIERNE_INVALID;
+}
+
+lierne_status golden_ranks_end(golden_world *world) {
+    world->here = 0;
+    return LIERNE_OK;
+}
+
+void golden_ranks_run(const golden_world *world,
+                      void (*work)(lierne_context *context, void *shared), void *shared) {
+    (void)world;
+    work(context, shared);
+}
+
+void golden_ranks_sum(double *values, int n) {
+    MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+double golden_ranks_most(double value) {
+    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return value;
+}
+
+void golden_ranks_agree(golden_case *c) {
+    int lowest = c->failed ? test_rank : test_world;
+    MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (lowest < test_world) {
+        c->failed = true;
+        MPI_Bcast(c->why, sizeof c->why, MPI_CHAR, lowest, MPI_COMM_WORLD);
+    }
+}
+
+static void refuse_swaps(golden_case *c) {
+    golden_halo_refuse(c, test_world);
+}
+
+/* Counts a case once, on rank 0, but what it leaked on any rank. */
+static void run_case(const char *file, const cJSON *one, golden_check *check) {
+    golden_case c = {.item = one};
+    size_t before = lierne_mem_live();
+    check(&c);
+    golden_expect(&c, lierne_mem_live() == before, "rank %d: leaked", test_rank);
+    golden_ranks_agree(&c);
+    if (test_rank == 0) {
+        CHECK(!c.failed, "%s %s: %s", file, golden_string(one, "id"), c.why);
+    }
+}
+
+/* anywhere: cases of one rank stand for those of any world. */
+static void run_list(const char *file, const cJSON *root, const char *list, golden_check *check,
+                     bool anywhere) {
+    const cJSON *one, *cases = golden_get(root, list);
+    CHECK(cJSON_GetArraySize(cases) > 0, "%s has no %s", file, list);
+    cJSON_ArrayForEach(one, cases) {
+        int64_t world = golden_int(one, "world", 0);
+        if (world == test_world || (anywhere && world == 1)) {
+            run_case(file, one, check);
+        }
+    }
+}
+
+static void run_file(const char *dir, const char *file, golden_check *valid, golden_check *invalid,
+                     bool anywhere) {
+    char path[4096];
+    const char *why = "";
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    cJSON *root = golden_read(path, &why);
+    CHECK(root, "%s: %s", path, why);
+    run_list(file, root, "cases", valid, false);
+    run_list(file, root, "invalid", invalid, anywhere);
+    cJSON_Delete(root);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv, 100);
+    const char *dir = argc > 1 ? argv[1] : "tests/golden";
+    size_t before = lierne_mem_live();
+    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
+    run_file(dir, "halo.json", golden_halo, refuse_swaps, true);
+    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "leaked");
+    return test_finish();
+}
