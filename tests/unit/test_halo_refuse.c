@@ -226,7 +226,7 @@ typedef struct restriction {
     halo_case swaps;
     uint8_t keep[HALO_WORLD][HALO_ROWS];
     halo_values input, expected;
-    int liar, lie; /* a rank whose mask has one entry wrong; or -1 */
+    int liar, lie; /* a rank whose mask has one entry wrong, or is NULL where lie is -1; or -1 */
     lierne_status got[HALO_WORLD];
     char message[HALO_WORLD][LIERNE_MESSAGE_SIZE];
     const char *why[HALO_WORLD];
@@ -272,15 +272,16 @@ static void restrict_one(lierne_context *context, void *shared) {
     int rank = lierne_rank(context);
     lierne_plan *whole, *part = NULL;
     uint8_t keep[HALO_ROWS];
+    const bool none = rank == t->liar && t->lie < 0;
     memcpy(keep, t->keep[rank], sizeof keep);
-    if (rank == t->liar) {
+    if (rank == t->liar && !none) {
         keep[t->lie] = !keep[t->lie];
     }
     if (lierne_plan_halo(&whole, context, &t->swaps.spec[rank]) != LIERNE_OK) {
         t->why[rank] = "no plan";
         return;
     }
-    t->got[rank] = lierne_plan_restrict(&part, whole, keep);
+    t->got[rank] = lierne_plan_restrict(&part, whole, none ? NULL : keep);
     snprintf(t->message[rank], sizeof t->message[rank], "%s", lierne_last_error());
     lierne_plan_free(whole);
     if (t->got[rank] == LIERNE_OK) {
@@ -315,6 +316,11 @@ Test(halo_refuse, a_mask_cuts_rows_and_must_agree) {
             cr_assert(strstr(t->message[0], "swap ") && strstr(t->message[0], "row "), "%s",
                       t->message[0]);
             lies++;
+        }
+        t->lie = -1;
+        if (halo_case_rows(&t->swaps, t->liar) > 0) {
+            run_restriction(t, LIERNE_INVALID);
+            cr_assert(strstr(t->message[0], "keep is NULL"), "%s", t->message[0]);
         }
     }
     cr_assert_gt(lies, 10);

@@ -1,0 +1,91 @@
+/* Plans made of plans, where they are refused and where arrays are one; what they compute is
+ * compared with serial models by tests/golden and tests/mpi. A world of one, all ghosts are of own
+ * rows. */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <string.h>
+
+/* A plan from nowned rows to copies of some of them. */
+static lierne_plan *copies(lierne_sim *sim, int64_t nowned, const int64_t *row, int64_t n,
+                           lierne_dtype dtype, int accumulate) {
+    static const int32_t rank[8];
+    const lierne_pairs_spec spec = {.size = sizeof spec,
+                                    .nowned = nowned,
+                                    .nghosts = n,
+                                    .rank = rank,
+                                    .row = row,
+                                    .dtype = dtype,
+                                    .width = 1,
+                                    .accumulate = accumulate};
+    lierne_plan *plan = NULL;
+    cr_assert_eq(lierne_plan_pairs(&plan, lierne_sim_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return plan;
+}
+
+static void close_sim(lierne_sim *sim) {
+    cr_expect_eq(lierne_sim_free(sim), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(derive, only_plans_that_fit_are_composed) {
+    lierne_sim *sim, *other;
+    cr_assert(lierne_sim_create(&sim, 1, NULL) == LIERNE_OK &&
+              lierne_sim_create(&other, 1, NULL) == LIERNE_OK);
+    const int64_t rows[] = {2, 0, 2, 1};
+    lierne_plan *first = copies(sim, 3, rows, 2, LIERNE_I64, 0);
+    lierne_plan *bad[] = {copies(sim, 1, rows + 1, 1, LIERNE_I64, 0),
+                          copies(sim, 3, rows, 4, LIERNE_I64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_F64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_I64, 1),
+                          copies(other, 2, rows + 1, 1, LIERNE_I64, 0),
+                          NULL};
+    const char *says[] = {"forward of one plan gives 2 elements, the other takes 1",
+                          "forward of one plan gives 2 elements, the other takes 3",
+                          "dtypes i64 and f64 differ",
+                          "accumulates",
+                          "different contexts",
+                          "NULL"};
+    for (int i = 0; i < 6; i++) {
+        lierne_plan *plan = first;
+        lierne_status status = lierne_plan_compose(&plan, first, bad[i]);
+        cr_expect(status == LIERNE_INVALID && !plan, "%s: %s", says[i], lierne_status_name(status));
+        cr_expect(strstr(lierne_last_error(), says[i]), "%s: %s", says[i], lierne_last_error());
+        cr_expect_eq(lierne_plan_free(bad[i]), LIERNE_OK);
+    }
+    cr_expect_eq(lierne_plan_compose(NULL, first, first), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_free(first), LIERNE_OK);
+    cr_expect_eq(lierne_sim_free(other), LIERNE_OK);
+    close_sim(sim);
+}
+
+Test(derive, the_transpose_of_a_plan_in_place_is_in_place) {
+    const int self = 0;
+    const int64_t one = 1, row = 0, *rows = &row;
+    const lierne_halo_spec spec = {.size = sizeof spec,
+                                   .nlocal = 2,
+                                   .nghost = 1,
+                                   .nswap = 1,
+                                   .sendproc = &self,
+                                   .recvproc = &self,
+                                   .sendnum = &one,
+                                   .recvnum = &one,
+                                   .sendlist = &rows,
+                                   .dtype = LIERNE_I64,
+                                   .width = 1};
+    int64_t array[] = {10, 20, 5};
+    lierne_sim *sim;
+    lierne_plan *plan, *turned;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_halo(&plan, lierne_sim_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    cr_assert_eq(lierne_plan_transpose(&turned, plan), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_forward(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 0);
+    cr_expect_eq(lierne_adjoint(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 15);
+    cr_expect(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(turned) == LIERNE_OK);
+    close_sim(sim);
+}
