@@ -4,15 +4,10 @@
 #include "build/forest.h"
 
 /* first[i]: rows before the block of rank (rank + i) mod P; first[P]: rows of all. */
-static lierne_status lay_out(const lierne_forest *f, int world, const int64_t *nowned_of,
-                             int64_t *first) {
+static void lay_out(const lierne_forest *f, int world, const int64_t *nowned_of, int64_t *first) {
     for (int i = 0; i < world; i++) {
-        int rank = (f->rank + i) % world;
-        if (!lierne_add_i64(first[i], nowned_of[rank], &first[i + 1])) {
-            return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rows of all ranks overflow at rank %d", rank);
-        }
+        first[i + 1] = first[i] + nowned_of[(f->rank + i) % world];
     }
-    return LIERNE_OK;
 }
 
 /* In step k, 2^k blocks are here: as many, or those that the receiver lacks, go on. */
@@ -44,13 +39,16 @@ static lierne_status add_step(const lierne_forest *f, lierne_route *route, int w
     return LIERNE_OK;
 }
 
-/* Where in scratch the row of each ghost is. */
-static void find_rows(const lierne_forest *f, int world, const int64_t *first, int64_t *at) {
+/* Where in scratch the row of each ghost is; nowhere for one that its owner, which refuses it, does
+ * not have. */
+static void find_rows(const lierne_forest *f, int world, const int64_t *nowned_of,
+                      const int64_t *first, int64_t *at) {
     for (size_t s = 0; s < f->sources.count; s++) {
         const lierne_peer_rows *source = &f->sources.at[s];
         int64_t block = first[(source->rank - f->rank + world) % world];
         for (int64_t i = source->first; i < source->first + source->count; i++) {
-            at[i] = block + f->row[i];
+            bool exists = f->row[i] >= 0 && f->row[i] < nowned_of[source->rank];
+            at[i] = exists ? block + f->row[i] : 0;
         }
     }
 }
@@ -76,18 +74,14 @@ static lierne_status copy_ghosts(const lierne_forest *f, lierne_route *route, li
 
 static lierne_status fill(const lierne_forest *f, lierne_route *route, int world,
                           const int64_t *nowned_of, int64_t *first, int64_t *root_at) {
-    int64_t elements, offset;
+    int64_t offset;
     lierne_stage *stage;
-    LIERNE_TRY(lay_out(f, world, nowned_of, first));
-    if (!lierne_mul_i64(first[world], f->width, &elements)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "%lld rows of %lld elements",
-                           (long long)first[world], (long long)f->width);
-    }
-    LIERNE_TRY(lierne_route_scratch(route, elements, &offset));
+    lay_out(f, world, nowned_of, first);
+    LIERNE_TRY(lierne_route_scratch(route, first[world] * f->width, &offset));
     for (int here = 1; here < world; here *= 2) {
         LIERNE_TRY(add_step(f, route, world, here, nowned_of, first));
     }
-    find_rows(f, world, first, root_at);
+    find_rows(f, world, nowned_of, first, root_at);
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     return copy_ghosts(f, route, stage, root_at);
 }

@@ -278,11 +278,30 @@ static int64_t own_roots(const lierne_forest *f) {
     return 0;
 }
 
+/* Whether all that this rank sends, receives, stages and adds up has a size in bytes. */
+static lierne_status check_volume(const planning *p) {
+    const lierne_forest *f = &p->recipe->forest;
+    int64_t rows = f->nghosts, size = (int64_t)lierne_dtype_size(p->spec->pairs.dtype), bytes;
+    bool fits = lierne_add_i64(rows, f->ntargets, &rows);
+    for (int r = 0; p->gathers && fits && r < p->context->world; r++) {
+        fits = lierne_add_i64(rows, p->nowned_of[r], &rows);
+    }
+    if (!fits || !lierne_mul_i64(rows, f->width, &bytes) || bytes > INT64_MAX / 4 / size) {
+        return LIERNE_FAIL(
+            LIERNE_COUNT_RANGE,
+            "rank %d: bytes of %lld rows of width %lld, which it and others need, do "
+            "not fit",
+            f->rank, (long long)rows, (long long)f->width);
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status fill_routes(planning *p) {
     const lierne_forest *f = &p->recipe->forest;
     lierne_plan_side *forward = &p->parts.side[LIERNE_FORWARD];
     lierne_plan_side *adjoint = &p->parts.side[LIERNE_ADJOINT];
     int64_t owned = f->nowned, ghosts = f->nghosts, whole = owned + ghosts;
+    LIERNE_TRY(check_volume(p));
     LIERNE_TRY(start_side(f, forward, f->whole ? whole : owned, f->whole ? whole : ghosts, true));
     LIERNE_TRY(start_side(f, adjoint, f->whole ? whole : ghosts, f->whole ? whole : owned,
                           !f->accumulate));
@@ -296,7 +315,7 @@ static lierne_status fill_routes(planning *p) {
 static void fill_parts(planning *p) {
     const lierne_pairs_spec *pairs = &p->spec->pairs;
     p->parts.dtype = pairs->dtype;
-    p->parts.max_inflight = pairs->max_inflight ? pairs->max_inflight : 1;
+    p->parts.max_inflight = pairs->max_inflight;
     p->parts.algorithm[LIERNE_FORWARD] = p->gathers ? "gather" : "direct";
     p->parts.algorithm[LIERNE_ADJOINT] = "direct";
     p->parts.in_place = p->spec->whole;
@@ -330,8 +349,10 @@ static lierne_status plan_together(planning *p) {
 
 static lierne_status plan_all(planning *p, lierne_context *context, lierne_status status,
                               const lierne_forest_spec *spec) {
+    lierne_forest_spec plain = *spec;
+    plain.pairs.max_inflight += plain.pairs.max_inflight == 0; /* 0 means 1 */
     p->context = context;
-    p->spec = spec;
+    p->spec = &plain;
     note(p, status);
     status = plan_together(p);
     lierne_mem_free(p->nowned_of);

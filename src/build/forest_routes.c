@@ -102,7 +102,6 @@ lierne_status lierne_forest_forward(const lierne_forest *f, lierne_route *route)
  * root has several, then what is added at home: arrivals and own sums, by rank. */
 typedef struct desk {
     bool sums; /* whether there are such sums */
-    int64_t outgoing;
     int64_t arrivals;
     int64_t own; /* of own sums among the arrivals */
     int64_t narrivals;
@@ -119,7 +118,7 @@ static const lierne_peer_rows *own_source(const lierne_forest *f) {
 
 static lierne_status set_desk(const lierne_forest *f, lierne_route *route, desk *d) {
     const lierne_peer_rows *own = own_source(f);
-    int64_t nown = own ? own->count : 0, elements, offset;
+    int64_t nown = own ? own->count : 0, offset;
     d->sums = f->nghosts > f->nroots;
     d->arrivals = d->sums ? f->nroots - nown : 0;
     d->narrivals = f->ntargets + nown;
@@ -127,11 +126,7 @@ static lierne_status set_desk(const lierne_forest *f, lierne_route *route, desk 
     for (size_t t = 0; t < f->targets.count && f->targets.at[t].rank < f->rank; t++) {
         d->own += f->targets.at[t].count;
     }
-    if (!lierne_mul_i64(d->arrivals + d->narrivals, f->width, &elements)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: %lld rows of %lld elements", f->rank,
-                           (long long)(d->arrivals + d->narrivals), (long long)f->width);
-    }
-    return lierne_route_scratch(route, elements, &offset);
+    return lierne_route_scratch(route, (d->arrivals + d->narrivals) * f->width, &offset);
 }
 
 /* Where a root's sum lies in scratch: those of this rank's own rows at home already. */

@@ -276,13 +276,16 @@ static lierne_forest_spec forest_of(work *w) {
 
 lierne_status lierne_plan_graph(lierne_plan **out, lierne_context *context,
                                 const lierne_graph_spec *spec) {
-    if (!context || !out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "out" : "context");
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
-    *out = NULL;
+    if (out) {
+        *out = NULL;
+    }
     LIERNE_TRY(lierne_context_alive(context));
     work w = {.spec = spec, .rank = context->rank, .world = context->world};
-    lierne_status status = lierne_alloc(&w.memory, 1, sizeof *w.memory);
+    lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = work_out(&w);
     }
@@ -301,12 +304,16 @@ lierne_status lierne_plan_pairs(lierne_plan **out, lierne_context *context,
                                 const lierne_pairs_spec *spec) {
     lierne_forest_spec forest = {.nrows = -1};
     lierne_status status = LIERNE_OK;
-    if (!context || !out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "out" : "context");
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
-    *out = NULL;
+    if (out) {
+        *out = NULL;
+    }
     LIERNE_TRY(lierne_context_alive(context));
-    if (spec && spec->size == sizeof *spec) {
+    if (!out) {
+        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    } else if (spec && spec->size == sizeof *spec) {
         forest.pairs = *spec;
     } else {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
@@ -322,13 +329,14 @@ static lierne_status check_update(const lierne_plan *plan, const lierne_graph_sp
     if (!r || r->nrows < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plan is not one of a graph");
     }
+    int inflight = readable(spec) && spec->max_inflight ? spec->max_inflight : 1;
     if (readable(spec) && (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
-                           spec->max_inflight != r->spec.max_inflight)) {
+                           inflight != r->spec.max_inflight)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: dtype %d, width %lld and max_inflight %d differ from "
                            "the plan's %d, %lld, %d",
                            lierne_plan_context(plan)->rank, (int)spec->dtype,
-                           (long long)spec->width, spec->max_inflight, (int)r->spec.dtype,
+                           (long long)spec->width, inflight, (int)r->spec.dtype,
                            (long long)r->spec.width, r->spec.max_inflight);
     }
     return LIERNE_OK;

@@ -353,12 +353,15 @@ static lierne_status read_text(reader *r, const char *text, size_t length) {
 lierne_status lierne_plan_read(lierne_plan **out, lierne_context *context, const char *text,
                                size_t length) {
     reader r = {0};
-    if (!out || !context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "context" : "out");
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
-    *out = NULL;
+    if (out) {
+        *out = NULL;
+    }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = read_text(&r, text, length);
+    lierne_status status =
+        out ? read_text(&r, text, length) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     if (status != LIERNE_OK) {
         status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_last_error());
     }

@@ -78,13 +78,15 @@ static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan
 
 lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan) {
     lierne_plan_parts parts = {0};
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    if (out) {
+        *out = NULL;
     }
-    *out = NULL;
     LIERNE_TRY(check_source(plan));
     const lierne_field fields[] = {{"call", CALL_TRANSPOSE}, {"plan", plan->decision}};
-    return lierne_plan_new(out, plan->context, transpose(&parts, plan), &parts, fields, 2);
+    lierne_status status =
+        out ? transpose(&parts, plan)
+            : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", plan->context->rank);
+    return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
 static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
@@ -123,10 +125,9 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
 lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
                                   const lierne_plan *second) {
     lierne_plan_parts parts = {0};
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    if (out) {
+        *out = NULL;
     }
-    *out = NULL;
     LIERNE_TRY(check_source(first));
     LIERNE_TRY(check_source(second));
     if (first->context != second->context) {
@@ -135,5 +136,8 @@ lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
     const lierne_field fields[] = {{"call", CALL_COMPOSE},
                                    {"first", first->decision},
                                    {"second", second->decision}};
-    return lierne_plan_new(out, first->context, compose(&parts, first, second), &parts, fields, 3);
+    lierne_status status =
+        out ? compose(&parts, first, second)
+            : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", first->context->rank);
+    return lierne_plan_new(out, first->context, status, &parts, fields, 3);
 }

@@ -1,5 +1,5 @@
-/* Graph plans on a simulated world. Values come from a serial model that knows owners and ghosts only:
- * a ghost is a copy of its root; gradients are added in the documented order. */
+/* Graph plans on a simulated world. Values come from a serial model that knows owners and ghosts
+ * only: a ghost is a copy of its root; gradients are added in the documented order. */
 #include <criterion/criterion.h>
 #include <lierne.h>
 #include <stdio.h>
@@ -22,6 +22,8 @@ typedef struct world {
     int64_t width, stride;
     lierne_graph_algorithm algorithm;
     int accumulate;
+    int inflight[WORLD_MAX];
+    bool no_out[WORLD_MAX];
     /* What came out. */
     int64_t ghosts[WORLD_MAX][GHOSTS_MAX * 8];
     int64_t gradient[WORLD_MAX][ROWS_MAX * 8];
@@ -77,15 +79,16 @@ static lierne_pairs_spec spec_of(const world *w, int r, lierne_dtype dtype) {
                                .width = w->width,
                                .stride = w->stride,
                                .algorithm = w->algorithm,
-                               .accumulate = w->accumulate};
+                               .accumulate = w->accumulate,
+                               .max_inflight = w->inflight[r]};
 }
 
 static void run_rank(lierne_context *context, void *shared) {
     world *w = shared;
     int r = lierne_rank(context);
-    lierne_plan *plan;
+    lierne_plan *plan = NULL;
     lierne_pairs_spec spec = spec_of(w, r, LIERNE_I64);
-    w->status[r] = lierne_plan_pairs(&plan, context, &spec);
+    w->status[r] = lierne_plan_pairs(w->no_out[r] ? NULL : &plan, context, &spec);
     snprintf(w->message[r], sizeof w->message[r], "%s", lierne_last_error());
     if (w->status[r] != LIERNE_OK) {
         EXPECT(plan == NULL)
@@ -125,7 +128,8 @@ static void run_rank(lierne_context *context, void *shared) {
 static void run(world *w) {
     ranks_run(w->n, NULL, run_rank, w);
     for (int r = 0; r < w->n; r++) {
-        cr_assert_eq(w->broken[r], 0, "rank %d: the expectation in line %d failed", r, w->broken[r]);
+        cr_assert_eq(w->broken[r], 0, "rank %d: the expectation in line %d failed", r,
+                     w->broken[r]);
     }
 }
 
@@ -184,30 +188,79 @@ Test(graph, random_pairs) {
     }
 }
 
+static void run_refused(world *w, lierne_status wanted, const char *says) {
+    run(w);
+    for (int r = 0; r < w->n; r++) {
+        cr_assert_eq(w->status[r], wanted, "%s: %s", lierne_status_name(w->status[r]),
+                     w->message[r]);
+        cr_assert(strstr(w->message[r], says), "%s", w->message[r]);
+        cr_assert_str_eq(w->message[r], w->message[0]);
+    }
+}
+
+/* Rank r has a ghost of rank r + 1. */
+static void draw_ring(world *w) {
+    memset(w, 0, sizeof *w);
+    w->n = 4;
+    w->width = w->stride = 1;
+    for (int r = 0; r < w->n; r++) {
+        w->nowned[r] = 3;
+        w->nghosts[r] = 1;
+        w->rank[r][0] = (r + 1) % 4;
+        w->row[r][0] = r % 3;
+    }
+}
+
 /* A bad row or rank on one rank alone is the same error on all of them. */
 Test(graph, bad_pairs) {
+    static const int64_t rows[] = {3, -1, INT64_MAX};
     static world w;
-    for (int bad = 0; bad < 4; bad++) {
-        memset(&w, 0, sizeof w);
-        w.n = 4;
-        w.width = w.stride = 1;
-        for (int r = 0; r < w.n; r++) {
-            w.nowned[r] = 3;
-            w.nghosts[r] = 1;
-            w.rank[r][0] = (r + 1) % 4;
-            w.row[r][0] = r % 3;
-        }
-        if (bad < 2) {
-            w.row[2][0] = bad == 0 ? 3 : -1;
-        } else {
-            w.rank[2][0] = bad == 2 ? 4 : -1;
-        }
-        run(&w);
-        for (int r = 0; r < w.n; r++) {
-            cr_assert_eq(w.status[r], bad < 2 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "%s",
-                         lierne_status_name(w.status[r]));
-            cr_assert(strstr(w.message[r], "rank 2"), "%s", w.message[r]);
-            cr_assert_str_eq(w.message[r], w.message[0]);
+    for (int a = 0; a < 3; a++) {
+        for (int bad = 0; bad < 5; bad++) {
+            draw_ring(&w);
+            w.algorithm = (lierne_graph_algorithm)a;
+            if (bad < 3) {
+                w.row[2][0] = rows[bad];
+            } else {
+                w.rank[2][0] = bad == 3 ? 4 : -1;
+            }
+            run_refused(&w, bad < 3 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "rank 2");
         }
     }
+}
+
+/* A rank without a place for its plan does not let the others wait. */
+Test(graph, no_out_on_one_rank) {
+    static world w;
+    draw_ring(&w);
+    w.no_out[2] = true;
+    run_refused(&w, LIERNE_INVALID, "rank 2: out is NULL");
+}
+
+/* One row of 2^61 bytes fits; what its owner would send or add up for eight ranks comes to 2^64. */
+Test(graph, sums_that_do_not_fit) {
+    static world w;
+    for (int a = 0; a < 3; a++) {
+        memset(&w, 0, sizeof w);
+        w.n = WORLD_MAX;
+        w.algorithm = (lierne_graph_algorithm)a;
+        w.width = w.stride = (int64_t)1 << 58;
+        w.nowned[0] = 1;
+        for (int r = 0; r < w.n; r++) {
+            w.nghosts[r] = 1;
+        }
+        run_refused(&w, LIERNE_COUNT_RANGE, "do not fit");
+    }
+}
+
+/* 0 requests in flight means 1, also to ranks that say so. */
+Test(graph, nothing_said_of_requests_in_flight) {
+    static world w;
+    draw_ring(&w);
+    w.inflight[1] = w.inflight[2] = 1;
+    run(&w);
+    for (int r = 0; r < w.n; r++) {
+        cr_assert_eq(w.status[r], LIERNE_OK, "%s", w.message[r]);
+    }
+    check_values(&w, "0 and 1 in flight");
 }
