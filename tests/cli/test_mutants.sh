@@ -3,4 +3,5 @@
 set -u
 exec bash "$(dirname "$0")/../mutants.sh" "${1:?usage: test_mutants.sh BUILD}" \
     cp_sum_dropped slots_swapped zigzag_second_chunk order_of_the_sum tag_without_direction \
-    duplicates_accepted
+    duplicates_accepted gradients_not_added_before_they_travel gathered_by_rank \
+    adjoint_in_the_order_of_forward
