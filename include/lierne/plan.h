@@ -81,7 +81,7 @@ LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_p
 
 /* The plan that executes first, then second, without a buffer of the caller's between them; its adjoint
  * is second's, then first's. Collective. Both plans are of one context and dtype, the output of first as
- * large as the input of second on every rank. The new plan is independent of them; no lower bound of its
+ * large as the input of second on every rank, and the same rows where rows lie apart. The new plan is independent of them; no lower bound of its
  * bytes is known (min_bytes 0). Errors: INVALID (NULL,
  * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
  * TRANSPORT. */

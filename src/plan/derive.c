@@ -18,9 +18,11 @@ static lierne_status check_source(const lierne_plan *plan) {
 
 static void copy_shape(lierne_plan_side *side, const lierne_plan_side *in,
                        const lierne_plan_side *out) {
-    side->naxes = in->naxes;
-    memcpy(side->in, in->in, sizeof side->in);
-    memcpy(side->out, out->out, sizeof side->out);
+    side->naxes = in->naxes > out->naxes ? in->naxes : out->naxes;
+    for (int a = 0; a < side->naxes; a++) {
+        side->in[a] = a < in->naxes ? in->in[a] : 1;
+        side->out[a] = a < out->naxes ? out->out[a] : 1;
+    }
     side->min_elements = in == out ? in->min_elements : 0;
 }
 
@@ -89,18 +91,40 @@ lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan) 
     return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
+/* Whether there is something between rows that no plan writes. */
+static bool lies_apart(int naxes, const int64_t *shape, int64_t elements) {
+    int64_t written = 1;
+    for (int a = 0; a < naxes; a++) {
+        written *= shape[a];
+    }
+    return written != elements;
+}
+
+/* Whether what `to` reads is what `from` writes, which are as long. */
+static bool same_elements(const lierne_plan_side *from, const lierne_plan_side *to) {
+    int64_t n = from->route->elements[LIERNE_OUT];
+    bool apart = lies_apart(from->naxes, from->out, n) || lies_apart(to->naxes, to->in, n);
+    return !apart || (from->naxes == to->naxes &&
+                      memcmp(from->out, to->in, (size_t)to->naxes * sizeof *to->in) == 0);
+}
+
 static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
     for (int d = 0; d < 2; d++) {
-        const lierne_plan *from = d == LIERNE_FORWARD ? first : second;
-        const lierne_plan *to = d == LIERNE_FORWARD ? second : first;
-        int64_t n = from->parts.side[d].route->elements[LIERNE_OUT];
-        int64_t wanted = to->parts.side[d].route->elements[LIERNE_IN];
+        const lierne_plan_side *from = &(d == LIERNE_FORWARD ? first : second)->parts.side[d];
+        const lierne_plan_side *to = &(d == LIERNE_FORWARD ? second : first)->parts.side[d];
+        int64_t n = from->route->elements[LIERNE_OUT], wanted = to->route->elements[LIERNE_IN];
         if (n != wanted) {
             return LIERNE_FAIL(LIERNE_INVALID,
                                "rank %d: %s of one plan gives %lld elements, the "
                                "other takes %lld",
                                first->context->rank, d == LIERNE_FORWARD ? "forward" : "adjoint",
                                (long long)n, (long long)wanted);
+        }
+        if (!same_elements(from, to)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: rows of one plan lie apart, and the other's "
+                               "are not the same rows",
+                               first->context->rank);
         }
     }
     if (first->parts.dtype != second->parts.dtype) {

@@ -61,6 +61,79 @@ Test(derive, only_plans_that_fit_are_composed) {
     close_sim(sim);
 }
 
+/* Two rows of width elements, stride apart, to ghosts that lie like them. */
+static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t stride) {
+    static const int32_t rank[2];
+    static const int64_t row[2] = {1, 0};
+    const lierne_pairs_spec spec = {.size = sizeof spec,
+                                    .nowned = nowned,
+                                    .nghosts = 2,
+                                    .rank = rank,
+                                    .row = row,
+                                    .dtype = LIERNE_I64,
+                                    .width = width,
+                                    .stride = stride};
+    lierne_plan *plan = NULL;
+    cr_assert_eq(lierne_plan_pairs(&plan, lierne_sim_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return plan;
+}
+
+/* What lies between rows is not written: nothing may read it between two plans. */
+Test(derive, rows_that_lie_apart_fit_the_same_rows_only) {
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    const int64_t in[] = {1, 2, -1, 3, 4};
+    int64_t out[] = {0, 0, -7, 0, 0};
+    lierne_plan *apart = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
+    cr_expect_eq(lierne_plan_compose(&plan, apart, dense), LIERNE_INVALID);
+    cr_expect(strstr(lierne_last_error(), "lie apart"), "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_compose(&plan, apart, apart), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
+    cr_expect_eq(lierne_plan_free(plan), LIERNE_OK);
+    cr_expect(lierne_plan_free(apart) == LIERNE_OK && lierne_plan_free(dense) == LIERNE_OK);
+    close_sim(sim);
+}
+
+/* A bridge of a tensor of three axes, then rows of it: both ends have as many axes. */
+Test(derive, shapes_of_plans_of_different_kinds) {
+    const char *names[] = {"tp", "cp", "dp"};
+    const int64_t sizes[] = {1, 1, 1};
+    const lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 3, .names = names, .sizes = sizes, .world_size = 1};
+    const int64_t shape[] = {2, 2, 3};
+    lierne_sim *sim;
+    lierne_grid *grid;
+    lierne_plan *bridge, *plan, *rows;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = grid,
+                                     .dst = grid,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_I64,
+                                     .sequence_axis = 1};
+    cr_assert_eq(lierne_plan_bridge(&bridge, lierne_sim_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    rows = wide(sim, 4, 3, 3);
+    cr_assert_eq(lierne_plan_compose(&plan, bridge, rows), LIERNE_OK, "%s", lierne_last_error());
+    for (int d = 0; d < 2; d++) {
+        int64_t ends[2][LIERNE_MAX_AXES] = {{0}};
+        int naxes;
+        cr_expect_eq(lierne_plan_shape(plan, (lierne_direction)d, &naxes, ends[d], ends[!d]),
+                     LIERNE_OK);
+        cr_expect_eq(naxes, 3);
+        cr_expect(ends[0][0] == 2 && ends[0][1] == 2 && ends[0][2] == 3);
+        cr_expect(ends[1][0] == 2 && ends[1][1] == 3 && ends[1][2] == 1);
+    }
+    cr_expect(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(bridge) == LIERNE_OK);
+    cr_expect_eq(lierne_plan_free(rows), LIERNE_OK);
+    lierne_grid_free(grid);
+    close_sim(sim);
+}
+
 Test(derive, the_transpose_of_a_plan_in_place_is_in_place) {
     const int self = 0;
     const int64_t one = 1, row = 0, *rows = &row;
