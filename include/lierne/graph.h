@@ -14,7 +14,9 @@
  * Bytes. A row travels once to each rank that needs it, and the gradients that a rank has for one row
  * are added there before they travel back. Order of additions, the same on every transport and run:
  * on the rank of the ghosts in their order; at the owner the value that was there (with accumulate),
- * then ascending rank, the owner's own ghosts at its own place.
+ * then ascending rank, the owner's own ghosts at its own place. f16 and bf16 are
+ * added in float32 and rounded where a sum is complete: at the owner, and before that on a rank that has
+ * several ghosts of the row.
  *
  * Learning who needs what takes messages between planning ranks, so planning waits for all of them: in
  * a simulated world it needs a thread per rank. */
