@@ -176,7 +176,7 @@ Test(halo_refuse, each_fault_on_each_rank_alone_is_the_error_of_all) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         for (int culprit = 0; culprit < WORLD; culprit++) {
-            char name[16];
+            char name[24];
             f = (refusal){.fault = &faults[i], .culprit = culprit};
             snprintf(name, sizeof name, "rank %d", culprit);
             ranks_run(WORLD, &spec, plan_broken, &f);
