@@ -38,9 +38,7 @@ static lierne_block ghosts_like_list(const swapper *w) {
 }
 
 static lierne_status add_copy(const swapper *w, lierne_place to, lierne_place from) {
-    lierne_op *op;
-    LIERNE_TRY(lierne_ops_add(&w->stage->copies, to, &op));
-    return lierne_op_add(op, from);
+    return lierne_ops_put(&w->stage->copies, to, false, &from, 1);
 }
 
 /* The first n rows, from in to out. */
@@ -82,11 +80,8 @@ static lierne_status forward_swap(swapper *w) {
 
 /* list += from, row by row. */
 static lierne_status add_sum(const swapper *w, lierne_place from) {
-    lierne_place to = {LIERNE_OUT, w->list};
-    lierne_op *op;
-    LIERNE_TRY(lierne_ops_add(&w->stage->sums, to, &op));
-    LIERNE_TRY(lierne_op_add(op, to));
-    return lierne_op_add(op, from);
+    const lierne_place both[] = {{LIERNE_OUT, w->list}, from};
+    return lierne_ops_put(&w->stage->sums, both[0], false, both, 2);
 }
 
 static lierne_status adjoint_swap(swapper *w) {
@@ -119,12 +114,11 @@ static lierne_status reserve_landing(swapper *w) {
 }
 
 static lierne_status zero_ghosts(const swapper *w) {
-    lierne_op *op;
     if (w->spec->nghost == 0 || w->spec->keep_ghosts) {
         return LIERNE_OK;
     }
     lierne_place to = {LIERNE_OUT, rows_of(w, w->spec->nlocal, w->spec->nghost)};
-    return lierne_ops_add(&w->stage->sums, to, &op);
+    return lierne_ops_put(&w->stage->sums, to, false, NULL, 0);
 }
 
 static lierne_status forward(swapper *w) {

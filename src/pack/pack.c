@@ -233,15 +233,16 @@ static const char *at(const lierne_summand *s, const cursor *c, int64_t i, size_
     return (const char *)s->base + (size_t)element * size;
 }
 
-/* to += from, row by row, where that is all that is asked. */
+/* to += from, row by row or at once, where that is all that is asked. */
 static bool add_rows(lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_summand *from, size_t n) {
     lierne_rows t, f;
     size_t size = lierne_dtype_size(dtype);
-    return n == 2 && from[0].base == to && from[0].block == to_block && to_block->rows &&
+    return n == 2 && from[0].base == to && from[0].block == to_block &&
            lierne_rows_of(&t, to, to_block, size) &&
            lierne_rows_of(&f, from[1].base, from[1].block, size) &&
-           lierne_rows_add(dtype, &t, &f, to_block->count[0], to_block->count[1]);
+           lierne_rows_add(dtype, &t, &f, to_block->ndims == 2 ? to_block->count[0] : 1,
+                           run_count(to_block));
 }
 
 void lierne_pack_reduce(lierne_dtype dtype, lierne_reduction reduction, void *to,

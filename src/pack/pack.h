@@ -27,7 +27,8 @@ typedef struct lierne_summand {
 void lierne_pack_reduce(lierne_dtype dtype, lierne_reduction reduction, void *to,
                         const lierne_block *to_block, const lierne_summand *from, size_t n);
 
-/* A block as rows of elements that follow one another, listed or not; false if it is none. */
+/* A block as rows of elements that follow one another, listed or not, or as one such row; false if it
+ * is none. */
 typedef struct lierne_rows {
     char *base;
     const int64_t *list; /* or NULL: 0, 1, ... */

@@ -12,12 +12,13 @@
 #define FETCHED 512 /* bytes of a row; the processor goes on by itself */
 
 bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size) {
-    if (block->ndims != 2 || block->stride[1] != 1) {
+    int run = block->ndims - 1;
+    if (run < 0 || run > 1 || block->stride[run] != 1) {
         return false;
     }
     *rows = (lierne_rows){.base = (char *)base + (size_t)block->offset * size,
                           .list = block->rows,
-                          .step = (size_t)block->stride[0] * size};
+                          .step = run ? (size_t)block->stride[0] * size : 0};
     return true;
 }
 
