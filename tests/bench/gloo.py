@@ -1,7 +1,7 @@
 """The bridge as Megatron-LM's recipe does it, over PyTorch's gloo: timed like the other methods, but
 in processes of its own, as gloo and MPI do not share any.
 
-    torchrun --nproc-per-node N gloo.py
+    RANK=r WORLD_SIZE=n MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 python3 gloo.py   # for each rank r
 
 The gradient is cloned and summed over cp, then narrowed or gathered; gathering brings the batch to
 the front and back. Prints the median and the quartiles, and gloo's 25th percentile is the fairer
