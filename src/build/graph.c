@@ -34,11 +34,11 @@ static lierne_status marks_take(marks *m, lierne_shelf *shelf, int place, int64_
 }
 
 static void mark(marks *m, int64_t row) {
-    m->bits[row / 64] |= (uint64_t)1 << row % 64;
+    m->bits[(uint64_t)row / 64] |= (uint64_t)1 << (uint64_t)row % 64;
 }
 
 static bool marked(const marks *m, int64_t row) {
-    return m->bits[row / 64] >> row % 64 & 1;
+    return m->bits[(uint64_t)row / 64] >> (uint64_t)row % 64 & 1;
 }
 
 static void count_marks(marks *m, int64_t nrows) {
@@ -58,8 +58,8 @@ static int64_t position(const marks *m, int64_t row) {
     if (m->first >= 0) {
         return row - m->first;
     }
-    uint64_t earlier = m->bits[row / 64] & (((uint64_t)1 << row % 64) - 1);
-    return m->before[row / 64] + ones(earlier);
+    uint64_t word = (uint64_t)row / 64, bit = (uint64_t)row % 64;
+    return m->before[word] + ones(m->bits[word] & (((uint64_t)1 << bit) - 1));
 }
 
 static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
@@ -190,22 +190,30 @@ static void sort_ghosts(work *w) {
     }
 }
 
+static int64_t local_source(const work *w, int64_t row) {
+    return w->spec->owner[row] == w->rank ? position(&w->owned, row)
+                                          : w->owned.count + w->ghost_of[position(&w->needed, row)];
+}
+
+/* Edges of one target mostly stand together. */
 static void localise_edges(work *w) {
     const lierne_graph_spec *s = w->spec;
     lierne_forest_graph *g = &w->graph;
+    int64_t *sources = g->edge_source, *targets = g->edge_target;
+    int64_t *lists[2] = {g->local_edges, g->remote_edges}, counts[2] = {0};
+    int64_t last = -1, at = 0;
     for (int64_t e = 0; e < s->nedges; e++) {
-        int64_t source = s->source[e];
-        bool local = s->owner[source] == w->rank;
-        g->edge_source[e] = local ? position(&w->owned, source)
-                                  : w->owned.count + w->ghost_of[position(&w->needed, source)];
-        g->edge_target[e] = position(&w->owned, s->target[e]);
-        if (local) {
-            g->local_edges[g->nlocal_edges++] = e;
-        } else {
-            g->remote_edges[g->nremote_edges++] = e;
-        }
+        int64_t source = local_source(w, s->source[e]), target = s->target[e];
+        bool remote = source >= w->owned.count;
+        at = target == last ? at : position(&w->owned, target);
+        last = target;
+        sources[e] = source;
+        targets[e] = at;
+        lists[remote][counts[remote]++] = e;
     }
     g->nedges = s->nedges;
+    g->nlocal_edges = counts[0];
+    g->nremote_edges = counts[1];
 }
 
 static lierne_status reserve_ghosts(work *w) {
