@@ -208,11 +208,12 @@ static int64_t gather_steps(int world) {
     return steps;
 }
 
-/* Collective where the choice is open: the rank where each algorithm costs most decides. */
+/* Collective where the choice is open: the rank where each algorithm costs most decides. Of two ranks
+ * neither has fewer messages or rows to gather than to ask for. */
 static lierne_status choose(planning *p) {
     const lierne_pairs_spec *pairs = &p->spec->pairs;
     int world = p->context->world;
-    if (pairs->algorithm != LIERNE_GRAPH_AUTO || p->spec->whole || world == 1) {
+    if (pairs->algorithm != LIERNE_GRAPH_AUTO || p->spec->whole || world <= 2) {
         p->gathers = pairs->algorithm == LIERNE_GRAPH_GATHER && !p->spec->whole && world > 1;
         return LIERNE_OK;
     }
