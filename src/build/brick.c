@@ -8,7 +8,7 @@
  * empty letters. */
 #include "base/base.h"
 #include "lierne/halo.h"
-#include "transport/transport.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -360,7 +360,7 @@ static lierne_status prepare(builder *b, const lierne_brick_spec *spec, fingerpr
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
     builder b = {.context = context};
-    fingerprint f = {.fields = {{"call", 23}}, .n = 1};
+    fingerprint f = {.fields = {{"call", LIERNE_CALL_BRICK}}, .n = 1};
     int number = 0;
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");

@@ -248,7 +248,7 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
         status = fill_all(context, &r.spec, &sides, &parts);
     }
     if (status == LIERNE_OK) {
-        put(&f, "call", -1, 0); /* 1 and 2 are forward and adjoint, 3 is a new row map */
+        put(&f, "call", -1, LIERNE_CALL_BRIDGE);
         put_grid(&f, "src", r.spec.src);
         put_grid(&f, "dst", r.spec.dst);
         put_tensor(&f, &r.spec);
@@ -272,7 +272,7 @@ static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owne
     lierne_bridge_spec spec = ((lierne_bridge_recipe *)recipe)->spec;
     size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
     spec.row_owner = row_owner;
-    put(f, "call", -1, 3);
+    put(f, "call", -1, LIERNE_CALL_ROW_MAP);
     put(f, "row_owner", -1, hash(row_owner, rows * sizeof *row_owner));
     LIERNE_TRY(lierne_plan_check_idle(plan));
     return fill(lierne_plan_context(plan), &spec, sides, parts);

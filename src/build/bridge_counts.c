@@ -172,7 +172,7 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
 }
 
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
-    const lierne_field field = {.name = "call", .value = 7};
+    const lierne_field field = {.name = "call", .value = LIERNE_CALL_COUNTS};
     int ignored;
     if (!plan) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");

@@ -16,6 +16,15 @@ static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
     return true;
 }
 
+const lierne_peer_rows *lierne_forest_own(const lierne_forest *f) {
+    for (size_t s = 0; s < f->sources.count; s++) {
+        if (f->sources.at[s].rank == f->rank) {
+            return &f->sources.at[s];
+        }
+    }
+    return NULL;
+}
+
 int64_t lierne_forest_first(const lierne_forest *f, int64_t root) {
     return f->first ? f->first[root] : root;
 }

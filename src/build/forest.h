@@ -81,6 +81,8 @@ typedef struct lierne_forest {
 /* Sorts pairs into sources and roots. forest is zero but for the fields above sources. */
 lierne_status lierne_forest_sort(lierne_forest *forest, const int32_t *rank, const int64_t *row);
 void lierne_forest_free(lierne_forest *forest);
+/* This rank among the sources; NULL where it has no ghosts of its own rows. */
+const lierne_peer_rows *lierne_forest_own(const lierne_forest *forest);
 int64_t lierne_forest_first(const lierne_forest *forest, int64_t root);
 int64_t lierne_forest_root(const lierne_forest *forest, int64_t ghost);
 

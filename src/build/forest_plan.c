@@ -62,7 +62,6 @@ typedef struct planning {
     const lierne_forest_spec *spec;
     lierne_status status;
     char message[LIERNE_MESSAGE_SIZE];
-    lierne_letters letters;
     bool gathers;
     int64_t *nowned_of; /* of all ranks, for an all-gather */
     lierne_forest_recipe *recipe;
@@ -75,6 +74,15 @@ static void note(planning *p, lierne_status status) {
         p->status = status;
         snprintf(p->message, sizeof p->message, "%s", lierne_last_error());
     }
+}
+
+/* A post that found no memory for what came disturbed nobody else: it is this rank's own failure. */
+static lierne_status note_memory(planning *p, lierne_status status) {
+    if (status != LIERNE_NO_MEMORY) {
+        return status;
+    }
+    note(p, status);
+    return LIERNE_OK;
 }
 
 static lierne_status prepare(planning *p) {
@@ -95,7 +103,7 @@ static lierne_status prepare(planning *p) {
 
 static lierne_status settle(planning *p) {
     const lierne_forest_spec *s = p->spec;
-    const lierne_field fields[] = {{"call", 10},
+    const lierne_field fields[] = {{"call", LIERNE_CALL_FOREST},
                                    {"dtype", (int64_t)s->pairs.dtype},
                                    {"width", s->pairs.width},
                                    {"algorithm", (int64_t)s->pairs.algorithm},
@@ -153,22 +161,19 @@ static lierne_status take_letters(lierne_forest *f, const lierne_letters *letter
 
 /* Collective. Returns a failure of the wire only; this rank's own is noted. */
 static lierne_status ask(planning *p) {
-    lierne_letters letters = {0};
+    lierne_letters letters = {0}, received = {0};
     lierne_forest *f = p->recipe ? &p->recipe->forest : NULL;
     if (p->status == LIERNE_OK) {
         note(p, write_letters(f, &letters));
     }
     size_t n = p->status == LIERNE_OK ? letters.count : 0;
-    lierne_status status = lierne_context_post(p->context, letters.at, n, &p->letters);
+    lierne_status status = lierne_context_post(p->context, letters.at, n, &received);
     lierne_mem_free(letters.at);
     if (status == LIERNE_OK && p->status == LIERNE_OK) {
-        note(p, take_letters(f, &p->letters));
+        note(p, take_letters(f, &received));
     }
-    lierne_letters_free(&p->letters);
-    if (status == LIERNE_NO_MEMORY) {
-        note(p, status);
-        return LIERNE_OK;
-    }
+    lierne_letters_free(&received);
+    status = note_memory(p, status);
     if (status != LIERNE_OK && f) {
         lierne_context_reclaim(p->context, f->row); /* which the letters are */
         f->row = NULL;
@@ -188,14 +193,14 @@ static int64_t cost(int64_t messages, double rows, const lierne_pairs_spec *pair
     return (int64_t)fmin(seconds * 1e12, 9e18);
 }
 
+static int64_t own_roots(const lierne_forest *f) {
+    const lierne_peer_rows *own = lierne_forest_own(f);
+    return own ? own->count : 0;
+}
+
 static int64_t direct_cost(const lierne_forest *f, const lierne_pairs_spec *pairs) {
-    int64_t received = 0, sources = 0;
-    for (size_t s = 0; s < f->sources.count; s++) {
-        if (f->sources.at[s].rank != f->rank) {
-            received += f->sources.at[s].count;
-            sources++;
-        }
-    }
+    int64_t received = f->nroots - own_roots(f);
+    int64_t sources = (int64_t)f->sources.count - (own_roots(f) > 0);
     return cost(most(sources, (int64_t)f->targets.count), (double)most(received, f->ntargets),
                 pairs);
 }
@@ -250,11 +255,7 @@ static lierne_status ask_sizes(planning *p) {
     lierne_letters_free(&received);
     lierne_mem_free(letters);
     lierne_context_reclaim(p->context, nowned);
-    if (status == LIERNE_NO_MEMORY) {
-        note(p, status);
-        return LIERNE_OK;
-    }
-    return status;
+    return note_memory(p, status);
 }
 
 /* written: every row of out is. */
@@ -268,15 +269,6 @@ static lierne_status start_side(const lierne_forest *f, lierne_plan_side *side, 
                                 lierne_forest_elements(f, out)));
     lierne_block all = lierne_block_rows(0, out, f->width, f->stride);
     return out > 0 && written ? LIERNE_VEC_PUSH(&side->owned, all) : LIERNE_OK;
-}
-
-static int64_t own_roots(const lierne_forest *f) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        if (f->sources.at[s].rank == f->rank) {
-            return f->sources.at[s].count;
-        }
-    }
-    return 0;
 }
 
 /* Whether all that this rank sends, receives, stages and adds up has a size in bytes. */
@@ -365,7 +357,7 @@ static lierne_status plan_all(planning *p, lierne_context *context, lierne_statu
 
 lierne_status lierne_plan_forest(lierne_plan **out, lierne_context *context, lierne_status status,
                                  const lierne_forest_spec *spec) {
-    const lierne_field field = {"call", 11};
+    const lierne_field field = {"call", LIERNE_CALL_FOREST_NEW};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, context, status, spec));
     return lierne_plan_new(out, context, p.status, &p.parts, &field, 1);
@@ -373,7 +365,7 @@ lierne_status lierne_plan_forest(lierne_plan **out, lierne_context *context, lie
 
 lierne_status lierne_plan_forest_again(lierne_plan *plan, lierne_status status,
                                        const lierne_forest_spec *spec) {
-    const lierne_field fields[] = {{"call", 12}, {"plan", lierne_plan_decision(plan)}};
+    const lierne_field fields[] = {{"call", LIERNE_CALL_FOREST_AGAIN}, {"plan", lierne_plan_decision(plan)}};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));
     return lierne_plan_replace(plan, p.status, &p.parts, fields, 2);

@@ -107,17 +107,8 @@ typedef struct desk {
     int64_t narrivals;
 } desk;
 
-static const lierne_peer_rows *own_source(const lierne_forest *f) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        if (f->sources.at[s].rank == f->rank) {
-            return &f->sources.at[s];
-        }
-    }
-    return NULL;
-}
-
 static lierne_status set_desk(const lierne_forest *f, lierne_route *route, desk *d) {
-    const lierne_peer_rows *own = own_source(f);
+    const lierne_peer_rows *own = lierne_forest_own(f);
     int64_t nown = own ? own->count : 0, offset;
     d->sums = f->nghosts > f->nroots;
     d->arrivals = d->sums ? f->nroots - nown : 0;
@@ -140,7 +131,7 @@ static int64_t sum_of(const desk *d, const lierne_peer_rows *own, int64_t root) 
 
 /* Adds the ghosts of each root together. Without further ghosts only own ones are copied home. */
 static lierne_status add_ghosts(const lierne_forest *f, lierne_route *route, const desk *d) {
-    const lierne_peer_rows *own = own_source(f);
+    const lierne_peer_rows *own = lierne_forest_own(f);
     const lierne_row_sums sums = {.to = {LIERNE_SCRATCH, 0, f->width},
                                   .nrows = d->arrivals + d->narrivals,
                                   .from = {LIERNE_IN, lierne_forest_ghosts_at(f) * f->stride,
@@ -166,7 +157,7 @@ static lierne_status add_ghosts(const lierne_forest *f, lierne_route *route, con
 
 static lierne_status send_home(const lierne_forest *f, lierne_route *route, lierne_stage *stage,
                                const desk *d) {
-    const lierne_peer_rows *own = own_source(f);
+    const lierne_peer_rows *own = lierne_forest_own(f);
     for (size_t s = 0; s < f->sources.count; s++) {
         const lierne_peer_rows *source = &f->sources.at[s];
         lierne_block block;
@@ -188,7 +179,7 @@ static lierne_status send_home(const lierne_forest *f, lierne_route *route, lier
 /* Receives from every target into its place; notes of each arrival the row that it belongs to. */
 static lierne_status take_home(const lierne_forest *f, lierne_stage *stage, const desk *d,
                                int64_t *row) {
-    const lierne_peer_rows *own = own_source(f);
+    const lierne_peer_rows *own = lierne_forest_own(f);
     for (int64_t i = 0; own && i < own->count; i++) {
         row[d->own - d->arrivals + i] = f->row[own->first + i];
     }

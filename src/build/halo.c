@@ -119,7 +119,7 @@ static lierne_status prepare(lierne_plan_parts *parts, labels *l, const lierne_c
 static lierne_status settle(lierne_context *context, lierne_status status,
                             const lierne_plan_parts *parts) {
     const lierne_halo_recipe *r = (const lierne_halo_recipe *)parts->recipe;
-    lierne_field fields[5] = {{"call", 20}};
+    lierne_field fields[5] = {{"call", LIERNE_CALL_HALO}};
     if (status == LIERNE_OK) {
         fields[1] = (lierne_field){"dtype", r->spec.dtype};
         fields[2] = (lierne_field){"width", r->spec.width};
@@ -144,7 +144,7 @@ static lierne_status fill_together(lierne_context *context, lierne_plan_parts *p
 
 lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
                                const lierne_halo_spec *spec) {
-    const lierne_field field = {"call", 21};
+    const lierne_field field = {"call", LIERNE_CALL_HALO_NEW};
     lierne_plan_parts parts = {0};
     labels l = {0};
     if (status == LIERNE_OK) {

@@ -107,7 +107,7 @@ static void cut(cutter *c) {
 lierne_status lierne_plan_restrict(lierne_plan **out, const lierne_plan *plan,
                                    const uint8_t *keep) {
     const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
-    const lierne_field fields[] = {{"call", 22}};
+    const lierne_field fields[] = {{"call", LIERNE_CALL_RESTRICT}};
     if (out) {
         *out = NULL;
     }

@@ -365,7 +365,7 @@ lierne_status lierne_plan_read(lierne_plan **out, lierne_context *context, const
     if (status != LIERNE_OK) {
         status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_last_error());
     }
-    const lierne_field fields[] = {{"call", 14}, {"kind", (int64_t)r.kind}};
+    const lierne_field fields[] = {{"call", LIERNE_CALL_READ}, {"kind", (int64_t)r.kind}};
     status = lierne_context_settle(context, status, fields, 2);
     if (status == LIERNE_OK) {
         status = r.kind == HALO ? lierne_plan_halo(out, context, &r.halo)

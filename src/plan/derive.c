@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* The numbers that all ranks must have in common: which call, and of which plans. */
-#define CALL_TRANSPOSE 30
-#define CALL_COMPOSE   31
-
 static lierne_status check_source(const lierne_plan *plan) {
     if (!plan || plan->parts.accumulate) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or accumulates");
@@ -84,7 +80,7 @@ lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan) 
         *out = NULL;
     }
     LIERNE_TRY(check_source(plan));
-    const lierne_field fields[] = {{"call", CALL_TRANSPOSE}, {"plan", plan->decision}};
+    const lierne_field fields[] = {{"call", LIERNE_CALL_TRANSPOSE}, {"plan", plan->decision}};
     lierne_status status =
         out ? transpose(&parts, plan)
             : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", plan->context->rank);
@@ -157,7 +153,7 @@ lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
     if (first->context != second->context) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plans are of different contexts");
     }
-    const lierne_field fields[] = {{"call", CALL_COMPOSE},
+    const lierne_field fields[] = {{"call", LIERNE_CALL_COMPOSE},
                                    {"first", first->decision},
                                    {"second", second->decision}};
     lierne_status status =

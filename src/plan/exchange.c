@@ -69,7 +69,7 @@ static int64_t digest(lierne_plan *const *plans, int n) {
 
 lierne_status lierne_exchange_create(lierne_exchange **out, lierne_plan *const *plans, int n) {
     lierne_exchange *x = NULL;
-    lierne_field fields[2] = {{.name = "call", .value = 4}, {.name = "plans of the exchange"}};
+    lierne_field fields[2] = {{.name = "call", .value = LIERNE_CALL_EXCHANGE}, {.name = "plans of the exchange"}};
     int decision;
     if (!out || !plans || !plans[0]) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "the first plan" : "out");
@@ -144,7 +144,7 @@ lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void
     }
     lierne_status status = check_call(x, d, out, in, stream);
     if (x->context->check) {
-        const lierne_field fields[] = {{"call", 5 + (int64_t)d}, {"exchange", x->decision}};
+        const lierne_field fields[] = {{"call", LIERNE_CALL_EXECUTE_EXCHANGE + (int64_t)d}, {"exchange", x->decision}};
         int ignored;
         status = x->context->wire->agree(x->context->self, status, fields, 2, &ignored);
     }

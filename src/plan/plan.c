@@ -276,7 +276,8 @@ static lierne_status compare_call(const lierne_plan *plan, int call, lierne_stat
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
                            lierne_reduction reduction, void *out, const void *in, void *stream) {
-    int decision, call = reduction == LIERNE_SUM ? 1 + (int)d : 20 + (int)reduction;
+    int decision, call = reduction == LIERNE_SUM ? LIERNE_CALL_EXECUTE + (int)d
+                                                : LIERNE_CALL_REDUCE + (int)reduction;
     if (!request) {
         return LIERNE_FAIL(LIERNE_INVALID, "request is NULL");
     }

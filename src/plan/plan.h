@@ -6,6 +6,27 @@
 #include "lierne/plan.h"
 #include "route/route.h"
 
+/* Collective calls, as ranks compare them in the field "call". */
+enum {
+    LIERNE_CALL_BRIDGE = 0,
+    LIERNE_CALL_EXECUTE = 1, /* and the direction */
+    LIERNE_CALL_ROW_MAP = 3,
+    LIERNE_CALL_EXCHANGE = 4,
+    LIERNE_CALL_EXECUTE_EXCHANGE = 5, /* and the direction */
+    LIERNE_CALL_COUNTS = 7,
+    LIERNE_CALL_REDUCE = 8, /* and the reduction */
+    LIERNE_CALL_FOREST = 11,
+    LIERNE_CALL_FOREST_NEW,
+    LIERNE_CALL_FOREST_AGAIN,
+    LIERNE_CALL_READ,
+    LIERNE_CALL_HALO,
+    LIERNE_CALL_HALO_NEW,
+    LIERNE_CALL_RESTRICT,
+    LIERNE_CALL_BRICK,
+    LIERNE_CALL_TRANSPOSE,
+    LIERNE_CALL_COMPOSE
+};
+
 #define LIERNE_MAX_INFLIGHT 64
 #define LIERNE_PLAN_GROUPS 2
 
