@@ -76,7 +76,8 @@ static void note(planning *p, lierne_status status) {
     }
 }
 
-/* A post that found no memory for what came disturbed nobody else: it is this rank's own failure. */
+/* A post that found no memory for what came disturbed nobody else: it is this rank's own failure.
+ */
 static lierne_status note_memory(planning *p, lierne_status status) {
     if (status != LIERNE_NO_MEMORY) {
         return status;
@@ -213,8 +214,8 @@ static int64_t gather_steps(int world) {
     return steps;
 }
 
-/* Collective where the choice is open: the rank where each algorithm costs most decides. Of two ranks
- * neither has fewer messages or rows to gather than to ask for. */
+/* Collective where the choice is open: the rank where each algorithm costs most decides. Of two
+ * ranks neither has fewer messages or rows to gather than to ask for. */
 static lierne_status choose(planning *p) {
     const lierne_pairs_spec *pairs = &p->spec->pairs;
     int world = p->context->world;
@@ -365,7 +366,8 @@ lierne_status lierne_plan_forest(lierne_plan **out, lierne_context *context, lie
 
 lierne_status lierne_plan_forest_again(lierne_plan *plan, lierne_status status,
                                        const lierne_forest_spec *spec) {
-    const lierne_field fields[] = {{"call", LIERNE_CALL_FOREST_AGAIN}, {"plan", lierne_plan_decision(plan)}};
+    const lierne_field fields[] = {{"call", LIERNE_CALL_FOREST_AGAIN},
+                                   {"plan", lierne_plan_decision(plan)}};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));
     return lierne_plan_replace(plan, p.status, &p.parts, fields, 2);
