@@ -80,7 +80,7 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | mpi PROGRAM RANKS | address PROGRAM RANKS | thread
+#   unit [FILTER] | golden | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS | thread
 catch() {
     local status name=$1
     case $1 in
@@ -98,7 +98,7 @@ catch() {
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2
-        timeout -k 5 130 "$mpirun" -n "$3" "build/tests/mpi/$2" >out 2>&1 </dev/null
+        timeout -k 5 130 "$mpirun" -n "$3" "build/tests/mpi/$2" ${4:-} >out 2>&1 </dev/null
         status=$?
         name="mpi $2 on $3, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|watchdog' out)"
         ;;

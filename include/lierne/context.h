@@ -4,8 +4,20 @@
  * process) and lierne_init_mpi (lierne/mpi.h, library liblierne_mpi).
  *
  * Deadlines: every wait has one. When it passes, the call returns TIMEOUT and the context is dead:
- * each further call that communicates returns the same error at once; buffers of requests that
- * were in flight stay borrowed until lierne_free.
+ * each further call that communicates returns the same error at once.
+ *
+ * Death. TIMEOUT, PEER_FAILED and TRANSPORT kill the context of the rank that gets them. Before the
+ * call returns, this rank tells the others that it gave up; a rank that waits for it, or has received
+ * from it in a call that has not ended, gets the same status and a message that says "rank R gave
+ * up", instead of data that may have changed before it was read. Ranks of one node learn it for
+ * certain. On another node the message may come too late.
+ *
+ * Buffers of a dead context. MPI cannot take back a message that is under way: a peer that comes late
+ * may still read `in` and write `out` of a call that failed or was in flight. So these buffers stay
+ * borrowed until MPI_Finalize has returned, also after the plan and the context have been freed: do
+ * not write or free them, and do not read `out`. With a self or sim context they are the caller's
+ * again when the call, or lierne_end, has returned. lierne keeps its own memory of such messages for as long, at most
+ * scratch_bytes (lierne_report) per request in flight and the memory that lierne_init_mpi names.
  *
  * Thread safety: a context and everything made from it is used by one thread at a time; contexts
  * of one sim world may be used by one thread each. */
@@ -44,7 +56,8 @@ typedef struct lierne_context_spec {
  * number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_init(lierne_context **out, const lierne_context_spec *spec);
 
-/* Frees a context: collective over an MPI context, unless it is dead. Every plan made from it must
+/* Frees a context: collective over an MPI context, unless it is dead. Buffers that were borrowed when
+ * it died stay borrowed (above). Every plan made from it must
  * have been freed: INVALID otherwise, and nothing is freed. NULL is allowed. Not for contexts of a
  * sim world (INVALID). */
 LIERNE_API lierne_status lierne_free(lierne_context *context);

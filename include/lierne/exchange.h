@@ -37,7 +37,8 @@ LIERNE_API lierne_status lierne_exchange_begin(lierne_exchange *exchange,
                                                lierne_direction direction, void *const *out,
                                                const void *const *in, void *stream);
 /* Waits for what lierne_exchange_begin started. Errors: INVALID (NULL, nothing is in flight),
- * TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * TIMEOUT, PEER_FAILED, TRANSPORT (from these on the context is dead, and all buffers stay borrowed
+ * until MPI_Finalize: lierne/context.h). */
 LIERNE_API lierne_status lierne_exchange_end(lierne_exchange *exchange, lierne_direction direction);
 
 /* Messages of one execution on this rank; either may be NULL. Errors: INVALID. */

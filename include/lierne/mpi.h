@@ -19,13 +19,19 @@ extern "C" {
  * Errors, the same on every rank: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS or LIERNE_NODE),
  * MISMATCH (spec->nodes), NO_MEMORY. Errors of one rank, which the others cannot be told and meet
  * as TIMEOUT: INVALID (comm MPI_COMM_NULL or an intercommunicator, MPI not initialised or
- * finalised), TRANSPORT (MPI's own), TIMEOUT.
+ * finalised), NO_MEMORY of the first allocation, TRANSPORT (MPI's own), TIMEOUT. MPI matches
+ * collective calls by their order and cannot take one back, so after an error of one rank alone comm
+ * serves no further lierne_init_mpi: it ends in TIMEOUT. Use another communicator.
+ *
+ * Ranks of one node share a few kilobytes of memory without a name (memfd), where a rank that gives
+ * up says so; nothing is left of it when processes end. Where the system refuses that, and between
+ * nodes, a second duplicate of comm carries such messages.
  *
  * lierne_free of a context that is not dead waits for all ranks, at most the timeout; a rank that
  * plans meanwhile gets MISMATCH and its context is dead. A dead context, and one whose ranks did
- * not all come to lierne_free, leaves its communicator behind, and where the deadline was missed in
- * a collective call of MPI, which cannot be cancelled, also the memory (one allocation; two in
- * lierne_init_mpi) that this call may still write. */
+ * not all come to lierne_free, leaves its communicators behind. So does, with its memory (one
+ * allocation of about a megabyte, of which what was used is real; two in lierne_init_mpi), a context
+ * that died in a collective call of MPI, which cannot be cancelled, or that sent such messages. */
 LIERNE_API lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
                                          const lierne_context_spec *spec);
 

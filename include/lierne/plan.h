@@ -23,7 +23,8 @@ typedef struct lierne_request lierne_request;
 
 typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
 
-/* Frees a plan; not collective. NULL is allowed. Errors: BUSY (a request is in flight and the
+/* Frees a plan; not collective. NULL is allowed. Where the context is dead, buffers of requests that
+ * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
  * context is not dead; nothing is freed). */
 LIERNE_API lierne_status lierne_plan_free(lierne_plan *plan);
 
@@ -43,7 +44,8 @@ LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direc
  * Errors: INVALID (arguments; nothing was started on this rank, which may call again: the others wait
  * until their deadline, or get the same error at once where the context checks), BUSY, MISMATCH (where the context checks),
  * NO_MEMORY (of a transport that needs memory per message: sim, or MPI for messages above 1 GiB),
- * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead from these four on). */
+ * TIMEOUT, PEER_FAILED, TRANSPORT. From these four on the context is dead, and in and out stay borrowed
+ * until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
@@ -58,7 +60,8 @@ LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_p
 /* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be
  * ended in any order, and in another one on each rank: waiting for one moves all on. A request that
  * has ended may not be used. Errors: MISMATCH (where the context checks), TIMEOUT, PEER_FAILED,
- * TRANSPORT; INVALID (it has ended and its place was not taken since). */
+ * TRANSPORT (from these on the context is dead, and the request's buffers stay borrowed until
+ * MPI_Finalize: lierne/context.h); INVALID (it has ended and its place was not taken since). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme of

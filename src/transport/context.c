@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_TIMEOUT 60.0 /* seconds */
+
 /* A number from the environment; *value is unchanged if the variable is not set. */
 static lierne_status env_number(const char *name, double low, double *value) {
     const char *text = getenv(name);
@@ -33,8 +35,8 @@ lierne_status lierne_context_own_node(int *node) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
-    double milliseconds = 60e3, check = spec && spec->check;
+static lierne_status find_timeout(const lierne_context_spec *spec, double *seconds) {
+    double milliseconds = DEFAULT_TIMEOUT * 1e3;
     if (spec && spec->size != sizeof *spec) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec->size is %zu, must be %zu", spec->size,
                            sizeof *spec);
@@ -43,9 +45,20 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be in 0 to 1e6", spec->timeout);
     }
     LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
+    *seconds = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
+    return LIERNE_OK;
+}
+
+double lierne_context_timeout(const lierne_context_spec *spec) {
+    double seconds;
+    return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
+}
+
+lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
+    LIERNE_TRY(find_timeout(spec, &context->timeout));
+    double check = spec && spec->check;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;
-    context->timeout = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
     if (spec && spec->nodes) {
         size_t n = (size_t)context->world;
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
@@ -137,6 +150,9 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
             write_dump(context, context->dead_dump, LIERNE_DUMP_SIZE);
         }
         lierne_set_error(context->dead_message);
+        if (context->wire->give_up) {
+            context->wire->give_up(context->self, status);
+        }
     }
     return status;
 }

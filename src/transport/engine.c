@@ -159,9 +159,24 @@ static lierne_status post_leg(lierne_job *job) {
     return LIERNE_OK;
 }
 
+/* What a rank sent before it gave up may have been changed by its caller before it was read here. */
+static lierne_status check_senders(const lierne_job *job) {
+    const lierne_context *context = job->context;
+    const lierne_leg *leg = &job->legs.at[job->leg];
+    if (leg->nrecvs == 0 || !context->wire->any_gave_up ||
+        !context->wire->any_gave_up(context->self)) {
+        return LIERNE_OK;
+    }
+    for (size_t i = 0; i < leg->nrecvs; i++) {
+        LIERNE_TRY(context->wire->gave_up(context->self, job->parcels.at[leg->first + i].peer));
+    }
+    return LIERNE_OK;
+}
+
 /* Ends legs that have nothing left to wait for, and starts the next. */
 static lierne_status advance(lierne_job *job) {
     while (job->pending == 0) {
+        LIERNE_TRY(check_senders(job));
         run_parts(job, true);
         if (++job->leg == job->legs.count) {
             job->finished = true;

@@ -161,16 +161,17 @@ lierne_status lierne_job_new(lierne_job **out, lierne_context *context, const li
     return LIERNE_OK;
 }
 
+/* Memory that a peer may still read or write is left behind. */
 static void drop_job(lierne_job *job) {
-    if (job->batch) {
-        job->context->wire->batch_free(job->batch);
-    }
+    bool quiet = !job->batch || job->context->wire->batch_free(job->batch);
     lierne_mem_free(job->parts);
     lierne_mem_free(job->items.at);
     lierne_mem_free(job->parcels.at);
     lierne_mem_free(job->legs.at);
     lierne_mem_free(job->streams.at);
-    lierne_mem_free(job->memory);
+    if (quiet || job->reserved == 0) {
+        lierne_mem_free(job->memory);
+    }
     lierne_mem_free(job->done);
     lierne_mem_free(job->waiting);
     lierne_mem_free(job->summands);

@@ -9,8 +9,9 @@ static lierne_status batch_new(void *self, size_t capacity, void **batch) {
     return LIERNE_OK;
 }
 
-static void batch_free(void *batch) {
+static bool batch_free(void *batch) {
     (void)batch;
+    return true;
 }
 
 static lierne_status send_nowhere(void *batch, size_t slot, int peer, int tag, const void *data,

@@ -128,6 +128,29 @@ void lierne_sim_leave(void *self) {
     pthread_mutex_unlock(&((lierne_sim_seat *)self)->sim->lock);
 }
 
+static bool batch_free(void *self) {
+    lierne_mem_free(self); /* messages are copies */
+    return true;
+}
+
+static void give_up(void *self, lierne_status status) {
+    lierne_sim_seat *s = self;
+    atomic_store(&s->gave_up, (int)status);
+    atomic_store(&s->sim->any_gave_up, true);
+}
+
+bool lierne_sim_any_gave_up(void *self) {
+    return atomic_load(&((const lierne_sim_seat *)self)->sim->any_gave_up);
+}
+
+lierne_status lierne_sim_gave_up(void *self, int peer) {
+    const lierne_sim_seat *s = &((const lierne_sim_seat *)self)->sim->seats[peer];
+    lierne_status status = (lierne_status)atomic_load(&s->gave_up);
+    return status == LIERNE_OK
+               ? LIERNE_OK
+               : LIERNE_FAIL(status, "rank %d gave up: %s", peer, s->context->dead_message);
+}
+
 static void close_seat(void *self, bool dead) {
     (void)self, (void)dead;
 }
@@ -135,11 +158,14 @@ static void close_seat(void *self, bool dead) {
 static const lierne_wire sim_wire = {
     .name = "sim",
     .batch_new = batch_new,
-    .batch_free = lierne_mem_free,
+    .batch_free = batch_free,
     .send = sim_send,
     .recv = sim_recv,
     .poll = sim_poll,
     .idle = idle,
+    .give_up = give_up,
+    .any_gave_up = lierne_sim_any_gave_up,
+    .gave_up = lierne_sim_gave_up,
     .enter = lierne_sim_enter,
     .leave = lierne_sim_leave,
     .agree = lierne_sim_agree,

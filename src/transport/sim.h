@@ -5,6 +5,7 @@
 #include "transport/transport.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* A message on its way. */
 typedef struct lierne_sim_letter {
@@ -28,6 +29,7 @@ typedef struct lierne_sim_decision {
 typedef struct lierne_sim_seat {
     lierne_sim *sim;
     lierne_context *context;
+    atomic_int gave_up; /* the status with which this rank gave up */
     lierne_sim_letter *first;
     lierne_sim_letter **last;
     int decisions;     /* that this rank took part in */
@@ -45,6 +47,7 @@ struct lierne_sim {
     size_t came; /* ranks, to meetings, all together */
     size_t looked;
     int gone; /* a rank that gave up waiting for others, or -1 */
+    atomic_bool any_gave_up;
 };
 
 /* Lets the jobs of all ranks move on, with the lock held; returns whether one did. */
@@ -53,6 +56,8 @@ bool lierne_sim_move(const lierne_sim *sim);
 /* Functions of the wire. */
 void lierne_sim_enter(void *seat);
 void lierne_sim_leave(void *seat);
+bool lierne_sim_any_gave_up(void *seat);
+lierne_status lierne_sim_gave_up(void *seat, int peer);
 lierne_status lierne_sim_agree(void *seat, lierne_status mine, const lierne_field *fields, size_t n,
                                int *id);
 lierne_status lierne_sim_agreed(void *seat, int id);

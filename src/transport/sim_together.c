@@ -92,11 +92,14 @@ lierne_status lierne_sim_agreed(void *self, int id) {
     return status;
 }
 
-static lierne_status check_gone(const lierne_sim_seat *s) {
+static lierne_status check_gone(lierne_sim_seat *s) {
     if (s->sim->gone >= 0) {
         return LIERNE_FAIL(LIERNE_TIMEOUT,
                            "rank %d of %d: planning: rank %d gave up waiting for other ranks",
                            s->context->rank, s->sim->nranks, s->sim->gone);
+    }
+    for (int r = 0; lierne_sim_any_gave_up(s) && r < s->sim->nranks; r++) {
+        LIERNE_TRY(lierne_sim_gave_up(s, r));
     }
     return LIERNE_OK;
 }

@@ -27,9 +27,10 @@ typedef struct lierne_wire {
     const char *name;
 
     /* A batch holds up to capacity messages in flight, each in a slot of its own. A slot is free
-     * again when poll has named it. batch_free gives up what is in flight. */
+     * again when poll has named it. batch_free gives up what is in flight, and returns whether the
+     * memory of the messages is quiet; otherwise peers may still read and write it. */
     lierne_status (*batch_new)(void *self, size_t capacity, void **batch);
-    void (*batch_free)(void *batch);
+    bool (*batch_free)(void *batch);
 
     /* Start a message; data stays borrowed until poll names the slot. Messages between the same
      * two ranks with the same tag arrive in the order in which they were started; sizes of both
@@ -46,6 +47,14 @@ typedef struct lierne_wire {
 
     /* PEER_FAILED if the process of a rank is known to have ended; NULL where nobody can tell. */
     lierne_status (*alive)(void *self, int peer);
+
+    /* Tells the other ranks that this one gave up, with status and the thread's message, before it
+     * returns. Called once. NULL where there are no others. */
+    void (*give_up)(void *self, lierne_status status);
+    /* Whether any rank is known to have given up; costs next to nothing. */
+    bool (*any_gave_up)(void *self);
+    /* The error of a peer that is known to have given up. */
+    lierne_status (*gave_up)(void *self, int peer);
 
     /* Around everything that runs jobs; NULL where a context needs no lock. */
     void (*enter)(void *self);
@@ -118,6 +127,9 @@ struct lierne_context {
  * is set. For lierne_init and its like. */
 LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
                                                  const lierne_context_spec *spec);
+/* The timeout that a context of this spec has, in seconds; the default where the spec or the
+ * environment is the error. */
+LIERNE_PRIVATE double lierne_context_timeout(const lierne_context_spec *spec);
 /* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a number). */
 LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);

@@ -121,6 +121,20 @@ static lierne_status time_out(const lierne_job *job) {
                        job->context->timeout, missing);
 }
 
+/* Whether a rank gave up that is waited for, or whose message came, which does not count then. */
+static lierne_status check_given_up(const lierne_job *job) {
+    const lierne_wire *wire = job->context->wire;
+    if (!wire->any_gave_up || !wire->any_gave_up(job->context->self)) {
+        return LIERNE_OK;
+    }
+    for (size_t i = 0; i < slots_of(job); i++) {
+        if (job->waiting[i] || i < job->legs.at[job->leg].nrecvs) {
+            LIERNE_TRY(wire->gave_up(job->context->self, peer_of(job, i)));
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* Whether a rank that is waited for is gone. */
 static lierne_status check_peers(const lierne_job *job) {
     const lierne_wire *wire = job->context->wire;
@@ -147,6 +161,7 @@ static lierne_status look_at_clock(const lierne_job *job, watch *w) {
     if (w->deadline == 0) {
         *w = (watch){now + job->context->timeout, now + CHECK_EVERY, 1};
     }
+    LIERNE_TRY(check_given_up(job));
     if (now > w->next_check) {
         w->next_check = now + CHECK_EVERY;
         LIERNE_TRY(check_peers(job));

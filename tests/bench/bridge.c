@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
                                    {"LEADER", {&lierne_leader}},
                                    {"optimal", {&optimal_mpi}},
                                    {"bound", {&copy_bound, &stream_bound}}}};
-    test_start(&argc, &argv, 3600);
+    test_start(&argc, &argv);
     tables_ask(&t, argc, argv);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         run_shape(&t, &shapes[i]);

@@ -183,7 +183,7 @@ static void run_plans(const cut *c) {
 
 int main(int argc, char **argv) {
     tables *const all[] = {&graph_tables, &halo_tables, &plan_tables};
-    test_start(&argc, &argv, 3600);
+    test_start(&argc, &argv);
     petsc_start();
     for (int i = 0; i < 3; i++) {
         tables_ask(all[i], argc, argv);

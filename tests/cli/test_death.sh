@@ -47,9 +47,8 @@ round() { # round NUMBER SIGNAL
     for r in 0 1 2 3; do
         [ $r -ne $victim ] && others+=("$d/end.$r")
     done
-    # The deadline and a second, for a rank whose wait began as late as a peer gave up, and the
-    # time that a machine with fewer cores than ranks takes to run them.
-    if ! wait_for 6 "${others[@]}"; then
+    # A busy machine may take ten times the deadline of a second to run the ranks.
+    if ! wait_for 20 "${others[@]}"; then
         no "round $1 ($signal of rank $victim): a rank hangs; there is: $(ls "$d")"
     fi
     for r in "${others[@]}"; do
@@ -57,7 +56,7 @@ round() { # round NUMBER SIGNAL
         read -r status seconds <"$r"
         case $status in
         LIERNE_PEER_FAILED | LIERNE_TIMEOUT)
-            if awk "BEGIN { exit !($seconds < 2.0) }"; then ok; else no "round $1: $r took $seconds s"; fi
+            if awk "BEGIN { exit !($seconds < 10.0) }"; then ok; else no "round $1: $r took $seconds s"; fi
             ;;
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
         esac
@@ -75,7 +74,20 @@ round() { # round NUMBER SIGNAL
     wait $launcher 2>/dev/null
 }
 
+# A rank that gave up because a peer was killed, and one that comes later: tests/mpi/late.c.
+late() { # late ARGUMENT...
+    local count
+    count=$(timeout -k 2 600 mpirun --oversubscribe --enable-recovery -n 3 "$build/tests/mpi/late" killed "$@" 2>"$dir/log" |
+        grep -E '^[0-9]+ passed, [0-9]+ failed$')
+    if [ "${count#* passed, }" = "0 failed" ]; then ok; else no "late killed $*: '$count': $(head -n 5 "$dir/log")"; fi
+}
+
 before=$(ls /dev/shm 2>/dev/null | grep -c lierne)
+for n in 0 1 2 3; do
+    late $n
+    late $n apart
+    OMPI_MCA_btl_vader_single_copy_mechanism=none late $n
+done
 for i in 1 2 3 4 5 6 7 8 9 10; do
     round "$i.kill" KILL
     round "$i.stop" STOP

@@ -128,7 +128,7 @@ static void half_checked(void) {
 
 int main(int argc, char **argv) {
     setup s;
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     open_setup(&s);
     works(&s);

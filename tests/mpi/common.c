@@ -2,6 +2,7 @@
  * element whose it is, by mixed radix and division only: slow, and nothing like the intersection
  * of boxes that it judges. */
 #include "mpi/common.h"
+#include "transport/mpi/link.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -10,36 +11,60 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHOWN 10 /* failures that a rank prints */
+#define SHOWN      10  /* failures that a rank prints */
+#define LOOK_EVERY 300 /* seconds */
 
 int test_rank;
 int test_world;
 static long counts[2]; /* failed, passed */
 
-static void bark(int signal) {
+static void look_for_progress(int signal) {
     static const char text[] = "watchdog: a rank hangs\n";
+    static long seen = -1;
     (void)signal;
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-    _exit(3);
+    if (seen == counts[0] + counts[1]) {
+        (void)!write(STDERR_FILENO, text, sizeof text - 1);
+        _exit(3);
+    }
+    seen = counts[0] + counts[1];
+    alarm(LOOK_EVERY);
 }
 
-void test_start(int *argc, char ***argv, unsigned seconds) {
+void test_start(int *argc, char ***argv) {
     MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &test_world);
-    signal(SIGALRM, bark);
-    alarm(seconds);
+    signal(SIGALRM, look_for_progress);
+    alarm(LOOK_EVERY);
 }
 
-int test_finish(void) {
+void test_hurry(lierne_context *context, double seconds) {
+    context->timeout = seconds;
+    ((lierne_link *)context->self)->timeout = seconds;
+}
+
+static bool show_counts(MPI_Comm comm) {
     long sum[2];
-    MPI_Allreduce(counts, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-    if (test_rank == 0) {
+    int rank;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Allreduce(counts, sum, 2, MPI_LONG, MPI_SUM, comm);
+    if (rank == 0) {
         printf("%ld passed, %ld failed\n", sum[1], sum[0]);
         fflush(stdout);
     }
+    return sum[0] == 0;
+}
+
+int test_finish(void) {
+    bool passed = show_counts(MPI_COMM_WORLD);
     MPI_Finalize();
-    return sum[0] != 0;
+    return !passed;
+}
+
+void test_leave(MPI_Comm comm) {
+    bool passed = show_counts(comm);
+    MPI_Barrier(comm);
+    _exit(!passed);
 }
 
 bool test_check(bool ok, const char *file, int line, const char *format, ...) {

@@ -12,10 +12,22 @@
 extern int test_rank;
 extern int test_world;
 
-/* Starts MPI; the program is ended as failed if it runs longer than seconds. */
-void test_start(int *argc, char ***argv, unsigned seconds);
+/* Seconds. Machines are busy: a wait that must not end by its deadline has PATIENT; what must come at
+ * once may take SLACK. */
+#define PATIENT 60
+#define SLACK   5
+
+/* Starts MPI. The program is ended as failed where no check is made for five minutes: that is a hang,
+ * however slow the machine. */
+void test_start(int *argc, char ***argv);
 /* Adds up the counts of all ranks; rank 0 prints "N passed, N failed". Returns the exit status. */
 int test_finish(void);
+/* The same for the ranks of comm alone, where others are dead: ends the process, without
+ * MPI_Finalize, which would wait for them. */
+void test_leave(MPI_Comm comm);
+
+/* Gives a context another timeout, after a start that other processes may have slowed down. */
+void test_hurry(lierne_context *context, double seconds);
 
 /* Counts a check; prints the message of one that fails. */
 #define CHECK(ok, ...) test_check((ok), __FILE__, __LINE__, __VA_ARGS__)

@@ -195,7 +195,7 @@ static void planning_without_memory(lierne_context *context, int bad,
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
     CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());

@@ -87,7 +87,7 @@ static void run_file(const char *dir, const char *file, golden_check *valid, gol
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     const char *dir = argc > 1 ? argv[1] : "tests/golden";
     size_t before = lierne_mem_live();
     CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());

@@ -103,7 +103,7 @@ static void planning(setup *s) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     setup *s = calloc(1, sizeof *s);
     for (int check = 0; check < 2; check++) {

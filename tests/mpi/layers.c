@@ -274,7 +274,7 @@ static void check_quartz(const crystal *atoms) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     model w = {.atoms = crystal_read(QUARTZ, TIMES), .scale = {3, 0x123456789u, 5}};
     state alone;
     lierne_context *context;

@@ -150,7 +150,7 @@ static void of_plans(float *buffers) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 110);
+    test_start(&argc, &argv);
     size_t elements = (size_t)(test_world + 2) * 2 * 4 * 64;
     float *buffers = calloc(elements, sizeof *buffers);
     of_contexts(buffers);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # run.sh BUILD: runs every program of BUILD/tests/mpi at its numbers of ranks, each launch with a
-# timeout, so that a deadlock is a failure. A line per launch; last line: N passed, N failed.
+# timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
+# last line: N passed, N failed.
 # A launch that times out, crashes or prints no count is one failure more.
 set -u
 build=${1:?usage: run.sh BUILD}
@@ -11,7 +12,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
-    late) echo 2 ;;
+    late) echo 2 3 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     calls | directed) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
@@ -25,25 +26,37 @@ passed=0
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+
+launch() { # launch RANKS PROGRAM [ARGUMENT...]
+    local n=$1 status count bad
+    shift
+    timeout -k 5 1200 $mpirun -n "$n" "$build/tests/mpi/$@" >"$log" 2>&1 </dev/null
+    status=$?
+    count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    bad=$(echo "$count" | cut -d' ' -f3)
+    if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
+        count="0 passed, 1 failed (exit status $status)"
+    fi
+    echo "mpi $* on $n: $count"
+    passed=$((passed + $(echo "$count" | cut -d' ' -f1)))
+    if [ "$(echo "$count" | cut -d' ' -f3)" != 0 ]; then
+        failed=$((failed + $(echo "$count" | cut -d' ' -f3)))
+        head -n 30 "$log" | sed 's/^/    /'
+    fi
+}
+
 for program in "$build"/tests/mpi/*; do
     [ -x "$program" ] && [ -f "$program" ] || continue
     name=$(basename "$program")
     [ "$name" = peers ] && continue # for tests/cli/test_death.sh
     for n in $(sizes "$name"); do
-        timeout -k 5 120 $mpirun -n "$n" "$program" >"$log" 2>&1 </dev/null
-        status=$?
-        count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-        bad=$(echo "$count" | cut -d' ' -f3)
-        if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
-            count="0 passed, 1 failed (exit status $status)"
-        fi
-        echo "mpi $name on $n: $count"
-        passed=$((passed + $(echo "$count" | cut -d' ' -f1)))
-        if [ "$(echo "$count" | cut -d' ' -f3)" != 0 ]; then
-            failed=$((failed + $(echo "$count" | cut -d' ' -f3)))
-            head -n 30 "$log" | sed 's/^/    /'
-        fi
+        launch "$n" "$name"
     done
+done
+# Ranks that are nodes of their own, and messages that MPI moves piece by piece, by both ends.
+for n in 2 3; do
+    launch $n late apart
+    OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

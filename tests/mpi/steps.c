@@ -149,7 +149,7 @@ static void exchange(void) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
     src = mesh_grid(&from);

@@ -125,7 +125,7 @@ static void making_a_context(void) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 60);
+    test_start(&argc, &argv);
     moving(8);
     moving(100000);
     planning();

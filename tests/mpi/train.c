@@ -265,7 +265,7 @@ static bool set_fault(void) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 110);
+    test_start(&argc, &argv);
     if (!set_fault() || (test_world != 4 && test_world != 8)) {
         fprintf(stderr, "no such fault, or not on 4 or 8 ranks\n");
         MPI_Finalize();

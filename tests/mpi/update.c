@@ -115,7 +115,7 @@ static void stays(lierne_context *context, const shape *s) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 100);
+    test_start(&argc, &argv);
     size_t start = lierne_mem_live();
     lierne_context *context;
     CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());

@@ -291,7 +291,7 @@ static void messages(lierne_context *context) {
 }
 
 int main(int argc, char **argv) {
-    test_start(&argc, &argv, 60);
+    test_start(&argc, &argv);
     init_and_free_leave_nothing();
     comm_is_a_subset_with_other_ranks();
     for (int bad = 0; bad<test_world; bad += test_world> 2 ? test_world - 1 : 1) {

@@ -315,7 +315,7 @@ Test(plan, who_waits_for_nobody_times_out) {
     }
     double start = lierne_now();
     cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
-    cr_assert(lierne_now() - start < 1.2);
+    cr_assert(lierne_now() - start < 10);
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages "
                                           "missing after 0.2 s, with rank 1"), "%s",
               lierne_last_error());
@@ -328,6 +328,8 @@ Test(plan, who_waits_for_nobody_times_out) {
     cr_assert(strstr(dump, "waits for rank 1\n"), "%s", dump);
     cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
     cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), little, sizeof little), LIERNE_OK);
+    cr_assert_eq(lierne_forward(plans[1], y, x, NULL), LIERNE_TIMEOUT, "rank 0 gave up before");
+    cr_assert(strstr(lierne_last_error(), "rank 0 gave up: "), "%s", lierne_last_error());
     cr_assert_str_eq(little, "rank 1 of");
     cr_assert_eq(lierne_dump(NULL, dump, sizeof dump), LIERNE_INVALID);
     cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), dump, 0), LIERNE_INVALID);

@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK         ((size_t)1 << 30)
-#define FIRST_TIMEOUT 60 /* seconds, of a rank whose own timeout is the error */
+#define CHUNK ((size_t)1 << 30)
 
 /* What no other rank can be told, as there is nothing to tell it over. */
 static lierne_status check_comm(MPI_Comm comm) {
@@ -36,15 +35,18 @@ static lierne_status check_comm(MPI_Comm comm) {
 
 /* A rank needs the link even to say that it has no memory, so it is asked for twice: *mine is the
  * outcome of the first time. */
-static lierne_status new_link(lierne_link **out, MPI_Comm comm, lierne_status *mine) {
+static lierne_status new_link(lierne_link **out, MPI_Comm comm, const lierne_context_spec *spec,
+                              lierne_status *mine) {
     lierne_link *l;
     *mine = lierne_alloc(&l, 1, sizeof *l);
     if (*mine != LIERNE_OK) {
         LIERNE_TRY(lierne_alloc(&l, 1, sizeof *l));
     }
-    l->comm = MPI_COMM_NULL;
+    l->comm = l->notices = MPI_COMM_NULL;
+    l->hearing = MPI_REQUEST_NULL;
+    l->opened = -1;
     l->chunk = CHUNK;
-    l->timeout = FIRST_TIMEOUT;
+    l->timeout = lierne_context_timeout(spec);
     MPI_Comm_rank(comm, &l->rank);
     MPI_Comm_size(comm, &l->world);
     *out = l;
@@ -67,6 +69,16 @@ static lierne_status own_node(const lierne_link *l, const lierne_context_spec *s
     return LIERNE_OK;
 }
 
+static lierne_status take_seat(lierne_link *l, const lierne_context_spec *spec) {
+    lierne_seat *seat = &l->seats[l->rank];
+    l->opened = lierne_abort_flags_open(l->world);
+    *seat = (lierne_seat){.rank = (uint64_t)l->rank,
+                          .space = lierne_link_space(),
+                          .process = (uint64_t)getpid(),
+                          .flags = l->opened < 0 ? LIERNE_NO_FLAGS : (uint64_t)l->opened};
+    return own_node(l, spec, &seat->node);
+}
+
 /* Everything that this rank does alone. */
 static lierne_status prepare(lierne_link *l, const lierne_context_spec *spec) {
     lierne_context *context;
@@ -87,10 +99,10 @@ static lierne_status prepare(lierne_link *l, const lierne_context_spec *spec) {
     for (size_t r = 0; r < world; r++) {
         l->watches[r] = -1;
     }
-    l->seats[l->rank].rank = (uint64_t)l->rank;
-    l->seats[l->rank].space = lierne_link_space();
-    l->seats[l->rank].process = (uint64_t)getpid();
-    return own_node(l, spec, &l->seats[l->rank].node);
+    LIERNE_TRY(lierne_alloc(&l->flag, world, sizeof *l->flag));
+    LIERNE_TRY(lierne_alloc(&l->gone, world, sizeof *l->gone));
+    LIERNE_TRY(lierne_alloc(&l->met, world, sizeof *l->met));
+    return take_seat(l, spec);
 }
 
 static int by_node(const void *a, const void *b) {
@@ -126,8 +138,9 @@ static lierne_status find_nodes(lierne_link *l) {
                                                MPI_UINT64_T, l->comm, &request),
                                 &request, "finding nodes"));
     lierne_link_watch(l);
+    bool reached = lierne_link_map_flags(l);
     number_nodes(l);
-    return LIERNE_OK;
+    return lierne_link_share_flags(l, reached);
 }
 
 static lierne_status take_part(lierne_link *l, MPI_Comm comm, lierne_status mine,
@@ -153,7 +166,7 @@ lierne_status lierne_init_mpi(lierne_context **out, MPI_Comm comm,
         *out = NULL;
     }
     LIERNE_TRY(check_comm(comm));
-    LIERNE_TRY(new_link(&l, comm, &mine));
+    LIERNE_TRY(new_link(&l, comm, spec, &mine));
     if (mine == LIERNE_OK) {
         mine = out ? prepare(l, spec) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }

@@ -51,7 +51,10 @@ lierne_status lierne_link_pause(lierne_link *l, const char *what) {
     if (l->context) {
         lierne_jobs_progress(l->context); /* what a rank may wait for before it comes here */
     }
-    lierne_status status = look_around(l);
+    lierne_status status = lierne_link_check_all(l);
+    if (status == LIERNE_OK) {
+        status = look_around(l);
+    }
     if (status == LIERNE_OK) {
         status = look_at_clock(l, what);
     }
@@ -71,7 +74,7 @@ lierne_status lierne_link_wait(lierne_link *l, int started, MPI_Request *request
             return lierne_link_failed(l, code, what);
         }
         if (done) {
-            return LIERNE_OK;
+            return lierne_link_check_all(l); /* of ranks that gave up, some may have missed it */
         }
         LIERNE_TRY(lierne_link_pause(l, what));
     }
@@ -109,20 +112,28 @@ lierne_status lierne_link_open(lierne_link *l, MPI_Comm comm) {
     return status;
 }
 
-/* Frees the communicator if all ranks come to do so: MPI_Comm_free has no deadline. */
-static void free_comm(lierne_link *l) {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (!finalized && lierne_link_all_close(l)) {
+/* Frees the communicators if all ranks come to do so: MPI_Comm_free has no deadline. */
+static void free_comms(lierne_link *l) {
+    if (l->comm != MPI_COMM_NULL && lierne_link_all_close(l)) {
+        lierne_link_stop_listening(l);
+        if (l->notices != MPI_COMM_NULL) {
+            MPI_Comm_free(&l->notices);
+        }
         MPI_Comm_free(&l->comm);
     }
 }
 
 void lierne_link_close(lierne_link *l, bool dead) {
-    if (!dead) {
-        free_comm(l);
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (!dead && !finalized) {
+        free_comms(l);
+    }
+    if (!finalized) {
+        lierne_link_stop_listening(l);
     }
     lierne_link_unwatch(l);
+    lierne_link_drop_flags(l);
     if (!l->abandoned) {
         lierne_mem_free(l->seats);
         lierne_mem_free(l);

@@ -2,6 +2,7 @@
 #ifndef LIERNE_LINK_H
 #define LIERNE_LINK_H
 
+#include "transport/abort_flags.h"
 #include "transport/transport.h"
 
 #include <mpi.h>
@@ -17,8 +18,10 @@ typedef struct lierne_seat {
     uint64_t rank;
     uint64_t space;
     uint64_t process;
+    uint64_t flags; /* descriptor of abort flags that this process opened */
 } lierne_seat;
-#define LIERNE_SEAT_WORDS 4
+#define LIERNE_SEAT_WORDS 5
+#define LIERNE_NO_FLAGS   UINT64_MAX
 
 typedef struct lierne_notice {
     int status;
@@ -48,6 +51,18 @@ typedef struct lierne_link {
     unsigned idle_polls;
     int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
     double next_look;
+    int opened; /* descriptor of this rank's abort flags until all ranks have mapped them, or -1 */
+    lierne_abort_flags *flags; /* of the node, or NULL */
+    int *flag;                 /* per rank: its flag, or -1 on another node */
+    bool ready;                /* ranks can tell each other that they give up */
+    MPI_Comm notices;          /* where flags do not reach all ranks, or MPI_COMM_NULL */
+    MPI_Request hearing;
+    lierne_notice heard;    /* the last notice */
+    lierne_notice first;    /* the first one */
+    lierne_notice farewell; /* this rank's own */
+    bool gave_up;           /* some rank sent a notice */
+    int *gone;              /* per rank: the status of its notice */
+    bool *met;              /* per rank: messages were exchanged with it */
     int64_t sink[LIERNE_LINK_SINK]; /* where letters go that there is no memory for */
 } lierne_link;
 
@@ -90,6 +105,21 @@ void lierne_link_watch(lierne_link *l);
 void lierne_link_unwatch(lierne_link *l);
 /* PEER_FAILED if the process of a rank has ended. */
 lierne_status lierne_link_alive(void *link, int peer);
+
+/* give_up, any_gave_up and gave_up of the wire. */
+void lierne_link_give_up(void *link, lierne_status status);
+bool lierne_link_any_gave_up(void *link);
+lierne_status lierne_link_gave_up(void *link, int peer);
+/* The error of the lowest rank that is known to have given up. */
+lierne_status lierne_link_check_all(lierne_link *l);
+/* Maps the node's abort flags; returns whether they reach all ranks. */
+bool lierne_link_map_flags(lierne_link *l);
+/* Waits until all ranks have mapped them, and opens a way for notices where they do not reach all
+ * ranks. Collective. */
+lierne_status lierne_link_share_flags(lierne_link *l, bool reached);
+/* The link is abandoned where MPI may still write a notice. */
+void lierne_link_stop_listening(lierne_link *l);
+void lierne_link_drop_flags(lierne_link *l);
 
 /* Whether all ranks close their link, at most after the timeout. Collective. */
 bool lierne_link_all_close(lierne_link *l);

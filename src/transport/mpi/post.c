@@ -168,6 +168,7 @@ static lierne_status run(round *r) {
             LIERNE_TRY(lierne_link_pause(r->link, "planning"));
         }
     }
+    LIERNE_TRY(lierne_link_check_all(r->link));
     return r->memory;
 }
 

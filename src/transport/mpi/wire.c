@@ -52,26 +52,37 @@ static lierne_status reserve(batch *b, size_t room) {
     return LIERNE_OK;
 }
 
-/* Gives up requests in flight, which a dead context only has: receives are cancelled, so that
- * nothing more lands in their memory unless it was landing already; nothing waits. */
-static void batch_free(void *self) {
+/* Gives up a request; returns whether it has ended. A receive that was matched, or a send, cannot be
+ * cancelled: MPI ends it whenever the peer comes and this process calls MPI again. */
+static bool give_up_request(MPI_Request *request, bool receives) {
+    int ended = 0;
+    if (receives) {
+        MPI_Cancel(request);
+    }
+    if (MPI_Test(request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended) {
+        return ended;
+    }
+    MPI_Request_free(request);
+    return false;
+}
+
+/* Requests are in flight in a dead context only. Nothing waits. */
+static bool batch_free(void *self) {
     batch *b = self;
+    bool quiet = true;
     int finalized = 0;
     MPI_Finalized(&finalized);
     for (size_t i = 0; i < b->count && !finalized; i++) {
-        if (b->requests[i] == MPI_REQUEST_NULL) {
-            continue;
+        if (b->requests[i] != MPI_REQUEST_NULL) {
+            quiet &= give_up_request(&b->requests[i], b->slots[b->pieces[i].slot].receives);
         }
-        if (b->slots[b->pieces[i].slot].receives) {
-            MPI_Cancel(&b->requests[i]);
-        }
-        MPI_Request_free(&b->requests[i]);
     }
     lierne_mem_free(b->requests);
     lierne_mem_free(b->pieces);
     lierne_mem_free(b->indices);
     lierne_mem_free(b->statuses);
     lierne_mem_free(b);
+    return quiet;
 }
 
 static lierne_status batch_new(void *self, size_t capacity, void **out) {
@@ -114,6 +125,7 @@ static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t
     size_t chunk = b->link->chunk;
     s.tag = s.tag < b->link->tags ? s.tag : s.tag % b->link->tags;
     b->slots[at] = s;
+    b->link->met[s.peer] = true;
     if (bytes < chunk && b->count < b->room) {
         return start_piece(b, at, data, (int)bytes);
     }
@@ -230,6 +242,9 @@ const lierne_wire lierne_mpi_wire = {
     .poll = wire_poll,
     .idle = idle,
     .alive = lierne_link_alive,
+    .give_up = lierne_link_give_up,
+    .any_gave_up = lierne_link_any_gave_up,
+    .gave_up = lierne_link_gave_up,
     .agree = agree,
     .post = lierne_link_post,
     .largest = lierne_link_largest,
