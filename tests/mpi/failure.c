@@ -194,6 +194,23 @@ static void planning_without_memory(lierne_context *context, int bad,
     close_setup(&s);
 }
 
+/* A rank without memory for its context waits for the others as long as its spec says, not longer. */
+static void making_a_context_without_memory(int bad) {
+    MPI_Comm comm;
+    lierne_context *context;
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.2};
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm); /* serves no further lierne_init_mpi */
+    if (test_rank == bad) {
+        double start = lierne_now();
+        lierne_mem_fail_at(1);
+        lierne_status status = lierne_init_mpi(&context, comm, &spec);
+        lierne_mem_fail_at(0);
+        CHECK(status == LIERNE_TIMEOUT && !context, "%s", lierne_status_name(status));
+        CHECK(lierne_now() - start < 0.2 + SLACK, "it took %g s", lierne_now() - start);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
@@ -212,5 +229,6 @@ int main(int argc, char **argv) {
     still_works(context);
     CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    making_a_context_without_memory(test_world - 1);
     return test_finish();
 }
