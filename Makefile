@@ -70,7 +70,7 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -90,6 +90,8 @@ demo: deps ## install what is missing, build, run a published configuration on 8
 check: deps ## install what is missing, build and run all tests
 	@$(MAKE) --no-print-directory -s tests
 	@bash tests/check.sh $(B)
+
+mpi-tests: $(MPI_TESTS)
 
 tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
 

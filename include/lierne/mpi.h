@@ -23,6 +23,9 @@ extern "C" {
  * collective calls by their order and cannot take one back, so after an error of one rank alone comm
  * serves no further lierne_init_mpi: it ends in TIMEOUT. Use another communicator.
  *
+ * MPICH raises the errors of messages that were under way on MPI_COMM_WORLD: with its default handler,
+ * which ends the process, TRANSPORT cannot be returned for them. Set MPI_ERRORS_RETURN there.
+ *
  * Ranks of one node share a few kilobytes of memory without a name (memfd), where a rank that gives
  * up says so; nothing is left of it when processes end. Where the system refuses that, and between
  * nodes, a second duplicate of comm carries such messages.

@@ -1,10 +1,11 @@
 #!/bin/bash
-# run.sh BUILD: runs every program of BUILD/tests/mpi at its numbers of ranks, each launch with a
-# timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
+# run.sh BUILD [MOST]: runs every program of BUILD/tests/mpi at its numbers of ranks, or at those up to
+# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
 # last line: N passed, N failed.
 # A launch that times out, crashes or prints no count is one failure more.
 set -u
-build=${1:?usage: run.sh BUILD}
+build=${1:?usage: run.sh BUILD [MOST]}
+most=${2:-1000}
 mpirun=${MPIRUN:-mpirun}
 # As the Makefile has it: Open MPI refuses root and more ranks than cores unless told otherwise.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -30,6 +31,7 @@ trap 'rm -f "$log"' EXIT
 launch() { # launch RANKS PROGRAM [ARGUMENT...]
     local n=$1 status count bad
     shift
+    [ "$n" -le "$most" ] || return
     timeout -k 5 1200 $mpirun -n "$n" "$build/tests/mpi/$@" >"$log" 2>&1 </dev/null
     status=$?
     count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)

@@ -57,10 +57,11 @@ static int free_place(const lane *a) {
 /* Finds out which are complete. */
 static lierne_status look(const round *r, lane *a, bool *moved) {
     int n, indices[WINDOW];
+    MPI_Status statuses[WINDOW];
     if (a->active == 0) {
         return LIERNE_OK;
     }
-    int code = MPI_Testsome(WINDOW, a->requests, &n, indices, MPI_STATUSES_IGNORE);
+    int code = MPI_Testsome(WINDOW, a->requests, &n, indices, statuses);
     if (code != MPI_SUCCESS) {
         return lierne_link_failed(r->link, code, "MPI_Testsome");
     }
