@@ -14,7 +14,7 @@ step() {
 
 # right FILE BRIDGE: moves the tensor on 8 processes; ends the demo if anything is wrong
 right() {
-    timeout 100 mpirun --oversubscribe -n 8 "$build/lierne" run "$1" --bridge "$2" || {
+    timeout 1000 mpirun --oversubscribe -n 8 "$build/lierne" run "$1" --bridge "$2" || {
         echo "the demo failed: $1 did not run right on 8 ranks" >&2
         exit 1
     }

@@ -86,25 +86,25 @@ catch() {
     case $1 in
     unit)
         make_here build build/unit || return 2
-        timeout -k 5 200 build/unit --fail-fast --timeout 60 --filter "${2:-*/*}" >out 2>&1
+        timeout -k 5 600 build/unit --fail-fast --timeout 300 --filter "${2:-*/*}" >out 2>&1
         status=$?
         name="unit $(sed 's/\x1b\[[0-9;]*m//g' out | sed -nE 's/^\[(FAIL|CRASH)\] ([^ ]+): .*/\2/p' | head -n 1)"
         ;;
     golden)
         make_here build build/golden || return 2
-        timeout -k 5 200 build/golden tests/golden >out 2>&1
+        timeout -k 5 600 build/golden tests/golden >out 2>&1
         status=$?
         name="golden $(grep -m1 -oE '^[a-z0-9_]+\.json' <(grep -v ' 0 failed' out))"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2
-        timeout -k 5 130 "$mpirun" -n "$3" "build/tests/mpi/$2" ${4:-} >out 2>&1 </dev/null
+        timeout -k 5 400 "$mpirun" -n "$3" "build/tests/mpi/$2" ${4:-} >out 2>&1 </dev/null
         status=$?
         name="mpi $2 on $3, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|watchdog' out)"
         ;;
     address)
         make_here address "address/tests/mpi/$2" || return 2
-        ASAN_OPTIONS=detect_leaks=0 timeout -k 5 130 "$mpirun" -n "$3" "address/tests/mpi/$2" \
+        ASAN_OPTIONS=detect_leaks=0 timeout -k 5 400 "$mpirun" -n "$3" "address/tests/mpi/$2" \
             >out 2>&1 </dev/null
         status=$?
         name="address $2 on $3, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|AddressSanitizer: [a-z-]+' out)"
@@ -114,7 +114,7 @@ catch() {
         # shellcheck disable=SC2086
         ${CC:-gcc} -std=c11 -D_GNU_SOURCE $thread -pthread -Iinclude -Isrc -o thread/threads \
             tests/sanitize/threads.c thread/liblierne.a -lcjson -lm >make.log 2>&1 || return 2
-        timeout -k 5 130 setarch -R thread/threads >out 2>&1
+        timeout -k 5 400 setarch -R thread/threads >out 2>&1
         status=$?
         name="thread sim, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
         ;;

@@ -42,7 +42,7 @@ reports() {
 step() { # step NAME COMMAND...: a run that must end well and without a report
     local name=$1 log=$logs/${1//[^a-z0-9]/_}.log start=$SECONDS status
     shift
-    timeout -k 5 540 "$@" >"$log" 2>&1 </dev/null
+    timeout -k 5 3000 "$@" >"$log" 2>&1 </dev/null
     status=$?
     if [ $status = 0 ] && ! reports "$log" >/dev/null; then
         passed=$((passed + 1))
@@ -58,7 +58,7 @@ step() { # step NAME COMMAND...: a run that must end well and without a report
 must_report() { # must_report NAME COMMAND...: what is wrong on purpose shows
     local name=$1 log=$logs/${1//[^a-z0-9]/_}.log
     shift
-    timeout -k 5 120 "$@" >"$log" 2>&1 </dev/null
+    timeout -k 5 1200 "$@" >"$log" 2>&1 </dev/null
     if reports "$log" >/dev/null; then
         passed=$((passed + 1))
     else

@@ -25,7 +25,7 @@ prints() { # prints NAME COMMAND...: ends with 0, and prints what stands on stan
     local name=$1
     shift
     cat >"$work/wanted"
-    timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout -k 5 600 "$@" >"$work/out" 2>"$work/err" </dev/null
     verdict "$name ends well" $?
     diff -u "$work/wanted" "$work/out"
     verdict "$name prints what it must" $?

@@ -36,7 +36,7 @@ check_run() { # check_run FAULT RANKS
     local fault=$1 n=$2 pairs=0 shown=0 line tp dp arrow dtp x1 cp x2 ddp order cases wrong rest
     local -a env=()
     [ "$fault" = none ] || env=("LIERNE_TRAIN_FAULT=$fault")
-    env "${env[@]}" timeout -k 5 110 "${MPIRUN:-mpirun}" -n "$n" "$train" >"$work/out" 2>"$work/err" </dev/null
+    env "${env[@]}" timeout -k 5 1100 "${MPIRUN:-mpirun}" -n "$n" "$train" >"$work/out" 2>"$work/err" </dev/null
     while read -r tp x1 dp arrow dtp x1 cp x2 ddp order cases rest wrong rest; do
         [ "$arrow" = '->' ] || continue
         pairs=$((pairs + 1))
@@ -72,7 +72,7 @@ for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_slots scale_tp reverse
 done
 
 # A mistake that it does not know must not pass for one that it made, nor for none.
-LIERNE_TRAIN_FAULT=typo timeout -k 5 110 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
+LIERNE_TRAIN_FAULT=typo timeout -k 5 1100 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
 [ $? = 2 ] && ! grep -q passed "$work/out"
 verdict "a mistake that is not known is refused" $?
 

@@ -24,7 +24,7 @@ verdict() { # verdict OK NAME: counts, and names what failed. OK comes first: $?
 ends() { # ends NAME STATUS COMMAND...: its output goes to $work/out and $work/err
     local name=$1 wanted=$2 status
     shift 2
-    timeout 100 "$@" >"$work/out" 2>"$work/err"
+    timeout 1000 "$@" >"$work/out" 2>"$work/err"
     status=$?
     [ $status = "$wanted" ]
     verdict $? "$name: exit status $status, wanted $wanted: $(head -n 3 "$work/err")"

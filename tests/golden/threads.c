@@ -4,7 +4,7 @@
 #include "rank_threads.h"
 
 lierne_status golden_ranks_start(golden_world *world) {
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};
     world->here = world->n;
     return lierne_sim_create(&world->sim, world->n, &spec);
 }

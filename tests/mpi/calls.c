@@ -22,7 +22,7 @@ typedef struct setup {
 
 static void open_setup(setup *s) {
     mesh src = mesh_of("tcd", 1, 1, test_world), dst = mesh_of("tcd", 1, test_world, 1);
-    lierne_context_spec checked = {.size = sizeof checked, .timeout = 30, .check = 1};
+    lierne_context_spec checked = {.size = sizeof checked, .timeout = PATIENT, .check = 1};
     memset(s, 0, sizeof *s);
     CHECK(lierne_init_mpi(&s->context, MPI_COMM_WORLD, &checked) == LIERNE_OK, "%s",
           lierne_last_error());
@@ -119,7 +119,7 @@ static void no_place(setup *s) {
 /* A context that checks beside one that does not is refused. */
 static void half_checked(void) {
     lierne_context *context = NULL;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = 30,
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT,
                                 .check = test_rank == test_world - 1};
     lierne_status status = lierne_init_mpi(&context, MPI_COMM_WORLD, &spec);
     test_same_error(status, LIERNE_MISMATCH, "check on one rank only");

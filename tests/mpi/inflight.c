@@ -19,7 +19,7 @@ typedef struct setup {
 static void open_setup(setup *s, int check) {
     static const int64_t shape[3] = {SAMPLES, SEQUENCE, HIDDEN};
     mesh src = mesh_of("tcd", test_world, 1, 1), dst = mesh_of("tcd", 1, test_world, 1);
-    lierne_context_spec context = {.size = sizeof context, .timeout = 15, .check = check};
+    lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT, .check = check};
     CHECK(lierne_init_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
           lierne_last_error());
     s->src = mesh_grid(&src);

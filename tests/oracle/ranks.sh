@@ -9,7 +9,7 @@ run_oracle() {
     local n status count bad passed=0 failed=0 log
     log=$(mktemp)
     for n in 1 2 3 4 8; do
-        timeout -k 5 60 "${MPIRUN:-mpirun}" -n $n "$2" >"$log" 2>&1 </dev/null
+        timeout -k 5 600 "${MPIRUN:-mpirun}" -n $n "$2" >"$log" 2>&1 </dev/null
         status=$?
         count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
         if [ -z "$count" ] || { [ $status -ne 0 ] && [ "${count#*, }" = '0 failed' ]; }; then

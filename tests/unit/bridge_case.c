@@ -649,7 +649,7 @@ static const char *run_plans(const bridge_case *c, lierne_plan **plans, case_res
 }
 
 const char *run_case(const bridge_case *c, case_result *result) {
-    lierne_context_spec context = {.size = sizeof context, .timeout = 20, .nodes = c->nodes};
+    lierne_context_spec context = {.size = sizeof context, .timeout = 120, .nodes = c->nodes};
     lierne_plan **plans = calloc((size_t)c->world, sizeof *plans);
     lierne_sim *sim = NULL;
     const char *wrong = NULL;

@@ -173,7 +173,7 @@ static void plan_broken(lierne_context *context, void *shared) {
 
 Test(halo_refuse, each_fault_on_each_rank_alone_is_the_error_of_all) {
     static refusal f;
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         for (int culprit = 0; culprit < WORLD; culprit++) {
             char name[24];

@@ -346,7 +346,7 @@ Test(plan, who_waits_for_nobody_times_out) {
 Test(plan, calls_are_compared_where_the_context_checks) {
     lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
     lierne_bridge_spec spec = spec_of(src, dst);
-    lierne_context_spec context = {.size = sizeof context, .timeout = 5, .check = 1};
+    lierne_context_spec context = {.size = sizeof context, .timeout = 60, .check = 1};
     float x[64] = {1, 2, 3}, y[64], z[64];
     for (int kind = 0; kind < 2; kind++) {
         lierne_sim *sim;

@@ -70,7 +70,7 @@ Test(post, letters_arrive_by_sender) {
     const int worlds[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         board b = {0};
-        run(worlds[i], 20, &b, post_patterns);
+        run(worlds[i], 120, &b, post_patterns);
     }
 }
 
@@ -113,7 +113,7 @@ static void mix_rounds(lierne_context *context, void *shared) {
 
 Test(post, ranks_run_ahead) {
     board b = {.rounds = 200};
-    run(5, 30, &b, mix_rounds);
+    run(5, 120, &b, mix_rounds);
 }
 
 static void settle_late(lierne_context *context, void *shared) {
@@ -130,7 +130,7 @@ static void settle_late(lierne_context *context, void *shared) {
 Test(post, settling_waits_for_all) {
     for (int absent = 0; absent < 3; absent++) {
         board b = {.absent = absent};
-        run(3, 20, &b, settle_late);
+        run(3, 120, &b, settle_late);
     }
 }
 
@@ -151,7 +151,7 @@ static void settle_with_an_error(lierne_context *context, void *shared) {
 Test(post, an_error_that_all_agree_on_kills_nothing) {
     for (int bad = 0; bad < 4; bad++) {
         board b = {.absent = bad};
-        run(4, 20, &b, settle_with_an_error);
+        run(4, 120, &b, settle_with_an_error);
     }
 }
 
@@ -182,17 +182,17 @@ static void somebody_stays_away(lierne_context *context, void *shared) {
     int rank = lierne_rank(context), others = lierne_world(context) - 1;
     double start = lierne_now();
     if (rank == b->absent) {
-        while (b->came < others && lierne_now() < start + 10) {
+        while (b->came < others && lierne_now() < start + 60) {
             sched_yield();
         }
         start = lierne_now();
         NOTE(b, call_post(b, context) == LIERNE_TIMEOUT);
-        NOTE(b, lierne_now() - start < 0.2);
+        NOTE(b, lierne_now() - start < 5);
         return;
     }
     NOTE(b, waiting_calls[b->rounds](b, context) == LIERNE_TIMEOUT);
     snprintf(b->errors[rank], sizeof b->errors[rank], "%s", lierne_last_error());
-    NOTE(b, lierne_now() - start < 1.4);
+    NOTE(b, lierne_now() - start < 10);
     NOTE(b, call_post(b, context) == LIERNE_TIMEOUT);
     NOTE(b, strcmp(b->errors[rank], lierne_last_error()) == 0);
     atomic_fetch_add(&b->came, 1);
@@ -232,7 +232,7 @@ Test(post, a_rank_without_memory_disturbs_nobody) {
     size_t k = 0;
     while (failed > 0 && ++k < 1000) {
         board b = {.fail_at = k};
-        run(5, 20, &b, post_without_memory);
+        run(5, 120, &b, post_without_memory);
         failed = b.without_memory;
         cr_assert_leq(failed, 1, "allocation %zu fails on %d ranks", k, failed);
     }
