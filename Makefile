@@ -12,6 +12,8 @@ WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
 override CFLAGS += -std=c11 -D_GNU_SOURCE -fvisibility=hidden -fPIC -pthread $(WARN)
 CPPFLAGS += -Iinclude -Isrc
 B       := build
+# Below this folder it is relative, whoever gives it: dependency files name objects by one name only.
+override B := $(patsubst $(CURDIR)/%,%,$(abspath $(B)))
 DEPS    ?= 1
 GOLDEN_DIR ?= tests/golden
 SECONDS ?= 60

@@ -92,6 +92,17 @@ void lierne_text_free(lierne_text *text);
 /* Seconds on a clock that never goes back, to a hundredth at least. */
 LIERNE_PRIVATE double lierne_now(void);
 
+/* The deadline of a wait that looks at the clock again and again, in seconds. Where the process was
+ * stopped, or the machine slept, for more than half of the timeout, what it waited for may have come
+ * meanwhile, and it gets half of the timeout more to look. */
+typedef struct lierne_deadline {
+    double timeout;
+    double at;
+    double last; /* look */
+} lierne_deadline;
+LIERNE_PRIVATE void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now);
+LIERNE_PRIVATE bool lierne_deadline_passed(lierne_deadline *deadline, double now);
+
 /* A growing array of items of one type: LIERNE_VEC(int) v = {0}; lierne_vec_push(&v, &item). */
 #define LIERNE_VEC(type)                                                                           \
     struct {                                                                                       \

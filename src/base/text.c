@@ -74,3 +74,16 @@ double lierne_now(void) {
     clock_gettime(CLOCK, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now) {
+    *deadline = (lierne_deadline){timeout, now + timeout, now};
+}
+
+bool lierne_deadline_passed(lierne_deadline *deadline, double now) {
+    double gap = now - deadline->last;
+    deadline->last = now;
+    if (now > deadline->at && gap > deadline->timeout / 2) {
+        deadline->at = now + deadline->timeout / 2;
+    }
+    return now > deadline->at;
+}

@@ -105,9 +105,9 @@ static lierne_status check_gone(lierne_sim_seat *s) {
 }
 
 /* With the lock held, which others get for a moment. */
-static lierne_status linger(lierne_sim_seat *s, double deadline, size_t missing) {
+static lierne_status linger(lierne_sim_seat *s, lierne_deadline *deadline, size_t missing) {
     LIERNE_TRY(check_gone(s));
-    if (lierne_now() > deadline) {
+    if (lierne_deadline_passed(deadline, lierne_now())) {
         s->sim->gone = s->context->rank;
         return LIERNE_FAIL(LIERNE_TIMEOUT,
                            "rank %d of %d: planning: %zu ranks did not come within %g s",
@@ -122,7 +122,8 @@ static lierne_status linger(lierne_sim_seat *s, double deadline, size_t missing)
 
 /* Returns whether a decision was taken; *status is it. */
 static lierne_status await_decision(lierne_sim_seat *s, int id, lierne_status *status) {
-    double deadline = lierne_now() + s->context->timeout;
+    lierne_deadline deadline;
+    lierne_deadline_start(&deadline, s->context->timeout, lierne_now());
     for (;;) {
         const lierne_sim_decision *d = &s->sim->decisions.at[id];
         *status = d->status;
@@ -132,7 +133,7 @@ static lierne_status await_decision(lierne_sim_seat *s, int id, lierne_status *s
         if (d->status != LIERNE_OK || d->taken == s->sim->nranks) {
             return LIERNE_OK;
         }
-        LIERNE_TRY(linger(s, deadline, (size_t)(s->sim->nranks - d->taken)));
+        LIERNE_TRY(linger(s, &deadline, (size_t)(s->sim->nranks - d->taken)));
     }
 }
 
@@ -146,7 +147,7 @@ lierne_status lierne_sim_settled(void *self, int id) {
 }
 
 static lierne_status await_count(lierne_sim_seat *s, const size_t *count, size_t all,
-                                 double deadline) {
+                                 lierne_deadline *deadline) {
     while (*count < all) {
         LIERNE_TRY(linger(s, deadline, all - *count));
     }
@@ -159,17 +160,18 @@ static lierne_status meet(lierne_sim_seat *s, const void *offer, size_t n,
                           void *result) {
     lierne_sim *sim = s->sim;
     size_t all = ++s->meetings * (size_t)sim->nranks;
-    double deadline = lierne_now() + s->context->timeout;
+    lierne_deadline deadline;
     lierne_status outcome = LIERNE_OK;
+    lierne_deadline_start(&deadline, s->context->timeout, lierne_now());
     lierne_sim_enter(s);
     s->offer = offer;
     s->noffer = n;
     sim->came++;
-    lierne_status status = await_count(s, &sim->came, all, deadline);
+    lierne_status status = await_count(s, &sim->came, all, &deadline);
     if (status == LIERNE_OK) {
         outcome = look(s, result);
         sim->looked++;
-        status = await_count(s, &sim->looked, all, deadline);
+        status = await_count(s, &sim->looked, all, &deadline);
     }
     lierne_sim_leave(s);
     return status != LIERNE_OK ? status : outcome;

@@ -148,7 +148,7 @@ static lierne_status check_peers(const lierne_job *job) {
 
 /* The clock of a wait: it starts with the first look in vain, and is read in one of a few of those. */
 typedef struct watch {
-    double deadline; /* 0: not started */
+    lierne_deadline deadline; /* timeout 0: not started */
     double next_check;
     unsigned looks;
 } watch;
@@ -158,15 +158,16 @@ static lierne_status look_at_clock(const lierne_job *job, watch *w) {
         return LIERNE_OK;
     }
     double now = lierne_now();
-    if (w->deadline == 0) {
-        *w = (watch){now + job->context->timeout, now + CHECK_EVERY, 1};
+    if (w->deadline.timeout == 0) {
+        lierne_deadline_start(&w->deadline, job->context->timeout, now);
+        w->next_check = now + CHECK_EVERY;
     }
     LIERNE_TRY(check_given_up(job));
     if (now > w->next_check) {
         w->next_check = now + CHECK_EVERY;
         LIERNE_TRY(check_peers(job));
     }
-    return now > w->deadline ? time_out(job) : LIERNE_OK;
+    return lierne_deadline_passed(&w->deadline, now) ? time_out(job) : LIERNE_OK;
 }
 
 /* One look, with the wire's lock held: other ranks' threads may run the job meanwhile. */

@@ -89,3 +89,20 @@ Test(base, arithmetic_is_checked) {
     cr_assert(!lierne_add_i64(INT64_MAX, 1, &i));
     cr_assert(lierne_add_i64(INT64_MAX - 1, 1, &i) && i == INT64_MAX);
 }
+
+Test(base, a_deadline_passes_while_one_looks) {
+    lierne_deadline d;
+    lierne_deadline_start(&d, 10, 100);
+    cr_assert(!lierne_deadline_passed(&d, 104));
+    cr_assert(!lierne_deadline_passed(&d, 109.9));
+    cr_assert(lierne_deadline_passed(&d, 110.1));
+}
+
+Test(base, a_process_that_was_stopped_may_look_again) {
+    lierne_deadline d;
+    lierne_deadline_start(&d, 10, 100);
+    cr_assert(!lierne_deadline_passed(&d, 101));
+    cr_assert(!lierne_deadline_passed(&d, 200), "it did not run for 99 seconds");
+    cr_assert(!lierne_deadline_passed(&d, 204.9));
+    cr_assert(lierne_deadline_passed(&d, 205.1));
+}

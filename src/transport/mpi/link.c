@@ -23,7 +23,7 @@ lierne_status lierne_link_failed(const lierne_link *l, int code, const char *wha
 }
 
 void lierne_link_arm(lierne_link *l) {
-    l->deadline = lierne_now() + l->timeout;
+    lierne_deadline_start(&l->deadline, l->timeout, lierne_now());
 }
 
 /* All peers, now and then: a collective needs every one of them. */
@@ -39,8 +39,8 @@ static lierne_status look_around(lierne_link *l) {
     return LIERNE_OK;
 }
 
-static lierne_status look_at_clock(const lierne_link *l, const char *what) {
-    if (lierne_now() > l->deadline) {
+static lierne_status look_at_clock(lierne_link *l, const char *what) {
+    if (lierne_deadline_passed(&l->deadline, lierne_now())) {
         return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks came within %g s",
                            l->rank, l->world, what, l->timeout);
     }

@@ -38,7 +38,7 @@ typedef struct lierne_link {
     int tags;     /* tags 0 to tags - 1 are for messages, LIERNE_LINK_POST_TAGS more for letters */
     size_t chunk; /* longest piece of a message, in bytes */
     double timeout;  /* seconds */
-    double deadline; /* of the running collective */
+    lierne_deadline deadline; /* of the running collective */
     int decisions;
     unsigned posts;
     bool abandoned; /* a collective missed its deadline and may still run */
