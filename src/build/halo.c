@@ -172,7 +172,8 @@ lierne_status lierne_plan_halo(lierne_plan **out, lierne_context *context,
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    lierne_status status =
+        out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     return lierne_halo_plan(out, context, status, spec);
 }
 

@@ -34,7 +34,7 @@ static void row_maps(void) {
     int64_t rows = shape[0] * MOST;
     int32_t *map = malloc((size_t)rows * sizeof *map);
     float *in = malloc((size_t)rows * WIDTH * sizeof *in), out[SAMPLES * MOST * WIDTH];
-    lierne_plan *plan;
+    lierne_plan *plan, *other;
     memset(map, 0, (size_t)rows * sizeof *map);
     spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     spec.gradient_storage = LIERNE_COMPACT;
@@ -66,7 +66,15 @@ static void row_maps(void) {
     if (test_world > 1) {
         test_same_error(lierne_plan_update_rows(plan, map), LIERNE_MISMATCH, "maps that differ");
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "free");
+    map[0] = 0;
+    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_world > 1) {
+        lierne_status status =
+            lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
+        test_same_error(status, LIERNE_MISMATCH, "a map for another plan");
+        CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
     free(map), free(in);
 }
 
@@ -90,7 +98,7 @@ static void variable_rows(void) {
     size_t room = (size_t)(all * MOST * WIDTH) + 1;
     float *y = malloc(room * sizeof *y), *want = malloc(room * sizeof *want);
     float x[SAMPLES * MOST * WIDTH + 1];
-    lierne_plan *plan;
+    lierne_plan *plan, *other;
     spec.variable_rows = 1;
     CHECK(lierne_plan_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int step = 0; step < STEPS; step++) {
@@ -110,7 +118,15 @@ static void variable_rows(void) {
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
     test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_INVALID, "a count out of range");
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "free");
+    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    rows[0] = 1;
+    if (test_world > 1) {
+        lierne_status status =
+            lierne_plan_update_counts(test_rank == test_world - 1 ? other : plan, rows);
+        test_same_error(status, LIERNE_MISMATCH, "counts for another plan");
+        CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
     free(y), free(want);
 }
 
