@@ -33,8 +33,9 @@ extern "C" {
 /* How the forward moves rows. DIRECT: one message to each rank that needs something. GATHER: every
  * rank gets all rows of all ranks in ceil(log2 P) messages (Bruck's all-gather) and keeps its ghosts:
  * better where nearly everything is needed by everyone or messages are tiny. AUTO: the cheaper by the
- * model below, of the rank where each costs most; the same on every rank. The adjoint is direct
- * always, so that sums have the same bits. lierne_report says which was taken.
+ * model below, of the rank where each costs most, and DIRECT, which needs less memory, where both cost
+ * the same; alike on every rank. The adjoint is direct always, so that sums have the same bits.
+ * lierne_report says which was taken.
  * Model: seconds = messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or
  * receives, whichever is more; for the all-gather as if all ranks had as many rows as the largest. */
 typedef enum lierne_graph_algorithm {

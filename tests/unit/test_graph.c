@@ -188,6 +188,32 @@ Test(graph, random_pairs) {
     }
 }
 
+/* Every rank owns as many rows and needs all of the others'. Bytes are then equal: three ranks have two
+ * messages either way, which is a tie, and four have three messages or two. */
+Test(graph, of_equal_costs_direct_is_taken) {
+    static const char *const taken[] = {"direct", "gather"};
+    static world w;
+    for (int i = 0; i < 2; i++) {
+        memset(&w, 0, sizeof w);
+        w.n = 3 + i;
+        w.width = w.stride = 2;
+        for (int r = 0; r < w.n; r++) {
+            w.nowned[r] = 5;
+            for (int k = 0; k < 5 * (w.n - 1); k++) {
+                w.rank[r][k] = (r + 1 + k / 5) % w.n;
+                w.row[r][k] = k % 5;
+            }
+            w.nghosts[r] = 5 * (w.n - 1);
+        }
+        run(&w);
+        for (int r = 0; r < w.n; r++) {
+            cr_assert_eq(w.status[r], LIERNE_OK, "%s", w.message[r]);
+        }
+        check_values(&w, taken[i]);
+        cr_assert_str_eq(w.taken, taken[i], "%d ranks", w.n);
+    }
+}
+
 static void run_refused(world *w, lierne_status wanted, const char *says) {
     run(w);
     for (int r = 0; r < w->n; r++) {
