@@ -178,6 +178,8 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
+# It brings a clock of its own.
+$(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,duty elements forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json world)
