@@ -136,7 +136,8 @@ LIERNE_API lierne_status lierne_plan_graph_lists(const lierne_plan *plan,
  * be freed with lierne_text_release. docs/conventions.md has the keys. Not collective.
  * Errors: INVALID (NULL, a plan of another kind), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_write(const lierne_plan *plan, char **text);
-/* Plans from such texts, each rank from its own. Collective, as planning. length: bytes of text.
+/* Plans from such texts, each rank from its own. Collective, as planning. length: bytes of text. Costs
+ * time and memory in proportion to the texts, whatever counts are in them.
  * Errors: SYNTAX (line and column), INVALID (keys), and those of planning. */
 LIERNE_API lierne_status lierne_plan_read(lierne_plan **out, lierne_context *context,
                                           const char *text, size_t length);

@@ -134,7 +134,9 @@ lierne_status lierne_plan_restrict(lierne_plan **out, const lierne_plan *plan,
     lierne_status status = prepare(&c, r, out, keep, context->rank);
     status = lierne_context_settle(context, status, fields, 2);
     if (status == LIERNE_OK) {
-        status = lierne_halo_push(context, &r->spec, c.keep, 1, c.room);
+        const lierne_halo_words words = {.n = 1, .owned = c.keep, .ghosts = c.keep + c.old->nlocal,
+                                         .room = c.room};
+        status = lierne_halo_push(context, &r->spec, &words);
         if (status == LIERNE_OK) {
             status = compare(&c, keep, context->rank);
         }
