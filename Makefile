@@ -99,7 +99,7 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 sanitize: tests ## run the tests under the sanitizers and valgrind
 	@bash tests/sanitize.sh $(B)
 
-fuzz: ## fuzz configurations for SECONDS=60, with libFuzzer if it is there
+fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if it is there
 	@bash tests/fuzz.sh $(B) $(SECONDS)
 
 mutants: tests ## break the code, one fault at a time: some test must fail each time
@@ -204,7 +204,7 @@ $(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
