@@ -103,7 +103,7 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 sanitize: tests ## run the tests under the sanitizers and valgrind
 	@bash tests/sanitize.sh $(B)
 
-fuzz: ## fuzz configurations for SECONDS=60, with libFuzzer if it is there
+fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if it is there
 	@bash tests/fuzz.sh $(B) $(SECONDS)
 
 mutants: tests ## break the code, one fault at a time: some test must fail each time
@@ -182,6 +182,8 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
+# It brings a clock of its own.
+$(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,duty elements forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json world)
@@ -206,7 +208,7 @@ $(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh BUILD [SECONDS]: fuzzes reading configurations with libFuzzer, from tests/fuzz/corpus and
-# the files of grids/, with the address and undefined behaviour sanitizers. Where there is no clang
-# with libFuzzer, the same inputs are replayed once by a plain program, and a line says so.
+# fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from tests/fuzz/corpus and the files of
+# grids/, and texts of plans, from tests/fuzz/plans, each for half the time, with libFuzzer and the
+# address and undefined behaviour sanitizers. Where there is no clang with libFuzzer, the same inputs
+# are replayed once by a plain program, and a line says so.
 # What was found is in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 build=${1:?usage: fuzz.sh BUILD [SECONDS]}
@@ -9,11 +10,20 @@ seconds=${2:-60}
 cd "$(dirname "$0")/.." || exit 2
 work=$build/fuzz
 log=$work/log
+targets="config plan"
 flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
-mkdir -p "$work/found" "$work/corpus"
+# Counts in texts of plans ask for any memory: more than this is none, in any way of asking.
+export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=256${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+mkdir -p "$work/found"
 rm -f "$work/found"/*
 shopt -s nullglob
-inputs=(tests/fuzz/corpus/* grids/*.json grids/bad/*.json)
+
+inputs_of() { # inputs_of TARGET: into inputs
+    case $1 in
+    config) inputs=(tests/fuzz/corpus/* grids/*.json grids/bad/*.json) ;;
+    plan) inputs=(tests/fuzz/plans/*) ;;
+    esac
+}
 passed=0
 failed=0
 
@@ -39,43 +49,56 @@ find_clang() {
     return 1
 }
 
-make_in() { # make_in FOLDER CC CFLAGS: the library and the target
-    make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1/tests/fuzz/config.o" \
-        "$1/tests/fuzz/replay.o" >"$log" 2>&1 || tail -n 20 "$log"
+make_in() { # make_in FOLDER CC CFLAGS: the library and the targets
+    make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1"/tests/fuzz/{config,plan,replay}.o \
+        "$1/tests/rank_threads.o" >"$log" 2>&1 || tail -n 20 "$log"
 }
 
-link() { # link FOLDER CC FLAG... OBJECT...
-    local folder=$1 cc=$2
-    shift 2
-    "$cc" "$@" -o "$folder/config" "$folder/tests/fuzz/config.o" "$folder/liblierne.a" \
-        $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm -pthread
+link() { # link FOLDER TARGET CC FLAG... OBJECT...
+    local folder=$1 target=$2 cc=$3
+    shift 3
+    "$cc" "$@" -o "$folder/$target" "$folder/tests/fuzz/$target.o" "$folder/tests/rank_threads.o" \
+        "$folder/liblierne.a" $(pkg-config --libs libcjson 2>/dev/null || echo -lcjson) -lm -pthread
+}
+
+fuzz() { # fuzz TARGET
+    local corpus=$work/corpus-$1 seeds=$work/seeds-$1
+    inputs_of "$1"
+    rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
+    cp "${inputs[@]}" "$seeds"
+    "$work/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=20 -max_len=4096 \
+        -max_total_time=$(((seconds + 1) / 2)) -print_final_stats=1 \
+        -artifact_prefix="$work/found/$1-" >"$log.$1" 2>&1
+    verdict "fuzzing $1, see $log.$1 and $work/found" $?
+    grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
 }
 
 if clang=$(find_clang); then
     make_in "$work/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
-    # shellcheck disable=SC2086
-    link "$work/clang" "$clang" ${flags/address/fuzzer,address}
-    verdict "building with $clang" $?
-    rm -rf "$work/seeds" && mkdir -p "$work/seeds"
-    cp "${inputs[@]}" "$work/seeds"
-    "$work/clang/config" "$work/corpus" "$work/seeds" -dict=tests/fuzz/config.dict -timeout=1 \
-        -max_len=4096 -max_total_time="$seconds" -print_final_stats=1 \
-        -artifact_prefix="$work/found/" >"$log" 2>&1
-    verdict "fuzzing, see $log and $work/found" $?
-    grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log"
+    for target in $targets; do
+        # shellcheck disable=SC2086
+        link "$work/clang" $target "$clang" ${flags/address/fuzzer,address}
+        verdict "building $target with $clang" $?
+        fuzz $target
+    done
 else
-    echo "no clang with libFuzzer: ${#inputs[@]} inputs are replayed, nothing is fuzzed"
+    echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
     # shellcheck disable=SC2086
     make_in "$work/gcc" "${CC:-gcc}" "$flags"
-    # shellcheck disable=SC2086
-    link "$work/gcc" "${CC:-gcc}" $flags "$work/gcc/tests/fuzz/replay.o"
-    verdict "building" $?
-    timeout -k 5 300 "$work/gcc/config" "${inputs[@]}" >"$log" 2>&1
-    verdict "replaying, see $log" $?
+    for target in $targets; do
+        # shellcheck disable=SC2086
+        link "$work/gcc" $target "${CC:-gcc}" $flags "$work/gcc/tests/fuzz/replay.o"
+        verdict "building $target" $?
+        inputs_of $target
+        timeout -k 5 3000 "$work/gcc/$target" "${inputs[@]}" >"$log.$target" 2>&1
+        verdict "replaying $target, see $log.$target" $?
+    done
 fi
-[ "$failed" = 0 ] || tail -n 30 "$log"
-slow=$(grep -c '^slow: ' "$log")
-[ "$slow" = 0 ]
-verdict "$slow inputs took more than 100 ms: $(grep '^slow: ' "$log" | sort -u | head -n 5 | tr '\n' ' ')" $?
+for target in $targets; do
+    [ "$failed" = 0 ] || tail -n 30 "$log.$target"
+    slow=$(grep -c '^slow: ' "$log.$target")
+    [ "$slow" = 0 ]
+    verdict "$target: $slow inputs took more than 100 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')" $?
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

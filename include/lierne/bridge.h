@@ -76,9 +76,13 @@ typedef struct lierne_bridge_spec {
     const int64_t *dst_counts;
     lierne_bridge_algorithm algorithm;
     lierne_gradient_owner gradient_owner;
-    lierne_storage gradient_storage; /* of the gradient of the output; COMPACT needs an owner. Rows
-                                        are compact in the order of (sample, position); where the
-                                        destination has no cp dim, compact is the whole tensor */
+    /* Of the gradient of the output, and with delivery OWN of the output too.
+     * FULL: the gradient has the output's shape on every rank; of rows that are not its own a rank
+     * reads nothing (of an output with delivery OWN: it writes nothing there). With delivery OWN and
+     * owner zigzag or contiguous, that shape has the whole sequence, also where placements cut it.
+     * COMPACT: own rows only, in the order of (sample, position); with delivery WHOLE the gradient is
+     * smaller than the output. Needs an owner. Where the destination has no cp dim, all rows are own. */
+    lierne_storage gradient_storage;
     const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
                                  samples b of the batch; else NULL. Compact storage has the own
                                  rows in the order of this array */
@@ -89,10 +93,11 @@ typedef struct lierne_bridge_spec {
     /* How the tensor lies over the dims of the view (one placement per dim, in their order): SHARD or
      * SHARD_ZIGZAG of an axis without counts, or REPLICATE, which is also what dp and pp (placed by
      * their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A source
-     * with cp > 1 must say how it lies. Shards are compact. A tp rank of a sequence-parallel encoder,
-     * for example, is SHARD of the sequence axis. Where the destination's cut the sequence, an owner
-     * zigzag or contiguous needs delivery OWN. With rows_per_sample, axes are those of the 3-D tensor.
-     */
+     * with cp > 1 must say how it lies. A buffer has its shard only (but see gradient_storage). A tp
+     * rank of a sequence-parallel encoder, for example, is SHARD of the sequence axis. Where the
+     * destination's cut the sequence, an owner zigzag or contiguous needs delivery OWN: cut by cp as
+     * well, a rank's own rows of the gradient would not be rows of its output. With rows_per_sample,
+     * axes are those of the 3-D tensor. */
     const lierne_placement *src_placements;
     const lierne_placement *dst_placements;
     lierne_delivery delivery; /* OWN needs an owner other than PARTIAL */

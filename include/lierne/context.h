@@ -46,7 +46,8 @@ typedef struct lierne_context_spec {
                          Copied. */
     int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
                   those of all other ranks: a plan or direction that differs is MISMATCH on every
-                  rank, and an argument that one rank refuses is every rank's error. All executing
+                  rank, and an argument that one rank refuses is every rank's error (but for a NULL
+                  plan or exchange, which gives no context: that rank's alone). All executing
                   calls must then come in one order. For debugging: a collective decision per call;
                   0 costs nothing. The same on every rank. */
 } lierne_context_spec;
@@ -80,7 +81,9 @@ LIERNE_API int lierne_groups_alive(const lierne_context *context);
  *
  * Planning on a rank cannot wait for ranks that the same thread has yet to call. So a rank's spec is
  * compared with those of the ranks that planned before it; where it fails or differs, it and all
- * later ranks get the error at once, and the earlier ranks get it when they execute. Planning that
+ * later ranks get the error at once, and the earlier ranks get it when they execute. Where a call that
+ * executes is compared (check), the earlier ranks have begun: they get the error from lierne_end or
+ * lierne_exchange_end, which wait until all ranks have called, and their context is dead. Planning that
  * takes messages (graphs, halos, bricks) waits for all ranks, as it does everywhere. Here it needs a
  * thread per rank: called rank by rank from one thread it ends in TIMEOUT. */
 typedef struct lierne_sim lierne_sim;

@@ -20,9 +20,9 @@ typedef struct lierne_exchange lierne_exchange;
 
 /* Makes an exchange of n plans. Collective over their context; on any rank's failure every rank gets
  * the same error, and *out is NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_EXCHANGE, plans
- * of different contexts), MISMATCH (the ranks' plans differ), NO_MEMORY, TIMEOUT, PEER_FAILED,
- * TRANSPORT. A rank that passes NULL for out or for the first plan cannot take part: the others wait
- * until their deadline. */
+ * of different contexts), MISMATCH (the ranks' plans differ, or their order), NO_MEMORY, TIMEOUT,
+ * PEER_FAILED, TRANSPORT. The first plan that is not NULL gives the context: a rank whose plans are all
+ * NULL gets INVALID alone, and the others wait for it until their deadline. */
 LIERNE_API lierne_status lierne_exchange_create(lierne_exchange **out, lierne_plan *const *plans,
                                                 int n);
 
@@ -32,13 +32,13 @@ LIERNE_API lierne_status lierne_exchange_free(lierne_exchange *exchange);
 
 /* Starts all plans in one direction. in[i] and out[i] are the buffers of plan i, under the rules of
  * lierne_forward; all of them stay borrowed until lierne_exchange_end. One call per direction may be
- * in flight. Collective. stream must be NULL. Errors as lierne_forward_begin. */
+ * in flight, and both directions at once. Collective. stream must be NULL. Errors as
+ * lierne_forward_begin; INVALID also for a direction that is none. */
 LIERNE_API lierne_status lierne_exchange_begin(lierne_exchange *exchange,
                                                lierne_direction direction, void *const *out,
                                                const void *const *in, void *stream);
-/* Waits for what lierne_exchange_begin started. Errors: INVALID (NULL, nothing is in flight),
- * TIMEOUT, PEER_FAILED, TRANSPORT (from these on the context is dead, and all buffers stay borrowed
- * until MPI_Finalize: lierne/context.h). */
+/* Waits for what lierne_exchange_begin started. Errors: INVALID (NULL, the direction, nothing is in
+ * flight: this rank's alone, which may call again), and those of lierne_end. */
 LIERNE_API lierne_status lierne_exchange_end(lierne_exchange *exchange, lierne_direction direction);
 
 /* Messages of one execution on this rank; either may be NULL. Errors: INVALID. */

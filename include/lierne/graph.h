@@ -33,8 +33,9 @@ extern "C" {
 /* How the forward moves rows. DIRECT: one message to each rank that needs something. GATHER: every
  * rank gets all rows of all ranks in ceil(log2 P) messages (Bruck's all-gather) and keeps its ghosts:
  * better where nearly everything is needed by everyone or messages are tiny. AUTO: the cheaper by the
- * model below, of the rank where each costs most; the same on every rank. The adjoint is direct
- * always, so that sums have the same bits. lierne_report says which was taken.
+ * model below, of the rank where each costs most, and DIRECT, which needs less memory, where both cost
+ * the same; alike on every rank. The adjoint is direct always, so that sums have the same bits.
+ * lierne_report says which was taken.
  * Model: seconds = messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or
  * receives, whichever is more; for the all-gather as if all ranks had as many rows as the largest. */
 typedef enum lierne_graph_algorithm {
@@ -135,7 +136,8 @@ LIERNE_API lierne_status lierne_plan_graph_lists(const lierne_plan *plan,
  * be freed with lierne_text_release. docs/conventions.md has the keys. Not collective.
  * Errors: INVALID (NULL, a plan of another kind), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_write(const lierne_plan *plan, char **text);
-/* Plans from such texts, each rank from its own. Collective, as planning. length: bytes of text.
+/* Plans from such texts, each rank from its own. Collective, as planning. length: bytes of text. Costs
+ * time and memory in proportion to the texts, whatever counts are in them.
  * Errors: SYNTAX (line and column), INVALID (keys), and those of planning. */
 LIERNE_API lierne_status lierne_plan_read(lierne_plan **out, lierne_context *context,
                                           const char *text, size_t length);

@@ -60,10 +60,11 @@ typedef struct lierne_placement {
                               rows[i * shape[axis2] + j]; global, the same on every rank */
 } lierne_placement;
 
-/* What a rank's buffer holds of the axes that SHARD_ZIGZAG, SHARD_ROWS and a SHARD with `full`
- * cut: FULL, all of it, of which only the own part is read or written; COMPACT, the own part
- * only, in ascending order of chunks (for rows: the two axes become one, of own rows, in the order
- * of (axis, axis2)). Shards of the batch over data parallel dims are always compact. */
+/* What a rank's buffer holds of an axis that dims cut: COMPACT, the own part only, in ascending order
+ * of chunks; FULL (see full_axes), all of it, of which only the own part is read or written. Of
+ * SHARD_ROWS the storage of axis2 counts. COMPACT: the two axes become one, of own rows, in the order
+ * of (axis, axis2). FULL: all rows of what the other dims leave of the two axes, since a map cuts
+ * nothing out of them; a SHARD of axis2 stays compact. */
 typedef enum lierne_storage { LIERNE_FULL = 0, LIERNE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;

@@ -4,6 +4,11 @@
  * every rank calls, also one that neither sends nor receives, in the same order per plan and
  * direction. A buffer is host memory of lierne_plan_elements() elements; `in` is never written.
  *
+ * A bad argument of one rank: calls that make or change a plan give every rank the same error, and so
+ * do calls that execute where the context checks (lierne_context_spec); the message names the rank.
+ * The exception is a rank that gives no context, as with a NULL plan: it gets INVALID alone, and the
+ * others wait for it until their deadline.
+ *
  * Numbers are never scaled. Copies are bitwise. Sums are taken in ascending order of the summands'
  * rank in their group, for f16 and bf16 in float32 with one rounding to nearest even at the end,
  * so that results have the same bits on every transport and run. */
@@ -41,27 +46,29 @@ LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direc
 /* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
  * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
  * lierne_plan_view says that the result is a view. in and out must not overlap.
- * Errors: INVALID (arguments; nothing was started on this rank, which may call again: the others wait
- * until their deadline, or get the same error at once where the context checks), BUSY, MISMATCH (where the context checks),
- * NO_MEMORY (of a transport that needs memory per message: sim, or MPI for messages above 1 GiB),
- * TIMEOUT, PEER_FAILED, TRANSPORT. From these four on the context is dead, and in and out stay borrowed
- * until MPI_Finalize (lierne/context.h). */
+ * Errors: INVALID (arguments), BUSY (nothing was started on this rank, which may call again; where the
+ * context checks, all ranks get either at once, elsewhere the others wait until their deadline),
+ * MISMATCH (where the context checks), NO_MEMORY (of a transport that needs memory per message: sim,
+ * or MPI for messages above 1 GiB), TIMEOUT, PEER_FAILED, TRANSPORT. From these four on the context is
+ * dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
 
 /* Starts moving data. Both buffers belong to the request until lierne_end: in may be read but not
  * written, out neither. BUSY means that max_inflight requests of the direction are in flight, or
- * one that was begun 64 calls ago. Errors as lierne_forward; *request is NULL on failure. */
+ * one that was begun 64 calls ago. Errors as lierne_forward, and INVALID (request is NULL); *request
+ * is NULL on failure. */
 LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 /* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be
  * ended in any order, and in another one on each rank: waiting for one moves all on. A request that
- * has ended may not be used. Errors: MISMATCH (where the context checks), TIMEOUT, PEER_FAILED,
- * TRANSPORT (from these on the context is dead, and the request's buffers stay borrowed until
- * MPI_Finalize: lierne/context.h); INVALID (it has ended and its place was not taken since). */
+ * has ended may not be used. Errors: TIMEOUT, PEER_FAILED, TRANSPORT (from these on the context is
+ * dead, and the request's buffers stay borrowed until MPI_Finalize: lierne/context.h); INVALID (it has
+ * ended and its place was not taken since; this rank's error alone); in a simulated world that checks,
+ * also what ranks that called later were refused (INVALID, BUSY, MISMATCH): the context is dead then. */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme of
@@ -84,8 +91,8 @@ LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_p
 
 /* The plan that executes first, then second, without a buffer of the caller's between them; its adjoint
  * is second's, then first's. Collective. Both plans are of one context and dtype, the output of first as
- * large as the input of second on every rank, and the same rows where rows lie apart. The new plan is independent of them; no lower bound of its
- * bytes is known (min_bytes 0). Errors: INVALID (NULL,
+ * large as the input of second on every rank, and the same rows where rows lie apart. The new plan is
+ * independent of them; no lower bound of its bytes is known (min_bytes 0). Errors: INVALID (NULL,
  * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
  * TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,

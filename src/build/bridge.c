@@ -243,7 +243,7 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
     }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? lierne_bridge_resolve(spec, &r)
-                               : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = fill_all(context, &r.spec, &sides, &parts);
     }
@@ -264,15 +264,17 @@ lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
 static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owner,
                                 lierne_bridge_sides *sides, lierne_plan_parts *parts,
                                 fingerprint *f) {
-    lierne_recipe *recipe = lierne_plan_recipe(plan, lierne_bridge_recipe_free);
-    if (!recipe || !row_owner) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s", row_owner ? "the plan has no row map"
-                                                           : "row_owner is NULL");
+    const lierne_bridge_recipe *recipe =
+        (const lierne_bridge_recipe *)lierne_plan_recipe(plan, lierne_bridge_recipe_free);
+    if (!recipe || !row_owner || recipe->spec.gradient_owner != LIERNE_GRADIENT_ROWS) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
+                           row_owner ? "the plan has no row map" : "row_owner is NULL");
     }
-    lierne_bridge_spec spec = ((lierne_bridge_recipe *)recipe)->spec;
+    lierne_bridge_spec spec = recipe->spec;
     size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
     spec.row_owner = row_owner;
     put(f, "call", -1, LIERNE_CALL_ROW_MAP);
+    put(f, "plan", -1, lierne_plan_decision(plan));
     put(f, "row_owner", -1, hash(row_owner, rows * sizeof *row_owner));
     LIERNE_TRY(lierne_plan_check_idle(plan));
     return fill(lierne_plan_context(plan), &spec, sides, parts);

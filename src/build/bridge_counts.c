@@ -164,15 +164,15 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
     LIERNE_TRY(lierne_plan_check_idle(plan));
     for (int64_t k = 0; k < c->samples[0]; k++) {
         if (!rows || rows[k] < 0 || rows[k] > c->most) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rows of sample %lld are %lld, must be in 0 to %lld",
-                               (long long)k, rows ? (long long)rows[k] : -1LL, (long long)c->most);
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: rows of sample %lld are %lld, must be in 0 "
+                               "to %lld", lierne_plan_context(plan)->rank, (long long)k,
+                               rows ? (long long)rows[k] : -1LL, (long long)c->most);
         }
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
-    const lierne_field field = {.name = "call", .value = LIERNE_CALL_COUNTS};
     int ignored;
     if (!plan) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
@@ -181,9 +181,12 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     lierne_recipe *recipe = lierne_plan_recipe(plan, lierne_bridge_recipe_free);
     lierne_bridge_counts *c = recipe ? ((lierne_bridge_recipe *)recipe)->variable : NULL;
     LIERNE_TRY(lierne_context_alive(context));
+    const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
+                                   {"plan", lierne_plan_decision(plan)}};
     lierne_status status = c ? check_rows(plan, c, rows)
-                             : LIERNE_FAIL(LIERNE_INVALID, "the plan has no variable rows");
-    LIERNE_TRY(context->wire->agree(context->self, status, &field, 1, &ignored));
+                             : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows",
+                                           context->rank);
+    LIERNE_TRY(context->wire->agree(context->self, status, fields, 2, &ignored));
     if (rows) {
         memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
     }

@@ -200,7 +200,8 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
         if (cuts && !at_source && chunks && spec->delivery == LIERNE_DELIVER_WHOLE &&
             given[d].axis == spec->sequence_axis) {
             return LIERNE_FAIL(LIERNE_INVALID, "dst_placements: '%s' cuts the sequence axis, which "
-                               "gradient_owner %d cuts over cp: delivery must be OWN", name,
+                               "gradient_owner %d cuts over cp: own rows of the gradient would not "
+                               "be rows of the output; delivery must be OWN", name,
                                (int)spec->gradient_owner);
         }
     }

@@ -5,17 +5,21 @@
  * rows. All contributions of a row are added in one go: in their order, whatever the order of
  * arrival, and 16-bit types are rounded once.
  *
- * Nearly all rows of a border have one contribution. They are found with a byte per row; only the
- * others are sorted: by row, and then by how many each has, both stable. */
+ * Nearly all rows of a border have one contribution. They are found with a byte per row, or, where
+ * contributions are few beside the rows, by sorting these: a plan then costs nothing in proportion to
+ * rows that only their owner has. Of the others only the contributions to rows with several are
+ * sorted: by row, and then by how many each has, both stable. */
 #include "build/forest.h"
 
 enum { NONE, ONE, MORE };
+#define SPARSE 32 /* rows per contribution from which on a gap costs less than the list of its rows */
 
 typedef struct table {
     const lierne_row_sums *sums;
     lierne_route *route;
     lierne_ops *ops;
-    uint8_t *seen;       /* of each row of `to` */
+    uint8_t *seen;       /* of each row of `to`; NULL where these are sparse */
+    uint8_t *once;       /* of each contribution: its row has no other */
     lierne_keyed *items; /* contributions to rows with several */
     lierne_keyed *spare;
     size_t nitems;
@@ -60,32 +64,79 @@ static lierne_status add_class(const table *t, const int64_t *lists, int64_t n, 
     return lierne_op_join(op);
 }
 
-static lierne_status add_rest(const table *t) {
+/* An operation on rows without a contribution. */
+static lierne_status put_rest(const table *t, lierne_place to) {
     const lierne_row_sums *sums = t->sums;
-    int64_t n = 0;
-    for (int64_t r = 0; r < sums->nrows; r++) {
-        t->lists[n] = r;
-        n += t->seen[r] == NONE;
-    }
-    if (n == 0) {
-        return LIERNE_OK;
-    }
-    lierne_place to, from;
-    LIERNE_TRY(list_place(t, &to, &sums->to, t->lists, n));
     bool copies = sums->rest == LIERNE_REST_COPY;
+    lierne_place from;
     if (copies) {
         from = same_rows(&to, &sums->to, sums->base);
     }
     return lierne_ops_put(t->ops, to, sums->onto, &from, copies);
 }
 
+static lierne_status add_rest(const table *t) {
+    int64_t n = 0;
+    for (int64_t r = 0; r < t->sums->nrows; r++) {
+        t->lists[n] = r;
+        n += t->seen[r] == NONE;
+    }
+    if (n == 0 || t->sums->rest == LIERNE_REST_NONE) {
+        return LIERNE_OK;
+    }
+    lierne_place to;
+    LIERNE_TRY(list_place(t, &to, &t->sums->to, t->lists, n));
+    return put_rest(t, to);
+}
+
+/* Rows from first to below end. */
+static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
+    const lierne_row_place *of = &t->sums->to;
+    if (first == end || t->sums->rest == LIERNE_REST_NONE) {
+        return LIERNE_OK;
+    }
+    lierne_place to = {of->buffer, lierne_block_rows(first, end - first, t->sums->width, of->stride)};
+    to.block.offset += of->offset;
+    return put_rest(t, to);
+}
+
+/* Marks contributions that are the only one of their row, and adds the rows without any: with a byte
+ * per row, or from the sorted contributions. */
+static lierne_status mark_seen(table *t, const int64_t *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        t->once[i] = t->seen[to[i]] == ONE;
+    }
+    return add_rest(t);
+}
+
+static lierne_status mark_sorted(table *t, const int64_t *to, int64_t n) {
+    int64_t next = 0;
+    for (int64_t i = 0; i < n; i++) {
+        t->items[i] = (lierne_keyed){(uint64_t)to[i], i};
+    }
+    lierne_sort_keyed(t->items, t->spare, (size_t)n, (uint64_t)t->sums->nrows);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && t->items[end].key == t->items[i].key; end++) {
+        }
+        for (int64_t k = i; k < end; k++) {
+            t->once[t->items[k].value] = end == i + 1;
+        }
+        LIERNE_TRY(add_gap(t, next, (int64_t)t->items[i].key));
+        next = (int64_t)t->items[i].key + 1;
+    }
+    return add_gap(t, next, t->sums->nrows);
+}
+
 static lierne_status add_ones(table *t, const int64_t *to, const int64_t *from, int64_t n) {
     int64_t ones = 0, at = 0;
     for (int64_t i = 0; i < n; i++) {
-        ones += t->seen[to[i]] == ONE;
+        ones += t->once[i];
     }
     for (int64_t i = 0; i < n; i++) {
-        if (t->seen[to[i]] == ONE) {
+        if (t->once[i]) {
             t->lists[at] = to[i];
             t->lists[ones + at++] = from[i];
         } else {
@@ -145,8 +196,12 @@ static lierne_status add_several(table *t) {
 }
 
 static lierne_status reserve(table *t, int64_t n) {
-    size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n > nrows ? 2 * (size_t)n : nrows;
-    LIERNE_TRY(lierne_alloc(&t->seen, nrows, 1));
+    size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n;
+    if (nrows / SPARSE <= (size_t)n) {
+        most = nrows > most ? nrows : most;
+        LIERNE_TRY(lierne_alloc(&t->seen, nrows, 1));
+    }
+    LIERNE_TRY(lierne_alloc_unset(&t->once, (size_t)n, 1));
     LIERNE_TRY(lierne_alloc_unset(&t->items, (size_t)n, sizeof *t->items));
     LIERNE_TRY(lierne_alloc_unset(&t->spare, (size_t)n, sizeof *t->spare));
     return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
@@ -154,12 +209,7 @@ static lierne_status reserve(table *t, int64_t n) {
 
 static lierne_status fill(table *t, const int64_t *to, const int64_t *from, int64_t n) {
     LIERNE_TRY(reserve(t, n));
-    for (int64_t i = 0; i < n; i++) {
-        t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
-    }
-    if (t->sums->rest != LIERNE_REST_NONE) {
-        LIERNE_TRY(add_rest(t));
-    }
+    LIERNE_TRY(t->seen ? mark_seen(t, to, n) : mark_sorted(t, to, n));
     LIERNE_TRY(add_ones(t, to, from, n));
     return add_several(t);
 }
@@ -169,6 +219,7 @@ lierne_status lierne_forest_sums(lierne_route *route, lierne_ops *ops, const lie
     table t = {.sums = sums, .route = route, .ops = ops};
     lierne_status status = fill(&t, to, from, n);
     lierne_mem_free(t.seen);
+    lierne_mem_free(t.once);
     lierne_mem_free(t.items);
     lierne_mem_free(t.spare);
     lierne_mem_free(t.lists);

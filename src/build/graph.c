@@ -333,10 +333,11 @@ lierne_status lierne_plan_pairs(lierne_plan **out, lierne_context *context,
 /* Whether a plan can become that of another graph. */
 static lierne_status check_update(const lierne_plan *plan, const lierne_graph_spec *spec) {
     const lierne_forest_recipe *r = lierne_forest_recipe_of(plan);
-    LIERNE_TRY(lierne_plan_check_idle(plan));
     if (!r || r->nrows < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plan is not one of a graph");
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan is not one of a graph",
+                           lierne_plan_context(plan)->rank);
     }
+    LIERNE_TRY(lierne_plan_check_idle(plan));
     int inflight = readable(spec) && spec->max_inflight ? spec->max_inflight : 1;
     if (readable(spec) && (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
                            inflight != r->spec.max_inflight)) {

@@ -27,27 +27,17 @@ static lierne_status compare_depth(lierne_context *context, int nswap) {
     return LIERNE_OK;
 }
 
-/* Two words for each row, and room to push them. */
-typedef struct labels {
-    int64_t *words; /* owner and row there */
-    int64_t *room;
-} labels;
-
-static void free_labels(const lierne_context *context, labels *l) {
-    lierne_mem_free(l->words);
+static void free_labels(const lierne_context *context, lierne_halo_words *l) {
+    lierne_mem_free(l->ghosts);
     lierne_context_reclaim(context, l->room); /* where letters lie */
 }
 
-static lierne_status find_roots(lierne_context *context, lierne_halo_recipe *r, const labels *l) {
-    int64_t owned = r->spec.nlocal;
-    for (int64_t i = 0; i < owned; i++) {
-        l->words[2 * i] = context->rank;
-        l->words[2 * i + 1] = i;
-    }
-    LIERNE_TRY(lierne_halo_push(context, &r->spec, l->words, 2, l->room));
+static lierne_status find_roots(lierne_context *context, lierne_halo_recipe *r,
+                                const lierne_halo_words *l) {
+    LIERNE_TRY(lierne_halo_push(context, &r->spec, l));
     for (int64_t i = 0; i < r->spec.nghost && r->spec.nswap > 0; i++) {
-        r->root_rank[i] = (int32_t)l->words[2 * (owned + i)];
-        r->root_row[i] = l->words[2 * (owned + i) + 1];
+        r->root_rank[i] = (int32_t)l->ghosts[2 * i];
+        r->root_row[i] = l->ghosts[2 * i + 1];
     }
     return LIERNE_OK;
 }
@@ -104,15 +94,15 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_recipe *r, int r
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_plan_parts *parts, labels *l, const lierne_context *context,
-                             const lierne_halo_spec *spec) {
+static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_words *l,
+                             const lierne_context *context, const lierne_halo_spec *spec) {
     lierne_halo_recipe *r;
     LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
     LIERNE_TRY(lierne_halo_recipe_new(&r, spec));
     parts->recipe = &r->base;
-    LIERNE_TRY(
-        lierne_alloc(&l->words, (size_t)(spec->nlocal + spec->nghost), 2 * sizeof *l->words));
-    return lierne_halo_room(&l->room, &r->spec, 2);
+    size_t nghost = spec->nswap > 0 ? (size_t)spec->nghost : 0;
+    LIERNE_TRY(lierne_alloc(&l->ghosts, nghost, l->n * sizeof *l->ghosts));
+    return lierne_halo_room(&l->room, &r->spec, l->n);
 }
 
 /* What ranks must be given alike: an error on one of them, or a difference, is the same on all. */
@@ -132,7 +122,7 @@ static lierne_status settle(lierne_context *context, lierne_status status,
 
 /* What ranks find out together, and then the routes: the outcome is this rank's own. */
 static lierne_status fill_together(lierne_context *context, lierne_plan_parts *parts,
-                                   const labels *l) {
+                                   const lierne_halo_words *l) {
     lierne_halo_recipe *r = (lierne_halo_recipe *)parts->recipe;
     int64_t shares[2] = {0};
     lierne_status status = find_roots(context, r, l);
@@ -146,7 +136,7 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
                                const lierne_halo_spec *spec) {
     const lierne_field field = {"call", LIERNE_CALL_HALO_NEW};
     lierne_plan_parts parts = {0};
-    labels l = {0};
+    lierne_halo_words l = {.n = 2};
     if (status == LIERNE_OK) {
         status = prepare(&parts, &l, context, spec);
     }
@@ -172,7 +162,8 @@ lierne_status lierne_plan_halo(lierne_plan **out, lierne_context *context,
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    lierne_status status =
+        out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     return lierne_halo_plan(out, context, status, spec);
 }
 

@@ -27,12 +27,18 @@ const lierne_halo_recipe *lierne_halo_recipe_of(const lierne_plan *plan);
 /* All of a spec that a rank can tell alone. */
 lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int world);
 
-/* Sends n words for each row through the forward, by letters: from the words of owned rows come
- * those of the ghosts. room: see lierne_halo_room. Collective, also after a failure, which is
- * returned at the end. PEER_COUNT where a swap brings another number of rows than this rank
- * expects. */
+/* Words of rows, n each: from those of the owned rows come those of the ghosts. Where owned is NULL,
+ * n is 2 and an owned row's words are its rank and its number, which take no memory. */
+typedef struct lierne_halo_words {
+    size_t n;
+    const int64_t *owned;
+    int64_t *ghosts;
+    int64_t *room; /* see lierne_halo_room */
+} lierne_halo_words;
+/* Sends them through the forward, by letters. Collective, also after a failure, which is returned at
+ * the end. PEER_COUNT where a swap brings another number of rows than this rank expects. */
 lierne_status lierne_halo_push(lierne_context *context, const lierne_halo_spec *spec,
-                               int64_t *words, size_t n, int64_t *room);
+                               const lierne_halo_words *words);
 /* Memory that pushing n words a row needs, for lierne_context_reclaim. Apart, so that ranks can
  * agree that all have it before the first one sends. */
 lierne_status lierne_halo_room(int64_t **room, const lierne_halo_spec *spec, size_t n);

@@ -19,26 +19,34 @@ static lierne_forest_spec forest_of(const lierne_halo_recipe *r, bool whole) {
     return spec;
 }
 
+static lierne_status check(const lierne_halo_recipe *r, const void *out, int separate, int rank) {
+    if (!r || !out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
+                           r ? "out is NULL" : "the plan is not one of swaps");
+    }
+    if (separate && r->spec.nswap == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no swaps: its ghosts have no "
+                           "owner, and cannot be separate", rank);
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_plan_flatten(lierne_plan **out, const lierne_plan *plan, int separate) {
     const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
-    lierne_status status = LIERNE_OK;
     if (out) {
         *out = NULL;
     }
-    if (!r) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or not one of swaps");
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    if (!out) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    } else if (separate && r->spec.nswap == 0) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "the plan has no swaps: its ghosts have no owner, and "
-                                             "cannot be separate");
-    }
-    if (r->spec.nswap == 0) {
+    lierne_status status = check(r, out, separate, context->rank);
+    if (r && r->spec.nswap == 0) {
         return lierne_halo_plan(out, context, status, &r->spec);
     }
-    const lierne_forest_spec spec = forest_of(r, !separate);
+    /* A failure is told before anything of the spec is looked at. */
+    const lierne_forest_spec spec = status == LIERNE_OK ? forest_of(r, !separate)
+                                                        : (lierne_forest_spec){0};
     return lierne_plan_forest(out, context, status, &spec);
 }

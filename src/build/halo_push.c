@@ -36,16 +36,29 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
     return LIERNE_OK;
 }
 
+/* The words of a row into their place in the letter. */
+static void pack(int64_t *packed, const lierne_halo_words *w, int64_t row, int64_t nlocal, int rank) {
+    if (row < nlocal && !w->owned) {
+        packed[0] = rank;
+        packed[1] = row;
+    } else {
+        const int64_t *from = row < nlocal ? w->owned + (size_t)row * w->n
+                                           : w->ghosts + (size_t)(row - nlocal) * w->n;
+        memcpy(packed, from, w->n * sizeof *packed);
+    }
+}
+
+/* ghosts: how many earlier swaps brought. */
 static lierne_status push_swap(lierne_context *context, const lierne_halo_spec *spec, int s,
-                               int64_t *packed, int64_t *words, int64_t first, size_t n) {
+                               const lierne_halo_words *w, int64_t ghosts) {
     lierne_letters received = {0};
-    lierne_letter letter = {spec->sendproc[s], (size_t)spec->sendnum[s] * n, packed};
+    lierne_letter letter = {spec->sendproc[s], (size_t)spec->sendnum[s] * w->n, w->room};
     for (int64_t i = 0; i < spec->sendnum[s]; i++) {
-        memcpy(packed + (size_t)i * n, words + (size_t)spec->sendlist[s][i] * n,
-               n * sizeof *packed);
+        pack(w->room + (size_t)i * w->n, w, spec->sendlist[s][i], spec->nlocal, context->rank);
     }
     LIERNE_TRY(lierne_context_post(context, &letter, letter.count > 0, &received));
-    lierne_status status = take(context, spec, s, &received, words + (size_t)first * n, n);
+    lierne_status status =
+        take(context, spec, s, &received, w->ghosts + (size_t)ghosts * w->n, w->n);
     lierne_letters_free(&received);
     return status;
 }
@@ -59,17 +72,17 @@ lierne_status lierne_halo_room(int64_t **room, const lierne_halo_spec *spec, siz
 }
 
 lierne_status lierne_halo_push(lierne_context *context, const lierne_halo_spec *spec,
-                               int64_t *words, size_t n, int64_t *room) {
+                               const lierne_halo_words *words) {
     char message[LIERNE_MESSAGE_SIZE];
-    int64_t first = spec->nlocal;
+    int64_t ghosts = 0;
     lierne_status status = LIERNE_OK;
     for (int s = 0; s < spec->nswap && context->dead == LIERNE_OK; s++) {
-        lierne_status one = push_swap(context, spec, s, room, words, first, n);
+        lierne_status one = push_swap(context, spec, s, words, ghosts);
         if (one != LIERNE_OK && status == LIERNE_OK) {
             status = one;
             snprintf(message, sizeof message, "%s", lierne_last_error());
         }
-        first += spec->recvnum[s];
+        ghosts += spec->recvnum[s];
     }
     if (status != LIERNE_OK) {
         lierne_set_error(message);

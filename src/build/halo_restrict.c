@@ -27,11 +27,12 @@ static void cutter_free(const lierne_context *context, cutter *c) {
     lierne_mem_free(c->lists);
 }
 
-static lierne_status cutter_new(cutter *c, const uint8_t *keep) {
+static lierne_status cutter_new(cutter *c, const uint8_t *keep, int rank) {
     const lierne_halo_spec *old = c->old;
     size_t rows = (size_t)(old->nlocal + old->nghost), swaps = (size_t)old->nswap, sent = 0;
     if (!keep && rows > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "keep is NULL, must have %zu entries", rows);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: keep is NULL, must have %zu entries", rank,
+                           rows);
     }
     for (size_t s = 0; s < swaps; s++) {
         sent += (size_t)old->sendnum[s];
@@ -104,23 +105,38 @@ static void cut(cutter *c) {
     c->spec.sendlist = c->lists;
 }
 
+/* What this rank can tell alone, and then the memory. */
+static lierne_status prepare(cutter *c, const lierne_halo_recipe *r, const void *out,
+                             const uint8_t *keep, int rank) {
+    if (!r || !out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
+                           r ? "out is NULL" : "the plan is not one of swaps");
+    }
+    c->recipe = r;
+    c->old = &r->spec;
+    return cutter_new(c, keep, rank);
+}
+
 lierne_status lierne_plan_restrict(lierne_plan **out, const lierne_plan *plan,
                                    const uint8_t *keep) {
     const lierne_halo_recipe *r = lierne_halo_recipe_of(plan);
-    const lierne_field fields[] = {{"call", LIERNE_CALL_RESTRICT}};
+    cutter c = {0};
     if (out) {
         *out = NULL;
     }
-    if (!r) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or not one of swaps");
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
     lierne_context *context = lierne_plan_context(plan);
-    cutter c = {.recipe = r, .old = &r->spec};
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? cutter_new(&c, keep) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    status = lierne_context_settle(context, status, fields, 1);
+    const lierne_field fields[] = {{"call", LIERNE_CALL_RESTRICT},
+                                   {"plan", lierne_plan_decision(plan)}};
+    lierne_status status = prepare(&c, r, out, keep, context->rank);
+    status = lierne_context_settle(context, status, fields, 2);
     if (status == LIERNE_OK) {
-        status = lierne_halo_push(context, &r->spec, c.keep, 1, c.room);
+        const lierne_halo_words words = {.n = 1, .owned = c.keep, .ghosts = c.keep + c.old->nlocal,
+                                         .room = c.room};
+        status = lierne_halo_push(context, &r->spec, &words);
         if (status == LIERNE_OK) {
             status = compare(&c, keep, context->rank);
         }

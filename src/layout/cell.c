@@ -102,6 +102,13 @@ int lierne_layout_partial(const lierne_layout *layout, int rank) {
     return index;
 }
 
+/* Whether a buffer has all of an axis, whatever cuts it. A row map cuts nothing out of its axes: FULL
+ * storage of the second one means all rows of what the other dims leave. */
+static bool stores_all(const lierne_layout *layout, int axis) {
+    bool mapped = layout->rows_dim >= 0 && layout->placements[layout->rows_dim].axis2 == axis;
+    return (layout->full_axes >> axis & 1) && !mapped;
+}
+
 void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell,
                          lierne_spans *spans) {
     whole(layout, spans);
@@ -111,7 +118,7 @@ void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell,
         cut(p, layout->sizes[d], cell->coords[d], &spans[p->axis]);
     }
     for (int a = 0; a < layout->naxes; a++) {
-        bool full = layout->full_axes >> a & 1;
+        bool full = stores_all(layout, a);
         int64_t local = 0;
         for (int i = 0; i < spans[a].count; i++) {
             spans[a].at[i].local = full ? spans[a].at[i].start : local;
@@ -230,7 +237,7 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
     lierne_layout_spans(layout, cell, spans);
     LIERNE_TRY(push_boxes(layout, cell, spans, boxes, &own));
     for (int a = 0; shape && a < layout->naxes; a++) {
-        shape[a] = layout->full_axes >> a & 1 ? layout->shape[a] : length(&spans[a]);
+        shape[a] = stores_all(layout, a) ? layout->shape[a] : length(&spans[a]);
     }
     if (shape && layout->rows_dim >= 0) {
         const lierne_placement *p = &layout->placements[layout->rows_dim];

@@ -5,11 +5,25 @@
 
 #include <string.h>
 
-static lierne_status check_source(const lierne_plan *plan) {
-    if (!plan || plan->parts.accumulate) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or accumulates");
+/* Whether this rank may make a plan of these one or two; other is not NULL where one is, and tells
+ * the rank. */
+static lierne_status check_source(const lierne_plan *plan, const lierne_plan *other,
+                                  const char *which, const void *out) {
+    int rank = other->context->rank;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", rank);
     }
-    return lierne_context_alive(plan->context);
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", rank, which);
+    }
+    if (plan->context != other->context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plans are of different contexts", rank);
+    }
+    if (plan->parts.accumulate) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s accumulates, and a plan made of plans cannot "
+                           "read what out holds", rank, which);
+    }
+    return LIERNE_OK;
 }
 
 static void copy_shape(lierne_plan_side *side, const lierne_plan_side *in,
@@ -79,11 +93,15 @@ lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan) 
     if (out) {
         *out = NULL;
     }
-    LIERNE_TRY(check_source(plan));
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(plan->context));
     const lierne_field fields[] = {{"call", LIERNE_CALL_TRANSPOSE}, {"plan", plan->decision}};
-    lierne_status status =
-        out ? transpose(&parts, plan)
-            : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", plan->context->rank);
+    lierne_status status = check_source(plan, plan, "plan", out);
+    if (status == LIERNE_OK) {
+        status = transpose(&parts, plan);
+    }
     return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
@@ -142,22 +160,30 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
     return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
 }
 
+static lierne_status check_both(const lierne_plan *first, const lierne_plan *second,
+                                const void *out) {
+    LIERNE_TRY(check_source(first, first ? first : second, "first", out));
+    return check_source(second, first, "second", out);
+}
+
 lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
                                   const lierne_plan *second) {
     lierne_plan_parts parts = {0};
+    const lierne_plan *known = first ? first : second;
     if (out) {
         *out = NULL;
     }
-    LIERNE_TRY(check_source(first));
-    LIERNE_TRY(check_source(second));
-    if (first->context != second->context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plans are of different contexts");
+    if (!known) {
+        return LIERNE_FAIL(LIERNE_INVALID, "first and second are NULL");
     }
-    const lierne_field fields[] = {{"call", LIERNE_CALL_COMPOSE},
-                                   {"first", first->decision},
-                                   {"second", second->decision}};
-    lierne_status status =
-        out ? compose(&parts, first, second)
-            : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", first->context->rank);
-    return lierne_plan_new(out, first->context, status, &parts, fields, 3);
+    lierne_context *context = known->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_field fields[] = {{"call", LIERNE_CALL_COMPOSE}, {.name = "first"}, {.name = "second"}};
+    lierne_status status = check_both(first, second, out);
+    if (status == LIERNE_OK) {
+        fields[1].value = first->decision;
+        fields[2].value = second->decision;
+        status = compose(&parts, first, second);
+    }
+    return lierne_plan_new(out, context, status, &parts, fields, 3);
 }

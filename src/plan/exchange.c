@@ -14,6 +14,7 @@ struct lierne_exchange {
     int decision;
     lierne_plan **plans;
     lierne_job *jobs[2];
+    int calls[2]; /* decisions that the call in flight was the same on all ranks; -1: not compared */
 };
 
 static void drop(lierne_exchange *x) {
@@ -39,11 +40,13 @@ static lierne_status fill(lierne_exchange **out, lierne_context *context,
                           lierne_plan *const *plans, int n) {
     lierne_exchange *x;
     if (n < 1 || n > LIERNE_MAX_EXCHANGE) {
-        return LIERNE_FAIL(LIERNE_INVALID, "n is %d, must be in 1 to %d", n, LIERNE_MAX_EXCHANGE);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: n is %d, must be in 1 to %d", context->rank, n,
+                           LIERNE_MAX_EXCHANGE);
     }
     for (int i = 0; i < n; i++) {
         if (!plans[i] || lierne_plan_context(plans[i]) != context) {
-            return LIERNE_FAIL(LIERNE_INVALID, "plan %d is NULL or of another context", i);
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is NULL or of another context",
+                               context->rank, i);
         }
     }
     LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
@@ -67,17 +70,32 @@ static int64_t digest(lierne_plan *const *plans, int n) {
     return (int64_t)(hash >> 1);
 }
 
+/* The context of the plans: of the first one that is there, so that a rank with a NULL among them
+ * still tells the others. */
+static lierne_context *context_of(lierne_plan *const *plans, int n) {
+    for (int i = 0; plans && i < LIERNE_MAX_EXCHANGE && (i < n || i == 0); i++) {
+        if (plans[i]) {
+            return lierne_plan_context(plans[i]);
+        }
+    }
+    return NULL;
+}
+
 lierne_status lierne_exchange_create(lierne_exchange **out, lierne_plan *const *plans, int n) {
     lierne_exchange *x = NULL;
-    lierne_field fields[2] = {{.name = "call", .value = LIERNE_CALL_EXCHANGE}, {.name = "plans of the exchange"}};
+    lierne_field fields[2] = {{.name = "call", .value = LIERNE_CALL_EXCHANGE},
+                              {.name = "plans of the exchange"}};
+    lierne_context *context = context_of(plans, n);
     int decision;
-    if (!out || !plans || !plans[0]) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "the first plan" : "out");
+    if (out) {
+        *out = NULL;
     }
-    *out = NULL;
-    lierne_context *context = lierne_plan_context(plans[0]);
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plans is NULL, or all %d of them are", n);
+    }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = fill(&x, context, plans, n);
+    lierne_status status = out ? fill(&x, context, plans, n)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         fields[1].value = digest(plans, n);
     }
@@ -113,57 +131,65 @@ lierne_status lierne_exchange_free(lierne_exchange *x) {
     return LIERNE_OK;
 }
 
-static lierne_status check_exchange(const lierne_exchange *x, lierne_direction d) {
-    if (!x || (d != LIERNE_FORWARD && d != LIERNE_ADJOINT)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "exchange is NULL or direction %d is neither forward nor "
-                           "adjoint", (int)d);
+static lierne_status check_direction(const lierne_exchange *x, lierne_direction d) {
+    if (d != LIERNE_FORWARD && d != LIERNE_ADJOINT) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: direction is %d, must be %d (forward) or %d "
+                           "(adjoint)", x->context->rank, (int)d, LIERNE_FORWARD, LIERNE_ADJOINT);
     }
     return LIERNE_OK;
 }
 
+static lierne_status check_exchange(const lierne_exchange *x) {
+    return x ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "exchange is NULL");
+}
+
 static lierne_status check_call(const lierne_exchange *x, lierne_direction d, void *const *out,
                                 const void *const *in, const void *stream) {
+    LIERNE_TRY(check_direction(x, d));
     if (!out || !in) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "in" : "out");
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", x->context->rank,
+                           out ? "in" : "out");
     }
     for (int i = 0; i < x->n; i++) {
         LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
     }
     if (lierne_job_running(x->jobs[d])) {
-        return LIERNE_FAIL(LIERNE_BUSY, "the exchange is in flight in this direction");
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the exchange is in flight in this direction",
+                           x->context->rank);
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_exchange_begin(lierne_exchange *x, lierne_direction d, void *const *out,
                                     const void *const *in, void *stream) {
-    LIERNE_TRY(check_exchange(x, d));
+    int decision;
+    LIERNE_TRY(check_exchange(x));
     LIERNE_TRY(lierne_context_alive(x->context));
     if (x->context->wire->agreed) {
         LIERNE_TRY(x->context->wire->agreed(x->context->self, x->decision));
     }
-    lierne_status status = check_call(x, d, out, in, stream);
-    if (x->context->check) {
-        const lierne_field fields[] = {{"call", LIERNE_CALL_EXECUTE_EXCHANGE + (int64_t)d}, {"exchange", x->decision}};
-        int ignored;
-        status = x->context->wire->agree(x->context->self, status, fields, 2, &ignored);
-    }
-    LIERNE_TRY(status);
+    const lierne_field fields[] = {{"call", LIERNE_CALL_EXECUTE_EXCHANGE + (int64_t)d},
+                                   {"exchange", x->decision}};
+    lierne_status mine = check_call(x, d, out, in, stream);
+    LIERNE_TRY(lierne_plan_compare_call(x->context, mine, fields, 2, &decision));
+    x->calls[d] = decision;
     return lierne_job_begin(x->jobs[d], LIERNE_SUM, out, in);
 }
 
 lierne_status lierne_exchange_end(lierne_exchange *x, lierne_direction d) {
-    LIERNE_TRY(check_exchange(x, d));
+    LIERNE_TRY(check_exchange(x));
+    LIERNE_TRY(check_direction(x, d));
     if (!lierne_job_running(x->jobs[d])) {
         return LIERNE_FAIL(LIERNE_INVALID, "nothing is in flight in this direction");
     }
-    return lierne_job_wait(x->jobs[d]);
+    return lierne_plan_end_call(x->context, x->calls[d], x->jobs[d]);
 }
 
 lierne_status lierne_exchange_messages(const lierne_exchange *x, lierne_direction d, int64_t *sent,
                                        int64_t *received) {
     int64_t s, r;
-    LIERNE_TRY(check_exchange(x, d));
+    LIERNE_TRY(check_exchange(x));
+    LIERNE_TRY(check_direction(x, d));
     lierne_job_messages(x->jobs[d], &s, &r);
     if (sent) {
         *sent = s;

@@ -126,13 +126,14 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     if (plan->held > 0) {
-        return LIERNE_FAIL(LIERNE_BUSY, "%d exchanges hold the plan", plan->held);
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %d exchanges hold the plan", plan->context->rank,
+                           plan->held);
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             if (lierne_job_running(plan->requests[d][i].job)) {
-                return LIERNE_FAIL(LIERNE_BUSY, "%s request %d of the plan is in flight",
-                                   direction_names[d], i);
+                return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s request %d of the plan is in flight",
+                                   plan->context->rank, direction_names[d], i);
             }
         }
     }
@@ -219,19 +220,22 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
                                         const void *in, const void *stream) {
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    int rank = plan->context->rank;
     if (stream) {
-        return LIERNE_FAIL(LIERNE_INVALID, "stream is not NULL, but the context moves host memory");
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: stream is not NULL, but the context moves "
+                           "host memory", rank, direction_names[d]);
     }
     if (!in && n_in > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s: in is NULL, must hold %zu bytes",
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
                            direction_names[d], n_in);
     }
     if (!out && n_out > 0 && plan->view[d] < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s: out is NULL, must hold %zu bytes (the result is no "
-                           "view)", direction_names[d], n_out);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: out is NULL, must hold %zu bytes (the "
+                           "result is no view)", rank, direction_names[d], n_out);
     }
     if (in && out && a < b + n_out && b < a + n_in && !(plan->parts.in_place && a == b)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s: in and out overlap", direction_names[d]);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in and out overlap", rank,
+                           direction_names[d]);
     }
     return LIERNE_OK;
 }
@@ -245,68 +249,103 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
         if (!lierne_job_running(r->job)) {
             *next = *next ? *next : r;
         } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
-            return LIERNE_FAIL(LIERNE_BUSY, "%s: the request begun %zu calls ago has not ended",
-                               direction_names[d], plan->started[d] - r->number);
+            return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s: the request begun %zu calls ago has not "
+                               "ended", plan->context->rank, direction_names[d],
+                               plan->started[d] - r->number);
         }
     }
     if (!*next) {
-        return LIERNE_FAIL(LIERNE_BUSY, "%s: all %d requests are in flight (max_inflight)",
-                           direction_names[d], plan->parts.max_inflight);
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s: all %d requests are in flight (max_inflight)",
+                           plan->context->rank, direction_names[d], plan->parts.max_inflight);
+    }
+    return LIERNE_OK;
+}
+
+/* What a call is asked to execute. */
+typedef struct call {
+    lierne_direction direction;
+    lierne_reduction reduction;
+    bool reduces; /* lierne_reduce */
+} call;
+
+static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction reduction) {
+    int rank = plan->context->rank;
+    if (!plan->parts.rows) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: the plan does not exchange rows, must "
+                           "be of a graph, pairs or a halo", rank);
+    }
+    if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: reduction is %d, must be %d (max) or "
+                           "%d (min)", rank, (int)reduction, LIERNE_MAX, LIERNE_MIN);
     }
     return LIERNE_OK;
 }
 
 /* Whether this rank may start a request, and which. */
-static lierne_status check_call(const lierne_plan *plan, int d, lierne_request **next,
-                                const void *out, const void *in, const void *stream) {
-    LIERNE_TRY(lierne_plan_check_buffers(plan, d, out, in, stream));
-    return find_free(plan, d, next);
+static lierne_status check_call(const lierne_plan *plan, call c, bool has_request,
+                                lierne_request **next, const void *out, const void *in,
+                                const void *stream) {
+    if (!has_request) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: request is NULL", plan->context->rank,
+                           direction_names[c.direction]);
+    }
+    if (c.reduces) {
+        LIERNE_TRY(check_reduction(plan, c.reduction));
+    }
+    LIERNE_TRY(lierne_plan_check_buffers(plan, c.direction, out, in, stream));
+    return find_free(plan, c.direction, next);
 }
 
-/* Where the context checks, whether all ranks may, and call the same. */
-static lierne_status compare_call(const lierne_plan *plan, int call, lierne_status mine,
-                                  int *decision) {
-    const lierne_field fields[] = {{"call", call}, {"plan", plan->decision}};
+lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
+                                       const lierne_field *fields, size_t n, int *decision) {
     *decision = -1;
-    if (!plan->context->check) {
-        return mine;
-    }
-    return plan->context->wire->agree(plan->context->self, mine, fields, 2, decision);
+    return context->check ? context->wire->agree(context->self, mine, fields, n, decision) : mine;
 }
 
-static lierne_status begin(lierne_request **request, lierne_plan *plan, lierne_direction d,
-                           lierne_reduction reduction, void *out, const void *in, void *stream) {
-    int decision, call = reduction == LIERNE_SUM ? LIERNE_CALL_EXECUTE + (int)d
-                                                : LIERNE_CALL_REDUCE + (int)reduction;
-    if (!request) {
-        return LIERNE_FAIL(LIERNE_INVALID, "request is NULL");
+lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_job *job) {
+    if (decision >= 0 && context->wire->settled) {
+        /* Ranks that call later may not agree: then nothing will come. */
+        lierne_status status = context->wire->settled(context->self, decision);
+        if (status != LIERNE_OK) {
+            lierne_context_kill(context, status);
+        }
     }
-    *request = NULL;
-    LIERNE_TRY(lierne_plan_check_direction(plan, d));
+    return lierne_job_wait(job);
+}
+
+static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
+                           const void *in, void *stream) {
+    lierne_request *next = NULL;
+    int decision, number = c.reduces ? LIERNE_CALL_REDUCE + (int)c.reduction
+                                     : LIERNE_CALL_EXECUTE + (int)c.direction;
+    if (request) {
+        *request = NULL;
+    }
+    LIERNE_TRY(lierne_plan_check_direction(plan, c.direction));
     LIERNE_TRY(lierne_context_alive(plan->context));
     if (plan->context->wire->agreed) {
         LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
     }
-    lierne_request *next = NULL;
-    lierne_status mine = check_call(plan, d, &next, out, in, stream);
-    LIERNE_TRY(compare_call(plan, call, mine, &decision));
+    const lierne_field fields[] = {{"call", number}, {"plan", plan->decision}};
+    lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
+    LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, fields, 2, &decision));
     next->decision = decision;
-    next->number = plan->started[d]++;
+    next->number = plan->started[c.direction]++;
     lierne_job_identify(next->job, plan->decision,
-                        lierne_plan_tag(plan->decision, d, next->number));
-    LIERNE_TRY(lierne_job_begin(next->job, reduction, &out, &in));
+                        lierne_plan_tag(plan->decision, c.direction, next->number));
+    LIERNE_TRY(lierne_job_begin(next->job, c.reduction, &out, &in));
     *request = next;
     return LIERNE_OK;
 }
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, LIERNE_FORWARD, LIERNE_SUM, out, in, stream);
+    return begin(request, plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
 }
 
 lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, LIERNE_ADJOINT, LIERNE_SUM, out, in, stream);
+    return begin(request, plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
 }
 
 lierne_status lierne_end(lierne_request *request) {
@@ -316,15 +355,7 @@ lierne_status lierne_end(lierne_request *request) {
     if (!lierne_job_running(request->job)) {
         return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
     }
-    lierne_context *context = request->plan->context;
-    if (request->decision >= 0 && context->wire->agreed) {
-        /* Ranks that called later may have called something else: nothing will come. */
-        lierne_status status = context->wire->agreed(context->self, request->decision);
-        if (status != LIERNE_OK) {
-            lierne_context_kill(context, status);
-        }
-    }
-    return lierne_job_wait(request->job);
+    return lierne_plan_end_call(request->plan->context, request->decision, request->job);
 }
 
 lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
@@ -341,11 +372,8 @@ lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void 
 
 lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                             const void *in, void *stream) {
+    const call c = {.direction = LIERNE_ADJOINT, .reduction = reduction, .reduces = true};
     lierne_request *request;
-    if (!plan || !plan->parts.rows || (reduction != LIERNE_MAX && reduction != LIERNE_MIN)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plan is NULL or not one of rows, or reduction %d is "
-                           "neither max nor min", (int)reduction);
-    }
-    LIERNE_TRY(begin(&request, plan, LIERNE_ADJOINT, reduction, out, in, stream));
+    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
     return lierne_end(request);
 }

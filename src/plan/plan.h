@@ -88,6 +88,13 @@ lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction directi
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
+/* Around a call that executes. compare: where the context checks, a decision of all ranks that each
+ * may (mine) and that fields are the same, numbered in *decision; elsewhere mine, and -1. end: waits for
+ * the job; where the transport agrees without waiting, first for the decision of all ranks, which may
+ * be that nothing will come. */
+lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
+                                       const lierne_field *fields, size_t n, int *decision);
+lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_job *job);
 /* BUSY if a request is in flight or an exchange holds the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 

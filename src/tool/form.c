@@ -142,14 +142,18 @@ void form_close(form *f) {
     f->own = NULL;
 }
 
+/* Full storage of chunks is the whole sequence; of rows, which cut nothing out of it, what the other
+ * dims leave. */
 static bool index_axes(form *f, const place *p) {
-    bool whole = f->owned && f->spec->gradient_storage == LIERNE_FULL;
+    bool full = f->owned && f->spec->gradient_storage == LIERNE_FULL;
+    bool rows = f->owned && f->spec->gradient_owner == LIERNE_GRADIENT_ROWS;
     for (int axis = 0; axis < FORM_AXES; axis++) {
-        if (!(whole && axis == f->axes.sequence ? mark_own(f, p) : index_axis(f, p, axis, false))) {
+        bool whole = full && !rows && axis == f->axes.sequence;
+        if (!(whole ? mark_own(f, p) : index_axis(f, p, axis, false))) {
             return false;
         }
     }
-    return !f->owned || whole || f->spec->gradient_owner != LIERNE_GRADIENT_ROWS || compact_rows(f);
+    return full || !rows || compact_rows(f);
 }
 
 bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int rank) {

@@ -12,8 +12,8 @@ no() {
     echo "$*"
 }
 if [ ! -x "$build/tests/mpi/peers" ]; then
-    echo "no MPI: left out"
-    echo "1 passed, 0 failed"
+    echo "skipped: there is no MPI, or the programs of tests/mpi are not built"
+    echo "0 passed, 0 failed"
     exit 0
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

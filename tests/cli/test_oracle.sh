@@ -61,7 +61,7 @@ check_run() { # check_run FAULT RANKS
 }
 
 if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || [ ! -x "$train" ]; then
-    echo "no MPI: the oracle was not run"
+    echo "skipped: there is no MPI, or the programs of tests/mpi are not built"
     echo "0 passed, 0 failed"
     exit 0
 fi

@@ -34,7 +34,7 @@ static void row_maps(void) {
     int64_t rows = shape[0] * MOST;
     int32_t *map = malloc((size_t)rows * sizeof *map);
     float *in = malloc((size_t)rows * WIDTH * sizeof *in), out[SAMPLES * MOST * WIDTH];
-    lierne_plan *plan;
+    lierne_plan *plan, *other;
     memset(map, 0, (size_t)rows * sizeof *map);
     spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     spec.gradient_storage = LIERNE_COMPACT;
@@ -66,7 +66,15 @@ static void row_maps(void) {
     if (test_world > 1) {
         test_same_error(lierne_plan_update_rows(plan, map), LIERNE_MISMATCH, "maps that differ");
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "free");
+    map[0] = 0;
+    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_world > 1) {
+        lierne_status status =
+            lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
+        test_same_error(status, LIERNE_MISMATCH, "a map for another plan");
+        CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
     free(map), free(in);
 }
 
@@ -90,7 +98,7 @@ static void variable_rows(void) {
     size_t room = (size_t)(all * MOST * WIDTH) + 1;
     float *y = malloc(room * sizeof *y), *want = malloc(room * sizeof *want);
     float x[SAMPLES * MOST * WIDTH + 1];
-    lierne_plan *plan;
+    lierne_plan *plan, *other;
     spec.variable_rows = 1;
     CHECK(lierne_plan_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int step = 0; step < STEPS; step++) {
@@ -110,42 +118,122 @@ static void variable_rows(void) {
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
     test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_INVALID, "a count out of range");
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "free");
+    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    rows[0] = 1;
+    if (test_world > 1) {
+        lierne_status status =
+            lierne_plan_update_counts(test_rank == test_world - 1 ? other : plan, rows);
+        test_same_error(status, LIERNE_MISMATCH, "counts for another plan");
+        CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
+    }
+    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
     free(y), free(want);
 }
 
-static void exchange(void) {
-    lierne_bridge_spec spec = spec_of();
+/* Two plans of one spec: input i of plan p on a rank, and the summand that a rank has of output i. */
+typedef struct pair {
     lierne_plan *plans[2];
-    lierne_exchange *x;
-    size_t own = SAMPLES * MOST * WIDTH, all = own * (size_t)test_world;
-    float *in[2], *out[2];
-    int64_t sent;
+    lierne_exchange *exchange;
+    size_t own, all;
+    float *in[2], *out[2], *gradient[2], *back[2];
+} pair;
+
+static float input(int p, size_t i) {
+    return (float)((int64_t)(i + 1) * (p + 1));
+}
+
+static float upstream(int p, size_t i, int rank) {
+    return (float)((int64_t)(i % 17) * (rank + 1) + p + 1);
+}
+
+static float sum_of_upstream(int p, size_t i) {
+    return (float)((int64_t)(i % 17) * test_world * (test_world + 1) / 2 + (p + 1) * test_world);
+}
+
+static void open_pair(pair *x) {
+    lierne_bridge_spec spec = spec_of();
+    x->own = SAMPLES * MOST * WIDTH, x->all = x->own * (size_t)test_world;
     for (int p = 0; p < 2; p++) {
-        CHECK(lierne_plan_bridge(&plans[p], context, &spec) == LIERNE_OK, "%s", lierne_last_error());
-        in[p] = malloc(own * sizeof *in[p]);
-        out[p] = malloc(all * sizeof *out[p]);
-        for (size_t i = 0; i < own; i++) {
-            in[p][i] = (float)(own * (size_t)test_rank + i + 1) * (float)(p + 1);
+        CHECK(lierne_plan_bridge(&x->plans[p], context, &spec) == LIERNE_OK, "%s",
+              lierne_last_error());
+        x->in[p] = malloc(x->own * sizeof(float)), x->back[p] = malloc(x->own * sizeof(float));
+        x->out[p] = malloc(x->all * sizeof(float)), x->gradient[p] = malloc(x->all * sizeof(float));
+        for (size_t i = 0; i < x->own; i++) {
+            x->in[p][i] = input(p, x->own * (size_t)test_rank + i);
         }
-        memset(out[p], 0xa5, all * sizeof *out[p]);
+        for (size_t i = 0; i < x->all; i++) {
+            x->gradient[p][i] = upstream(p, i, test_rank);
+        }
     }
-    CHECK(lierne_exchange_create(&x, plans, 2) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_exchange_messages(x, LIERNE_FORWARD, &sent, NULL) == LIERNE_OK &&
-              sent == test_world - 1, "%lld messages", (long long)sent);
-    CHECK(lierne_exchange_begin(x, LIERNE_FORWARD, (void *const *)out, (const void *const *)in,
-                                NULL) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_exchange_end(x, LIERNE_FORWARD) == LIERNE_OK, "%s", lierne_last_error());
-    int wrong = 0;
-    for (size_t i = 0; i < 2 * all; i++) {
-        wrong += out[i / all][i % all] != (float)(i % all + 1) * (float)(i / all + 1);
-    }
-    CHECK(wrong == 0, "%d wrong", wrong);
-    CHECK(lierne_exchange_free(x) == LIERNE_OK, "exchange");
+    CHECK(lierne_exchange_create(&x->exchange, x->plans, 2) == LIERNE_OK, "%s",
+          lierne_last_error());
+}
+
+static void close_pair(pair *x) {
+    CHECK(lierne_exchange_free(x->exchange) == LIERNE_OK, "exchange");
     for (int p = 0; p < 2; p++) {
-        CHECK(lierne_plan_free(plans[p]) == LIERNE_OK, "plan");
-        free(in[p]), free(out[p]);
+        CHECK(lierne_plan_free(x->plans[p]) == LIERNE_OK, "plan");
+        free(x->in[p]), free(x->out[p]), free(x->gradient[p]), free(x->back[p]);
     }
+}
+
+static void begin(pair *x, lierne_direction d) {
+    float *const *out = d == LIERNE_FORWARD ? x->out : x->back;
+    float *const *in = d == LIERNE_FORWARD ? x->in : x->gradient;
+    for (int p = 0; p < 2; p++) {
+        memset(out[p], 0xa5, (d == LIERNE_FORWARD ? x->all : x->own) * sizeof(float));
+    }
+    CHECK(lierne_exchange_begin(x->exchange, d, (void *const *)out, (const void *const *)in,
+                                NULL) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void end(pair *x, lierne_direction d) {
+    int wrong = 0;
+    CHECK(lierne_exchange_end(x->exchange, d) == LIERNE_OK, "%s", lierne_last_error());
+    for (int p = 0; p < 2; p++) {
+        for (size_t i = 0; i < x->all && d == LIERNE_FORWARD; i++) {
+            wrong += x->out[p][i] != input(p, i);
+        }
+        for (size_t i = 0; i < x->own && d == LIERNE_ADJOINT; i++) {
+            wrong += x->back[p][i] != sum_of_upstream(p, x->own * (size_t)test_rank + i);
+        }
+    }
+    CHECK(wrong == 0, "direction %d: %d wrong", (int)d, wrong);
+}
+
+/* One direction, the other, and both at once, which each rank begins and ends in another order. */
+static void exchange(void) {
+    pair x;
+    int64_t sent;
+    open_pair(&x);
+    CHECK(lierne_exchange_messages(x.exchange, LIERNE_FORWARD, &sent, NULL) == LIERNE_OK &&
+              sent == test_world - 1, "%lld messages", (long long)sent);
+    begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
+    begin(&x, LIERNE_ADJOINT), end(&x, LIERNE_ADJOINT);
+    for (int round = 0; round < 20; round++) {
+        lierne_direction d = (lierne_direction)((test_rank + round) % 2);
+        begin(&x, d), begin(&x, (lierne_direction)(1 - d));
+        d = (lierne_direction)((test_rank + round / 2) % 2);
+        end(&x, d), end(&x, (lierne_direction)(1 - d));
+    }
+    close_pair(&x);
+}
+
+/* A rank that has the plans in another order would take the data of one for that of the other. */
+static void another_order(void) {
+    pair x;
+    lierne_exchange *other = NULL;
+    open_pair(&x);
+    lierne_plan *turned[2] = {x.plans[1], x.plans[0]};
+    for (int who = 0; who < test_world && test_world > 1; who++) {
+        lierne_status status =
+            lierne_exchange_create(&other, test_rank == who ? turned : x.plans, 2);
+        test_same_error(status, LIERNE_MISMATCH, "plans in another order");
+        CHECK(strstr(lierne_last_error(), "plans of the exchange differs") && !other, "%s",
+              lierne_last_error());
+    }
+    begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
+    close_pair(&x);
 }
 
 int main(int argc, char **argv) {
@@ -158,6 +246,7 @@ int main(int argc, char **argv) {
     row_maps();
     variable_rows();
     exchange();
+    another_order();
     CHECK(lierne_free(context) == LIERNE_OK, "context");
     lierne_grid_free(src), lierne_grid_free(dst);
     CHECK(lierne_mem_live() == before, "leaked");

@@ -150,7 +150,7 @@ static void run_melt(lierne_context *context, const int *cells, double skin) {
 
 int main(int argc, char **argv) {
     lierne_context *context;
-    test_start(&argc, &argv, 50);
+    test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     run_melt(context, (int[]){4, 5, 6}, 0.3);

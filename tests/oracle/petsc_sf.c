@@ -132,7 +132,7 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
 
 int main(int argc, char **argv) {
     lierne_context *context;
-    test_start(&argc, &argv, 50);
+    test_start(&argc, &argv);
     PETSC(PetscInitialize(&argc, &argv, NULL, NULL));
     CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (uint64_t i = 0; i < CASES; i++) {

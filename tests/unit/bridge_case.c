@@ -141,9 +141,11 @@ static int mapped(const walk *w, int64_t g, int64_t s) {
            c->rows[g * c->sequence + s] == case_coord(&c->dst, w->rank, "cp");
 }
 
-/* Stored whole along the sequence, or in parts. */
+/* Stored whole along the sequence, or in parts. A row map cuts nothing out of it: it is as long as the
+ * other dims leave it. */
 static int full(const walk *w) {
-    return owned_kind(w) && w->c->owner != LIERNE_GRADIENT_PARTIAL && w->c->storage == LIERNE_FULL;
+    return owned_kind(w) && w->c->owner != LIERNE_GRADIENT_PARTIAL &&
+           w->c->owner != LIERNE_GRADIENT_ROWS && w->c->storage == LIERNE_FULL;
 }
 
 static int merged_rows(const walk *w) {
@@ -433,36 +435,73 @@ static void free_buffers(buffers *b) {
     free(b->out_bytes);
 }
 
-/* Elements of a rank's buffer must be those of the model. */
+/* A buffer's shape and number of elements must be those of the model. */
+static const char *check_shape(const walk *w, const char *name, const int64_t *shape, int naxes,
+                               int64_t elements) {
+    const bridge_case *c = w->c;
+    int64_t extent[3] = {0}, product = 1;
+    if (holds_anything(w)) {
+        extents(w, extent);
+    }
+    for (int a = 0; a < naxes; a++) {
+        product *= shape[a];
+    }
+    int wrong = elements != extent[0] * extent[1] * extent[2] || elements != product;
+    if (c->axis_s >= 0 && elements > 0) {
+        wrong |= shape[c->axis_b] != extent[0] || shape[c->axis_s] != extent[1] ||
+                 shape[c->axis_h] != extent[2];
+    }
+    return !wrong ? NULL
+                  : WRONG("rank %d: %s has %lld elements, shape %lld,%lld,%lld, instead of %lld x "
+                          "%lld x %lld", w->rank, name, (long long)elements, (long long)shape[0],
+                          (long long)shape[1], (long long)shape[2], (long long)extent[0],
+                          (long long)extent[1], (long long)extent[2]);
+}
+
+static const char *check_shapes(const bridge_case *c, const lierne_plan *plan, int r,
+                                lierne_direction d) {
+    int64_t in, out, in_shape[4] = {0}, out_shape[4] = {0};
+    int naxes = 0;
+    walk from = {.c = c, .kind = d == LIERNE_FORWARD ? INPUT : GRADIENT, .rank = r};
+    walk to = {.c = c, .kind = d == LIERNE_FORWARD ? OUTPUT : INPUT, .rank = r};
+    lierne_plan_elements(plan, d, &in, &out);
+    lierne_plan_shape(plan, d, &naxes, in_shape, out_shape);
+    const char *wrong =
+        check_shape(&from, d ? "the gradient" : "the input", in_shape, naxes, in);
+    return wrong ? wrong
+                 : check_shape(&to, d ? "the input's gradient" : "the output", out_shape, naxes,
+                               out);
+}
+
+/* A gradient that is not compact has the shape of the output. */
+static const char *compare_shapes(const bridge_case *c, const lierne_plan *plan, int r) {
+    int64_t output[4] = {0}, gradient[4] = {0}, elements, of_gradient;
+    lierne_plan_shape(plan, LIERNE_FORWARD, NULL, NULL, output);
+    lierne_plan_shape(plan, LIERNE_ADJOINT, NULL, gradient, NULL);
+    lierne_plan_elements(plan, LIERNE_FORWARD, NULL, &elements);
+    lierne_plan_elements(plan, LIERNE_ADJOINT, &of_gradient, NULL);
+    int same = memcmp(output, gradient, sizeof output) == 0 && elements == of_gradient;
+    int must = c->storage == LIERNE_FULL || c->delivery == LIERNE_DELIVER_OWN;
+    return same || !must ? NULL
+                         : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
+                                 "%lld,%lld,%lld", r, (long long)output[0], (long long)output[1],
+                                 (long long)output[2], (long long)gradient[0],
+                                 (long long)gradient[1], (long long)gradient[2]);
+}
+
 static const char *make_buffers(const bridge_case *c, lierne_plan **plans, lierne_direction d,
                                 buffers *b) {
     size_t size = lierne_dtype_size(c->dtype), n = (size_t)c->world;
     *b = (buffers){calloc(n, sizeof(void *)), calloc(n, sizeof(void *)), calloc(n, sizeof(size_t)),
                    calloc(n, sizeof(size_t)), c->world};
     for (int r = 0; r < c->world; r++) {
-        int64_t in, out, extent[3] = {0}, shape[4] = {0}, product = 1;
-        int naxes = 0;
-        walk w = {.c = c, .kind = d == LIERNE_FORWARD ? INPUT : GRADIENT, .rank = r};
-        if (holds_anything(&w)) {
-            extents(&w, extent);
+        int64_t in, out;
+        const char *wrong = compare_shapes(c, plans[r], r);
+        wrong = wrong ? wrong : check_shapes(c, plans[r], r, d);
+        if (wrong) {
+            return wrong;
         }
         lierne_plan_elements(plans[r], d, &in, &out);
-        lierne_plan_shape(plans[r], d, &naxes, shape, NULL);
-        for (int a = 0; a < naxes; a++) {
-            product *= shape[a];
-        }
-        if (in != extent[0] * extent[1] * extent[2] || in != product) {
-            return WRONG("rank %d: %lld elements, shape %lld,%lld,%lld, instead of %lld x %lld x "
-                         "%lld", r, (long long)in, (long long)shape[0], (long long)shape[1],
-                         (long long)shape[2], (long long)extent[0], (long long)extent[1],
-                         (long long)extent[2]);
-        }
-        if (c->axis_s >= 0 && in > 0 &&
-            (shape[c->axis_b] != extent[0] || shape[c->axis_s] != extent[1] ||
-             shape[c->axis_h] != extent[2])) {
-            return WRONG("rank %d: shape %lld,%lld,%lld", r, (long long)shape[0],
-                         (long long)shape[1], (long long)shape[2]);
-        }
         b->in_bytes[r] = (size_t)in * size;
         b->out_bytes[r] = (size_t)out * size;
         b->in[r] = malloc(b->in_bytes[r] + 1);

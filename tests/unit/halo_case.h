@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum { HALO_WORLD = 8, HALO_SWAPS = 8, HALO_LIST = 12, HALO_ROWS = 128, HALO_WIDTH = 3 };
+enum { HALO_WORLD = 8, HALO_SWAPS = 8, HALO_LIST = 12, HALO_ROWS = 2128, HALO_WIDTH = 3 };
 
 typedef struct halo_case {
     int world;
@@ -21,8 +21,8 @@ typedef struct halo_case {
 /* Values of all rows of all ranks. */
 typedef double halo_values[HALO_WORLD][HALO_ROWS][HALO_WIDTH];
 
-/* Random permutations of the ranks, lists with rows twice, ghosts of ghosts, empty ranks and lists.
- */
+/* Random permutations of the ranks, lists with rows twice, ghosts of ghosts, empty ranks and lists,
+ * ranks of which hardly a row is sent. */
 void halo_case_random(halo_case *c, int world, uint64_t seed);
 int64_t halo_case_rows(const halo_case *c, int rank);
 /* A number of a hash of its arguments, in 0 to n - 1. */

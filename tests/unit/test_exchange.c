@@ -1,4 +1,5 @@
-/* Several plans in one exchange: the bits of one by one, fewer messages. */
+/* Several plans in one exchange: the numbers of a model that uses nothing of the library, one by one
+ * and together, in both directions at once; fewer messages. */
 #include "base/base.h"
 #include "lierne.h"
 
@@ -31,7 +32,7 @@ static const int64_t shapes[PLANS][3] = {{8, 4, 6}, {16, 2, 10}, {8, 8, 3}};
 static const lierne_dtype dtypes[PLANS] = {LIERNE_F32, LIERNE_BF16, LIERNE_I32};
 
 static void plan_all(world *w, int check) {
-    lierne_context_spec context = {.size = sizeof context, .timeout = 5, .check = check};
+    lierne_context_spec context = {.size = sizeof context, .timeout = 120, .check = check};
     lierne_grid *src[PLANS] = {grid(2, 1, 4), grid(1, 1, 8), grid(8, 1, 1)};
     lierne_grid *dst = grid(2, 4, 1);
     memset(w, 0, sizeof *w);
@@ -53,26 +54,97 @@ static void plan_all(world *w, int check) {
     lierne_grid_free(dst);
 }
 
-/* Small integers in every type, the same on ranks that hold replicas: the bits of a counter. */
-static void make_buffers(world *w) {
-    for (int d = 0; d < 2; d++) {
-        for (int r = 0; r < RANKS; r++) {
-            for (int p = 0; p < PLANS; p++) {
-                int64_t n_in, n_out;
-                size_t size = lierne_dtype_size(dtypes[p]);
-                lierne_plan_elements(w->plans[r][p], (lierne_direction)d, &n_in, &n_out);
-                w->out_bytes[d][r][p] = (size_t)n_out * size;
-                w->in[d][r][p] = malloc((size_t)n_in * size + 1);
-                w->out[d][r][p] = malloc((size_t)n_out * size + 1);
-                for (int64_t i = 0; i < n_in; i++) {
-                    float f = (float)((13 * i + 7 * r + p) % 50 - 25);
-                    uint32_t bits;
-                    memcpy(&bits, &f, 4);
-                    uint16_t half = (uint16_t)(bits >> 16);
-                    const void *from = size == 2 ? (const void *)&half : &f;
-                    memcpy(w->in[d][r][p] + (size_t)i * size, from, size);
-                }
+/* The model, from the definition of a bridge: element (g, s, h) of plan p, the summand of it that a cp
+ * rank has, and which elements a rank's buffer holds, in order. Small integers, no two neighbours the
+ * same: exact in every dtype, also when four are added. */
+static int value(int p, const int64_t *e) {
+    return (int)((37 * e[0] + 11 * e[1] + 5 * e[2] + 17 * p) % 101) - 50;
+}
+
+static int summand(int p, const int64_t *e, int cp) {
+    return (int)((53 * e[0] + 29 * e[1] + 13 * e[2] + 31 * cp + 7 * p) % 61) - 30;
+}
+
+static int total(int p, const int64_t *e) {
+    return summand(p, e, 0) + summand(p, e, 1) + summand(p, e, 2) + summand(p, e, 3);
+}
+
+enum { MOST = 16 * 2 * 10 };
+typedef enum side { SOURCE, DESTINATION } side;
+
+/* Ranks of a source lane; a destination has one lane, of all. */
+static const int src_tp[PLANS] = {2, 1, 8};
+
+static int64_t list(int p, side where, int r, int64_t (*e)[3]) {
+    int batch = p % 2, lanes = where == SOURCE ? RANKS / src_tp[p] : 1;
+    int lane = where == SOURCE ? r / src_tp[p] : 0;
+    int64_t size = shapes[p][batch], rest = size % lanes, n = 0;
+    int64_t from = size / lanes * lane + (lane < rest ? lane : rest);
+    int64_t to = from + size / lanes + (lane < rest);
+    int64_t begin[2] = {batch == 0 ? from : 0, batch == 1 ? from : 0};
+    int64_t end[2] = {batch == 0 ? to : shapes[p][0], batch == 1 ? to : shapes[p][1]};
+    for (int64_t i = begin[0]; i < end[0]; i++) {
+        for (int64_t j = begin[1]; j < end[1]; j++) {
+            for (int64_t h = 0; h < shapes[p][2]; h++, n++) {
+                e[n][0] = batch == 0 ? i : j, e[n][1] = batch == 0 ? j : i, e[n][2] = h;
             }
+        }
+    }
+    return n;
+}
+
+static void put(lierne_dtype dtype, void *buffer, int64_t i, int v) {
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if (dtype == LIERNE_I32) {
+        ((int32_t *)buffer)[i] = v;
+    } else if (dtype == LIERNE_F32) {
+        ((float *)buffer)[i] = f;
+    } else { /* bf16: the upper half has all bits of such a number */
+        ((uint16_t *)buffer)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static int get(lierne_dtype dtype, const void *buffer, int64_t i) {
+    uint32_t bits = dtype == LIERNE_BF16 ? (uint32_t)((const uint16_t *)buffer)[i] << 16 : 0;
+    float f;
+    memcpy(&f, &bits, 4);
+    return dtype == LIERNE_I32   ? ((const int32_t *)buffer)[i]
+           : dtype == LIERNE_F32 ? (int)((const float *)buffer)[i]
+                                 : (int)f;
+}
+
+static void make_buffers(world *w) {
+    static int64_t e[MOST][3];
+    for (int i = 0; i < 2 * RANKS * PLANS; i++) {
+        int d = i % 2, r = i / 2 % RANKS, p = i / 2 / RANKS;
+        int64_t n = list(p, d ? DESTINATION : SOURCE, r, e), n_in, n_out;
+        lierne_plan_elements(w->plans[r][p], (lierne_direction)d, &n_in, &n_out);
+        cr_assert_eq(n_in, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_in);
+        size_t size = lierne_dtype_size(dtypes[p]);
+        w->in[d][r][p] = malloc((size_t)n * size + 1);
+        for (int64_t k = 0; k < n; k++) {
+            put(dtypes[p], w->in[d][r][p], k,
+                d ? summand(p, e[k], r / 2 % 4) : value(p, e[k]));
+        }
+        n = list(p, d ? SOURCE : DESTINATION, r, e);
+        cr_assert_eq(n_out, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_out);
+        w->out_bytes[d][r][p] = (size_t)n * size;
+        w->out[d][r][p] = malloc(w->out_bytes[d][r][p] + 1);
+    }
+}
+
+/* Every output of a direction is what the model says. */
+static void check_values(const world *w, int d) {
+    static int64_t e[MOST][3];
+    for (int i = 0; i < RANKS * PLANS; i++) {
+        int r = i % RANKS, p = i / RANKS;
+        int64_t n = list(p, d ? SOURCE : DESTINATION, r, e);
+        for (int64_t k = 0; k < n; k++) {
+            int got = get(dtypes[p], w->out[d][r][p], k), want = d ? total(p, e[k]) : value(p, e[k]);
+            cr_assert_eq(got, want, "direction %d rank %d plan %d element %d is %d, must be %d", d, r,
+                         p, (int)k, got, want);
         }
     }
 }
@@ -98,14 +170,22 @@ static void run_apart(world *w, lierne_direction d) {
     }
 }
 
+static void begin_exchange(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_exchange_begin(w->exchange[r], d, (void *const *)w->out[d][r],
+                                       (const void *const *)w->in[d][r], NULL), LIERNE_OK, "%s",
+                 lierne_last_error());
+}
+
+static void end_exchange(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_exchange_end(w->exchange[r], d), LIERNE_OK, "%s", lierne_last_error());
+}
+
 static void run_together(world *w, lierne_direction d) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_exchange_begin(w->exchange[r], d, (void *const *)w->out[d][r],
-                                           (const void *const *)w->in[d][r], NULL), LIERNE_OK, "%s",
-                     lierne_last_error());
+        begin_exchange(w, r, d);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_exchange_end(w->exchange[r], d), LIERNE_OK, "%s", lierne_last_error());
+        end_exchange(w, r, d);
     }
 }
 
@@ -123,6 +203,21 @@ static void close_all(world *w) {
     cr_assert_eq(lierne_sim_free(w->sim), LIERNE_OK);
 }
 
+/* Messages that a rank sends: of its plans, and of the exchange. */
+static void count_messages(const world *w, int d, int64_t *apart, int64_t *together) {
+    for (int r = 0; r < RANKS; r++) {
+        int64_t sent;
+        cr_assert_eq(lierne_exchange_messages(w->exchange[r], (lierne_direction)d, &sent, NULL),
+                     LIERNE_OK);
+        *together += sent;
+        for (int p = 0; p < PLANS; p++) {
+            lierne_report report = {.size = sizeof report};
+            lierne_plan_report(w->plans[r][p], (lierne_direction)d, &report);
+            *apart += report.sent_messages;
+        }
+    }
+}
+
 Test(exchange, together_has_the_bits_of_apart_and_fewer_messages) {
     size_t before = lierne_mem_live();
     for (int check = 0; check < 2; check++) {
@@ -131,43 +226,80 @@ Test(exchange, together_has_the_bits_of_apart_and_fewer_messages) {
         make_buffers(&w);
         for (int d = 0; d < 2; d++) {
             int64_t apart = 0, together = 0;
-            unsigned char *kept[RANKS][PLANS];
             poison(&w, d);
             run_apart(&w, (lierne_direction)d);
-            for (int r = 0; r < RANKS; r++) {
-                for (int p = 0; p < PLANS; p++) {
-                    kept[r][p] = malloc(w.out_bytes[d][r][p] + 1);
-                    memcpy(kept[r][p], w.out[d][r][p], w.out_bytes[d][r][p]);
-                }
-            }
+            check_values(&w, d);
             for (int round = 0; round < 2; round++) {
                 poison(&w, d);
                 run_together(&w, (lierne_direction)d);
-                for (int r = 0; r < RANKS; r++) {
-                    for (int p = 0; p < PLANS; p++) {
-                        cr_assert_eq(memcmp(kept[r][p], w.out[d][r][p], w.out_bytes[d][r][p]), 0,
-                                     "direction %d rank %d plan %d", d, r, p);
-                    }
-                }
+                check_values(&w, d);
             }
-            for (int r = 0; r < RANKS; r++) {
-                int64_t sent;
-                cr_assert_eq(lierne_exchange_messages(w.exchange[r], (lierne_direction)d, &sent,
-                                                      NULL), LIERNE_OK);
-                together += sent;
-                for (int p = 0; p < PLANS; p++) {
-                    lierne_report report = {.size = sizeof report};
-                    lierne_plan_report(w.plans[r][p], (lierne_direction)d, &report);
-                    apart += report.sent_messages;
-                    free(kept[r][p]);
-                }
-            }
+            count_messages(&w, d, &apart, &together);
             cr_assert_lt(together, apart, "direction %d: %d messages together, %d apart", d,
                          (int)together, (int)apart);
         }
         close_all(&w);
     }
     cr_assert_eq(lierne_mem_live(), before);
+}
+
+/* Both directions in flight: their messages must not be taken for one another's, whichever a rank
+ * begins or ends first. A context that checks wants one order of calls. */
+Test(exchange, both_directions_at_once) {
+    world w;
+    plan_all(&w, 0);
+    make_buffers(&w);
+    for (int round = 0; round < 8; round++) {
+        poison(&w, LIERNE_FORWARD), poison(&w, LIERNE_ADJOINT);
+        for (int r = 0; r < RANKS; r++) {
+            lierne_direction first = (lierne_direction)((r ^ r / 2 ^ round) % 2);
+            begin_exchange(&w, r, first);
+            begin_exchange(&w, r, (lierne_direction)(1 - first));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            lierne_direction first = (lierne_direction)((r ^ round / 2) % 2);
+            end_exchange(&w, r, first);
+            end_exchange(&w, r, (lierne_direction)(1 - first));
+        }
+        check_values(&w, LIERNE_FORWARD);
+        check_values(&w, LIERNE_ADJOINT);
+    }
+    close_all(&w);
+}
+
+/* Two plans of one spec: nothing but their order tells that ranks would take the data of one for that
+ * of the other. */
+Test(exchange, plans_in_another_order_on_one_rank) {
+    lierne_grid *src = grid(2, 1, 4), *dst = grid(2, 4, 1);
+    lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst, .naxes = 3,
+                               .shape = shapes[0], .dtype = LIERNE_F32, .sequence_axis = 1};
+    for (int odd = 0; odd < RANKS; odd++) {
+        lierne_sim *sim;
+        lierne_plan *plans[RANKS][3];
+        cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+        for (int i = 0; i < RANKS * 3; i++) {
+            cr_assert_eq(lierne_plan_bridge(&plans[i % RANKS][i / RANKS],
+                                            lierne_sim_context(sim, i % RANKS), &spec), LIERNE_OK);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            lierne_plan *order[3] = {plans[r][0], plans[r][r == odd ? 2 : 1],
+                                     plans[r][r == odd ? 1 : 2]};
+            lierne_exchange *x;
+            lierne_status status = lierne_exchange_create(&x, order, 3);
+            /* On sim a rank is compared with those before it, here with rank 0. */
+            bool told = odd == 0 ? r > 0 : r >= odd;
+            cr_assert_eq(status, told ? LIERNE_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s", odd,
+                         r, lierne_last_error());
+            cr_assert(!told || strstr(lierne_last_error(), "plans of the exchange differs"), "%s",
+                      lierne_last_error());
+            cr_assert_eq(lierne_exchange_free(x), LIERNE_OK);
+        }
+        for (int i = 0; i < RANKS * 3; i++) {
+            cr_assert_eq(lierne_plan_free(plans[i % RANKS][i / RANKS]), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    }
+    lierne_grid_free(src), lierne_grid_free(dst);
 }
 
 Test(exchange, holds_its_plans_and_refuses_what_is_wrong) {

@@ -81,6 +81,34 @@ Test(layout, rows_full_and_compact) {
     lierne_layout_free(compact), lierne_layout_free(full), lierne_grid_free(g);
 }
 
+/* A map cuts nothing out of an axis: full storage is the shard that another dim leaves of it. */
+Test(layout, full_rows_of_a_shard) {
+    lierne_grid *g = grid(3, tcd, two_each, 0);
+    int32_t rows[40];
+    for (int i = 0; i < 40; i++) {
+        rows[i] = i % 8 == 3 || i % 8 == 6; /* cp 1 has rows 3 and 6 of each sample */
+    }
+    lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
+                             {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
+                             {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
+                               .dtype = LIERNE_F32, .placements = p, .full_axes = 2};
+    lierne_layout *l;
+    lierne_box boxes[4];
+    size_t n;
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
+    check(l, 0, (int64_t[]){3, 4, 3}, 27);
+    check(l, 2, (int64_t[]){3, 4, 3}, 9);
+    check(l, 7, (int64_t[]){2, 4, 3}, 6);
+    cr_assert_eq(lierne_layout_boxes(l, 7, boxes, 4, &n), LIERNE_OK); /* tp 1, cp 1, dp 1 */
+    cr_assert(n == 2 && boxes[0].start[0] == 3 && boxes[1].start[0] == 4);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(boxes[i].local[0] == i && boxes[i].size[0] == 1);
+        cr_assert(boxes[i].start[1] == 6 && boxes[i].size[1] == 1 && boxes[i].local[1] == 2);
+    }
+    lierne_layout_free(l), lierne_grid_free(g);
+}
+
 Test(layout, only_one_stage_holds) {
     static const char *const names[2] = {"dp", "pp"};
     lierne_grid *g = grid(2, names, two_each, 0);

@@ -116,3 +116,49 @@ Test(store, without_a_fault_it_becomes_a_plan) {
     cr_expect_eq(lierne_sim_free(sim), LIERNE_OK);
     cr_expect_eq(lierne_mem_live(), 0);
 }
+
+/* The text with another one of its values, which must be there once. */
+static void change(char *to, size_t size, const char *text, const char *right, const char *wrong) {
+    const char *at = strstr(text, right);
+    cr_assert(at && !strstr(at + 1, right), "%s is there once", right);
+    snprintf(to, size, "%.*s%s%s", (int)(at - text), text, wrong, at + strlen(right));
+}
+
+/* Time and memory follow the length of the text and not the counts in it: rows that nothing is said
+ * of cost nothing, up to more than any machine has memory for. */
+Test(store, a_huge_count_costs_nothing) {
+    static const char pairs[] =
+        "{\"kind\": \"pairs\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": \"auto\",\n"
+        " \"accumulate\": false, \"whole\": false, \"keep_ghosts\": false, \"max_inflight\": 64,\n"
+        " \"nowned\": 5, \"root\": [[0,4],[0,1],[0,4]]}";
+    static const struct {
+        const char *text, *right, *wrong;
+    } cases[] = {{pairs, "\"nowned\": 5", "\"nowned\": 100000000000000000"},
+                 {halo, "\"nlocal\": 3", "\"nlocal\": 100000000000000000"},
+                 {graph, "\"nrows\": 5", "\"nrows\": 100000000000000000"}};
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    for (int i = 0; i < 3; i++) {
+        char text[1024], whole[1024], *written;
+        lierne_plan *plan, *next;
+        change(text, sizeof text, cases[i].text, cases[i].right, cases[i].wrong);
+        cr_assert_eq(read_text(&plan, sim, text), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_plan_write(plan, &written), LIERNE_OK);
+        cr_expect_lt(strlen(written), 1024);
+        lierne_text_release(written);
+        cr_expect_eq(lierne_plan_transpose(&next, plan), LIERNE_OK, "%s", lierne_last_error());
+        cr_expect_eq(lierne_plan_free(next), LIERNE_OK);
+        if (i == 0) {
+            change(whole, sizeof whole, text, "\"whole\": false", "\"whole\": true");
+            cr_expect_eq(read_text(&next, sim, whole), LIERNE_OK, "%s", lierne_last_error());
+            cr_expect_eq(lierne_plan_free(next), LIERNE_OK);
+        }
+        if (i == 1) {
+            cr_expect_eq(lierne_plan_flatten(&next, plan, 0), LIERNE_OK, "%s", lierne_last_error());
+            cr_expect_eq(lierne_plan_free(next), LIERNE_OK);
+        }
+        cr_expect_eq(lierne_plan_free(plan), LIERNE_OK);
+    }
+    cr_expect_eq(lierne_sim_free(sim), LIERNE_OK);
+    cr_expect_eq(lierne_mem_live(), 0);
+}

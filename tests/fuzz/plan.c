@@ -1,0 +1,156 @@
+/* Fuzzing of the texts of plans (lierne_plan_read), a libFuzzer target. The input is the texts of the
+ * ranks of a world, up to MAX_WORLD of them, with a zero byte between. Whatever the bytes: every rank
+ * gets the same status, soon, and nothing is left behind; plans that come of them are written as texts
+ * that give the same plans again, fit together, have a transpose, and, where they are small, can be
+ * run. replay.c runs the same target over files, without a fuzzer. */
+#include "base/base.h"
+#include "lierne.h"
+#include "rank_threads.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_WORLD    3
+#define MAX_ELEMENTS 4096
+#define SLOW         0.1 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
+
+#define MUST(ok, what)                                                                             \
+    do {                                                                                           \
+        if (!(ok)) {                                                                               \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, what, lierne_last_error());     \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct world {
+    int n;
+    const char *text[MAX_WORLD];
+    size_t length[MAX_WORLD];
+    lierne_plan *plans[MAX_WORLD];
+    lierne_status status[MAX_WORLD];
+} world;
+
+static void split(world *w, const uint8_t *data, size_t size) {
+    const char *at = (const char *)data, *end = at + size;
+    for (w->n = 0; w->n < MAX_WORLD && (w->n == 0 || at < end); w->n++) {
+        const char *zero = w->n < MAX_WORLD - 1 && at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+        w->text[w->n] = at;
+        w->length[w->n] = (size_t)((zero ? zero : end) - at);
+        at = zero ? zero + 1 : end;
+    }
+}
+
+/* Texts that are wrong, or plans that are; nothing else may come of them. */
+static bool refuses(lierne_status status) {
+    switch (status) {
+    case LIERNE_TIMEOUT:
+    case LIERNE_TRANSPORT:
+    case LIERNE_PEER_FAILED:
+    case LIERNE_BUSY:
+    case LIERNE_OK:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static void read_one(lierne_context *context, void *shared) {
+    world *w = shared;
+    int r = lierne_rank(context);
+    w->status[r] = lierne_plan_read(&w->plans[r], context, w->text[r], w->length[r]);
+    MUST((w->status[r] == LIERNE_OK) == (w->plans[r] != NULL), "a plan beside an error, or none");
+    MUST(w->plans[r] || refuses(w->status[r]), "status of a text");
+}
+
+/* What is written is read again, and then written alike. */
+static void write_one(lierne_context *context, void *shared) {
+    world *w = shared;
+    lierne_plan *plan = w->plans[lierne_rank(context)], *again, *back;
+    char *text, *same;
+    MUST(lierne_plan_write(plan, &text) == LIERNE_OK, "writing a plan");
+    MUST(lierne_plan_read(&again, context, text, strlen(text)) == LIERNE_OK, "reading it again");
+    MUST(lierne_plan_write(again, &same) == LIERNE_OK, "writing it again");
+    MUST(strcmp(text, same) == 0, "a plan that was read is another one");
+    lierne_text_release(text);
+    lierne_text_release(same);
+    lierne_status status = lierne_plan_transpose(&back, again);
+    MUST(status == LIERNE_OK || status == LIERNE_INVALID, "transposing a plan"); /* accumulates */
+    MUST(lierne_plan_free(back) == LIERNE_OK, "freeing a transpose");
+    MUST(lierne_plan_free(again) == LIERNE_OK, "freeing a plan");
+}
+
+static bool small(const world *w) {
+    for (int r = 0; r < w->n; r++) {
+        for (int d = 0; d < 2; d++) {
+            lierne_report report = {.size = sizeof report};
+            int64_t in, out;
+            MUST(lierne_plan_elements(w->plans[r], (lierne_direction)d, &in, &out) == LIERNE_OK &&
+                     lierne_plan_report(w->plans[r], (lierne_direction)d, &report) == LIERNE_OK,
+                 "what a plan says of itself");
+            if (in > MAX_ELEMENTS || out > MAX_ELEMENTS || report.scratch_bytes > 8 * MAX_ELEMENTS) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Moves bytes that are not zero: a sanitizer sees whether they stay inside the buffers. */
+static void execute(const world *w, lierne_direction d) {
+    lierne_request *requests[MAX_WORLD];
+    void *in[MAX_WORLD], *out[MAX_WORLD];
+    for (int r = 0; r < w->n; r++) {
+        int64_t n, m;
+        lierne_plan_elements(w->plans[r], d, &n, &m);
+        in[r] = malloc((size_t)n * 8), out[r] = malloc((size_t)m * 8);
+        MUST((in[r] || n == 0) && (out[r] || m == 0), "memory of the test");
+        memset(in[r], 0x3c, (size_t)n * 8), memset(out[r], 0xa5, (size_t)m * 8);
+        MUST((d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(
+                 &requests[r], w->plans[r], out[r], in[r], NULL) == LIERNE_OK, "beginning");
+    }
+    for (int r = 0; r < w->n; r++) {
+        MUST(lierne_end(requests[r]) == LIERNE_OK, "ending");
+    }
+    for (int r = 0; r < w->n; r++) {
+        free(in[r]), free(out[r]);
+    }
+}
+
+static void use(lierne_sim *sim, world *w) {
+    if (w->plans[0]) {
+        rank_threads(sim, w->n, write_one, w);
+        if (small(w)) {
+            MUST(lierne_plan_check((const lierne_plan *const *)w->plans, w->n) == LIERNE_OK,
+                 "plans of texts");
+            execute(w, LIERNE_FORWARD);
+            execute(w, LIERNE_ADJOINT);
+        }
+    }
+    for (int r = 0; r < w->n; r++) {
+        MUST(w->status[r] == w->status[0], "ranks with different statuses");
+        MUST(lierne_plan_free(w->plans[r]) == LIERNE_OK, "freeing a plan");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
+    size_t before = lierne_mem_live();
+    clock_t start = clock();
+    lierne_sim *sim;
+    world w = {0};
+    split(&w, data, size);
+    MUST(lierne_sim_create(&sim, w.n, &spec) == LIERNE_OK, "sim");
+    rank_threads(sim, w.n, read_one, &w);
+    use(sim, &w);
+    MUST(lierne_sim_free(sim) == LIERNE_OK, "freeing the sim");
+    MUST(lierne_mem_live() == before, "memory left behind");
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (seconds > SLOW) {
+        fprintf(stderr, "slow: %.3f s for %zu bytes\n", seconds, size);
+    }
+    return 0;
+}
