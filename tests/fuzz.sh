@@ -98,7 +98,7 @@ for target in $targets; do
     [ "$failed" = 0 ] || tail -n 30 "$log.$target"
     slow=$(grep -c '^slow: ' "$log.$target")
     [ "$slow" = 0 ]
-    verdict "$target: $slow inputs took more than 100 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')" $?
+    verdict "$target: $slow inputs took more than 500 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')" $?
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

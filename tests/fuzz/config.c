@@ -14,7 +14,7 @@
 #define MAX_WORLD    8
 #define MAX_MAP      4096 /* ranks: a map costs memory and time in proportion */
 #define MAX_ELEMENTS 4096
-#define SLOW         0.1 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
+#define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
 
 #define MUST(ok, what)                                                                             \
     do {                                                                                           \

@@ -14,7 +14,7 @@
 
 #define MAX_WORLD    3
 #define MAX_ELEMENTS 4096
-#define SLOW         0.1 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
+#define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
 
 #define MUST(ok, what)                                                                             \
     do {                                                                                           \
