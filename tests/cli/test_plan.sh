@@ -420,6 +420,10 @@ if [ -x "$build/lierne-run" ]; then
         "leader is not defined here: LEADER: the source grid has ranks 0 to 7"
     ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
     has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
+    times=$(grep -oE '"(median|low|high)_us":[0-9.]+' "$work/out" | wc -l)
+    zeros=$(grep -cE '"(median|low|high)_us":0.000' "$work/out")
+    [ "$times" = 12 ] && [ "$zeros" = 0 ]
+    verdict $? "run, leader: $times times, must be 12, none of them 0"
     ends "run on 4 ranks" 2 mpirun --oversubscribe -n 4 "$lierne" run $small -b encoder_to_llm
     times=$(grep -c "world_size of $small is 8, but 4 ranks started" "$work/err")
     [ "$times" = 1 ]
