@@ -54,12 +54,16 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     return LIERNE_OK;
 }
 
+void lierne_context_clear(lierne_context *context) {
+    lierne_jobs_drop_orphans(context);
+    lierne_mem_free(context->nodes);
+    lierne_mem_free(context->dead_dump);
+    lierne_mem_free(context->groups.at);
+}
+
 void lierne_context_drop(lierne_context *context) {
     if (context) {
-        lierne_jobs_drop_orphans(context);
-        lierne_mem_free(context->nodes);
-        lierne_mem_free(context->dead_dump);
-        lierne_mem_free(context->groups.at);
+        lierne_context_clear(context);
         lierne_mem_free(context);
     }
 }

@@ -94,6 +94,14 @@ has "plan fan-in, text" "direction fan_in, scale 2" "[0,2] [1,3] [4,6] [5,7]" "2
 ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
 has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
 
+# One rank of a large world takes the memory of one rank, and one array of nodes.
+config 131072 tp=2,dp=65536 tp=2,cp=4,dp=16384 b,s,h 65536,8,4 bf16 "$partial"
+sed -i 's/^{/{"nodes":8,/' "$work/config.json"
+ends "plan one rank of 131,072" 0 bash -c 'ulimit -v 1000000 && exec "$@"' - \
+    "$lierne" plan "$work/config.json" -b e_to_l -r 131071
+has "plan one rank of 131,072" "131071    1 65535  |    1    3 16383  |  " \
+    "forward route of rank 131071"
+
 config 8 tp=4,cp=1,pp=1,dp=2 tp=1,cp=2,pp=1,dp=4 b,s,h 8,16,4 bf16 "$partial"
 ends "plan fan-out" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --format json
 has "plan fan-out" '"direction":"fan_out","scale":2,' '"slices":{"0":{"start":0,"size":2},' \
