@@ -27,9 +27,15 @@ static lierne_status env_number(const char *name, double low, double *value) {
 }
 
 lierne_status lierne_context_own_node(int *node) {
-    double number = *node;
-    LIERNE_TRY(env_number("LIERNE_NODE", 0, &number));
-    *node = (int)number;
+    const char *text = getenv("LIERNE_NODE");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (text && (digits == 0 || digits > 9 || text[digits])) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_NODE is '%s', must be a whole number from 0 to 999999999, in "
+                           "digits only: the same on ranks of one node",
+                           text);
+    }
+    *node = text ? atoi(text) : *node;
     return LIERNE_OK;
 }
 

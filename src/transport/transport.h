@@ -118,7 +118,7 @@ struct lierne_context {
  * is set. For lierne_init and its like. */
 LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
                                                  const lierne_context_spec *spec);
-/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a number). */
+/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
 LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
 /* Frees what a context points to; drop frees the context too. */
 void lierne_context_clear(lierne_context *context);
