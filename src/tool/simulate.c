@@ -55,8 +55,7 @@ static int open_ranks(world *w, lierne_sim *sim) {
         }
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             if (!verify_rank_fits(&w->ranks[r], w->plans[r], (lierne_direction)d)) {
-                fprintf(stderr, "%s: a buffer of rank %d has another size than it must have\n",
-                        w->argv[0], r);
+                tool_say(w->argv, "a buffer of rank %d has another size than it must have", r);
                 return TOOL_FINDINGS;
             }
         }
@@ -150,7 +149,9 @@ static void print_json(const world *w) {
 }
 
 static void print_text(const world *w) {
-    printf("bridge %s on %d simulated ranks, algorithm %s\n", w->job->bridge, w->job->world,
+    printf("bridge ");
+    tool_print_text(stdout, w->job->bridge);
+    printf(" on %d simulated ranks, algorithm %s\n", w->job->world,
            tool_job_algorithm(w->spec.algorithm));
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {

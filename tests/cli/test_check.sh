@@ -178,6 +178,65 @@ if [ -e /dev/full ]; then
     verdict "a full disk is not success" $?
 fi
 
+# Names and paths never reach a terminal as they are: controls (U+009B begins a sequence, as ESC [
+# does), marks of direction, separators of lines. JSON has the same names as escapes.
+tame() { # tame NAME: nothing in the output of the last command would act on a terminal
+    ! cat "$work/out" "$work/err" | LC_ALL=C grep -qP \
+        '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]'
+    verdict "$1 is harmless" $?
+}
+wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c'
+shown='g\u009B31m\u202E\u2069\u2028\u061C'
+path="$work/"$'p\033[31m\xc2\x9b\n\xff.json'
+wild_file() { # wild_file GRID: a bridge to this grid
+    sed "s/W/$wild/g" >"$path" <<EOF
+{"world_size": 2, "grids": {"W": {"order": ["tp", "Wd", "dp"], "shape": {"tp": 1, "Wd": 1, "dp": 2},
+"views": {"Wv": {"order": ["tp", "dp"], "shape": {"tp": 1, "dp": 2}}}}}, "bridges": [{"name": "Wb",
+"src": "W", "dst": "$1", "tensor": {"axes": ["b", "h"], "shape": {"b": 2, "h": 2}, "dtype": "f32"},
+"src_view": "Wv", "batch": "b"}]}
+EOF
+}
+wild_file noneW
+run 1 check "$path"
+tame "check of wild names"
+out_has 'p\u001B[31m\u009B\u000A\xFF.json:'
+out_has "there is no grid 'none$shown'"
+run 1 check --format json "$path"
+tame "JSON of wild names"
+out_has "there is no grid 'none$shown'"
+if command -v python3 >/dev/null; then
+    python3 -m json.tool "$work/out" >"$work/json" 2>"$work/err"
+    verdict "JSON of wild names is JSON" $?
+fi
+wild_file W
+run 0 check "$path"
+tame "a valid file of wild names"
+run 0 plan "$path" --bridge "${wild}b"
+tame "a plan with wild names"
+out_has "bridge ${shown}b: $shown -> $shown, world of 2 ranks"
+out_has "view ${shown}v: tp 1,"
+out_has "  dp of $shown (2 ranks)"
+run 0 simulate "$path" --bridge "${wild}b"
+tame "a simulation with wild names"
+out_has "bridge ${shown}b on 2"
+run 2 plan "$path" --bridge "$wild"
+tame "an unknown bridge"
+err_has "there is no bridge '$shown' in "
+run 2 groups "$path" --grid "$wild" --dims "x$wild"
+tame "an unknown dim"
+run 2 check "--$wild"
+tame "an unknown option"
+run 2 "$wild"
+tame "an unknown command"
+run 2 check "$path.none"
+tame "a path that is not there"
+
+# Numbers are digits.
+run 2 plan "$good" --bridge vision_to_llm --rank ' 1'
+err_has "--rank is ' 1', must be a number from 0 to 7, in digits only"
+run 2 plan "$good" --bridge vision_to_llm --rank +1
+run 2 plan "$good" --bridge vision_to_llm --rank ''
+
 # groups. The wanted groups are worked out by hand: rank = tp + 2 cp + 4 dp.
 run 2 groups
 run 2 groups $good
