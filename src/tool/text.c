@@ -108,6 +108,7 @@ void tool_print_string(FILE *out, const char *text) {
 
 void tool_say_all(char **argv, const char *format, va_list args) {
     char *text = NULL;
+    tool_progress_end();
     fprintf(stderr, "%s: ", argv[0]);
     if (vasprintf(&text, format, args) < 0) {
         text = NULL;

@@ -51,6 +51,11 @@ int tool_load(char **argv, const char *path, lierne_config **out);
  * exit status to end with, and *out is NULL then. */
 int tool_load_valid(char **argv, const char *path, lierne_config **out);
 
+/* Where standard error is a terminal: says what is being done, and for how many of all ranks it is.
+ * At 0 at once, then a few times a second. end, also called by tool_say, removes the line. */
+void tool_progress(char **argv, const char *what, int done, int all);
+void tool_progress_end(void);
+
 /* One line for a finding: file:line:column: error: [CODE] message; hint. */
 void tool_print_finding(FILE *out, const char *path, const lierne_finding *finding, bool color);
 /* Text of others (names, paths, messages with them): what a terminal would obey is written as an

@@ -308,6 +308,27 @@ ends "simulate, reduced cuts" 0 "$lierne" simulate "$work/config.json" -b e_to_l
 has "simulate, reduced cuts" "s 62 -> 4: same remainders by what cuts it" \
     "h 7 -> 5: same remainders by what cuts it"
 
+# A simulation that takes much memory says so before it takes it: here it may not have so much. Each
+# of 8 ranks has 2 x 2^32 elements of 2 bytes in each of four buffers.
+config 8 tp=2,dp=4 tp=2,dp=4 b,s,h 8,65536,65536 bf16 "$partial"
+ends "simulate much" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
+    "$lierne" simulate "$work/config.json" -b e_to_l --full
+[ "$(head -n 1 "$work/err")" = "lierne simulate: takes about 549.8 GB of memory for 8 ranks" ] &&
+    grep -qF "no memory for the buffers of rank 0" "$work/err"
+verdict $? "simulate much: $(cat "$work/err")"
+
+# How far it is, on a terminal only.
+config 8 tp=2,dp=4 tp=4,dp=2 b,s,h 8,4,4 bf16 "$partial"
+ends "simulate in silence" 0 "$lierne" simulate "$work/config.json" -b e_to_l --full
+[ ! -s "$work/err" ]
+verdict $? "simulate in silence: $(cat "$work/err")"
+if command -v script >/dev/null; then
+    ends "simulate on a terminal" 0 \
+        script -qec "$lierne simulate $work/config.json -b e_to_l --full" /dev/null
+    has "simulate on a terminal" "lierne simulate: planning, rank 0 of 8" \
+        "lierne simulate: checking adjoint, rank 0 of 8" "forward and adjoint are right"
+fi
+
 describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
     local name=$1
     shift
