@@ -139,9 +139,9 @@
       "Some ranks of the world are in no grid, and the file does not say that this is meant: "     \
       "world_size may be too large. \"cover_world\": false says that it is meant.")                \
     X(107, OFFSET,                                                                                 \
-      "Grids that begin at rank 0 have together as many ranks as the world, and leave some of "    \
-      "them free. Either they are meant to lie side by side and a rank_offset is forgotten, or "   \
-      "world_size is the sum of grids that share their ranks.")
+      "Grids that begin at rank 0 have together as many ranks as the world, and some ranks are "   \
+      "in no grid. Either the grids are meant to be disjoint and a rank_offset is missing, or "    \
+      "they are meant to share ranks and world_size is too large.")
 /* clang-format on */
 
 #define LIERNE_FINDING_NUMBER(number) (1##number - 1000)

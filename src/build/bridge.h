@@ -38,9 +38,9 @@ lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_leader(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec);
 
-/* How many ranks have lanes on the two sides that do not line up; writes the first of them, at most
- * `most`. 0 where the sides have different ranks, or dp sizes of which neither divides the other. The
- * work grows with `most`, not with the ranks. */
+/* Returns the number of ranks whose dp ranks in the two grids hold no common samples, and writes the
+ * first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp size
+ * divides the other. The time grows with `most`, not with the number of ranks. */
 int lierne_bridge_misaligned(const lierne_bridge_spec *spec, int *ranks, int most);
 /* Writes why the reference's colocated bridge refuses the pair, or "". */
 void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t size);

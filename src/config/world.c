@@ -1,6 +1,6 @@
-/* How the grids of a file lie on its world. Ranks in no grid are legal, and so are grids on the
- * same ranks; more often one is a wrong world_size and the other a forgotten rank_offset. Whoever
- * means it writes "cover_world": false. */
+/* Which ranks of the world the grids have. Ranks in no grid are legal, and so are grids that share
+ * ranks. More often the first is a wrong world_size and the second a missing rank_offset: both are
+ * warnings unless the file says "cover_world": false. */
 #include "config/read.h"
 
 #include <stdio.h>
@@ -89,8 +89,8 @@ static bool all_fill_the_world(const lierne_config *config) {
     return config->grids.count > 1 && sum == config->world;
 }
 
-/* Grids that would fill the world if they lay side by side, and lie on each other: all of them end
- * at rank `end`, and those behind it are in none. */
+/* Grids that would have all ranks of the world if they were disjoint, and share some. No grid has
+ * the ranks from `end` on. */
 static bool check_offsets(lierne_reader *r, const lierne_json_node *grids, int end) {
     const lierne_config *config = r->config;
     size_t a, b;

@@ -1,6 +1,6 @@
-/* Text that is not the command's own: names and paths, and messages that repeat them. A terminal
- * obeys control characters, also those of U+0080 to U+009F, and shows text in another order after
- * marks of direction; so these are written as escapes, as are bytes that are not UTF-8. */
+/* Untrusted text: names, paths, and messages that repeat them. A terminal executes control
+ * characters, also those from U+0080 to U+009F, and bidirectional marks change the order of what it
+ * shows. They are printed as escapes, as are bytes that are not UTF-8. */
 #include "tool.h"
 
 #include <stdarg.h>
@@ -45,8 +45,8 @@ static int32_t next_point(const char **text) {
     return valid ? point : -1;
 }
 
-/* Controls, separators of lines, and marks of direction. */
-static bool acts_on_terminals(int32_t point) {
+/* Control characters, line separators and bidirectional marks. */
+static bool is_control(int32_t point) {
     return point < 0x20 || (point >= 0x7F && point < 0xA0) || point == 0x61C || point == 0x200E ||
            point == 0x200F || (point >= 0x2028 && point <= 0x202E) ||
            (point >= 0x2066 && point <= 0x2069);
@@ -59,7 +59,7 @@ static int next_piece(const char **text, char piece[16]) {
     if (point < 0) {
         return snprintf(piece, 16, "\\x%02X", (unsigned)(unsigned char)*start);
     }
-    if (acts_on_terminals(point)) {
+    if (is_control(point)) {
         return snprintf(piece, 16, "\\u%04X", (unsigned)point);
     }
     snprintf(piece, 16, "%.*s", (int)(*text - start), start);
@@ -95,7 +95,7 @@ void tool_print_string(FILE *out, const char *text) {
     while (*text) {
         const char *start = text;
         int32_t point = next_point(&text);
-        if (point < 0 || acts_on_terminals(point)) {
+        if (point < 0 || is_control(point)) {
             fprintf(out, "\\u%04X", point < 0 ? 0xFFFDu : (unsigned)point);
         } else if (point == '"' || point == '\\') {
             fprintf(out, "\\%c", (char)point);

@@ -178,12 +178,12 @@ if [ -e /dev/full ]; then
     verdict "a full disk is not success" $?
 fi
 
-# Names and paths never reach a terminal as they are: controls (U+009B begins a sequence, as ESC [
-# does), marks of direction, separators of lines. JSON has the same names as escapes.
-tame() { # tame NAME: nothing in the output of the last command would act on a terminal
+# Control characters in names and paths are escaped (U+009B begins a sequence, as ESC [ does), and so
+# are bidirectional marks and line separators. JSON has the same names as escapes.
+escaped() { # escaped NAME: the output of the last command has none of them
     ! cat "$work/out" "$work/err" | LC_ALL=C grep -qP \
         '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]'
-    verdict "$1 is harmless" $?
+    verdict "$1 has no control characters" $?
 }
 wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c'
 shown='g\u009B31m\u202E\u2069\u2028\u061C'
@@ -198,11 +198,11 @@ EOF
 }
 wild_file noneW
 run 1 check "$path"
-tame "check of wild names"
+escaped "check of wild names"
 out_has 'p\u001B[31m\u009B\u000A\xFF.json:'
 out_has "there is no grid 'none$shown'"
 run 1 check --format json "$path"
-tame "JSON of wild names"
+escaped "JSON of wild names"
 out_has "there is no grid 'none$shown'"
 if command -v python3 >/dev/null; then
     python3 -m json.tool "$work/out" >"$work/json" 2>"$work/err"
@@ -210,26 +210,26 @@ if command -v python3 >/dev/null; then
 fi
 wild_file W
 run 0 check "$path"
-tame "a valid file of wild names"
+escaped "a valid file of wild names"
 run 0 plan "$path" --bridge "${wild}b"
-tame "a plan with wild names"
+escaped "a plan with wild names"
 out_has "bridge ${shown}b: $shown -> $shown, world of 2 ranks"
 out_has "view ${shown}v: tp 1,"
 out_has "  dp of $shown (2 ranks)"
 run 0 simulate "$path" --bridge "${wild}b"
-tame "a simulation with wild names"
+escaped "a simulation with wild names"
 out_has "bridge ${shown}b on 2"
 run 2 plan "$path" --bridge "$wild"
-tame "an unknown bridge"
+escaped "an unknown bridge"
 err_has "there is no bridge '$shown' in "
 run 2 groups "$path" --grid "$wild" --dims "x$wild"
-tame "an unknown dim"
+escaped "an unknown dim"
 run 2 check "--$wild"
-tame "an unknown option"
+escaped "an unknown option"
 run 2 "$wild"
-tame "an unknown command"
+escaped "an unknown command"
 run 2 check "$path.none"
-tame "a path that is not there"
+escaped "a path that is not there"
 
 # Numbers are digits.
 run 2 plan "$good" --bridge vision_to_llm --rank ' 1'

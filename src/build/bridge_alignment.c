@@ -1,20 +1,21 @@
-/* How the data lanes of two grids on the same ranks line up, and what the reference would do with
- * the pair, by formulas: a configuration is checked in time that does not grow with its ranks.
+/* Whether the dp ranks of two grids on the same ranks hold common samples, and what Megatron-LM
+ * would do with the pair, by formulas: the time of checking a configuration does not grow with its
+ * ranks.
  *
- * Let the wide side have k times the d lanes of the narrow one. Local rank r is in narrow lane
- * r / b % d on the one side, and its wide lane is a part of narrow lane r / a % d on the other,
- * where b is the stride of the narrow dp and a that of the wide one times k. The rank is aligned
- * where the two digits are equal. */
+ * The dp sizes are d and k x d. Rank r, counted from the grids' first, has dp coordinate r / b % d
+ * in the grid with the smaller dp. In the other grid its dp rank has a share of the batch of dp
+ * rank r / a % d. Here b is the stride of the smaller dp, and a the stride of the larger one times
+ * k. The rank is aligned where both are equal. */
 #include "build/bridge.h"
 
 #include <stdio.h>
 
-typedef struct lanes {
+typedef struct alignment {
     int64_t a;
     int64_t b;
     int64_t d;
     int64_t nranks; /* a multiple of a x d and of b x d */
-} lanes;
+} alignment;
 
 static int64_t stride_of(const lierne_grid *grid, int dim) {
     int64_t stride = 1;
@@ -24,12 +25,12 @@ static int64_t stride_of(const lierne_grid *grid, int dim) {
     return stride;
 }
 
-static lanes lanes_of(const lierne_grid *wide, const lierne_grid *narrow) {
+static alignment compare_dp(const lierne_grid *wide, const lierne_grid *narrow) {
     int64_t d = lierne_bridge_size(narrow, "dp"), k = lierne_bridge_size(wide, "dp") / d;
-    return (lanes){.a = stride_of(wide, lierne_bridge_dim(wide, "dp")) * k,
-                   .b = stride_of(narrow, lierne_bridge_dim(narrow, "dp")),
-                   .d = d,
-                   .nranks = lierne_grid_size(narrow)};
+    return (alignment){.a = stride_of(wide, lierne_bridge_dim(wide, "dp")) * k,
+                       .b = stride_of(narrow, lierne_bridge_dim(narrow, "dp")),
+                       .d = d,
+                       .nranks = lierne_grid_size(narrow)};
 }
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -42,21 +43,21 @@ static int64_t count_congruent(int64_t a, int64_t b, int64_t e) {
     return e * (a / e) * (b / e) + a / e * (b % e) + b / e * (a % e) + rest;
 }
 
-/* A period of d x lcm(a, b) ranks has each pair (r modulo a x d, r modulo b x d) that is congruent
- * modulo g x d once, where g = gcd(a, b). In lane y the pair is (y a + u, y b + v) with u < a and
- * v < b, so g divides u - v, and the rest of a, b, u and v after division by g must fulfil
- * u - v = y (b - a) modulo d. Over all y the right side takes each multiple of e = gcd(b - a, d)
- * e times: what remains is to count pairs u, v that are congruent modulo e, for each of the g
- * common remainders. */
-static int64_t count_aligned(const lanes *l) {
+/* Let g = gcd(a, b). Over d x lcm(a, b) ranks each pair (r modulo a x d, r modulo b x d) whose
+ * parts are congruent modulo g x d occurs once. A rank is aligned at dp rank y if the pair is (y a
+ * + u, y b + v) with u < a and v < b. So g divides u - v, and after division of a, b, u and v by g
+ * it holds that u - v = y (b - a) modulo d. For y from 0 to d - 1 the right side takes each
+ * multiple of e = gcd(b - a, d) e times. It remains to count the pairs u, v that are congruent
+ * modulo e, for each of the g remainders. */
+static int64_t count_aligned(const alignment *l) {
     int64_t g = gcd(l->a, l->b), a = l->a / g, b = l->b / g;
     int64_t e = gcd(a > b ? a - b : b - a, l->d);
     return l->nranks / (l->d * g * a * b) * g * e * count_congruent(a, b, e);
 }
 
-/* Writes the first ranks that are not aligned; aligned ones are passed stretch by stretch, at most
- * two of them in a row. */
-static void find_misaligned(const lanes *l, int offset, int *ranks, int count) {
+/* Writes the first ranks that are not aligned. Skips aligned ranks up to the next one whose
+ * coordinates differ; at most two such skips follow each other. */
+static void find_misaligned(const alignment *l, int offset, int *ranks, int count) {
     int64_t r = 0;
     for (int n = 0; n < count && r < l->nranks;) {
         if (r / l->a % l->d != r / l->b % l->d) {
@@ -78,7 +79,7 @@ int lierne_bridge_misaligned(const lierne_bridge_spec *spec, int *ranks, int mos
     if (!same_span(spec) || (src % dst != 0 && dst % src != 0)) {
         return 0;
     }
-    lanes l = src > dst ? lanes_of(spec->src, spec->dst) : lanes_of(spec->dst, spec->src);
+    alignment l = src > dst ? compare_dp(spec->src, spec->dst) : compare_dp(spec->dst, spec->src);
     int count = (int)(l.nranks - count_aligned(&l));
     find_misaligned(&l, lierne_grid_offset(spec->src), ranks, count < most ? count : most);
     return count;
