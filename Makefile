@@ -137,6 +137,7 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	install -m 644 include/lierne.h $(DESTDIR)$(includedir)
 	install -m 644 $(HEADERS) $(DESTDIR)$(includedir)/lierne
 	install -m 644 grids/*.json $(DESTDIR)$(pkgdatadir)/grids
+	sed -i 's|"../docs/grid.schema.json"|"../grid.schema.json"|' $(DESTDIR)$(pkgdatadir)/grids/*.json
 	install -m 644 docs/grid.schema.json $(DESTDIR)$(pkgdatadir)
 	install -m 644 docs/lierne.1 $(DESTDIR)$(mandir)/man1
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \

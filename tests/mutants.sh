@@ -80,7 +80,8 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS | thread
+#   unit [FILTER] | golden | cli SCRIPT | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   thread
 catch() {
     local status name=$1
     case $1 in
@@ -95,6 +96,12 @@ catch() {
         timeout -k 5 600 build/golden tests/golden >out 2>&1
         status=$?
         name="golden $(grep -m1 -oE '^[a-z0-9_]+\.json' <(grep -v ' 0 failed' out))"
+        ;;
+    cli)
+        make_here build all || return 2
+        timeout -k 5 1000 bash "tests/cli/test_$2.sh" build >out 2>&1 </dev/null
+        status=$?
+        name="cli $2, $(grep -m1 '^FAIL' out)"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # sanitize.sh BUILD [short]: the tests under the sanitizers and valgrind. short: address and
-# undefined behaviour, units and golden files only. Builds into BUILD/address and BUILD/thread.
+# undefined behaviour, units, golden files and lierne run only. Builds into BUILD/address and
+# BUILD/thread.
 #
 # What counts is the report, not the exit status: Criterion calls a test passed whose process found
 # a leak at its end. Last line: N passed, N failed, a step each. A tool that is not there is named.
@@ -100,6 +101,20 @@ ranks_of() {
     esac
 }
 
+# On ranks: keep.so holds on to libraries that MPI unloads, whose leaks would have no names.
+on_ranks() { # on_ranks N COMMAND...: a command that runs it on N ranks goes to $how
+    how=($mpirun -n "$1" env "LD_PRELOAD=$PWD/$logs/keep.so" "ASAN_OPTIONS=$asan_mpi"
+        "LSAN_OPTIONS=$lsan" "${@:2}")
+}
+
+# The command on ranks, on a pair for which two of three algorithms are defined.
+run_command() {
+    make_in "$build/address" "$address" lierne lierne-run || return
+    ${CC:-gcc} -shared -fPIC -o "$logs/keep.so" tests/sanitize/keep.c
+    on_ranks 2 "$build/address/lierne" run tests/sanitize/disjoint.json --bridge pair
+    step "address run" "${how[@]}"
+}
+
 address_mpi() {
     local p
     # shellcheck disable=SC2086
@@ -108,11 +123,11 @@ address_mpi() {
     ${MPICC:-mpicc} -std=c11 -D_GNU_SOURCE $address -pthread -Iinclude -Isrc \
         -o "$build/address/leak" tests/sanitize/leak.c "$build/address/liblierne_mpi.a" \
         "$build/address/liblierne.a" -lm
-    ${CC:-gcc} -shared -fPIC -o "$logs/keep.so" tests/sanitize/keep.c
-    local how=(env "LD_PRELOAD=$PWD/$logs/keep.so" "ASAN_OPTIONS=$asan_mpi" "LSAN_OPTIONS=$lsan")
-    must_report "address mpi leak" $mpirun -n 2 "${how[@]}" "$build/address/leak"
+    on_ranks 2 "$build/address/leak"
+    must_report "address mpi leak" "${how[@]}"
     for p in $programs; do
-        step "address mpi $p" $mpirun -n "$(ranks_of "$p")" "${how[@]}" "$build/address/tests/mpi/$p"
+        on_ranks "$(ranks_of "$p")" "$build/address/tests/mpi/$p"
+        step "address mpi $p" "${how[@]}"
     done
 }
 
@@ -132,6 +147,11 @@ memcheck() {
 }
 
 units
+if command -v $mpirun >/dev/null 2>&1; then
+    run_command
+else
+    echo "no MPI: lierne run was left out"
+fi
 [ "$short" = short ] && finish
 threads
 if command -v $mpirun >/dev/null 2>&1; then

@@ -90,7 +90,7 @@ typedef struct lierne_sim lierne_sim;
 /* Errors: INVALID (NULL, nranks not in 1 to LIERNE_MAX_RANKS, the spec), NO_MEMORY. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
-/* The context of a rank, owned by the sim; NULL if there is no such rank. */
+/* The context of a rank, owned by the sim; NULL if there is no such rank. Any thread may ask. */
 LIERNE_API lierne_context *lierne_sim_context(lierne_sim *sim, int rank);
 /* Frees the world and its contexts; plans must have been freed: INVALID otherwise. NULL is
  * allowed. */

@@ -92,7 +92,8 @@
       "are not one cp coordinate for each row (b, s).")                                            \
     X(071, ZIGZAG,                                                                                 \
       "An axis is cut zigzag over n ranks, by an owner or a placement, and is not divisible "      \
-      "by 2 x n, times the sizes of the dims that cut it before.")                                 \
+      "by 2 x n, times the sizes of the dims that cut it before. One rank cuts nothing: for "      \
+      "n = 1 there is nothing to divide.")                                 \
     X(072, COUNTS,                                                                                 \
       "The counts of a side are not one for each data lane, or do not add up to the batch.")       \
     X(073, INDIVISIBLE,                                                                            \
@@ -129,7 +130,18 @@
     X(104, MISALIGNED,                                                                             \
       "On some ranks the data lanes of the two grids do not line up. Megatron-LM would deliver "   \
       "another lane's samples there without an error; lierne's direct algorithm delivers the "     \
-      "right ones.")
+      "right ones.")                                                                               \
+    X(105, ORDER_REVERSED,                                                                         \
+      "An order is one of Megatron-LM's read from its end: it seems to list the slowest dim "      \
+      "first, as torch does for a device mesh. Here the fastest dim, whose neighbours are "        \
+      "neighbouring ranks, stands first. Taken as it is, tp groups would be spread over nodes.")   \
+    X(106, IDLE_RANKS,                                                                             \
+      "Some ranks of the world are in no grid, and the file does not say that this is meant: "     \
+      "world_size may be too large. \"cover_world\": false says that it is meant.")                \
+    X(107, OFFSET,                                                                                 \
+      "Grids that begin at rank 0 have together as many ranks as the world, and some ranks are "   \
+      "in no grid. Either the grids are meant to be disjoint and a rank_offset is missing, or "    \
+      "they are meant to share ranks and world_size is too large.")
 /* clang-format on */
 
 #define LIERNE_FINDING_NUMBER(number) (1##number - 1000)

@@ -53,8 +53,8 @@ typedef struct lierne_view_spec {
 /* Creates a grid. *out is NULL on failure; free it with lierne_grid_free.
  * Errors, checked in this order: INVALID (out or spec NULL, spec->size, ndims out of range, NULL
  * arrays or names; world_size out of range); INVALID (rank_offset negative); INVALID (a name that
- * is empty or has a reserved character, a size below 1); DUPLICATE (a name twice); OVERFLOW (the
- * product of the sizes); OVERSIZED (rank_offset + size > world_size); NO_MEMORY. */
+ * is empty, not UTF-8 or has a reserved character, a size below 1); DUPLICATE (a name twice);
+ * OVERFLOW (the product of the sizes); OVERSIZED (rank_offset + size > world_size); NO_MEMORY. */
 LIERNE_API lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec);
 
 /* Frees a grid. NULL is allowed. */

@@ -83,8 +83,8 @@ typedef struct lierne_layout_spec {
 
 /* Creates a layout. Errors: INVALID (NULL, sizes, an axis or coordinate out of range, a dtype, two
  * SHARD_ROWS, counts that do not add up, an owner out of range; rows stored compact whose axes are
- * not neighbours), INDIVISIBLE (zigzag: the axis by 2n), UNKNOWN_VIEW, OVERFLOW (more than 2^60
- * bytes, empty axes counted as 1), NO_MEMORY. */
+ * not neighbours), INDIVISIBLE (zigzag over n > 1: the axis by 2n), UNKNOWN_VIEW, OVERFLOW (more
+ * than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_free(lierne_layout *layout);

@@ -89,6 +89,9 @@ void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n);
 lierne_status lierne_text_take(lierne_text *text, char **out);
 void lierne_text_free(lierne_text *text);
 
+/* Bytes of the UTF-8 sequence at text, 0 if it is none or the end. Never reads past a zero byte. */
+int lierne_utf8_length(const char *text);
+
 /* Seconds on a clock that never goes back, to a hundredth at least. */
 LIERNE_PRIVATE double lierne_now(void);
 

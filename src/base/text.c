@@ -1,4 +1,4 @@
-/* Growing text and the clock. Text remembers a failed allocation instead of returning it, so that
+/* Growing text, UTF-8 and the clock. Text remembers a failed allocation instead of returning it, so that
  * a printer of many lines checks once, at its end. */
 #include "base/base.h"
 
@@ -60,6 +60,36 @@ lierne_status lierne_text_take(lierne_text *text, char **out) {
 void lierne_text_free(lierne_text *text) {
     lierne_mem_free(text->data);
     *text = (lierne_text){0};
+}
+
+static bool is_continuation(char c) {
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+int lierne_utf8_length(const char *text) {
+    unsigned char first = (unsigned char)text[0];
+    unsigned char second = first ? (unsigned char)text[1] : 0;
+    if (first < 0x80) {
+        return first ? 1 : 0;
+    }
+    if (first < 0xC2 || first > 0xF4 || !is_continuation(text[1])) {
+        return 0;
+    }
+    if (first < 0xE0) {
+        return 2;
+    }
+    /* Overlong forms, surrogates, and past U+10FFFF: all told by the second byte. */
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) {
+        return 0;
+    }
+    if (!is_continuation(text[2])) {
+        return 0;
+    }
+    if (first < 0xF0) {
+        return 3;
+    }
+    return is_continuation(text[3]) ? 4 : 0;
 }
 
 /* Deadlines and dumps need no more than the coarse clock, which costs a fifth of the other. */

@@ -38,6 +38,23 @@ lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_leader(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec);
 
+/* Returns the number of ranks whose dp ranks in the two grids hold no common samples, and writes the
+ * first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp size
+ * divides the other. The time grows with `most`, not with the number of ranks. */
+int lierne_bridge_misaligned(const lierne_bridge_spec *spec, int *ranks, int most);
+/* Writes why the reference's colocated bridge refuses the pair, or "". */
+void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t size);
+
+/* Both, of a spec as the caller gives it. */
+#define LIERNE_BRIDGE_REFUSAL 256
+#define LIERNE_BRIDGE_SHOWN   16
+typedef struct lierne_bridge_comparison {
+    char refusal[LIERNE_BRIDGE_REFUSAL];
+    int nmisaligned;
+    int misaligned[LIERNE_BRIDGE_SHOWN]; /* the first of them */
+} lierne_bridge_comparison;
+lierne_status lierne_bridge_compare(lierne_bridge_comparison *out, const lierne_bridge_spec *spec);
+
 /* What both of them need: lanes that divide one another and the batch, a partial gradient, nothing
  * placed; and of some dims that they have size 1, where hint says what else could be done. */
 lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const char *algorithm);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SHOWN = 100 }; /* misaligned ranks, more than fit a message */
+
 typedef struct collective {
     lierne_context *context;
     const lierne_bridge_sides *sides;
@@ -53,16 +55,15 @@ static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
     return lierne_bridge_check_regular(spec, "COLLECTIVE");
 }
 
-static lierne_status refuse_misaligned(const lierne_bridge_map *map) {
-    const int *ranks;
-    int count;
+static lierne_status refuse_misaligned(const lierne_bridge_spec *spec) {
+    int ranks[SHOWN];
     char list[256];
     size_t length = 0;
-    LIERNE_TRY(lierne_bridge_map_misaligned(map, &ranks, &count));
+    int count = lierne_bridge_misaligned(spec, ranks, SHOWN);
     if (count == 0) {
         return LIERNE_OK;
     }
-    for (int i = 0; i < count && length < sizeof list - 16; i++) {
+    for (int i = 0; i < count && i < SHOWN && length < sizeof list - 16; i++) {
         length += (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d",
                                    ranks[i]);
     }
@@ -71,12 +72,8 @@ static lierne_status refuse_misaligned(const lierne_bridge_map *map) {
 }
 
 lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec) {
-    lierne_bridge_map *map = NULL;
     LIERNE_TRY(refuse_spec(spec));
-    LIERNE_TRY(lierne_bridge_map_create(&map, spec));
-    lierne_status status = refuse_misaligned(map);
-    lierne_bridge_map_free(map);
-    return status;
+    return refuse_misaligned(spec);
 }
 
 static lierne_status check(const lierne_bridge_spec *spec, collective *c) {

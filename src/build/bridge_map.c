@@ -7,11 +7,6 @@
  * order of groups is the same: the dims that make no difference there have size 1. */
 #include "build/bridge.h"
 
-#include <stdio.h>
-#include <string.h>
-
-enum { REFUSAL_SIZE = 256 };
-
 /* The dims of a grid that a bridge knows; -1 where the grid has none of that name. */
 typedef struct dims {
     int tp;
@@ -40,7 +35,7 @@ struct lierne_bridge_map {
     int cp_size;
     int *misaligned;
     int nmisaligned;
-    char refusal[REFUSAL_SIZE];
+    char refusal[LIERNE_BRIDGE_REFUSAL];
 };
 
 static dims dims_of(const lierne_grid *grid) {
@@ -63,39 +58,6 @@ static position position_of(const lierne_grid *grid, const dims *at, int rank) {
     p.dp = coords[at->dp];
     p.cp = at->cp < 0 ? 0 : coords[at->cp];
     return p;
-}
-
-/* Writes why the reference refuses the pair, in the order of its checks, or "". */
-static void refuse(const lierne_grid *src, const lierne_grid *dst, char *text) {
-    int sizes[] = {lierne_grid_size(src), lierne_grid_size(dst)};
-    int offsets[] = {lierne_grid_offset(src), lierne_grid_offset(dst)};
-    int dps[] = {lierne_bridge_size(src, "dp"), lierne_bridge_size(dst, "dp")};
-    const dims at = dims_of(dst);
-    text[0] = '\0';
-    if (sizes[0] != sizes[1]) {
-        snprintf(text, REFUSAL_SIZE, "the source grid has %d ranks, the destination grid %d",
-                 sizes[0], sizes[1]);
-    } else if (offsets[0] != offsets[1]) {
-        snprintf(text, REFUSAL_SIZE,
-                 "the source grid begins at rank %d, the destination grid at rank %d", offsets[0],
-                 offsets[1]);
-    } else if (lierne_bridge_size(src, "pp") != 1) {
-        snprintf(text, REFUSAL_SIZE, "pp of the source grid is %d, must be 1",
-                 lierne_bridge_size(src, "pp"));
-    } else if (lierne_bridge_size(dst, "pp") != 1) {
-        snprintf(text, REFUSAL_SIZE, "pp of the destination grid is %d, must be 1",
-                 lierne_bridge_size(dst, "pp"));
-    } else if (lierne_bridge_size(src, "cp") != 1) {
-        snprintf(text, REFUSAL_SIZE, "cp of the source grid is %d, must be 1",
-                 lierne_bridge_size(src, "cp"));
-    } else if (at.cp > at.dp) {
-        snprintf(text, REFUSAL_SIZE, "cp stands after dp in the destination grid");
-    } else if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
-        snprintf(text, REFUSAL_SIZE,
-                 "dp of the source grid is %d, that of the destination %d: neither divides the "
-                 "other",
-                 dps[0], dps[1]);
-    }
 }
 
 static int scale_of(int src_dp, int dst_dp) {
@@ -129,24 +91,11 @@ static lierne_status map_slots(lierne_bridge_map *map, const lierne_grid *many) 
     return LIERNE_OK;
 }
 
-static bool same_span(const lierne_bridge_spec *spec) {
-    return lierne_grid_size(spec->src) == lierne_grid_size(spec->dst) &&
-           lierne_grid_offset(spec->src) == lierne_grid_offset(spec->dst);
-}
-
-/* Ranks whose lanes on the two sides do not hold common samples. */
+/* All ranks whose lanes on the two sides do not hold common samples. */
 static lierne_status map_misaligned(lierne_bridge_map *map, const lierne_bridge_spec *spec) {
-    const dims src = dims_of(spec->src), dst = dims_of(spec->dst);
-    bool fan_in = lierne_bridge_size(spec->src, "dp") > lierne_bridge_size(spec->dst, "dp");
-    LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nranks, sizeof *map->misaligned));
-    for (int i = 0; i < map->nranks; i++) {
-        int rank = map->offset + i;
-        int from = position_of(spec->src, &src, rank).dp;
-        int to = position_of(spec->dst, &dst, rank).dp;
-        if ((fan_in ? from / map->scale != to : to / map->scale != from)) {
-            map->misaligned[map->nmisaligned++] = rank;
-        }
-    }
+    map->nmisaligned = lierne_bridge_misaligned(spec, NULL, 0);
+    LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nmisaligned, sizeof *map->misaligned));
+    lierne_bridge_misaligned(spec, map->misaligned, map->nmisaligned);
     return LIERNE_OK;
 }
 
@@ -165,11 +114,9 @@ static lierne_status fill(lierne_bridge_map *map, const lierne_bridge_spec *spec
     map->scale = scale_of(src_dp, dst_dp);
     map->offset = lierne_grid_offset(spec->src);
     map->nranks = lierne_grid_size(spec->src);
-    refuse(spec->src, spec->dst, map->refusal);
+    lierne_bridge_refusal(spec, map->refusal, sizeof map->refusal);
     LIERNE_TRY(map_cp(map, spec->dst));
-    if (same_span(spec) && map->scale > 0) {
-        LIERNE_TRY(map_misaligned(map, spec));
-    }
+    LIERNE_TRY(map_misaligned(map, spec));
     if (map->refusal[0] != '\0') {
         return LIERNE_OK;
     }

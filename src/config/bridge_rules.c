@@ -251,29 +251,21 @@ static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
     }
 }
 
-static void list_ranks(const int *ranks, int count, lierne_text *text) {
-    const int shown = 16;
-    for (int i = 0; i < count && i < shown; i++) {
-        lierne_text_add(text, "%s%d", i ? ", " : "", ranks[i]);
-    }
-    if (count > shown) {
-        lierne_text_add(text, " and %d more", count - shown);
-    }
-}
-
 /* What Megatron-LM would do with the pair, where lierne does better. */
-static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_map *map) {
-    const char *refusal = lierne_bridge_map_refusal(map);
-    const int *ranks;
-    int count;
+static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_comparison *c) {
+    const int shown = c->nmisaligned < LIERNE_BRIDGE_SHOWN ? c->nmisaligned : LIERNE_BRIDGE_SHOWN;
     lierne_text text = {0};
-    if (*refusal) {
+    if (*c->refusal) {
         lierne_finding_add(r, LIERNE_FINDING_REFUSED, v->bridge, "",
-                           "Megatron-LM's colocated bridge refuses this pair: %s", refusal);
+                           "Megatron-LM's colocated bridge refuses this pair: %s", c->refusal);
         return;
     }
-    lierne_bridge_map_misaligned(map, &ranks, &count);
-    list_ranks(ranks, count, &text);
+    for (int i = 0; i < shown; i++) {
+        lierne_text_add(&text, "%s%d", i ? ", " : "", c->misaligned[i]);
+    }
+    if (c->nmisaligned > shown) {
+        lierne_text_add(&text, " and %d more", c->nmisaligned - shown);
+    }
     r->failed |= text.failed;
     if (text.length) {
         lierne_finding_add(r, LIERNE_FINDING_MISALIGNED, v->bridge, "",
@@ -293,7 +285,7 @@ static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_pair(lierne_reader *r, values *v, entry *bridge) {
-    lierne_bridge_map *map;
+    lierne_bridge_comparison comparison;
     if (!check_plannable(r, v, bridge)) {
         return;
     }
@@ -303,9 +295,8 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
             lierne_finding_add(r, LIERNE_FINDING_ALGORITHM, v->algorithm,
                                "use the direct algorithm", "%s", lierne_reason());
         }
-    } else if (lierne_reader_ok(r, lierne_bridge_map_create(&map, &bridge->spec))) {
-        compare_megatron(r, v, map);
-        lierne_bridge_map_free(map);
+    } else if (lierne_reader_ok(r, lierne_bridge_compare(&comparison, &bridge->spec))) {
+        compare_megatron(r, v, &comparison);
     }
 }
 

@@ -1,11 +1,10 @@
-/* A configuration as a whole: the file's own keys, what is true of all grids together, and what
- * the caller may ask. Everything is read whatever was wrong before it, so that one run shows all
- * findings; only text that is not JSON is not looked into any further. */
+/* A configuration as a whole: the file's own keys, and what the caller may ask. Everything is read
+ * whatever was wrong before it, so that one run shows all findings; only text that is not JSON is not
+ * looked into any further. */
 #include "config/read.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void read_node_list(lierne_reader *r, const lierne_json_node *nodes) {
@@ -44,60 +43,6 @@ static void read_nodes(lierne_reader *r, const lierne_json_node *nodes) {
     }
 }
 
-static int compare_offsets(const void *a, const void *b) {
-    const lierne_config_grid_entry *x = a, *y = b;
-    int i = lierne_grid_offset(x->grid), j = lierne_grid_offset(y->grid);
-    return (i > j) - (i < j);
-}
-
-/* Writes the ranks that no grid has as "3 to 5, 8". */
-static void list_gaps(const lierne_config_grid_entry *sorted, size_t count, int world,
-                      lierne_text *gaps) {
-    int covered = 0;
-    for (size_t i = 0; i <= count; i++) {
-        int next = i < count ? lierne_grid_offset(sorted[i].grid) : world;
-        if (next > covered) {
-            lierne_text_add(gaps, gaps->length ? ", %d" : "%d", covered);
-        }
-        if (next > covered + 1) {
-            lierne_text_add(gaps, " to %d", next - 1);
-        }
-        int end = i < count ? next + lierne_grid_size(sorted[i].grid) : world;
-        covered = end > covered ? end : covered;
-    }
-}
-
-static bool all_grids_made(const lierne_config *config) {
-    for (size_t i = 0; i < config->grids.count; i++) {
-        if (!config->grids.at[i].grid) {
-            return false;
-        }
-    }
-    return config->grids.count > 0;
-}
-
-static void check_cover(lierne_reader *r, const lierne_json_node *cover) {
-    lierne_config *config = r->config;
-    size_t count = config->grids.count;
-    lierne_config_grid_entry *sorted;
-    lierne_text gaps = {0};
-    if (!all_grids_made(config) ||
-        !lierne_reader_ok(r, lierne_alloc(&sorted, count, sizeof *sorted))) {
-        return;
-    }
-    memcpy(sorted, config->grids.at, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, compare_offsets);
-    list_gaps(sorted, count, config->world, &gaps);
-    r->failed |= gaps.failed;
-    if (gaps.length) {
-        lierne_finding_add(r, LIERNE_FINDING_UNCOVERED, cover,
-                           "let grids span these ranks, or drop cover_world",
-                           "ranks %.400s of %d are in no grid", gaps.data, config->world);
-    }
-    lierne_text_free(&gaps);
-    lierne_mem_free(sorted);
-}
-
 static void read_file(lierne_reader *r) {
     enum { WORLD, GRIDS, BRIDGES, NODES, COVER, KEYS };
     static const lierne_config_key keys[KEYS] = {
@@ -123,8 +68,9 @@ static void read_file(lierne_reader *r) {
     if (found[NODES] && known) {
         read_nodes(r, found[NODES]);
     }
-    if (lierne_config_true(found[COVER]) && known) {
-        check_cover(r, found[COVER]);
+    if (found[GRIDS] && known) {
+        const lierne_world_nodes w = {found[WORLD], found[GRIDS], found[COVER]};
+        lierne_config_check_world(r, &w);
     }
 }
 

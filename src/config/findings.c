@@ -34,8 +34,8 @@ lierne_quoted lierne_quote(const char *text) {
     lierne_quoted out;
     size_t used = 0;
     out.text[used++] = '\'';
-    for (const char *c = text; *c; c += lierne_json_utf8_length(c)) {
-        size_t length = (size_t)lierne_json_utf8_length(c);
+    for (const char *c = text; *c; c += lierne_utf8_length(c)) {
+        size_t length = (size_t)lierne_utf8_length(c);
         if (used + length > QUOTED_BYTES) {
             used += (size_t)snprintf(out.text + used, sizeof out.text - used, "...");
             break;

@@ -110,6 +110,57 @@ static void check_heads(lierne_reader *r, const lierne_json_node *node, const li
     }
 }
 
+/* The orders that Megatron-LM uses. */
+enum { COMMON = 6 };
+static const char *const common_orders[][COMMON] = {
+    {"tp", "gtp_remat", "cp", "ep", "dp", "pp"},
+    {"tp", "gtp_remat", "cp", "ep", "pp", "dp"},
+};
+
+/* Whether dims, from the first on or from the last, stand in one of these orders. Without `all`,
+ * dims of size 1 do not count. */
+static bool is_common(const lierne_config_dims *dims, bool from_last, bool all) {
+    for (size_t i = 0; i < sizeof common_orders / sizeof *common_orders; i++) {
+        int place = 0, d = 0;
+        for (; d < dims->count && place < COMMON; d++) {
+            int dim = from_last ? dims->count - 1 - d : d;
+            if (!all && dims->sizes[dim] == 1) {
+                continue;
+            }
+            while (place < COMMON && strcmp(common_orders[i][place], dims->names[dim]) != 0) {
+                place++;
+            }
+        }
+        if (place < COMMON) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An order from the slowest dim to the fastest, as torch lists the dims of a mesh: from its end it
+ * is one of Megatron-LM's, and from its beginning none. */
+static void check_order(lierne_reader *r, const lierne_json_node *order,
+                        const lierne_config_dims *dims) {
+    lierne_text given = {0}, hint = {0};
+    if (is_common(dims, false, false) || !is_common(dims, true, true)) {
+        return;
+    }
+    lierne_text_add(&hint, "list the fastest dim first: ");
+    for (int d = 0; d < dims->count; d++) {
+        lierne_text_add(&given, d ? ", %s" : "%s", dims->names[d]);
+        lierne_text_add(&hint, d ? ", %s" : "%s", dims->names[dims->count - 1 - d]);
+    }
+    r->failed |= given.failed || hint.failed;
+    if (!r->failed) {
+        lierne_finding_add(r, LIERNE_FINDING_ORDER_REVERSED, order, hint.data,
+                           "order %s seems to have the slowest dim first, as torch lists them",
+                           given.data);
+    }
+    lierne_text_free(&given);
+    lierne_text_free(&hint);
+}
+
 /* Makes the grid that was read; NULL if it is none. */
 static lierne_grid *make_grid(lierne_reader *r, const lierne_json_node *order,
                               const lierne_json_node *shape, const lierne_json_node *offset,
@@ -122,6 +173,7 @@ static lierne_grid *make_grid(lierne_reader *r, const lierne_json_node *order,
     if (!ok) {
         return NULL;
     }
+    check_order(r, order, &dims);
     spec.ndims = dims.count;
     spec.names = dims.names;
     spec.sizes = dims.sizes;

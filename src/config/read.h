@@ -109,13 +109,21 @@ bool lierne_config_name(lierne_reader *r, const lierne_json_node *node, bool at_
                         lierne_config_name_kind kind);
 bool lierne_config_true(const lierne_json_node *node);
 
+/* How the grids, all read, lie on the world (world.c). */
+typedef struct lierne_world_nodes {
+    const lierne_json_node *world;
+    const lierne_json_node *grids;
+    const lierne_json_node *cover; /* NULL: the file does not say */
+} lierne_world_nodes;
+void lierne_config_check_world(lierne_reader *r, const lierne_world_nodes *w);
+
 /* Parts of the file. */
 void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, int64_t world);
 void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid);
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges);
 void lierne_config_bridge_free(lierne_config_bridge_entry *bridge);
 
-/* Dims of a grid or view: order and shape together (dims.c). */
+/* Dims of a grid or view: order and shape together (grids.c). */
 typedef struct lierne_config_dims {
     int count;
     const char *names[LIERNE_MAX_DIMS];

@@ -118,6 +118,15 @@ lierne_status lierne_name_valid(const char *name, const char *func) {
     if (name[0] == '\0') {
         return lierne_fail(LIERNE_INVALID, func, "a name is empty");
     }
+    /* First of all, as the other messages repeat the name. */
+    for (const char *c = name; *c; c += lierne_utf8_length(c)) {
+        if (lierne_utf8_length(c) == 0) {
+            return lierne_fail(LIERNE_INVALID, func,
+                               "a name has the byte 0x%02x at place %d, which is not UTF-8 as names "
+                               "must be",
+                               (unsigned)(unsigned char)*c, (int)(c - name));
+        }
+    }
     for (const char *c = name; *c; c++) {
         if (strchr("-,:", *c)) {
             return lierne_fail(LIERNE_INVALID, func,

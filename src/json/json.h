@@ -83,8 +83,6 @@ void lierne_json_pointer(const lierne_json *doc, int node, lierne_text *text);
 
 /* Between the files of this folder. */
 
-/* Bytes of the UTF-8 sequence at text, 0 if it is none. Never reads past a zero byte. */
-int lierne_json_utf8_length(const char *text);
 /* The code point at *text, in a string that has been scanned; -1 at its closing quote. */
 int32_t lierne_json_point(const char **text);
 /* Scans a string, *at behind its opening quote, and leaves *at behind the closing one. Returns 0,

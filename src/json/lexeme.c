@@ -15,36 +15,6 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-static bool is_continuation(char c) {
-    return ((unsigned char)c & 0xC0) == 0x80;
-}
-
-int lierne_json_utf8_length(const char *text) {
-    unsigned char first = (unsigned char)text[0];
-    unsigned char second = first ? (unsigned char)text[1] : 0;
-    if (first < 0x80) {
-        return first ? 1 : 0;
-    }
-    if (first < 0xC2 || first > 0xF4 || !is_continuation(text[1])) {
-        return 0;
-    }
-    if (first < 0xE0) {
-        return 2;
-    }
-    /* Overlong forms, surrogates, and past U+10FFFF: all told by the second byte. */
-    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) {
-        return 0;
-    }
-    if (!is_continuation(text[2])) {
-        return 0;
-    }
-    if (first < 0xF0) {
-        return 3;
-    }
-    return is_continuation(text[3]) ? 4 : 0;
-}
-
 static int hex_digit(char c) {
     if (is_digit(c)) {
         return c - '0';
@@ -103,7 +73,7 @@ int lierne_json_scan_string(const char **at, const char *end) {
     const char *start = *at;
     while (**at != '"') {
         int number = 0;
-        int length = lierne_json_utf8_length(*at);
+        int length = lierne_utf8_length(*at);
         if (*at == end) {
             number = LIERNE_FINDING_SYNTAX;
         } else if ((unsigned char)**at < 0x20) {
@@ -150,7 +120,7 @@ int32_t lierne_json_point(const char **text) {
     if (*p == '\\') {
         return escaped_point(text);
     }
-    int length = lierne_json_utf8_length(*text);
+    int length = lierne_utf8_length(*text);
     int32_t point = p[0] & first_bits[length];
     for (int i = 1; i < length; i++) {
         point = point << 6 | (p[i] & 0x3F);

@@ -54,8 +54,9 @@ static void print_text(const settings *s, const char *path, const lierne_config 
     }
     if (count(config, LIERNE_ERROR) == 0) {
         int ngrids = lierne_config_ngrids(config), nbridges = lierne_config_nbridges(config);
-        printf("%s: valid: %d grid%s, %d bridge%s\n", path, ngrids, ngrids == 1 ? "" : "s",
-               nbridges, nbridges == 1 ? "" : "s");
+        tool_print_text(stdout, path);
+        printf(": valid: %d grid%s, %d bridge%s\n", ngrids, ngrids == 1 ? "" : "s", nbridges,
+               nbridges == 1 ? "" : "s");
     }
 }
 

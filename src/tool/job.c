@@ -74,9 +74,10 @@ int tool_job_number(char **argv, const char *option, const char *text, int least
     }
     errno = 0;
     long number = strtol(text, &end, 10);
-    if (errno || end == text || *end || number < least || number > most) {
-        return tool_usage(argv, "%s is '%s', must be a number from %d to %d", option, text, least,
-                          most);
+    bool digits = strspn(text, "0123456789") == strlen(text);
+    if (errno || end == text || !digits || number < least || number > most) {
+        return tool_usage(argv, "%s is '%s', must be a number from %d to %d, in digits only",
+                          option, text, least, most);
     }
     *out = (int)number;
     return -1;

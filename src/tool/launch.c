@@ -14,13 +14,13 @@ int tool_run(int argc, char **argv) {
     ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
     (void)argc;
     if (length < 0) {
-        fprintf(stderr, "%s: cannot find this program: %s\n", argv[0], strerror(errno));
+        tool_say(argv, "cannot find this program: %s", strerror(errno));
         return TOOL_USAGE;
     }
     path[length] = '\0';
     strcpy(strrchr(path, '/') + 1, program);
     execv(path, argv);
-    fprintf(stderr, "%s: cannot execute %s: %s; it is built where mpicc is found\n", argv[0], path,
-            strerror(errno));
+    tool_say(argv, "cannot execute %s: %s; it is built where mpicc is found", path,
+             strerror(errno));
     return TOOL_USAGE;
 }

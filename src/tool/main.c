@@ -68,6 +68,5 @@ int main(int argc, char **argv) {
             return finish(commands[i].run(argc - 1, argv + 1));
         }
     }
-    fprintf(stderr, "lierne: there is no command '%s'\nTry 'lierne --help'.\n", argv[1]);
-    return TOOL_USAGE;
+    return tool_usage((char *[]){"lierne"}, "there is no command '%s'", argv[1]);
 }

@@ -10,11 +10,10 @@ enum { MAX_OPTIONS = 16 };
 
 int tool_usage(char **argv, const char *format, ...) {
     va_list args;
-    fprintf(stderr, "%s: ", argv[0]);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    tool_say_all(argv, format, args);
     va_end(args);
-    fprintf(stderr, "\nTry '%s --help'.\n", argv[0]);
+    fprintf(stderr, "Try '%s --help'.\n", argv[0]);
     return TOOL_USAGE;
 }
 
@@ -25,13 +24,15 @@ const char *tool_reason(void) {
 }
 
 int tool_failed(char **argv) {
-    fprintf(stderr, "%s: %s\n", argv[0], tool_reason());
+    tool_say(argv, "%s", tool_reason());
     return TOOL_USAGE;
 }
 
+/* The colon at the front makes a missing value another answer than an unknown option. */
 static void fill_tables(const tool_option *options, int noptions, struct option *longs,
                         char *shorts) {
     memset(longs, 0, (size_t)(noptions + 2) * sizeof *longs);
+    *shorts++ = ':';
     for (int i = 0; i < noptions; i++) {
         longs[i].name = options[i].name;
         longs[i].has_arg = options[i].value ? required_argument : no_argument;
@@ -48,10 +49,21 @@ static void fill_tables(const tool_option *options, int noptions, struct option 
     strcpy(shorts, "h");
 }
 
+/* getopt would print the argument as it is. */
+static int refuse_option(char **argv, int found) {
+    const char *what =
+        found == ':' ? "lacks its value" : "is not known, is cut too short, or takes no value";
+    if (optopt > 0 && optopt < 256 && strncmp(argv[optind - 1], "--", 2) != 0) {
+        return tool_usage(argv, "option '-%c' %s", optopt, what);
+    }
+    return tool_usage(argv, "option '%s' %s", argv[optind - 1], what);
+}
+
 int tool_parse(int argc, char **argv, const char *help, const tool_option *options, int noptions) {
     struct option longs[MAX_OPTIONS + 2];
-    char shorts[2 * MAX_OPTIONS + 2];
+    char shorts[2 * MAX_OPTIONS + 3];
     int found;
+    opterr = 0;
     fill_tables(options, noptions, longs, shorts);
     while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
         if (found == 'h') {
@@ -63,8 +75,7 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
             i++;
         }
         if (i == noptions) {
-            fprintf(stderr, "Try '%s --help'.\n", argv[0]);
-            return TOOL_USAGE;
+            return refuse_option(argv, found);
         }
         if (options[i].value) {
             *options[i].value = optarg;

@@ -3,18 +3,22 @@
 #include "plan.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { COLUMNS = 96 };
 
 static void print_grid(const char *name, const lierne_grid *grid, const char *of) {
     int first = lierne_grid_offset(grid);
-    printf("  %-10s", name);
+    printf("  ");
+    tool_print_padded(name, -10);
     if (of) {
-        printf(" view %s:", of);
+        printf(" view ");
+        tool_print_text(stdout, of);
+        printf(":");
     }
     for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
-        printf(" %s %d,", lierne_grid_dim_name(grid, of, d), lierne_grid_dim_size(grid, of, d));
+        printf(" ");
+        tool_print_text(stdout, lierne_grid_dim_name(grid, of, d));
+        printf(" %d,", lierne_grid_dim_size(grid, of, d));
     }
     printf(" ranks %d to %d\n", first, first + lierne_grid_size(grid) - 1);
 }
@@ -48,7 +52,9 @@ static void print_mapping(const plan_view *view) {
     printf("direction %s, scale %d\n", lierne_bridge_kind_name(kind),
            lierne_bridge_map_scale(view->map));
     if (*refusal) {
-        printf("Megatron-LM's colocated bridge refuses this pair of grids: %s\n", refusal);
+        printf("Megatron-LM's colocated bridge refuses this pair of grids: ");
+        tool_print_text(stdout, refusal);
+        printf("\n");
     }
     lierne_bridge_map_misaligned(view->map, &ranks, &count);
     if (count > 0) {
@@ -62,7 +68,8 @@ static void print_mapping(const plan_view *view) {
 
 static void print_dims(const lierne_grid *grid, const char *of) {
     for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
-        printf(" %4s", lierne_grid_dim_name(grid, of, d));
+        printf(" ");
+        tool_print_padded(lierne_grid_dim_name(grid, of, d), 4);
     }
 }
 
@@ -70,7 +77,7 @@ static void print_coords(const lierne_grid *grid, const char *of, int rank) {
     int coords[LIERNE_MAX_DIMS];
     bool inside = lierne_grid_coords(grid, of, rank, coords) == LIERNE_OK;
     for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
-        int width = (int)strlen(lierne_grid_dim_name(grid, of, d));
+        int width = tool_text_columns(lierne_grid_dim_name(grid, of, d));
         width = width < 4 ? 4 : width;
         if (inside) {
             printf(" %*d", width, coords[d]);
@@ -84,9 +91,11 @@ static void print_table(const plan_view *view, const char *src, const char *dst)
     const lierne_bridge_spec *spec = &view->job->spec;
     int64_t start;
     int64_t size;
-    printf("\nCoordinates on %s | on %s | slice: samples of the wider lane that the rank keeps\n",
-           src, dst);
-    printf("%6s", "rank");
+    printf("\nCoordinates on ");
+    tool_print_text(stdout, src);
+    printf(" | on ");
+    tool_print_text(stdout, dst);
+    printf(" | slice: samples of the wider lane that the rank keeps\n%6s", "rank");
     print_dims(spec->src, spec->src_view);
     printf("  |");
     print_dims(spec->dst, spec->dst_view);
@@ -203,8 +212,13 @@ void plan_print_text(const plan_view *view) {
     const tool_job *job = view->job;
     const char *src = lierne_config_bridge_src(job->config, job->bridge);
     const char *dst = lierne_config_bridge_dst(job->config, job->bridge);
-    printf("bridge %s: %s -> %s, world of %d rank%s\n", job->bridge, src, dst, job->world,
-           job->world == 1 ? "" : "s");
+    printf("bridge ");
+    tool_print_text(stdout, job->bridge);
+    printf(": ");
+    tool_print_text(stdout, src);
+    printf(" -> ");
+    tool_print_text(stdout, dst);
+    printf(", world of %d rank%s\n", job->world, job->world == 1 ? "" : "s");
     print_grid(src, job->spec.src, job->spec.src_view);
     print_grid(dst, job->spec.dst, job->spec.dst_view);
     print_tensor(view);

@@ -101,7 +101,9 @@ static void print_letters(const tool_job *job, const tensor_name *t) {
             tool_print_string(stdout, dim);
             printf(":\"%s\"", letter);
         } else {
-            printf(" %s %s", dim, letter);
+            printf(" ");
+            tool_print_text(stdout, dim);
+            printf(" %s", letter);
         }
     }
 }
@@ -158,7 +160,9 @@ static void print_sum_text(const tool_job *job, bool source) {
     for (int i = 0; i < count; i++) {
         printf("%s%s", i ? " x " : "", names[i]);
     }
-    printf(" of %s (%d rank%s)", s.name, ranks, ranks == 1 ? "" : "s");
+    printf(" of ");
+    tool_print_text(stdout, s.name);
+    printf(" (%d rank%s)", ranks, ranks == 1 ? "" : "s");
 }
 
 void plan_semantics_text(const tool_job *job) {
@@ -173,8 +177,9 @@ void plan_semantics_text(const tool_job *job) {
            "Nothing is scaled. Of a loss per token, numerator and tokens are both summed over\n  ");
     print_sum_text(job, false);
     printf(", and every gradient is divided by those tokens, once.\n"
-           "  Gradients of the parameters of %s are then summed over\n  ",
-           side_of(job, true).name);
+           "  Gradients of the parameters of ");
+    tool_print_text(stdout, side_of(job, true).name);
+    printf(" are then summed over\n  ");
     print_sum_text(job, true);
     printf(" only. These are sums: a mean over ranks is too small by their number.\n");
 }

@@ -25,6 +25,9 @@ static const char help[] =
  * it is left out. */
 #define MAX_CHECKED_ELEMENTS (INT64_C(1) << 27)
 
+/* From here on the memory that is needed is said first. */
+#define MUCH_MEMORY (INT64_C(1) << 30)
+
 typedef struct world {
     const tool_job *job;
     lierne_bridge_spec spec; /* reduced */
@@ -45,18 +48,55 @@ static int world_failed(const world *w) {
     return TOOL_FINDINGS;
 }
 
-static int open_ranks(world *w, lierne_sim *sim) {
+static void progress(const world *w, const char *what, int rank) {
+    tool_progress(w->argv, what, rank, w->job->world);
+}
+
+static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->job->world; r++) {
+        progress(w, "planning", r);
         if (lierne_plan_bridge(&w->plans[r], lierne_sim_context(sim, r), &w->spec) != LIERNE_OK) {
             return world_failed(w);
         }
+    }
+    return TOOL_VALID;
+}
+
+/* Bytes of all buffers, of what plans pack messages in, and of the messages of one direction, which
+ * are all under way at once. */
+static int64_t memory_needed(const world *w) {
+    int64_t bytes = 0, sent[2] = {0};
+    for (int r = 0; r < w->job->world; r++) {
+        bytes += verify_rank_lists(&w->spec);
+        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+            lierne_report report = {.size = sizeof report};
+            int64_t in, out;
+            lierne_plan_elements(w->plans[r], (lierne_direction)d, &in, &out);
+            lierne_plan_report(w->plans[r], (lierne_direction)d, &report);
+            bytes += (in + out) * (int64_t)lierne_dtype_size(w->spec.dtype) + report.scratch_bytes;
+            sent[d] += report.sent_bytes;
+        }
+    }
+    return bytes + (sent[0] > sent[1] ? sent[0] : sent[1]);
+}
+
+static void say_memory(const world *w) {
+    int64_t bytes = memory_needed(w);
+    if (bytes >= MUCH_MEMORY) {
+        tool_say(w->argv, "takes about %.1f GB of memory for %d ranks", (double)bytes * 1e-9,
+                 w->job->world);
+    }
+}
+
+static int open_ranks(world *w) {
+    for (int r = 0; r < w->job->world; r++) {
+        progress(w, "filling buffers", r);
         if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
             return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
         }
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             if (!verify_rank_fits(&w->ranks[r], w->plans[r], (lierne_direction)d)) {
-                fprintf(stderr, "%s: a buffer of rank %d has another size than it must have\n",
-                        w->argv[0], r);
+                tool_say(w->argv, "a buffer of rank %d has another size than it must have", r);
                 return TOOL_FINDINGS;
             }
         }
@@ -66,6 +106,7 @@ static int open_ranks(world *w, lierne_sim *sim) {
 
 static int check_plans(world *w) {
     int64_t elements = 0;
+    progress(w, "checking plans", 0);
     for (int r = 0; r < w->job->world; r++) {
         elements += verify_rank_elements(&w->ranks[r]);
     }
@@ -77,8 +118,12 @@ static int check_plans(world *w) {
     return TOOL_VALID;
 }
 
+static const char *const names[] = {"forward", "adjoint"};
+static const char *const checks[] = {"checking forward", "checking adjoint"};
+
 static int begin(world *w, lierne_direction direction) {
     for (int r = 0; r < w->job->world; r++) {
+        progress(w, names[direction], r);
         if (verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) != LIERNE_OK) {
             return world_failed(w);
         }
@@ -90,12 +135,14 @@ static int begin(world *w, lierne_direction direction) {
 static int execute(world *w, lierne_direction direction) {
     int status = begin(w, direction);
     for (int r = 0; r < w->job->world; r++) {
+        progress(w, names[direction], r);
         if (lierne_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
             status = world_failed(w);
         }
         w->requests[r] = NULL;
     }
     for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+        progress(w, checks[direction], r);
         verify_rank_check(&w->ranks[r], w->plans[r], direction, &w->count[direction]);
     }
     return status;
@@ -109,17 +156,23 @@ static void close_ranks(world *w) {
 }
 
 static int simulate(world *w, lierne_sim *sim) {
-    int status = open_ranks(w, sim);
+    int status = plan_ranks(w, sim);
+    if (status == TOOL_VALID) {
+        say_memory(w);
+        status = open_ranks(w);
+    }
     status = status == TOOL_VALID ? check_plans(w) : status;
     status = status == TOOL_VALID ? execute(w, LIERNE_FORWARD) : status;
     status = status == TOOL_VALID ? execute(w, LIERNE_ADJOINT) : status;
     for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
         int64_t lhs;
         int64_t rhs;
+        progress(w, "dot test", r);
         verify_rank_dot(&w->ranks[r], &lhs, &rhs);
         w->lhs += lhs;
         w->rhs += rhs;
     }
+    tool_progress_end();
     close_ranks(w);
     return status;
 }
@@ -150,7 +203,9 @@ static void print_json(const world *w) {
 }
 
 static void print_text(const world *w) {
-    printf("bridge %s on %d simulated ranks, algorithm %s\n", w->job->bridge, w->job->world,
+    printf("bridge ");
+    tool_print_text(stdout, w->job->bridge);
+    printf(" on %d simulated ranks, algorithm %s\n", w->job->world,
            tool_job_algorithm(w->spec.algorithm));
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {

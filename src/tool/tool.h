@@ -4,6 +4,7 @@
 
 #include "lierne.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -28,6 +29,10 @@ typedef struct tool_option {
 /* Parses options, --help among them; operands are argv[optind] and on. Returns -1 to go on, or the
  * exit status to end with. */
 int tool_parse(int argc, char **argv, const char *help, const tool_option *options, int noptions);
+/* A line on standard error, in the name of the command. */
+void tool_say(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tool_say_all(char **argv, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 /* Says what is wrong with the command line. Returns TOOL_USAGE. */
 int tool_usage(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What the last failed call of the library said, without the name of its function. */
@@ -46,8 +51,20 @@ int tool_load(char **argv, const char *path, lierne_config **out);
  * exit status to end with, and *out is NULL then. */
 int tool_load_valid(char **argv, const char *path, lierne_config **out);
 
+/* Where standard error is a terminal: says what is being done, and for how many of all ranks it is.
+ * At 0 at once, then a few times a second. end, also called by tool_say, removes the line. */
+void tool_progress(char **argv, const char *what, int done, int all);
+void tool_progress_end(void);
+
 /* One line for a finding: file:line:column: error: [CODE] message; hint. */
 void tool_print_finding(FILE *out, const char *path, const lierne_finding *finding, bool color);
+/* Untrusted text (names, paths, messages that repeat them): control characters and bidirectional marks
+ * are printed as escapes, \u009B, and bytes that are not UTF-8 as \xFF. Every such text is printed by
+ * this, by tool_say or as a JSON string. */
+void tool_print_text(FILE *out, const char *text);
+int tool_text_columns(const char *text);
+/* The same on standard output, like %*s: at the right of its width, or at the left of -width. */
+void tool_print_padded(const char *text, int width);
 /* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void tool_print_string(FILE *out, const char *text);
 /* [1,2,3] */

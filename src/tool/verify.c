@@ -67,6 +67,15 @@ static form_tensor tensor_out(lierne_direction direction) {
     return direction == LIERNE_FORWARD ? FORM_OUTPUT : FORM_RESULT;
 }
 
+int64_t verify_rank_lists(const lierne_bridge_spec *spec) {
+    place_axes axes = place_axes_of(spec);
+    int64_t entries = 0;
+    for (int axis = 0; axis < FORM_AXES; axis++) {
+        entries += axes.size[axis] + 1;
+    }
+    return FORM_TENSORS * entries * (int64_t)sizeof(int64_t);
+}
+
 int64_t verify_rank_elements(const verify_rank *rank) {
     int64_t elements = 0;
     for (int t = 0; t < FORM_TENSORS; t++) {

@@ -29,9 +29,15 @@ static lierne_status env_number(const char *name, double low, double *value) {
 }
 
 lierne_status lierne_context_own_node(int *node) {
-    double number = *node;
-    LIERNE_TRY(env_number("LIERNE_NODE", 0, &number));
-    *node = (int)number;
+    const char *text = getenv("LIERNE_NODE");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (text && (digits == 0 || digits > 9 || text[digits])) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_NODE is '%s', must be a whole number from 0 to 999999999, in "
+                           "digits only: the same on ranks of one node",
+                           text);
+    }
+    *node = text ? atoi(text) : *node;
     return LIERNE_OK;
 }
 
@@ -67,12 +73,16 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     return LIERNE_OK;
 }
 
+void lierne_context_clear(lierne_context *context) {
+    lierne_jobs_drop_orphans(context);
+    lierne_mem_free(context->nodes);
+    lierne_mem_free(context->dead_dump);
+    lierne_mem_free(context->groups.at);
+}
+
 void lierne_context_drop(lierne_context *context) {
     if (context) {
-        lierne_jobs_drop_orphans(context);
-        lierne_mem_free(context->nodes);
-        lierne_mem_free(context->dead_dump);
-        lierne_mem_free(context->groups.at);
+        lierne_context_clear(context);
         lierne_mem_free(context);
     }
 }

@@ -1,5 +1,8 @@
 /* A whole world of ranks in one process.
  *
+ * The context of a rank is filled when it is first asked for, so that planning one rank of a large
+ * world takes the memory of one context; all of them share one array of nodes.
+ *
  * Sending copies the payload into a mailbox of the receiver; receiving copies it out. Whoever waits
  * runs everybody's jobs, so that one thread can begin on all ranks and then end on all of them;
  * a lock around that lets threads wait at the same time. How ranks decide and meet is in
@@ -45,6 +48,7 @@ static lierne_status sim_send(void *self, size_t at, int peer, int tag, const vo
         memcpy(l->data, data, bytes);
     }
     lierne_sim_seat *to = &b->seat->sim->seats[peer];
+    to->last = to->last ? to->last : &to->first;
     *to->last = l;
     to->last = &l->next;
     b->slots[at] = (slot){.used = true, .peer = peer, .tag = tag};
@@ -109,7 +113,7 @@ static lierne_status sim_poll(void *self, size_t *done, size_t *ndone) {
 bool lierne_sim_move(const lierne_sim *sim) {
     bool moved = false;
     for (int r = 0; r < sim->nranks; r++) {
-        moved |= lierne_jobs_progress(sim->seats[r].context);
+        moved |= sim->seats[r].context && lierne_jobs_progress(sim->seats[r].context);
     }
     return moved;
 }
@@ -176,34 +180,50 @@ static const lierne_wire sim_wire = {
     .close = close_seat,
 };
 
-static lierne_status fill_seat(lierne_sim *sim, int rank, const lierne_context_spec *spec) {
+/* The context of a rank, with the lock held: memory for all is there, and costs nothing until it is
+ * written. */
+static lierne_context *open_seat(lierne_sim *sim, int rank) {
     lierne_sim_seat *s = &sim->seats[rank];
-    s->sim = sim;
-    s->last = &s->first;
-    LIERNE_TRY(lierne_alloc(&s->context, 1, sizeof *s->context));
-    s->context->wire = &sim_wire;
-    s->context->self = s;
-    s->context->rank = rank;
-    s->context->world = sim->nranks;
-    s->context->owned_by_sim = true;
-    return lierne_context_fill(s->context, spec);
+    if (!s->context) {
+        s->sim = sim;
+        s->context = &sim->contexts[rank];
+        *s->context = sim->common;
+        s->context->self = s;
+        s->context->rank = rank;
+    }
+    return s->context;
 }
 
-static void drop(lierne_sim *sim) {
+static void close_world(lierne_sim *sim) {
     for (int r = 0; sim->seats && r < sim->nranks; r++) {
         for (lierne_sim_letter *l = sim->seats[r].first, *next; l; l = next) {
             next = l->next;
             lierne_mem_free(l);
         }
-        lierne_context_drop(sim->seats[r].context);
+        if (sim->seats[r].context) {
+            sim->seats[r].context->nodes = NULL; /* the world's */
+            lierne_context_clear(sim->seats[r].context);
+        }
     }
     for (size_t i = 0; i < sim->decisions.count; i++) {
         lierne_mem_free(sim->decisions.at[i].fields);
     }
     lierne_mem_free(sim->decisions.at);
     lierne_mem_free(sim->seats);
+    lierne_mem_free(sim->contexts);
+    lierne_mem_free(sim->common.nodes);
     pthread_mutex_destroy(&sim->lock);
     lierne_mem_free(sim);
+}
+
+/* Fills what the contexts of all ranks have in common. */
+static lierne_status fill_common(lierne_sim *sim, const lierne_context_spec *spec) {
+    sim->common.wire = &sim_wire;
+    sim->common.world = sim->nranks;
+    sim->common.owned_by_sim = true;
+    LIERNE_TRY(lierne_context_fill(&sim->common, spec));
+    LIERNE_TRY(lierne_alloc(&sim->contexts, (size_t)sim->nranks, sizeof *sim->contexts));
+    return lierne_alloc(&sim->seats, (size_t)sim->nranks, sizeof *sim->seats);
 }
 
 lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
@@ -217,12 +237,9 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
     sim->nranks = nranks;
     sim->gone = -1;
     pthread_mutex_init(&sim->lock, NULL);
-    lierne_status status = lierne_alloc(&sim->seats, (size_t)nranks, sizeof *sim->seats);
-    for (int r = 0; r < nranks && status == LIERNE_OK; r++) {
-        status = fill_seat(sim, r, spec);
-    }
+    lierne_status status = fill_common(sim, spec);
     if (status != LIERNE_OK) {
-        drop(sim);
+        close_world(sim);
         return status;
     }
     *out = sim;
@@ -230,18 +247,25 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
 }
 
 lierne_context *lierne_sim_context(lierne_sim *sim, int rank) {
-    return sim && rank >= 0 && rank < sim->nranks ? sim->seats[rank].context : NULL;
+    if (!sim || rank < 0 || rank >= sim->nranks) {
+        return NULL;
+    }
+    pthread_mutex_lock(&sim->lock);
+    lierne_context *context = open_seat(sim, rank);
+    pthread_mutex_unlock(&sim->lock);
+    return context;
 }
 
 lierne_status lierne_sim_free(lierne_sim *sim) {
     for (int r = 0; sim && r < sim->nranks; r++) {
-        if (sim->seats[r].context->nplans > 0) {
-            return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of rank %d are alive",
-                               sim->seats[r].context->nplans, r);
+        const lierne_context *context = sim->seats[r].context;
+        if (context && context->nplans > 0) {
+            return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of rank %d are alive", context->nplans,
+                               r);
         }
     }
     if (sim) {
-        drop(sim);
+        close_world(sim);
     }
     return LIERNE_OK;
 }

@@ -28,10 +28,10 @@ typedef struct lierne_sim_decision {
 
 typedef struct lierne_sim_seat {
     lierne_sim *sim;
-    lierne_context *context;
+    lierne_context *context; /* NULL: nobody asked for it */
     atomic_int gave_up; /* the status with which this rank gave up */
     lierne_sim_letter *first;
-    lierne_sim_letter **last;
+    lierne_sim_letter **last; /* NULL: nothing was ever sent here */
     int decisions;     /* that this rank took part in */
     size_t meetings;   /* likewise */
     const void *offer; /* what it shows to the others at the present meeting */
@@ -40,7 +40,9 @@ typedef struct lierne_sim_seat {
 
 struct lierne_sim {
     int nranks;
-    lierne_sim_seat *seats;
+    lierne_sim_seat *seats;     /* zero but for those whose context was asked for, or sent to */
+    lierne_context *contexts;   /* by rank */
+    lierne_context common;      /* what all contexts begin as; owns their nodes */
     pthread_mutex_t lock;
     LIERNE_VEC(lierne_sim_decision) decisions;
     bool full;   /* one could not be noted: neither can those after it, or ranks would disagree */

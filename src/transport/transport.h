@@ -130,8 +130,10 @@ LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
 /* The timeout that a context of this spec has, in seconds; the default where the spec or the
  * environment is the error. */
 LIERNE_PRIVATE double lierne_context_timeout(const lierne_context_spec *spec);
-/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a number). */
+/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
 LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
+/* Frees what a context points to; drop frees the context too. */
+void lierne_context_clear(lierne_context *context);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */

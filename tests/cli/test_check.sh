@@ -106,6 +106,37 @@ run 1 check grids/bad/empty-file.json
 run 2 check -- --strict
 run 0 check grids/*.json
 
+# check: what is unusual and meant gives no warning. Those that are given are in grids/bad.
+clean() { # clean WORLD GRIDS [MORE]
+    printf '{"world_size":%s,"grids":{%s}%s}' "$1" "$2" "${3-}" >"$work/clean.json"
+    run 0 check --strict "$work/clean.json"
+}
+of_tp_dp() { # of_tp_dp NAME TP DP OFFSET
+    printf '"%s":{"order":["tp","dp"],"shape":{"tp":%s,"dp":%s},"rank_offset":%s}' "$@"
+}
+eight="$(of_tp_dp a 2 4 0),$(of_tp_dp b 4 2 0)"
+clean 16 "$eight" ',"cover_world":false'
+clean 8 "$eight" ',"cover_world":true'
+clean 8 "$(of_tp_dp a 2 2 0),$(of_tp_dp b 4 1 0),$(of_tp_dp c 2 2 4),$(of_tp_dp d 4 1 4)"
+clean 8 "$(of_tp_dp a 2 2 0),$(of_tp_dp b 4 1 0),$(of_tp_dp c 8 1 0)"
+clean 8 "$(of_tp_dp a 2 3 0),$(of_tp_dp b 2 3 2)"
+clean 8 '"a":{"order":["cp","dp","tp"],"shape":{"cp":2,"dp":2,"tp":2}}'
+clean 8 '"a":{"order":["tp","cp","ep","pp","dp"],"shape":{"cp":2,"dp":1,"tp":1,"pp":2,"ep":2}}'
+clean 8 '"a":{"order":["pp","dp","cp","tp"],"shape":{"cp":1,"dp":1,"tp":1,"pp":8}}'
+clean 8 '"a":{"order":["dp","etp","tp"],"shape":{"dp":2,"etp":2,"tp":2}}'
+"$lierne" check grids/*.json >"$work/out" 2>"$work/err"
+! grep -q 'LG10[567]' "$work/out"
+verdict "published configurations have no warning of order, idle ranks or offset" $?
+
+# check: zigzag over one rank cuts nothing, so it takes any size.
+printf '{"world_size":2,"grids":{%s},"bridges":[{"name":"x","src":"a","dst":"b","tensor":{"axes":
+["b","s","h"],"shape":{"b":2,"s":7,"h":3},"dtype":"i8"},"batch":"b","sequence":"s","gradient":
+{"owner":"zigzag"},"placements":{"src":{"tp":{"zigzag":"h"}}}}]}' \
+    '"a":{"order":["tp","dp"],"shape":{"tp":1,"dp":2}},
+"b":{"order":["tp","cp","dp"],"shape":{"tp":2,"cp":1,"dp":1}}' >"$work/one.json"
+run 0 check --strict "$work/one.json"
+run 0 simulate --full "$work/one.json" --bridge x
+
 # check: standard input.
 "$lierne" check - <$good >"$work/out" 2>"$work/err"
 verdict "a valid file on standard input" $?
@@ -146,6 +177,65 @@ if [ -e /dev/full ]; then
     [ $? = 2 ]
     verdict "a full disk is not success" $?
 fi
+
+# Control characters in names and paths are escaped (U+009B begins a sequence, as ESC [ does), and so
+# are bidirectional marks and line separators. JSON has the same names as escapes.
+escaped() { # escaped NAME: the output of the last command has none of them
+    ! cat "$work/out" "$work/err" | LC_ALL=C grep -qP \
+        '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]'
+    verdict "$1 has no control characters" $?
+}
+wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c'
+shown='g\u009B31m\u202E\u2069\u2028\u061C'
+path="$work/"$'p\033[31m\xc2\x9b\n\xff.json'
+wild_file() { # wild_file GRID: a bridge to this grid
+    sed "s/W/$wild/g" >"$path" <<EOF
+{"world_size": 2, "grids": {"W": {"order": ["tp", "Wd", "dp"], "shape": {"tp": 1, "Wd": 1, "dp": 2},
+"views": {"Wv": {"order": ["tp", "dp"], "shape": {"tp": 1, "dp": 2}}}}}, "bridges": [{"name": "Wb",
+"src": "W", "dst": "$1", "tensor": {"axes": ["b", "h"], "shape": {"b": 2, "h": 2}, "dtype": "f32"},
+"src_view": "Wv", "batch": "b"}]}
+EOF
+}
+wild_file noneW
+run 1 check "$path"
+escaped "check of wild names"
+out_has 'p\u001B[31m\u009B\u000A\xFF.json:'
+out_has "there is no grid 'none$shown'"
+run 1 check --format json "$path"
+escaped "JSON of wild names"
+out_has "there is no grid 'none$shown'"
+if command -v python3 >/dev/null; then
+    python3 -m json.tool "$work/out" >"$work/json" 2>"$work/err"
+    verdict "JSON of wild names is JSON" $?
+fi
+wild_file W
+run 0 check "$path"
+escaped "a valid file of wild names"
+run 0 plan "$path" --bridge "${wild}b"
+escaped "a plan with wild names"
+out_has "bridge ${shown}b: $shown -> $shown, world of 2 ranks"
+out_has "view ${shown}v: tp 1,"
+out_has "  dp of $shown (2 ranks)"
+run 0 simulate "$path" --bridge "${wild}b"
+escaped "a simulation with wild names"
+out_has "bridge ${shown}b on 2"
+run 2 plan "$path" --bridge "$wild"
+escaped "an unknown bridge"
+err_has "there is no bridge '$shown' in "
+run 2 groups "$path" --grid "$wild" --dims "x$wild"
+escaped "an unknown dim"
+run 2 check "--$wild"
+escaped "an unknown option"
+run 2 "$wild"
+escaped "an unknown command"
+run 2 check "$path.none"
+escaped "a path that is not there"
+
+# Numbers are digits.
+run 2 plan "$good" --bridge vision_to_llm --rank ' 1'
+err_has "--rank is ' 1', must be a number from 0 to 7, in digits only"
+run 2 plan "$good" --bridge vision_to_llm --rank +1
+run 2 plan "$good" --bridge vision_to_llm --rank ''
 
 # groups. The wanted groups are worked out by hand: rank = tp + 2 cp + 4 dp.
 run 2 groups

@@ -59,6 +59,13 @@ targets install "PREFIX=$prefix"
 verdict "make install PREFIX=" $?
 same "files below PREFIX" "$(expected lib | LC_ALL=C sort)" "$(installed "$prefix")"
 
+# Editors complete by the schema that a file names: it must be there, in the source tree too.
+lost=$(for file in grids/*.json "$prefix"/share/lierne/grids/*.json; do
+    schema=$(sed -n 's/^ *"$schema": "\(.*\)",$/\1/p' "$file")
+    [ -n "$schema" ] && [ -f "$(dirname "$file")/$schema" ] || echo "$file: ${schema:-none}"
+done)
+same "files name a schema that is there" "" "$lost"
+
 # As a packager does it: staged, with a libdir of its own.
 staged=(PREFIX=/opt/lierne libdir=/opt/lierne/lib/triplet "DESTDIR=$work/stage")
 targets install "${staged[@]}"

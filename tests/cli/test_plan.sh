@@ -94,6 +94,14 @@ has "plan fan-in, text" "direction fan_in, scale 2" "[0,2] [1,3] [4,6] [5,7]" "2
 ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
 has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
 
+# One rank of a large world takes the memory of one rank, and one array of nodes.
+config 131072 tp=2,dp=65536 tp=2,cp=4,dp=16384 b,s,h 65536,8,4 bf16 "$partial"
+sed -i 's/^{/{"nodes":8,/' "$work/config.json"
+ends "plan one rank of 131,072" 0 bash -c 'ulimit -v 1000000 && exec "$@"' - \
+    "$lierne" plan "$work/config.json" -b e_to_l -r 131071
+has "plan one rank of 131,072" "131071    1 65535  |    1    3 16383  |  " \
+    "forward route of rank 131071"
+
 config 8 tp=4,cp=1,pp=1,dp=2 tp=1,cp=2,pp=1,dp=4 b,s,h 8,16,4 bf16 "$partial"
 ends "plan fan-out" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --format json
 has "plan fan-out" '"direction":"fan_out","scale":2,' '"slices":{"0":{"start":0,"size":2},' \
@@ -300,6 +308,27 @@ ends "simulate, reduced cuts" 0 "$lierne" simulate "$work/config.json" -b e_to_l
 has "simulate, reduced cuts" "s 62 -> 4: same remainders by what cuts it" \
     "h 7 -> 5: same remainders by what cuts it"
 
+# A simulation that takes much memory says so before it takes it: here it may not have so much. Each
+# of 8 ranks has 2 x 2^32 elements of 2 bytes in each of four buffers.
+config 8 tp=2,dp=4 tp=2,dp=4 b,s,h 8,65536,65536 bf16 "$partial"
+ends "simulate much" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
+    "$lierne" simulate "$work/config.json" -b e_to_l --full
+[ "$(head -n 1 "$work/err")" = "lierne simulate: takes about 549.8 GB of memory for 8 ranks" ] &&
+    grep -qF "no memory for the buffers of rank 0" "$work/err"
+verdict $? "simulate much: $(cat "$work/err")"
+
+# How far it is, on a terminal only.
+config 8 tp=2,dp=4 tp=4,dp=2 b,s,h 8,4,4 bf16 "$partial"
+ends "simulate in silence" 0 "$lierne" simulate "$work/config.json" -b e_to_l --full
+[ ! -s "$work/err" ]
+verdict $? "simulate in silence: $(cat "$work/err")"
+if command -v script >/dev/null; then
+    ends "simulate on a terminal" 0 \
+        script -qec "$lierne simulate $work/config.json -b e_to_l --full" /dev/null
+    has "simulate on a terminal" "lierne simulate: planning, rank 0 of 8" \
+        "lierne simulate: checking adjoint, rank 0 of 8" "forward and adjoint are right"
+fi
+
 describe() { # describe NAME CONFIG...: a configuration of its own, in both algorithms if defined
     local name=$1
     shift
@@ -420,6 +449,10 @@ if [ -x "$build/lierne-run" ]; then
         "leader is not defined here: LEADER: the source grid has ranks 0 to 7"
     ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
     has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
+    times=$(grep -oE '"(median|low|high)_us":[0-9.]+' "$work/out" | wc -l)
+    zeros=$(grep -cE '"(median|low|high)_us":0.000' "$work/out")
+    [ "$times" = 12 ] && [ "$zeros" = 0 ]
+    verdict $? "run, leader: $times times, must be 12, none of them 0"
     ends "run on 4 ranks" 2 mpirun --oversubscribe -n 4 "$lierne" run $small -b encoder_to_llm
     times=$(grep -c "world_size of $small is 8, but 4 ranks started" "$work/err")
     [ "$times" = 1 ]

@@ -65,11 +65,16 @@ static void init_fails_alike_on_all_ranks(int bad) {
     spec.size = mine ? 1 : sizeof spec;
     init_fails("size", &spec, &context, LIERNE_INVALID);
     init_fails("out", NULL, mine ? NULL : &context, LIERNE_INVALID);
-    if (mine) {
-        setenv("LIERNE_NODE", "here", 1);
+    static const char *const nodes[] = {"here", "", "1.5", " 1", "-1", "1000000000", "1x"};
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        if (mine) {
+            setenv("LIERNE_NODE", nodes[i], 1);
+        }
+        init_fails(nodes[i], NULL, &context, LIERNE_INVALID);
+        CHECK(strstr(lierne_last_error(), "LIERNE_NODE is '") != NULL, "no value in '%s'",
+              lierne_last_error());
+        unsetenv("LIERNE_NODE");
     }
-    init_fails("LIERNE_NODE", NULL, &context, LIERNE_INVALID);
-    unsetenv("LIERNE_NODE");
     if (mine) {
         setenv("LIERNE_TIMEOUT_MS", "0", 1);
     }

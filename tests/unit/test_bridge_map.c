@@ -3,6 +3,7 @@
 #include "lierne/bridge.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A grid of at most 5 dims from two lists, the shorter way to write many of them. */
@@ -201,6 +202,64 @@ Test(bridge_map, cp_after_dp_is_refused_at_size_one_too) {
     cr_assert_eq(lierne_bridge_map_scale(map), 2);
     expect_misaligned(map, NULL, 0);
     lierne_bridge_map_free(map);
+}
+
+/* Gives each prime factor of a number of ranks to one of four dims, in an order drawn too. */
+static lierne_grid *random_grid(unsigned *seed, const int *primes, int nprimes, int nranks) {
+    const char *names[] = {"tp", "dp", "cp", "ep"};
+    int64_t sizes[] = {1, 1, 1, 1};
+    for (int d = 3; d > 0; d--) {
+        int other = rand_r(seed) % (d + 1);
+        const char *name = names[d];
+        names[d] = names[other];
+        names[other] = name;
+    }
+    for (int i = 0; i < nprimes; i++) {
+        sizes[rand_r(seed) % 4] *= primes[i];
+    }
+    lierne_grid *grid;
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 4, .names = names, .sizes = sizes,
+                             .rank_offset = 5, .world_size = nranks + 5};
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    return grid;
+}
+
+/* The dp coordinate of each rank, asked one by one. */
+static int lane_of(const lierne_grid *grid, int rank) {
+    int coords[LIERNE_MAX_DIMS], d = 0;
+    while (strcmp(lierne_grid_dim_name(grid, NULL, d), "dp") != 0) {
+        d++;
+    }
+    cr_assert_eq(lierne_grid_coords(grid, NULL, rank, coords), LIERNE_OK);
+    return coords[d];
+}
+
+Test(bridge_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
+    static const int worlds[][8] = {{2, 2, 2, 2, 3, 3}, {2, 3, 5, 2}, {2, 2, 2, 2, 2, 2, 2},
+                                    {3, 3, 3, 2, 2}, {7, 2, 3, 3}, {5, 5, 2, 2, 2}};
+    int compared = 0;
+    for (unsigned trial = 0; trial < 3000; trial++) {
+        unsigned seed = trial;
+        const int *primes = worlds[trial % 6];
+        int nprimes = 0, nranks = 1, expected[512], n = 0;
+        while (primes[nprimes]) {
+            nranks *= primes[nprimes++];
+        }
+        lierne_grid *src = random_grid(&seed, primes, nprimes, nranks);
+        lierne_grid *dst = random_grid(&seed, primes, nprimes, nranks);
+        int from = lierne_grid_dim_find(src, NULL, "dp"), to = lierne_grid_dim_find(dst, NULL, "dp");
+        for (int r = 5; r < 5 + nranks && (from % to == 0 || to % from == 0); r++) {
+            int a = lane_of(src, r), b = lane_of(dst, r);
+            if (from > to ? a / (from / to) != b : b / (to / from) != a) {
+                expected[n++] = r;
+            }
+        }
+        compared += n > 0;
+        lierne_bridge_map *map = map_of(src, dst);
+        expect_misaligned(map, expected, n);
+        lierne_bridge_map_free(map);
+    }
+    cr_assert_gt(compared, 1000);
 }
 
 Test(bridge_map, misaligned_ranks_are_known_of_refused_pairs_too) {

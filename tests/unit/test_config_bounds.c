@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static lierne_config *parse(const char *text, lierne_status expected) {
     lierne_config *config;
@@ -115,4 +116,39 @@ Test(config_bounds, large_files_take_linear_time, .timeout = 200) {
     free(text);
     check_limit(257, 0, "/grids");
     check_limit(256, 1025, "/bridges");
+}
+
+/* 1,024 bridges of every algorithm on 2^24 ranks: a check whose work grew with the ranks would take
+ * seconds for each. */
+static char *bridges_of_a_large_world(void) {
+    static const char *const algorithms[] = {"direct", "collective", "leader"};
+    char *text = malloc((size_t)1 << 20), *p = text;
+    p += sprintf(p, "{\"world_size\":16777216,\"grids\":{"
+                    "\"g0\":{\"order\":[\"tp\",\"dp\"],\"shape\":{\"tp\":2,\"dp\":8388608}},"
+                    "\"g1\":{\"order\":[\"dp\",\"tp\"],\"shape\":{\"tp\":2,\"dp\":8388608}},"
+                    "\"g2\":{\"order\":[\"tp\",\"cp\",\"dp\"],"
+                    "\"shape\":{\"tp\":2,\"cp\":2,\"dp\":4194304}}},\"bridges\":[");
+    for (int i = 0; i < 1024; i++) {
+        p += sprintf(p,
+                     "%s{\"name\":\"b%d\",\"src\":\"g%d\",\"dst\":\"g%d\",\"tensor\":{\"axes\":"
+                     "[\"b\",\"h\"],\"shape\":{\"b\":8388608,\"h\":1},\"dtype\":\"i8\"},"
+                     "\"batch\":\"b\",\"algorithm\":\"%s\"}",
+                     i ? "," : "", i, i % 2, i / 2 % 3, algorithms[i / 6 % 3]);
+    }
+    strcpy(p, "]}");
+    return text;
+}
+
+/* A hundred times the processor time that it needs; being over it ends this process. */
+Test(config_bounds, bridges_of_a_large_world_take_no_time) {
+    cr_assert_eq(setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20}), 0);
+    char *text = bridges_of_a_large_world();
+    lierne_config *config = parse(text, LIERNE_CONFIG);
+    const lierne_finding *found = lierne_config_finding(config, 1); /* after that of g1's order */
+    cr_expect_str_eq(found->code, "LG104");
+    cr_expect_str_eq(found->message, "Megatron-LM would deliver another lane's samples to ranks 1, "
+                                     "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and "
+                                     "16777198 more");
+    lierne_config_free(config);
+    free(text);
 }

@@ -70,6 +70,20 @@ Test(grid, names_and_sizes_are_checked) {
         spec.names = (const char *const[]){"tp", bad[i]};
         expect_refusal(&spec, LIERNE_INVALID, "name");
     }
+    /* A lone byte, a cut sequence, an overlong form, a surrogate, a point past U+10FFFF. */
+    static const char *const not_utf8[] = {"d\xffp", "dp\xe2\x82", "\xc0\xaf", "\xed\xa0\x80",
+                                           "\xf4\x90\x80\x80"};
+    static const char *const places[] = {"0xff at place 1", "0xe2 at place 2", "0xc0 at place 0",
+                                         "0xed at place 0", "0xf4 at place 0"};
+    for (size_t i = 0; i < sizeof not_utf8 / sizeof not_utf8[0]; i++) {
+        spec = good_spec(), spec.names = (const char *const[]){"tp", not_utf8[i]};
+        expect_refusal(&spec, LIERNE_INVALID, places[i]);
+        cr_assert(strstr(lierne_last_error(), "UTF-8"));
+    }
+    lierne_grid *grid;
+    spec = good_spec(), spec.names = (const char *const[]){"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_free(grid);
     static const int64_t sizes[] = {0, -1, INT64_MIN};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};

@@ -1,7 +1,7 @@
-/* Methods take turns in the same processes, in an order that changes from round to round, so that
- * none of them always runs on what another left in the caches. A round lasts from the first start
- * to the last end over all ranks. Ranks of one machine share a clock, which shows that exactly;
- * over several machines the longest of the ranks' own times stands for it. */
+/* Methods take turns in the same processes, in an order drawn anew for each round, so that none of
+ * them always runs on what the same other one left in the caches. A round lasts from the first
+ * start to the last end over all ranks. Ranks of one machine share a clock, which shows that
+ * exactly; over several machines the longest of the ranks' own times stands for it. */
 #include "run.h"
 
 #include "lierne/mpi.h"
@@ -97,10 +97,26 @@ static bool time_once(const run_state *run, run_method *method, int direction, i
     return run_all_ok(run, status);
 }
 
-static bool time_round(run_state *run, int round, bool one_clock) {
-    unsigned swap = (unsigned)round * 2654435761u >> 31;
-    for (unsigned i = 0; i < RUN_ALGORITHMS; i++) {
-        run_method *method = &run->methods[i ^ swap];
+/* The next number of splitmix64, below n. */
+static int draw(uint64_t *state, int n) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (int)((z ^ z >> 31) % (unsigned)n);
+}
+
+/* Shuffles the methods (Fisher and Yates). All ranks hold the same state, so they draw the same. */
+static void draw_order(uint64_t *state, int order[RUN_ALGORITHMS]) {
+    for (int a = 0; a < RUN_ALGORITHMS; a++) {
+        int other = draw(state, a + 1);
+        order[a] = order[other];
+        order[other] = a;
+    }
+}
+
+static bool time_round(run_state *run, int round, const int order[RUN_ALGORITHMS], bool one_clock) {
+    for (int i = 0; i < RUN_ALGORITHMS; i++) {
+        run_method *method = &run->methods[order[i]];
         for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
             if (!time_once(run, method, d, round, one_clock)) {
                 return false;
@@ -136,11 +152,14 @@ static bool open_seconds(run_state *run) {
 
 int run_measure(run_state *run) {
     bool one_clock = is_one_machine(run);
+    int order[RUN_ALGORITHMS] = {0};
+    uint64_t state = 0;
     if (run_worst(open_seconds(run) ? -1 : TOOL_FINDINGS) >= 0) {
         return TOOL_FINDINGS;
     }
     for (int round = 0; round < run->rounds; round++) {
-        if (!time_round(run, round, one_clock)) {
+        draw_order(&state, order);
+        if (!time_round(run, round, order, one_clock)) {
             return TOOL_FINDINGS;
         }
     }

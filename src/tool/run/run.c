@@ -34,7 +34,7 @@ bool run_all_ok(const run_state *run, lierne_status status) {
     int first;
     MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (first == run->rank) {
-        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, tool_reason());
+        tool_say(run->argv, "rank %d: %s", run->rank, tool_reason());
     }
     return first == run->ranks;
 }
@@ -52,7 +52,7 @@ static int parse(run_state *run, int argc) {
 static int load_silently(run_state *run) {
     tool_job *job = &run->job;
     if (lierne_config_read(&job->config, job->path) != LIERNE_OK) {
-        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank, tool_reason());
+        tool_say(run->argv, "rank %d: %s", run->rank, tool_reason());
         return TOOL_USAGE;
     }
     return tool_job_find(job, run->argv);
@@ -64,9 +64,8 @@ static int check_world(const run_state *run) {
         return -1;
     }
     if (run->rank == 0) {
-        fprintf(stderr, "%s: world_size of %s is %d, but %d rank%s started; use mpirun -n %d\n",
-                run->argv[0], job->path, job->world, run->ranks, run->ranks == 1 ? "" : "s",
-                job->world);
+        tool_say(run->argv, "world_size of %s is %d, but %d rank%s started; use mpirun -n %d",
+                 job->path, job->world, run->ranks, run->ranks == 1 ? "" : "s", job->world);
     }
     return TOOL_USAGE;
 }
@@ -121,8 +120,8 @@ static int open_buffers(run_state *run) {
         }
     }
     if (!memory || !fits) {
-        fprintf(stderr, "%s: rank %d: %s\n", run->argv[0], run->rank,
-                memory ? "a buffer has another size than it must have" : "no memory for buffers");
+        tool_say(run->argv, "rank %d: %s", run->rank,
+                 memory ? "a buffer has another size than it must have" : "no memory for buffers");
     }
     return run_worst(memory && fits ? -1 : TOOL_FINDINGS);
 }

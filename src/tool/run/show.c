@@ -48,14 +48,18 @@ static void print_times(const run_state *run) {
 }
 
 void run_print_text(const run_state *run) {
-    printf("bridge %s on %d ranks\n", run->job.bridge, run->ranks);
+    printf("bridge ");
+    tool_print_text(stdout, run->job.bridge);
+    printf(" on %d ranks\n", run->ranks);
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];
         if (method->plan) {
             printf("\n%s\n", name_of(a));
             verify_print_text(method->count, method->lhs, method->rhs);
         } else if (*method->refusal) {
-            printf("\n%s is not defined here: %s\n", name_of(a), method->refusal);
+            printf("\n%s is not defined here: ", name_of(a));
+            tool_print_text(stdout, method->refusal);
+            printf("\n");
         }
     }
     if (run_is_right(run)) {
