@@ -45,9 +45,11 @@ CJSON_INC := $(shell pkg-config --cflags libcjson 2>/dev/null)
 CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion)
 CPPFLAGS += $(CJSON_INC)
 
-ROOMS   := base json grid layout route pack transport group plan build config
-LIB_SRC := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
-MPI_SRC := $(sort $(wildcard src/transport/mpi/*.c))
+# In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
+MODULES := base json grid layout route control transport transport/self transport/sim memory context \
+	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo) config
+LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
+MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
 RUN_SRC := $(sort $(wildcard src/tool/run/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
@@ -186,13 +188,13 @@ $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
-$(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,duty elements forest graph_a2a graph_case \
+$(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json world)
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
-$(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_forest _space _lierne _by_hand _gather _petsc) \
+$(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _space _lierne _by_hand _gather _petsc) \
 	$(patsubst %,$(B)/tests/bench/%.o,sparse measure tables) $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
@@ -205,10 +207,10 @@ $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 	$(Q)$(if $(HAVE_MPI),$(MPILINK),$(LINK))
 
 # Copies and sums are where the time goes, and by hand likewise.
-$(B)/src/pack/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
+$(B)/src/memory/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
-$(B)/src/transport/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
 $(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/%.o: %.c

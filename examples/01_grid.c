@@ -1,6 +1,6 @@
 /* 01_grid: a grid, its groups, and a second view of the same ranks.
  *
- * Introduces lierne_grid_create, lierne_grid_groups, lierne_grid_add_view and lierne_grid_key.
+ * Introduces lierne_grid_create, lierne_grid_get_groups, lierne_grid_add_view and lierne_grid_get_key.
  * Nothing here communicates: this is what a launcher can ask before a job starts. */
 #include <lierne.h>
 
@@ -18,8 +18,8 @@ static void print_groups(const lierne_grid *grid, const char *view, const char *
                          int ndims) {
     int ranks[8], ngroups, size;
     char key[64];
-    must(lierne_grid_key(grid, view, dims, ndims, key, sizeof key, NULL));
-    must(lierne_grid_groups(grid, view, dims, ndims, ranks, &ngroups, &size));
+    must(lierne_grid_get_key(key, sizeof key, NULL, grid, view, dims, ndims));
+    must(lierne_grid_get_groups(ranks, &ngroups, &size, grid, view, dims, ndims));
     printf("%-14s", key);
     for (int g = 0; g < ngroups; g++) {
         for (int i = 0; i < size; i++) {
@@ -56,8 +56,8 @@ int main(void) {
     /* Mistakes are answered with the value and the bound. */
     int ranks[8];
     lierne_status status =
-        lierne_grid_groups(llm, NULL, (const char *const[]){"ep"}, 1, ranks, NULL, NULL);
+        lierne_grid_get_groups(ranks, NULL, NULL, llm, NULL, (const char *const[]){"ep"}, 1);
     printf("%s: %s\n", lierne_status_name(status), lierne_last_error());
-    lierne_grid_free(llm);
+    lierne_grid_destroy(llm);
     return status == LIERNE_UNKNOWN_DIM ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /* 02_bridge: an encoder's activations go to an LLM's layout, and the gradient comes back.
  *
- * Introduces lierne_init_mpi, lierne_plan_bridge, lierne_forward and lierne_adjoint.
+ * Introduces lierne_context_create_mpi, lierne_plan_create_bridge, lierne_forward and lierne_adjoint.
  * Run with 8 ranks: mpirun -n 8 build/examples/02_bridge */
 #include <lierne.h>
 #include <lierne/mpi.h>
@@ -29,8 +29,8 @@ static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     lierne_context *context;
-    must(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL));
-    int rank = lierne_rank(context);
+    must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    int rank = lierne_context_get_rank(context);
 
     /* 8 samples of 16 rows of 4: on the encoder 2 per lane, on the LLM 4 per lane. */
     const int64_t shape[] = {8, 16, 4};
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
                                .shape = shape, .dtype = LIERNE_F32, .batch_axis = 0,
                                .sequence_axis = 1, .gradient_owner = LIERNE_GRADIENT_PARTIAL};
     lierne_plan *plan;
-    must(lierne_plan_bridge(&plan, context, &spec));
+    must(lierne_plan_create_bridge(&plan, context, &spec));
 
     /* Forward: the encoder's lane of this rank is rank / 2; element i of sample g is 1000 g + i. */
     float x[2 * 64], y[4 * 64], gy[4 * 64], gx[2 * 64];
@@ -63,10 +63,10 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         printf("tp2 dp4 -> tp2 cp2 dp2: %d wrong elements\n", all);
     }
-    must(lierne_plan_free(plan));
-    must(lierne_free(context));
-    lierne_grid_free(encoder);
-    lierne_grid_free(llm);
+    must(lierne_plan_destroy(plan));
+    must(lierne_context_destroy(context));
+    lierne_grid_destroy(encoder);
+    lierne_grid_destroy(llm);
     MPI_Finalize();
     return rank == 0 && all != 0;
 }

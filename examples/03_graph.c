@@ -1,6 +1,6 @@
 /* 03_graph: a layer of message passing on a graph whose nodes live on different ranks.
  *
- * Introduces lierne_partition_morton, lierne_plan_graph, lierne_plan_graph_lists, and begin and
+ * Introduces lierne_partition_morton, lierne_plan_create_graph, lierne_plan_get_graph_lists, and begin and
  * end: edges between own nodes are worked on while ghosts are under way, in both directions. Run
  * with 1 to 8 ranks: mpirun -n 4 build/examples/03_graph */
 #include <lierne.h>
@@ -56,14 +56,14 @@ static lierne_plan *plan_graph(lierne_context *context) {
                               .dtype = LIERNE_F64,
                               .width = WIDTH};
     lierne_plan *plan;
-    share_nodes(owner, lierne_world(context));
+    share_nodes(owner, lierne_context_get_world_size(context));
     for (int64_t t = 0; t < NODES; t++) {
-        for (int s = 0; s < SOURCES && owner[t] == lierne_rank(context); s++) {
+        for (int s = 0; s < SOURCES && owner[t] == lierne_context_get_rank(context); s++) {
             source[spec.nedges] = neighbour(t, s, 1);
             target[spec.nedges++] = t;
         }
     }
-    must(lierne_plan_graph(&plan, context, &spec));
+    must(lierne_plan_create_graph(&plan, context, &spec));
     return plan;
 }
 
@@ -116,10 +116,10 @@ static double expected(double (*value)(int64_t, int), int64_t node, int column, 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     lierne_context *context;
-    must(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL));
+    must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     lierne_plan *plan = plan_graph(context);
     lierne_graph_lists g = {.size = sizeof g};
-    must(lierne_plan_graph_lists(plan, &g));
+    must(lierne_plan_get_graph_lists(&g, plan));
 
     double h[NODES][WIDTH], y[NODES][WIDTH] = {{0}}, gy[NODES][WIDTH], gh[NODES][WIDTH] = {{0}};
     double sums[3] = {0}, all[3]; /* wrong values, <F h, gy>, <h, F* gy> */
@@ -140,12 +140,12 @@ int main(int argc, char **argv) {
         }
     }
     MPI_Allreduce(sums, all, 3, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    if (lierne_rank(context) == 0) {
+    if (lierne_context_get_rank(context) == 0) {
         printf("%d nodes, %d edges: %.0f wrong values\n", NODES, EDGES, all[0]);
         printf("<F x, y> = %.0f, <x, F* y> = %.0f\n", all[1], all[2]);
     }
-    must(lierne_plan_free(plan));
-    must(lierne_free(context));
+    must(lierne_plan_destroy(plan));
+    must(lierne_context_destroy(context));
     MPI_Finalize();
     return all[0] != 0 || all[1] != all[2];
 }

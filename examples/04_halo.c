@@ -1,8 +1,8 @@
 /* 04_halo: points in a periodic box, cut in bricks; each brick gets a shell of its neighbours'
  * points.
  *
- * Introduces lierne_brick_create, lierne_plan_halo, working in place, lierne_plan_flatten and
- * lierne_plan_report.
+ * Introduces lierne_brick_create, lierne_plan_create_halo, working in place, lierne_plan_create_flattened and
+ * lierne_plan_get_report.
  * Run with 1 to 8 ranks: mpirun -n 8 build/examples/04_halo */
 #include <lierne.h>
 #include <lierne/mpi.h>
@@ -90,7 +90,7 @@ static int64_t exchange(lierne_plan *plan, const lierne_brick_spec *space, const
 /* What the forward costs all ranks together. */
 static void print_cost(const char *name, const lierne_plan *plan, int rank) {
     lierne_report report = {.size = sizeof report};
-    must(lierne_plan_report(plan, LIERNE_FORWARD, &report));
+    must(lierne_plan_get_report(&report, plan, LIERNE_FORWARD));
     int64_t mine[2] = {report.sent_bytes, report.sent_messages}, all[2];
     MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
@@ -102,15 +102,15 @@ static void print_cost(const char *name, const lierne_plan *plan, int rank) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     lierne_context *context;
-    must(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL));
-    int rank = lierne_rank(context);
+    must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    int rank = lierne_context_get_rank(context);
 
     lierne_brick_spec space = {.size = sizeof space,
                                .box = {SIDE, SIDE, SIDE},
                                .periodic = {1, 1, 1},
                                .cutoff = CUTOFF};
     double positions[3 * (POINTS + 1)];
-    MPI_Dims_create(lierne_world(context), 3, space.grid);
+    MPI_Dims_create(lierne_context_get_world_size(context), 3, space.grid);
     space.nlocal = own_points(positions, space.grid, rank);
     space.positions = positions;
     lierne_brick *brick;
@@ -118,14 +118,14 @@ int main(int argc, char **argv) {
 
     /* A row per point: here one number, in a force field a row of features. */
     lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F64, .width = 1};
-    must(lierne_brick_swaps(brick, &spec));
+    must(lierne_brick_get_swaps(&spec, brick));
     lierne_plan *swaps, *flat;
-    must(lierne_plan_halo(&swaps, context, &spec));
-    must(lierne_plan_flatten(&flat, swaps, 0));
+    must(lierne_plan_create_halo(&swaps, context, &spec));
+    must(lierne_plan_create_flattened(&flat, swaps, 0));
 
     int64_t sums[2] = {spec.nghost, 0}, all[2];
-    sums[1] += exchange(swaps, &space, lierne_brick_ghosts(brick), spec.nghost);
-    sums[1] += exchange(flat, &space, lierne_brick_ghosts(brick), spec.nghost);
+    sums[1] += exchange(swaps, &space, lierne_brick_get_ghosts(brick), spec.nghost);
+    sums[1] += exchange(flat, &space, lierne_brick_get_ghosts(brick), spec.nghost);
     MPI_Allreduce(sums, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
         printf("%d points in %d x %d x %d bricks, %lld ghosts: %lld wrong values\n", POINTS,
@@ -134,10 +134,10 @@ int main(int argc, char **argv) {
     print_cost("swaps", swaps, rank);
     print_cost("flattened", flat, rank);
 
-    must(lierne_plan_free(flat));
-    must(lierne_plan_free(swaps));
-    lierne_brick_free(brick);
-    must(lierne_free(context));
+    must(lierne_plan_destroy(flat));
+    must(lierne_plan_destroy(swaps));
+    lierne_brick_destroy(brick);
+    must(lierne_context_destroy(context));
     MPI_Finalize();
     return all[1] != 0;
 }

@@ -105,8 +105,8 @@ static void run_1f1b(step *s) {
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     lierne_context *context;
-    must(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL));
-    int rank = lierne_rank(context), all;
+    must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
+    int rank = lierne_context_get_rank(context), all;
 
     const char *en[] = {"tp", "dp"}, *ln[] = {"tp", "pp", "dp"};
     lierne_grid *encoder = grid(2, en, (const int64_t[]){2, 4});
@@ -120,9 +120,9 @@ int main(int argc, char **argv) {
     lierne_plan *home;
     step s = {.stage = rank / 2 % STAGES, .lane = rank / 4};
     s.partner = s.stage == 0 ? rank + 2 : rank - 2;
-    must(lierne_plan_bridge(&s.microbatch, context, &spec));
+    must(lierne_plan_create_bridge(&s.microbatch, context, &spec));
     spec.naxes = 3, spec.shape = whole, spec.batch_axis = 1;
-    must(lierne_plan_bridge(&home, context, &spec));
+    must(lierne_plan_create_bridge(&home, context, &spec));
 
     float x[M * OWN * F], gx[M * OWN * F];
     int first = rank / 2 * OWN; /* sample of the encoder's lane */
@@ -140,11 +140,11 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         printf("tp2 dp4 -> tp2 pp2 dp2, %d microbatches: %d wrong elements\n", M, all);
     }
-    must(lierne_plan_free(s.microbatch));
-    must(lierne_plan_free(home));
-    must(lierne_free(context));
-    lierne_grid_free(encoder);
-    lierne_grid_free(llm);
+    must(lierne_plan_destroy(s.microbatch));
+    must(lierne_plan_destroy(home));
+    must(lierne_context_destroy(context));
+    lierne_grid_destroy(encoder);
+    lierne_grid_destroy(llm);
     MPI_Finalize();
     return rank == 0 && all != 0;
 }

@@ -7,7 +7,7 @@
 #include "lierne/config.h"
 #include "lierne/context.h"
 #include "lierne/exchange.h"
-#include "lierne/graph.h"
+#include "lierne/sparse.h"
 #include "lierne/grid.h"
 #include "lierne/halo.h"
 #include "lierne/layout.h"

@@ -28,14 +28,14 @@ static void print_status(const char *name, int number, const char *text) {
 }
 
 static void print_finding(const char *code, int number, const char *name, const char *text) {
-    printf("### %s: %s%s\n\n", code, name, number >= LIERNE_FINDING_WARNING ? " (warning)" : "");
+    printf("### %s: %s%s\n\n", code, name, number >= LIERNE_DIAGNOSTIC_WARNING ? " (warning)" : "");
     print_wrapped(text);
 }
 
 int main(void) {
     puts("# Errors and findings\n");
     print_wrapped(
-        "Made from the tables in `include/lierne/status.h` and `include/lierne/findings.h` "
+        "Made from the tables in `include/lierne/status.h` and `include/lierne/diagnostics.h` "
         "by `tests/errors_md.c`; change them there.");
     puts("## Statuses\n");
     print_wrapped("What the functions of the library return. The numbers never change. "
@@ -43,12 +43,12 @@ int main(void) {
 #define PRINT_STATUS(name, number, text) print_status(#name, number, text);
     LIERNE_STATUS_TABLE(PRINT_STATUS)
     puts("## Findings\n");
-    print_wrapped("What `lierne check` and `lierne_config_finding()` name in a configuration, with "
+    print_wrapped("What `lierne check` and `lierne_config_get_diagnostic()` name in a configuration, with "
                   "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never "
                   "change. A finding that has the name of a status as its code comes from the "
                   "builder of bridges, which refused what no rule of the format foresees.");
 #define PRINT_FINDING(number, name, text)                                                          \
-    print_finding(LIERNE_FINDING_CODE(number), LIERNE_FINDING_NUMBER(number), #name, text);
-    LIERNE_FINDING_TABLE(PRINT_FINDING)
+    print_finding(LIERNE_DIAGNOSTIC_CODE(number), LIERNE_DIAGNOSTIC_NUMBER(number), #name, text);
+    LIERNE_DIAGNOSTIC_TABLE(PRINT_FINDING)
     return 0;
 }

@@ -27,7 +27,7 @@ void rank_threads(lierne_sim *sim, int world, void (*work)(lierne_context *conte
         bool started = false;
         if (workers) {
             workers[r] =
-                (worker){.context = lierne_sim_context(sim, r), .work = work, .shared = shared};
+                (worker){.context = lierne_sim_get_context(sim, r), .work = work, .shared = shared};
             started = pthread_create(&workers[r].thread, NULL, run, &workers[r]) == 0;
         }
         if (!started) {

@@ -91,9 +91,9 @@ threads() {
     step "thread sim" setarch -R "$build/thread/threads"
 }
 
-# Programs of tests/mpi: peers kills its own processes, and rounds watches how much memory is
+# Programs of tests/mpi: peers kills its own processes, and soak watches how much memory is
 # resident, which here is mostly the sanitizer's.
-programs=$(grep -l '^int main(' tests/mpi/*.c | xargs basename -a -s .c | grep -vxE 'peers|rounds')
+programs=$(grep -l '^int main(' tests/mpi/*.c | xargs basename -a -s .c | grep -vxE 'peers|soak')
 ranks_of() {
     case $1 in
     train) echo 4 ;;
@@ -141,7 +141,7 @@ memcheck() {
     ${MPICC:-mpicc} -std=c11 -D_GNU_SOURCE -g -pthread -Iinclude -Isrc -o "$build/leak" \
         tests/sanitize/leak.c "$build/liblierne_mpi.a" "$build/liblierne.a" -lm
     must_report "memcheck mpi leak" $mpirun -n 2 "${how[@]}" "$build/leak"
-    for p in directed wire; do
+    for p in known_answer transport; do
         step "memcheck mpi $p" $mpirun -n 2 "${how[@]}" "$build/tests/mpi/$p"
     done
 }

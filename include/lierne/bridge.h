@@ -48,10 +48,10 @@ typedef enum lierne_gradient_owner {
 } lierne_gradient_owner;
 
 /* What a destination cp rank receives. */
-typedef enum lierne_delivery {
-    LIERNE_DELIVER_WHOLE = 0, /* the whole sequence of its lane */
-    LIERNE_DELIVER_OWN = 1    /* the rows that are its own by gradient_owner, in gradient_storage */
-} lierne_delivery;
+typedef enum lierne_bridge_output {
+    LIERNE_OUTPUT_WHOLE = 0, /* the whole sequence of its lane */
+    LIERNE_OUTPUT_SHARDED = 1    /* the rows that are its own by gradient_owner, in gradient_storage */
+} lierne_bridge_output;
 
 /* How the rows of a 2-D tensor [rows, hidden] run. An encoder that emits [S, B, H] and flattens it
  * has sequence-major rows: slicing those would cut across samples (Megatron-LM#4021 and its kin). */
@@ -100,7 +100,7 @@ typedef struct lierne_bridge_spec {
      * axes are those of the 3-D tensor. */
     const lierne_placement *src_placements;
     const lierne_placement *dst_placements;
-    lierne_delivery delivery; /* OWN needs an owner other than PARTIAL */
+    lierne_bridge_output delivery; /* OWN needs an owner other than PARTIAL */
     /* For naxes 2: S > 0 says that the batch axis has B * S rows, S per sample, in row_order; the
      * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis must
      * be -1, and lanes, counts, owners and axes of placements are of that tensor. 0: every row is a sample of its own. */
@@ -108,7 +108,7 @@ typedef struct lierne_bridge_spec {
     lierne_row_order row_order;
     /* Nonzero: samples have up to shape[1] rows, a number that changes every step (image tokens).
      * Axes must be batch, sequence, hidden; a lane's buffer holds its samples' rows back to back,
-     * its shape is [rows, 1, hidden], and lierne_plan_elements gives what the step's counts come to
+     * its shape is [rows, 1, hidden], and lierne_plan_get_elements gives what the step's counts come to
      * (after planning: the most). DIRECT, partial gradients and whole delivery only, no placements. */
     int variable_rows;
 } lierne_bridge_spec;
@@ -124,12 +124,12 @@ typedef struct lierne_bridge_spec {
  * destination cp > 1, gtp_remat > 1 (a view can join it with dp), an owned gradient, counts,
  * placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec);
  * OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
-LIERNE_API lierne_status lierne_plan_bridge(lierne_plan **out, lierne_context *context,
+LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                             const lierne_bridge_spec *spec);
 
-/* Replaces the row map of a plan of lierne_plan_bridge with gradient_owner ROWS: another map of the
+/* Replaces the row map of a plan of lierne_plan_create_bridge with gradient_owner ROWS: another map of the
  * same size, for the steps that follow. Where image tokens fall decides who owns a row, and changes
- * with every batch. Shapes of compact buffers change with the map: ask lierne_plan_shape again.
+ * with every batch. Shapes of compact buffers change with the map: ask lierne_plan_get_shape again.
  * Collective; every rank gives the same map (copied); no request may be in flight. Planning again is
  * each rank's own affair but for one decision, that all could and that the maps are equal; on any
  * rank's failure every rank gets the same error and keeps the old map.
@@ -150,54 +150,48 @@ LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int6
 
 /* What a pair of grids means for a bridge, without a context: pure, not collective. The mapping is
  * that of Megatron-LM where Megatron-LM accepts the pair. */
-typedef enum lierne_bridge_kind {
-    LIERNE_BRIDGE_GENERAL = 0, /* Megatron-LM would refuse this pair */
-    LIERNE_BRIDGE_FAN_IN = 1,
-    LIERNE_BRIDGE_FAN_OUT = 2,
-    LIERNE_BRIDGE_EQUAL = 3
-} lierne_bridge_kind;
+typedef enum lierne_megatron_kind {
+    LIERNE_MEGATRON_GENERAL = 0, /* Megatron-LM would refuse this pair */
+    LIERNE_MEGATRON_FAN_IN = 1,
+    LIERNE_MEGATRON_FAN_OUT = 2,
+    LIERNE_MEGATRON_EQUAL = 3
+} lierne_megatron_kind;
 
-typedef struct lierne_bridge_map lierne_bridge_map;
+typedef struct lierne_megatron_map lierne_megatron_map;
 /* Looks at the grids of spec only; the tensor need not be filled in. Free with
- * lierne_bridge_map_free; it keeps nothing of spec. Costs memory in proportion to the ranks.
+ * lierne_megatron_map_destroy; it keeps nothing of spec. Costs memory in proportion to the ranks.
  * Errors: INVALID (NULL, spec->size; a missing dim, looked for as source tp, source dp, destination
  * tp, destination dp; grids of different worlds), NO_MEMORY. */
-LIERNE_API lierne_status lierne_bridge_map_create(lierne_bridge_map **out,
+LIERNE_API lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
                                                   const lierne_bridge_spec *spec);
-LIERNE_API void lierne_bridge_map_free(lierne_bridge_map *map);
-LIERNE_API lierne_bridge_kind lierne_bridge_map_kind(const lierne_bridge_map *map);
+LIERNE_API void lierne_megatron_map_destroy(lierne_megatron_map *map);
+LIERNE_API lierne_megatron_kind lierne_megatron_map_get_kind(const lierne_megatron_map *map);
 /* "general", "fan_in", "fan_out", "equal". */
-LIERNE_API const char *lierne_bridge_kind_name(lierne_bridge_kind kind);
+LIERNE_API const char *lierne_megatron_kind_name(lierne_megatron_kind kind);
 /* Ratio of the data parallel sizes; 1 for equal, 0 where they do not divide; -1 for NULL. */
-LIERNE_API int lierne_bridge_map_scale(const lierne_bridge_map *map);
+LIERNE_API int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map);
 /* Why Megatron-LM (with destination cp > 1) refuses the pair, the first fault in the order of its
  * checks; "" if it accepts it. Owned by the map. */
-LIERNE_API const char *lierne_bridge_map_refusal(const lierne_bridge_map *map);
+LIERNE_API const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map);
 
 /* Gather groups in Megatron-LM's order (fan-in: by destination dp, source tp; fan-out: by source
  * dp, destination tp, cp; none for equal and general) and cp groups of the destination (none for
  * cp 1). Dims other than tp, dp and cp are replicas, with gather groups of their own, innermost.
  * Writes the number of groups and their size; *ranks is the map's, group after group, NULL if there
  * is none. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_bridge_map_gather_groups(const lierne_bridge_map *map,
-                                                         const int **ranks, int *ngroups,
-                                                         int *group_size);
-LIERNE_API lierne_status lierne_bridge_map_cp_groups(const lierne_bridge_map *map,
-                                                     const int **ranks, int *ngroups,
-                                                     int *group_size);
+LIERNE_API lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map);
+LIERNE_API lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map);
 
 /* The slice of the wider lane's batch that a rank of the source grid keeps: fan-in of the
  * destination lane's, fan-out of the source lane's, equal the whole. batch is the wider lane's
  * number of samples. Errors: INVALID (NULL, rank outside the grid, kind general, batch negative);
  * INDIVISIBLE (batch by the scale; the message names batch, direction and scale). */
-LIERNE_API lierne_status lierne_bridge_map_slice(const lierne_bridge_map *map, int rank,
-                                                 int64_t batch, int64_t *start, int64_t *size);
+LIERNE_API lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size, const lierne_megatron_map *map, int rank, int64_t batch);
 
 /* Ranks on which the data lanes do not line up (Megatron-LM delivers another lane's samples there),
  * ascending, owned by the map, NULL if there is none. Known also for pairs that Megatron-LM refuses,
  * where the spans are equal and the dp sizes divide; none otherwise. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *map,
-                                                      const int **ranks, int *count);
+LIERNE_API lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count, const lierne_megatron_map *map);
 
 /* Who talks to whom under LEADER, without a context: pure, not collective. A lane is one combination
  * of the coordinates of dp and gtp_remat; lanes are in the order of their first ranks. A lane's group
@@ -206,38 +200,31 @@ LIERNE_API lierne_status lierne_bridge_map_misaligned(const lierne_bridge_map *m
  * destination. These are Megatron-LM's, where lanes have tp, cp and pp inside; any further dim is a
  * kind of replica here. Spans may overlap, as Megatron-LM lets them; LIERNE_BRIDGE_LEADER refuses
  * that. */
-typedef enum lierne_bridge_side {
-    LIERNE_BRIDGE_SRC = 0,
-    LIERNE_BRIDGE_DST = 1
-} lierne_bridge_side;
-typedef struct lierne_bridge_leaders lierne_bridge_leaders;
-/* Looks at the grids of spec only. Free with lierne_bridge_leaders_free; it keeps nothing of spec.
+typedef enum lierne_megatron_side {
+    LIERNE_MEGATRON_SRC = 0,
+    LIERNE_MEGATRON_DST = 1
+} lierne_megatron_side;
+typedef struct lierne_megatron_leaders lierne_megatron_leaders;
+/* Looks at the grids of spec only. Free with lierne_megatron_leaders_destroy; it keeps nothing of spec.
  * Costs memory in proportion to the ranks.
- * Errors: as lierne_bridge_map_create; UNSUPPORTED (cp of either grid is not 1); INDIVISIBLE
+ * Errors: as lierne_megatron_map_create; UNSUPPORTED (cp of either grid is not 1); INDIVISIBLE
  * (neither number of lanes divides the other; the message names both). */
-LIERNE_API lierne_status lierne_bridge_leaders_create(lierne_bridge_leaders **out,
+LIERNE_API lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
                                                       const lierne_bridge_spec *spec);
-LIERNE_API void lierne_bridge_leaders_free(lierne_bridge_leaders *leaders);
+LIERNE_API void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders);
 
 /* The leaders of a side, lane by lane; the groups in which they broadcast, lane by lane; and the
  * leaders of both sides, ascending, each once: the ranks that cross. Arrays are owned by leaders.
  * Errors: INVALID (NULL, side). */
-LIERNE_API lierne_status lierne_bridge_leaders_ranks(const lierne_bridge_leaders *leaders,
-                                                     lierne_bridge_side side, const int **ranks,
-                                                     int *count);
-LIERNE_API lierne_status lierne_bridge_leaders_groups(const lierne_bridge_leaders *leaders,
-                                                      lierne_bridge_side side, const int **ranks,
-                                                      int *ngroups, int *group_size);
-LIERNE_API lierne_status lierne_bridge_leaders_p2p(const lierne_bridge_leaders *leaders,
-                                                   const int **ranks, int *count);
+LIERNE_API lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders, lierne_megatron_side side);
+LIERNE_API lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_leaders *leaders, lierne_megatron_side side);
+LIERNE_API lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders);
 
 /* The ranks that a rank sends to and receives from in the forward direction, in the order of their
  * lanes; the adjoint is the other way round. Who sends is a source leader, who receives a
  * destination leader; anyone else, also a rank outside both grids, has neither. Arrays are owned by
  * leaders, NULL where empty. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_bridge_leaders_peers(const lierne_bridge_leaders *leaders, int rank,
-                                                     const int **send_to, int *nsends,
-                                                     const int **recv_from, int *nrecvs);
+LIERNE_API lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends, const int **recv_from, int *nrecvs, const lierne_megatron_leaders *leaders, int rank);
 
 #ifdef __cplusplus
 }

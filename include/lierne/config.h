@@ -19,7 +19,7 @@ typedef struct lierne_config lierne_config;
 
 typedef enum lierne_severity { LIERNE_WARNING = 0, LIERNE_ERROR = 1 } lierne_severity;
 
-typedef struct lierne_finding {
+typedef struct lierne_diagnostic {
     lierne_severity severity;
     const char *code;    /* "LG001" and up, or the name of a status */
     int line;            /* from 1; column counts bytes, from 1 */
@@ -27,10 +27,10 @@ typedef struct lierne_finding {
     const char *pointer; /* RFC 6901, "/grids/llm/shape/tp"; "" is the whole file */
     const char *message; /* one line: what is wrong, with the value and the bound */
     const char *hint;    /* one line: how to mend it; never NULL, may be "" */
-} lierne_finding;
+} lierne_diagnostic;
 
 /* Every finding code: X(code, name, paragraph). docs/errors.md is made from it. */
-#include "lierne/findings.h"
+#include "lierne/diagnostics.h"
 
 /* Reads a configuration from length bytes of text. *out is made also when there are findings, so
  * that they can be listed; it is NULL only for INVALID and NO_MEMORY.
@@ -39,31 +39,31 @@ typedef struct lierne_finding {
 LIERNE_API lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length);
 /* The same from a file. Also: IO. */
 LIERNE_API lierne_status lierne_config_read(lierne_config **out, const char *path);
-LIERNE_API void lierne_config_free(lierne_config *config);
+LIERNE_API void lierne_config_destroy(lierne_config *config);
 
 /* Findings, in the order of their place in the file. */
-LIERNE_API int lierne_config_nfindings(const lierne_config *config);
-LIERNE_API const lierne_finding *lierne_config_finding(const lierne_config *config, int i);
+LIERNE_API int lierne_config_get_ndiagnostics(const lierne_config *config);
+LIERNE_API const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config, int i);
 
 /* What the file describes; usable when it has no finding of severity error. */
-LIERNE_API int lierne_config_world(const lierne_config *config);
-LIERNE_API int lierne_config_ngrids(const lierne_config *config);
-LIERNE_API const char *lierne_config_grid_name(const lierne_config *config, int i);
+LIERNE_API int lierne_config_get_world_size(const lierne_config *config);
+LIERNE_API int lierne_config_get_ngrids(const lierne_config *config);
+LIERNE_API const char *lierne_config_get_grid_name(const lierne_config *config, int i);
 /* Grid by name, NULL if there is none. */
-LIERNE_API const lierne_grid *lierne_config_grid(const lierne_config *config, const char *name);
-LIERNE_API int lierne_config_nbridges(const lierne_config *config);
-LIERNE_API const char *lierne_config_bridge_name(const lierne_config *config, int i);
-/* The spec of a bridge by name, ready for lierne_plan_bridge; NULL if there is none. */
-LIERNE_API const lierne_bridge_spec *lierne_config_bridge(const lierne_config *config,
+LIERNE_API const lierne_grid *lierne_config_get_grid(const lierne_config *config, const char *name);
+LIERNE_API int lierne_config_get_nbridges(const lierne_config *config);
+LIERNE_API const char *lierne_config_get_bridge_name(const lierne_config *config, int i);
+/* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. */
+LIERNE_API const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config,
                                                           const char *name);
 /* Names of a bridge's source and destination grids and of its axes ("b", "s", "h"); NULL if there
  * is no such bridge or axis. */
-LIERNE_API const char *lierne_config_bridge_src(const lierne_config *config, const char *name);
-LIERNE_API const char *lierne_config_bridge_dst(const lierne_config *config, const char *name);
-LIERNE_API const char *lierne_config_bridge_axis(const lierne_config *config, const char *name,
+LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name);
+LIERNE_API const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name);
+LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name,
                                                  int axis);
-/* Node of every rank, lierne_config_world() ints, or NULL where the file has no "nodes". */
-LIERNE_API const int *lierne_config_nodes(const lierne_config *config);
+/* Node of every rank, lierne_config_get_world_size() ints, or NULL where the file has no "nodes". */
+LIERNE_API const int *lierne_config_get_nodes(const lierne_config *config);
 
 #ifdef __cplusplus
 }

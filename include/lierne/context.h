@@ -1,7 +1,7 @@
 /* A context: this rank's place in a world of ranks, and the transport that moves its messages.
  *
- * Ways in: lierne_init (one rank by itself), lierne_sim_create (all ranks of a world in this
- * process) and lierne_init_mpi (lierne/mpi.h, library liblierne_mpi).
+ * Ways in: lierne_context_create_self (one rank by itself), lierne_sim_create (all ranks of a world in this
+ * process) and lierne_context_create_mpi (lierne/mpi.h, library liblierne_mpi).
  *
  * Deadlines: every wait has one. When it passes, the call returns TIMEOUT and the context is dead:
  * each further call that communicates returns the same error at once.
@@ -17,7 +17,7 @@
  * borrowed until MPI_Finalize has returned, also after the plan and the context have been freed: do
  * not write or free them, and do not read `out`. With a self or sim context they are the caller's
  * again when the call, or lierne_end, has returned. lierne keeps its own memory of such messages for as long, at most
- * scratch_bytes (lierne_report) per request in flight and the memory that lierne_init_mpi names.
+ * scratch_bytes (lierne_report) per request in flight and the memory that lierne_context_create_mpi names.
  *
  * Thread safety: a context and everything made from it is used by one thread at a time; contexts
  * of one sim world may be used by one thread each. */
@@ -55,25 +55,25 @@ typedef struct lierne_context_spec {
 /* A context of a world of one rank. Not collective.
  * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a
  * number), NO_MEMORY. */
-LIERNE_API lierne_status lierne_init(lierne_context **out, const lierne_context_spec *spec);
+LIERNE_API lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *spec);
 
 /* Frees a context: collective over an MPI context, unless it is dead. Buffers that were borrowed when
  * it died stay borrowed (above). Every plan made from it must
  * have been freed: INVALID otherwise, and nothing is freed. NULL is allowed. Not for contexts of a
  * sim world (INVALID). */
-LIERNE_API lierne_status lierne_free(lierne_context *context);
+LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
 /* This rank and the number of ranks; -1 for NULL. */
-LIERNE_API int lierne_rank(const lierne_context *context);
-LIERNE_API int lierne_world(const lierne_context *context);
+LIERNE_API int lierne_context_get_rank(const lierne_context *context);
+LIERNE_API int lierne_context_get_world_size(const lierne_context *context);
 
 /* What this rank was doing, as lines of text: the calls in flight, with stage, time and the ranks
  * waited for, then the last calls that ended; of a dead context, as it was when it died. Writes at
  * most size bytes with the terminating zero. Not collective. Errors: INVALID (NULL, size 0). */
-LIERNE_API lierne_status lierne_dump(const lierne_context *context, char *text, size_t size);
+LIERNE_API lierne_status lierne_context_dump(char *text, size_t size, const lierne_context *context);
 
 /* Groups that plans of this context made and share: communicators alive beside the context's own. */
-LIERNE_API int lierne_groups_alive(const lierne_context *context);
+LIERNE_API int lierne_context_get_ngroups(const lierne_context *context);
 
 /* A simulated world: nranks contexts in this process, messages moved by memory copies. Plans are
  * made rank by rank, from one thread or from several; begin is called on all ranks, then end on
@@ -83,7 +83,7 @@ LIERNE_API int lierne_groups_alive(const lierne_context *context);
  * compared with those of the ranks that planned before it; where it fails or differs, it and all
  * later ranks get the error at once, and the earlier ranks get it when they execute. Where a call that
  * executes is compared (check), the earlier ranks have begun: they get the error from lierne_end or
- * lierne_exchange_end, which wait until all ranks have called, and their context is dead. Planning that
+ * lierne_coalesced_end, which wait until all ranks have called, and their context is dead. Planning that
  * takes messages (graphs, halos, bricks) waits for all ranks, as it does everywhere. Here it needs a
  * thread per rank: called rank by rank from one thread it ends in TIMEOUT. */
 typedef struct lierne_sim lierne_sim;
@@ -91,10 +91,10 @@ typedef struct lierne_sim lierne_sim;
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
 /* The context of a rank, owned by the sim; NULL if there is no such rank. Any thread may ask. */
-LIERNE_API lierne_context *lierne_sim_context(lierne_sim *sim, int rank);
+LIERNE_API lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank);
 /* Frees the world and its contexts; plans must have been freed: INVALID otherwise. NULL is
  * allowed. */
-LIERNE_API lierne_status lierne_sim_free(lierne_sim *sim);
+LIERNE_API lierne_status lierne_sim_destroy(lierne_sim *sim);
 
 #ifdef __cplusplus
 }

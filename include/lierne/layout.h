@@ -87,17 +87,16 @@ typedef struct lierne_layout_spec {
  * than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
-LIERNE_API void lierne_layout_free(lierne_layout *layout);
+LIERNE_API void lierne_layout_destroy(lierne_layout *layout);
 
 /* Shape of a rank's buffer, naxes sizes (compact rows: the slower axis has the number of own rows,
  * the other is 1). A rank that holds nothing (outside the grid, or not AT its coordinate) has
  * zeros. Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_layout_shape(const lierne_layout *layout, int rank, int64_t *shape);
+LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout, int rank);
 
 /* Elements of a rank's buffer (the product of its shape) and, of these, elements that it owns
  * (fewer where the storage is full). Either may be NULL. */
-LIERNE_API lierne_status lierne_layout_elements(const lierne_layout *layout, int rank,
-                                                int64_t *stored, int64_t *owned);
+LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned, const lierne_layout *layout, int rank);
 
 /* One box of what a rank owns: global indices [start, start + size) on each axis, at these local
  * indices of the rank's buffer. */
@@ -110,8 +109,7 @@ typedef struct lierne_box {
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
  * slowest (SHARD_ROWS: of its axis, then axis2). Writes their number into count and, unless boxes is NULL, as many boxes as fit into capacity.
  * Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_layout_boxes(const lierne_layout *layout, int rank,
-                                             lierne_box *boxes, size_t capacity, size_t *count);
+LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count, const lierne_layout *layout, int rank);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  *
  * Builders (lierne/bridge.h) make plans. Execution is collective over the ranks of the context:
  * every rank calls, also one that neither sends nor receives, in the same order per plan and
- * direction. A buffer is host memory of lierne_plan_elements() elements; `in` is never written.
+ * direction. A buffer is host memory of lierne_plan_get_elements() elements; `in` is never written.
  *
  * A bad argument of one rank: calls that make or change a plan give every rank the same error, and so
  * do calls that execute where the context checks (lierne_context_spec); the message names the rank.
@@ -31,21 +31,19 @@ typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_
 /* Frees a plan; not collective. NULL is allowed. Where the context is dead, buffers of requests that
  * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
  * context is not dead; nothing is freed). */
-LIERNE_API lierne_status lierne_plan_free(lierne_plan *plan);
+LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
 
 /* Elements of this rank's input and output buffer in a direction. The adjoint's input is the
  * gradient of the forward's output. Either pointer may be NULL. Errors: INVALID. */
-LIERNE_API lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction,
-                                              int64_t *in, int64_t *out);
+LIERNE_API lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction);
 
 /* Shape of this rank's buffers: up to LIERNE_MAX_AXES sizes each, *naxes of them. Any pointer may
  * be NULL. Errors: INVALID. */
-LIERNE_API lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction,
-                                           int *naxes, int64_t *in, int64_t *out);
+LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction);
 
 /* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
  * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
- * lierne_plan_view says that the result is a view. in and out must not overlap.
+ * lierne_plan_get_alias says that the result is a view. in and out must not overlap.
  * Errors: INVALID (arguments), BUSY (nothing was started on this rank, which may call again; where the
  * context checks, all ranks get either at once, elsewhere the others wait until their deadline),
  * MISMATCH (where the context checks), NO_MEMORY (of a transport that needs memory per message: sim,
@@ -73,7 +71,7 @@ LIERNE_API lierne_status lierne_end(lierne_request *request);
 
 /* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme of
  * out[i] (where in and out hold whole arrays: of in[i]) and all ghosts of row i. Ghost rows
- * of a whole array are left as the adjoint leaves them. For plans of rows (lierne/graph.h,
+ * of a whole array are left as the adjoint leaves them. For plans of rows (lierne/sparse.h,
  * lierne/halo.h); has no adjoint. A NaN wins. Collective; blocking. Errors as lierne_adjoint, and
  * INVALID (a plan of another kind, another reduction). */
 typedef enum lierne_reduction {
@@ -87,7 +85,7 @@ LIERNE_API lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduc
 /* The plan whose forward is this one's adjoint and the reverse (where every owned row has exactly one
  * ghost: the inverse). Collective. The new plan is independent of the old. Errors: INVALID (NULL, a plan
  * that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT. */
-LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_plan *plan);
+LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan);
 
 /* The plan that executes first, then second, without a buffer of the caller's between them; its adjoint
  * is second's, then first's. Collective. Both plans are of one context and dtype, the output of first as
@@ -95,14 +93,13 @@ LIERNE_API lierne_status lierne_plan_transpose(lierne_plan **out, const lierne_p
  * independent of them; no lower bound of its bytes is known (min_bytes 0). Errors: INVALID (NULL,
  * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
  * TRANSPORT. */
-LIERNE_API lierne_status lierne_plan_compose(lierne_plan **out, const lierne_plan *first,
+LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                              const lierne_plan *second);
 
 /* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,
  * equal lanes): *offset is then its first element in the input, otherwise -1. Such a direction may
  * be executed with out NULL, which takes the view and copies nothing. Errors: INVALID. */
-LIERNE_API lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
-                                          int64_t *offset);
+LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan, lierne_direction direction);
 
 /* What one execution costs this rank. Byte counts are of payload. Numbers of all ranks add up. */
 typedef struct lierne_report {
@@ -120,14 +117,12 @@ typedef struct lierne_report {
                               "composed". Static */
 } lierne_report;
 /* Errors: INVALID (NULL, direction, report->size). */
-LIERNE_API lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
-                                            lierne_report *report);
+LIERNE_API lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan, lierne_direction direction);
 
 /* A direction's route as text, a line per message and operation. *text is the caller's, to be
- * freed with lierne_text_release. Errors: INVALID, NO_MEMORY. */
-LIERNE_API lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction,
-                                           char **text);
-LIERNE_API void lierne_text_release(char *text);
+ * freed with lierne_text_destroy. Errors: INVALID, NO_MEMORY. */
+LIERNE_API lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_direction direction);
+LIERNE_API void lierne_text_destroy(char *text);
 
 /* Checks plans without executing them. plans are those of ranks 0 to n-1 of one world (all of
  * them: messages must pair up too), or a single one of any rank (n = 1). Checked: blocks lie in

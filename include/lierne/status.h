@@ -39,7 +39,7 @@ extern "C" {
       "A text is not the JSON that lierne accepts (strict RFC 8259). The message has line and "    \
       "column.")                                                                                   \
     X(CONFIG, -11,                                                                                 \
-      "A configuration file has findings of severity error. lierne_config_finding() lists them "   \
+      "A configuration file has findings of severity error. lierne_config_get_diagnostic() lists them "   \
       "all.")                                                                                      \
     X(DUPLICATE, -20, "A name stands twice where it may stand once (dim, view, group key).")       \
     X(UNKNOWN_DIM, -21, "A dim is not in the view. The message lists the dims that are.")          \

@@ -43,14 +43,14 @@ lierne_status lierne_alloc_unset(void *out, size_t count, size_t size);
 LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
 /* Memory that is used again: a few places, each as large as it ever had to be. Zero-initialise. take
  * gives a place for count items of size bytes; what was in it is gone, and *out belongs to the shelf. */
-#define LIERNE_SHELF 12
-typedef struct lierne_shelf {
-    void *at[LIERNE_SHELF];
-    size_t bytes[LIERNE_SHELF];
-} lierne_shelf;
-lierne_status lierne_shelf_take(lierne_shelf *shelf, int place, void *out, size_t count,
+#define LIERNE_WORKSPACE_SLOTS 12
+typedef struct lierne_workspace {
+    void *at[LIERNE_WORKSPACE_SLOTS];
+    size_t bytes[LIERNE_WORKSPACE_SLOTS];
+} lierne_workspace;
+lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
                                 size_t size);
-void lierne_shelf_free(lierne_shelf *shelf);
+void lierne_workspace_destroy(lierne_workspace *shelf);
 lierne_status lierne_strdup(char **out, const char *text);
 LIERNE_PRIVATE void lierne_mem_free(void *ptr);
 
@@ -64,6 +64,9 @@ void lierne_mem_fail_at(size_t k);
 bool lierne_mul_size(size_t a, size_t b, size_t *out);
 bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
+
+/* A hash of bytes that continues hash (0 at first); the same on every machine. */
+LIERNE_PRIVATE uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* Sorts items by key, ascending; equal keys keep their order. spare has room for n items; most: no key
  * is larger. */
@@ -87,7 +90,7 @@ void lierne_text_add(lierne_text *text, const char *format, ...)
 void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n);
 /* Hands the string over (caller frees with lierne_mem_free), or fails with NO_MEMORY. */
 lierne_status lierne_text_take(lierne_text *text, char **out);
-void lierne_text_free(lierne_text *text);
+void lierne_text_clear(lierne_text *text);
 
 /* Bytes of the UTF-8 sequence at text, 0 if it is none or the end. Never reads past a zero byte. */
 int lierne_utf8_length(const char *text);
@@ -97,11 +100,12 @@ LIERNE_PRIVATE double lierne_now(void);
 
 /* The deadline of a wait that looks at the clock again and again, in seconds. Where the process was
  * stopped, or the machine slept, for more than half of the timeout, what it waited for may have come
- * meanwhile, and it gets half of the timeout more to look. */
+ * meanwhile, and it gets half of the timeout more to look, once. */
 typedef struct lierne_deadline {
     double timeout;
     double at;
     double last; /* look */
+    bool extended;
 } lierne_deadline;
 LIERNE_PRIVATE void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now);
 LIERNE_PRIVATE bool lierne_deadline_passed(lierne_deadline *deadline, double now);

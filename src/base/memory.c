@@ -71,7 +71,7 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_shelf_take(lierne_shelf *shelf, int place, void *out, size_t count,
+lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
                                 size_t size) {
     size_t bytes;
     if (!lierne_mul_size(count, size, &bytes)) {
@@ -87,11 +87,11 @@ lierne_status lierne_shelf_take(lierne_shelf *shelf, int place, void *out, size_
     return LIERNE_OK;
 }
 
-void lierne_shelf_free(lierne_shelf *shelf) {
-    for (int i = 0; i < LIERNE_SHELF; i++) {
+void lierne_workspace_destroy(lierne_workspace *shelf) {
+    for (int i = 0; i < LIERNE_WORKSPACE_SLOTS; i++) {
         lierne_mem_free(shelf->at[i]);
     }
-    *shelf = (lierne_shelf){0};
+    *shelf = (lierne_workspace){0};
 }
 
 lierne_status lierne_strdup(char **out, const char *text) {

@@ -49,7 +49,7 @@ lierne_status lierne_text_take(lierne_text *text, char **out) {
     lierne_text_add(text, "%s", "");
     if (text->failed) {
         size_t length = text->length;
-        lierne_text_free(text);
+        lierne_text_clear(text);
         return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a text of more than %zu bytes", length);
     }
     *out = text->data;
@@ -57,7 +57,7 @@ lierne_status lierne_text_take(lierne_text *text, char **out) {
     return LIERNE_OK;
 }
 
-void lierne_text_free(lierne_text *text) {
+void lierne_text_clear(lierne_text *text) {
     lierne_mem_free(text->data);
     *text = (lierne_text){0};
 }
@@ -106,14 +106,15 @@ double lierne_now(void) {
 }
 
 void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now) {
-    *deadline = (lierne_deadline){timeout, now + timeout, now};
+    *deadline = (lierne_deadline){.timeout = timeout, .at = now + timeout, .last = now};
 }
 
 bool lierne_deadline_passed(lierne_deadline *deadline, double now) {
     double gap = now - deadline->last;
     deadline->last = now;
-    if (now > deadline->at && gap > deadline->timeout / 2) {
+    if (now > deadline->at && gap > deadline->timeout / 2 && !deadline->extended) {
         deadline->at = now + deadline->timeout / 2;
+        deadline->extended = true;
     }
     return now > deadline->at;
 }

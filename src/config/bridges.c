@@ -1,4 +1,4 @@
-/* Bridges: from their values in the file to the spec that lierne_plan_bridge takes. Values are
+/* Bridges: from their values in the file to the spec that lierne_plan_create_bridge takes. Values are
  * read here one by one; what must be true between them is in bridge_rules.c. */
 #include "config/read.h"
 
@@ -14,7 +14,7 @@ static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_
         }
     }
     if (node) {
-        lierne_finding_add(r, LIERNE_FINDING_GRID_UNKNOWN, node, "name one of the keys of 'grids'",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_UNKNOWN, node, "name one of the keys of 'grids'",
                            "there is no grid %s", lierne_quote(lierne_json_string(node)).text);
     }
     return NULL;
@@ -94,12 +94,12 @@ static void read_counts(lierne_reader *r, lierne_config_bridge_nodes *nodes,
 /* The view's name as its grid has it, NULL, with a finding, if the grid has no such view. */
 static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *grid,
                              const lierne_json_node *node) {
-    for (int i = 0; i < lierne_grid_nviews(grid->grid); i++) {
-        if (strcmp(lierne_grid_view_name(grid->grid, i), lierne_json_string(node)) == 0) {
-            return lierne_grid_view_name(grid->grid, i);
+    for (int i = 0; i < lierne_grid_get_nviews(grid->grid); i++) {
+        if (strcmp(lierne_grid_get_view_name(grid->grid, i), lierne_json_string(node)) == 0) {
+            return lierne_grid_get_view_name(grid->grid, i);
         }
     }
-    lierne_finding_add(r, LIERNE_FINDING_VIEW_UNKNOWN, node,
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_UNKNOWN, node,
                        "name one of its 'views', or base for its own dims",
                        "grid %s has no view %s", lierne_quote(grid->name).text,
                        lierne_quote(lierne_json_string(node)).text);
@@ -131,8 +131,8 @@ static void read_name(lierne_reader *r, const lierne_json_node *node,
         return;
     }
     const char *name = lierne_json_string(node);
-    if (lierne_config_bridge(r->config, name)) {
-        lierne_finding_add(r, LIERNE_FINDING_BRIDGE_DUPLICATE, node, "",
+    if (lierne_config_get_bridge(r->config, name)) {
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "",
                            "there is a bridge %s already", lierne_quote(name).text);
     }
     lierne_reader_ok(r, lierne_strdup(&bridge->name, name));
@@ -203,7 +203,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         lierne_config_read_placements(r, found[PLACEMENTS], nodes, bridge);
     }
     if (lierne_config_word(r, nodes->deliver, deliveries, COUNT(deliveries), &word)) {
-        bridge->spec.delivery = (lierne_delivery)word;
+        bridge->spec.delivery = (lierne_bridge_output)word;
     }
     if (nodes->gradient) {
         read_gradient(r, nodes, bridge);
@@ -237,7 +237,7 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
 
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges) {
     if (bridges->count > LIERNE_CONFIG_MAX_BRIDGES) {
-        lierne_finding_add(r, LIERNE_FINDING_LIMIT, bridges, "", "%d bridges, at most %d are taken",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "", "%d bridges, at most %d are taken",
                            bridges->count, LIERNE_CONFIG_MAX_BRIDGES);
         return;
     }

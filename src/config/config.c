@@ -11,7 +11,7 @@ static void read_node_list(lierne_reader *r, const lierne_json_node *nodes) {
     lierne_config *config = r->config;
     int rank = 0;
     if (nodes->count != config->world) {
-        lierne_finding_add(r, LIERNE_FINDING_NODES, nodes, "one node for each rank",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NODES, nodes, "one node for each rank",
                            "%d nodes for %d ranks", nodes->count, config->world);
         return;
     }
@@ -77,7 +77,7 @@ static void read_file(lierne_reader *r) {
 /* The status of a config that was read, and a message with its first error. */
 static lierne_status judge(const lierne_config *config, lierne_status status) {
     for (size_t i = 0; i < config->findings.count; i++) {
-        const lierne_finding *f = &config->findings.at[i].finding;
+        const lierne_diagnostic *f = &config->findings.at[i].finding;
         if (f->severity == LIERNE_ERROR) {
             return lierne_fail(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
                                "lierne_config_parse", "%d errors, the first at %d:%d: [%s] %s",
@@ -99,16 +99,16 @@ lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t 
     LIERNE_TRY(lierne_alloc(&r.config, 1, sizeof *r.config));
     lierne_status status = lierne_json_parse(&doc, text, length);
     if (status == LIERNE_SYNTAX) {
-        lierne_finding_add_text(&r);
+        lierne_diagnostic_add_text(&r);
     } else if (lierne_reader_ok(&r, status)) {
         read_file(&r);
     }
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
     if (r.failed) {
-        lierne_config_free(r.config);
+        lierne_config_destroy(r.config);
         return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a configuration of %zu bytes", length);
     }
-    lierne_findings_sort(r.config);
+    lierne_diagnostics_sort(r.config);
     *out = r.config;
     return judge(r.config, status);
 }
@@ -152,18 +152,18 @@ lierne_status lierne_config_read(lierne_config **out, const char *path) {
     return status;
 }
 
-void lierne_config_free(lierne_config *config) {
+void lierne_config_destroy(lierne_config *config) {
     if (!config) {
         return;
     }
     for (size_t i = 0; i < config->grids.count; i++) {
-        lierne_grid_free(config->grids.at[i].grid);
+        lierne_grid_destroy(config->grids.at[i].grid);
         lierne_mem_free(config->grids.at[i].name);
     }
     for (size_t i = 0; i < config->bridges.count; i++) {
         lierne_config_bridge_free(config->bridges.at[i]);
     }
-    lierne_findings_free(config);
+    lierne_diagnostics_destroy(config);
     lierne_mem_free(config->grids.at);
     lierne_mem_free(config->bridges.at);
     lierne_mem_free(config->nodes);

@@ -16,9 +16,9 @@
 static const char *finding_code(int number) {
     switch (number) {
 #define FINDING_CODE(number, name, text)                                                           \
-    case LIERNE_FINDING_##name:                                                                    \
-        return LIERNE_FINDING_CODE(number);
-        LIERNE_FINDING_TABLE(FINDING_CODE)
+    case LIERNE_DIAGNOSTIC_##name:                                                                    \
+        return LIERNE_DIAGNOSTIC_CODE(number);
+        LIERNE_DIAGNOSTIC_TABLE(FINDING_CODE)
 #undef FINDING_CODE
     default:
         return lierne_status_name(number);
@@ -72,7 +72,7 @@ const char *lierne_reason(void) {
 
 /* Puts the texts of a finding into entry. */
 static lierne_status fill_texts(const lierne_reader *r, int node, const char *message,
-                                const char *hint, lierne_config_finding_entry *entry) {
+                                const char *hint, lierne_config_diagnostic_entry *entry) {
     lierne_text pointer = {0};
     lierne_json_pointer(r->doc, node, &pointer);
     LIERNE_TRY(lierne_text_take(&pointer, &entry->texts[0]));
@@ -84,7 +84,7 @@ static lierne_status fill_texts(const lierne_reader *r, int node, const char *me
     return LIERNE_OK;
 }
 
-static void free_entry(lierne_config_finding_entry *entry) {
+static void free_entry(lierne_config_diagnostic_entry *entry) {
     for (int i = 0; i < 3; i++) {
         lierne_mem_free(entry->texts[i]);
     }
@@ -93,9 +93,9 @@ static void free_entry(lierne_config_finding_entry *entry) {
 static lierne_status push(const lierne_reader *r, int number, lierne_json_place place, int node,
                           const char *message, const char *hint) {
     lierne_config *config = r->config;
-    lierne_config_finding_entry entry = {.order = (int)config->findings.count};
-    lierne_finding *f = &entry.finding;
-    f->severity = number >= LIERNE_FINDING_WARNING ? LIERNE_WARNING : LIERNE_ERROR;
+    lierne_config_diagnostic_entry entry = {.order = (int)config->findings.count};
+    lierne_diagnostic *f = &entry.finding;
+    f->severity = number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_WARNING : LIERNE_ERROR;
     f->code = finding_code(number);
     f->line = place.line;
     f->column = place.column;
@@ -115,7 +115,7 @@ static void add_at(lierne_reader *r, int number, lierne_json_place place, int no
                    const char *hint, const char *format, va_list args) {
     lierne_config *config = r->config;
     char message[LIERNE_MESSAGE_SIZE];
-    config->errors += number < LIERNE_FINDING_WARNING;
+    config->errors += number < LIERNE_DIAGNOSTIC_WARNING;
     if (config->full) {
         return;
     }
@@ -123,7 +123,7 @@ static void add_at(lierne_reader *r, int number, lierne_json_place place, int no
         config->findings.count >= MAX_FINDINGS || config->finding_bytes > MAX_FINDING_BYTES;
     if (config->full) {
         config->errors++;
-        lierne_reader_ok(r, push(r, LIERNE_FINDING_TOO_MANY, place, -1,
+        lierne_reader_ok(r, push(r, LIERNE_DIAGNOSTIC_TOO_MANY, place, -1,
                                  "the file has more findings than are listed", "mend these first"));
         return;
     }
@@ -135,7 +135,7 @@ static int node_index(const lierne_reader *r, const lierne_json_node *node) {
     return node ? (int)(node - r->doc->nodes.at) : -1;
 }
 
-void lierne_finding_add(lierne_reader *r, int number, const lierne_json_node *node,
+void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node *node,
                         const char *hint, const char *format, ...) {
     lierne_json_place place = node ? node->place : (lierne_json_place){1, 1};
     va_list args;
@@ -144,7 +144,7 @@ void lierne_finding_add(lierne_reader *r, int number, const lierne_json_node *no
     va_end(args);
 }
 
-void lierne_finding_add_key(lierne_reader *r, int number, const lierne_json_node *node,
+void lierne_diagnostic_add_key(lierne_reader *r, int number, const lierne_json_node *node,
                             const char *hint, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -160,12 +160,12 @@ static void add_fault(lierne_reader *r, const lierne_json_fault *fault, const ch
     va_end(args);
 }
 
-void lierne_finding_add_text(lierne_reader *r) {
+void lierne_diagnostic_add_text(lierne_reader *r) {
     const lierne_json *doc = r->doc;
     for (size_t i = 0; i < doc->duplicates.count; i++) {
         const lierne_json_duplicate *d = &doc->duplicates.at[i];
         lierne_json_place first = doc->nodes.at[d->first].key_place;
-        lierne_finding_add_key(r, LIERNE_FINDING_DUPLICATE_KEY, &doc->nodes.at[d->node],
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_DUPLICATE_KEY, &doc->nodes.at[d->node],
                                "keep one of the two", "key stands twice, first at %d:%d",
                                first.line, first.column);
     }
@@ -175,7 +175,7 @@ void lierne_finding_add_text(lierne_reader *r) {
 }
 
 static int compare_entries(const void *a, const void *b) {
-    const lierne_config_finding_entry *x = a, *y = b;
+    const lierne_config_diagnostic_entry *x = a, *y = b;
     if (x->finding.line != y->finding.line) {
         return x->finding.line < y->finding.line ? -1 : 1;
     }
@@ -185,7 +185,7 @@ static int compare_entries(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-void lierne_findings_sort(lierne_config *config) {
+void lierne_diagnostics_sort(lierne_config *config) {
     size_t count = config->findings.count;
     /* What says that there is more stands last. */
     count -= config->full && count > 0;
@@ -194,7 +194,7 @@ void lierne_findings_sort(lierne_config *config) {
     }
 }
 
-void lierne_findings_free(lierne_config *config) {
+void lierne_diagnostics_destroy(lierne_config *config) {
     for (size_t i = 0; i < config->findings.count; i++) {
         free_entry(&config->findings.at[i]);
     }

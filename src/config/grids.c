@@ -19,7 +19,7 @@ static int dim_index(const lierne_config_dims *dims, const char *name) {
 static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
     bool ok = true;
     if (order->count > LIERNE_MAX_DIMS) {
-        lierne_finding_add(r, LIERNE_FINDING_LIMIT, order, "", "%d dims, at most %d are taken",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "", "%d dims, at most %d are taken",
                            order->count, LIERNE_MAX_DIMS);
         return false;
     }
@@ -27,7 +27,7 @@ static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_c
         if (!lierne_config_name(r, n, false, LIERNE_CONFIG_KEY_NAME)) {
             ok = false;
         } else if (dim_index(out, lierne_json_string(n)) >= 0) {
-            lierne_finding_add(r, LIERNE_FINDING_ORDER_DUPLICATE, n, "",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "",
                                "dim %s stands twice in the order",
                                lierne_quote(lierne_json_string(n)).text);
             ok = false;
@@ -48,7 +48,7 @@ static bool read_sizes(lierne_reader *r, const lierne_json_node *shape, lierne_c
         if (d >= 0) {
             out->sizes[d] = size;
         } else {
-            lierne_finding_add_key(r, LIERNE_FINDING_ORDER_MISSING, n,
+            lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_ORDER_MISSING, n,
                                    "write it into the order, fastest dim first",
                                    "dim %s is not in the order", lierne_label(n).text);
             ok = false;
@@ -64,7 +64,7 @@ static bool check_sizes(lierne_reader *r, const lierne_json_node *order,
     for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
         int d = n->type == LIERNE_JSON_STRING ? dim_index(dims, lierne_json_string(n)) : -1;
         if (d >= 0 && dims->sizes[d] == 0) {
-            lierne_finding_add(r, LIERNE_FINDING_SHAPE_MISSING, n,
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHAPE_MISSING, n,
                                "write it into the shape, also if it is 1",
                                "dim %s has no size in the shape",
                                lierne_quote(dims->names[d]).text);
@@ -91,21 +91,21 @@ bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
 static void add_refused(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
                         const lierne_json_node *offset) {
     if (status == LIERNE_OVERSIZED) {
-        lierne_finding_add(r, LIERNE_FINDING_GRID_OVERSIZED, offset ? offset : shape,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERSIZED, offset ? offset : shape,
                            "shape, rank_offset and world_size must fit together", "%s",
                            lierne_reason());
     } else if (status == LIERNE_OVERFLOW) {
-        lierne_finding_add(r, LIERNE_FINDING_GRID_OVERFLOW, shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "", "%s", lierne_reason());
     } else {
-        lierne_finding_add(r, status, shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, status, shape, "", "%s", lierne_reason());
     }
 }
 
 static void check_heads(lierne_reader *r, const lierne_json_node *node, const lierne_grid *grid) {
     int64_t heads;
-    int tp = lierne_grid_dim_find(grid, NULL, "tp");
+    int tp = lierne_grid_find_dim_size(grid, NULL, "tp");
     if (lierne_config_integer(r, node, 1, INT64_MAX, &heads) && tp > 0 && heads % tp) {
-        lierne_finding_add(r, LIERNE_FINDING_HEADS, node, "choose a tp that divides the heads",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_HEADS, node, "choose a tp that divides the heads",
                            "%lld heads are not divisible by tp %d", (long long)heads, tp);
     }
 }
@@ -153,12 +153,12 @@ static void check_order(lierne_reader *r, const lierne_json_node *order,
     }
     r->failed |= given.failed || hint.failed;
     if (!r->failed) {
-        lierne_finding_add(r, LIERNE_FINDING_ORDER_REVERSED, order, hint.data,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_REVERSED, order, hint.data,
                            "order %s seems to have the slowest dim first, as torch lists them",
                            given.data);
     }
-    lierne_text_free(&given);
-    lierne_text_free(&hint);
+    lierne_text_clear(&given);
+    lierne_text_clear(&hint);
 }
 
 /* Makes the grid that was read; NULL if it is none. */
@@ -206,14 +206,14 @@ static void read_grid(lierne_reader *r, const lierne_json_node *node, int64_t wo
     if (!lierne_reader_ok(r, lierne_strdup(&entry.name, lierne_json_key(node))) ||
         !lierne_reader_ok(r, LIERNE_VEC_PUSH(&r->config->grids, entry))) {
         lierne_mem_free(entry.name);
-        lierne_grid_free(entry.grid);
+        lierne_grid_destroy(entry.grid);
     }
 }
 
 void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, int64_t world) {
     const lierne_json_node *first = lierne_config_first(r, grids);
     if (!first || grids->count > LIERNE_CONFIG_MAX_GRIDS) {
-        lierne_finding_add(r, LIERNE_FINDING_LIMIT, grids, "", "%d grids, must be 1 to %d",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, grids, "", "%d grids, must be 1 to %d",
                            first ? grids->count : 0, LIERNE_CONFIG_MAX_GRIDS);
         return;
     }

@@ -21,17 +21,17 @@ const char *lierne_config_side_view(const lierne_config_bridge_entry *bridge, in
 }
 
 static const char *dim_name(const lierne_config_bridge_entry *bridge, int side, int dim) {
-    return lierne_grid_dim_name(lierne_config_side(bridge, side),
+    return lierne_grid_get_dim_name(lierne_config_side(bridge, side),
                                 lierne_config_side_view(bridge, side), dim);
 }
 
 static int ndims_of(const lierne_config_bridge_entry *bridge, int side) {
-    return lierne_grid_ndims(lierne_config_side(bridge, side),
+    return lierne_grid_get_ndims(lierne_config_side(bridge, side),
                              lierne_config_side_view(bridge, side));
 }
 
 static int64_t dim_size(const lierne_config_bridge_entry *bridge, int side, int dim) {
-    return lierne_grid_dim_size(lierne_config_side(bridge, side),
+    return lierne_grid_get_dim_size(lierne_config_side(bridge, side),
                                 lierne_config_side_view(bridge, side), dim);
 }
 
@@ -61,12 +61,12 @@ static void check_dim(lierne_reader *r, const lierne_json_node *node,
                       const lierne_config_bridge_entry *bridge, int side) {
     const char *means = meaning(lierne_json_key(node), side);
     if (means) {
-        lierne_finding_add_key(r, LIERNE_FINDING_PLACEMENT_DIM, node, "drop it",
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "drop it",
                                "%s of the %s is placed by its meaning: %s", lierne_label(node).text,
                                sides[side], means);
     } else if (lierne_config_side(bridge, side) &&
                lierne_config_side_dim(bridge, side, lierne_json_key(node)) < 0) {
-        lierne_finding_add_key(r, LIERNE_FINDING_PLACEMENT_DIM, node, "",
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "",
                                "%s is not a dim of the %s", lierne_label(node).text, sides[side]);
     }
 }
@@ -78,11 +78,11 @@ static void read_axis(lierne_reader *r, const lierne_json_node *node,
         a++;
     }
     if (planned->naxes && a == planned->naxes) {
-        lierne_finding_add(r, LIERNE_FINDING_AXIS_UNKNOWN, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
                            "%s is %s, which is not an axis of the tensor", lierne_label(node).text,
                            lierne_quote(lierne_json_string(node)).text);
     } else if (a < planned->naxes && a == planned->batch) {
-        lierne_finding_add(r, LIERNE_FINDING_PLACEMENT, node, "only dp cuts it",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "only dp cuts it",
                            "%s is '%s', which is the batch axis", lierne_label(node).text,
                            planned->names[a]);
     }
@@ -102,7 +102,7 @@ static lierne_placement read_placement(lierne_reader *r, const lierne_json_node 
         return placement;
     }
     if (!found[0] == !found[1]) {
-        lierne_finding_add(r, LIERNE_FINDING_PLACEMENT, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "",
                            "%s has %s of shard and zigzag, must have one", lierne_label(node).text,
                            found[0] ? "both" : "none");
         return placement;
@@ -183,7 +183,7 @@ static void check_zigzag(lierne_reader *r, const lierne_config_bridge_nodes *nod
         cut slower = cut_of(nodes, bridge, side, d);
         before *= slower.axis == c.axis ? dim_size(bridge, side, d) : 1;
         if (slower.axis == c.axis && slower.kind == LIERNE_SHARD_ZIGZAG) {
-            lierne_finding_add(r, LIERNE_FINDING_PLACEMENT, c.node,
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, c.node,
                                "let one of them shard it, or choose another axis",
                                "dims '%s' and '%s' of the %s both cut axis '%s' zigzag",
                                dim_name(bridge, side, dim), dim_name(bridge, side, d), sides[side],
@@ -192,7 +192,7 @@ static void check_zigzag(lierne_reader *r, const lierne_config_bridge_nodes *nod
         }
     }
     if (chunks > 2 && size % (chunks * before)) {
-        lierne_finding_add(r, LIERNE_FINDING_ZIGZAG, c.node, "pad the axis, or choose another size",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ZIGZAG, c.node, "pad the axis, or choose another size",
                            "axis '%s' of %lld is not divisible by 2 x %s = %lld%s",
                            nodes->planned.names[c.axis], (long long)size,
                            dim_name(bridge, side, dim), (long long)(chunks * before),
@@ -209,8 +209,8 @@ static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *n
     bool chunks = bridge->spec.gradient_owner == LIERNE_GRADIENT_ZIGZAG ||
                   bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
     if (dim != cp && c.node && c.axis >= 0 && c.axis == nodes->planned.sequence && chunks &&
-        bridge->spec.delivery == LIERNE_DELIVER_WHOLE) {
-        lierne_finding_add(r, LIERNE_FINDING_DELIVERY, c.node, "add \"deliver\": \"own\"",
+        bridge->spec.delivery == LIERNE_OUTPUT_WHOLE) {
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DELIVERY, c.node, "add \"deliver\": \"own\"",
                            "'%s' cuts the sequence, which the owner of the gradient cuts over cp",
                            dim_name(bridge, 1, dim));
     }

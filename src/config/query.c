@@ -4,29 +4,29 @@
 
 #include <string.h>
 
-int lierne_config_nfindings(const lierne_config *config) {
+int lierne_config_get_ndiagnostics(const lierne_config *config) {
     return config ? (int)config->findings.count : 0;
 }
 
-const lierne_finding *lierne_config_finding(const lierne_config *config, int i) {
-    bool there = i >= 0 && i < lierne_config_nfindings(config);
+const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config, int i) {
+    bool there = i >= 0 && i < lierne_config_get_ndiagnostics(config);
     return there ? &config->findings.at[i].finding : NULL;
 }
 
-int lierne_config_world(const lierne_config *config) {
+int lierne_config_get_world_size(const lierne_config *config) {
     return config ? config->world : 0;
 }
 
-int lierne_config_ngrids(const lierne_config *config) {
+int lierne_config_get_ngrids(const lierne_config *config) {
     return config ? (int)config->grids.count : 0;
 }
 
-const char *lierne_config_grid_name(const lierne_config *config, int i) {
-    return i >= 0 && i < lierne_config_ngrids(config) ? config->grids.at[i].name : NULL;
+const char *lierne_config_get_grid_name(const lierne_config *config, int i) {
+    return i >= 0 && i < lierne_config_get_ngrids(config) ? config->grids.at[i].name : NULL;
 }
 
-const lierne_grid *lierne_config_grid(const lierne_config *config, const char *name) {
-    for (int i = 0; name && i < lierne_config_ngrids(config); i++) {
+const lierne_grid *lierne_config_get_grid(const lierne_config *config, const char *name) {
+    for (int i = 0; name && i < lierne_config_get_ngrids(config); i++) {
         if (strcmp(config->grids.at[i].name, name) == 0) {
             return config->grids.at[i].grid;
         }
@@ -34,17 +34,17 @@ const lierne_grid *lierne_config_grid(const lierne_config *config, const char *n
     return NULL;
 }
 
-int lierne_config_nbridges(const lierne_config *config) {
+int lierne_config_get_nbridges(const lierne_config *config) {
     return config ? (int)config->bridges.count : 0;
 }
 
-const char *lierne_config_bridge_name(const lierne_config *config, int i) {
-    return i >= 0 && i < lierne_config_nbridges(config) ? config->bridges.at[i]->name : NULL;
+const char *lierne_config_get_bridge_name(const lierne_config *config, int i) {
+    return i >= 0 && i < lierne_config_get_nbridges(config) ? config->bridges.at[i]->name : NULL;
 }
 
 static const lierne_config_bridge_entry *find_bridge(const lierne_config *config,
                                                      const char *name) {
-    for (int i = 0; name && i < lierne_config_nbridges(config); i++) {
+    for (int i = 0; name && i < lierne_config_get_nbridges(config); i++) {
         const lierne_config_bridge_entry *bridge = config->bridges.at[i];
         if (bridge->name && strcmp(bridge->name, name) == 0) {
             return bridge;
@@ -53,26 +53,26 @@ static const lierne_config_bridge_entry *find_bridge(const lierne_config *config
     return NULL;
 }
 
-const lierne_bridge_spec *lierne_config_bridge(const lierne_config *config, const char *name) {
+const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     return bridge ? &bridge->spec : NULL;
 }
 
-const char *lierne_config_bridge_src(const lierne_config *config, const char *name) {
+const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     return bridge ? bridge->src : NULL;
 }
 
-const char *lierne_config_bridge_dst(const lierne_config *config, const char *name) {
+const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     return bridge ? bridge->dst : NULL;
 }
 
-const char *lierne_config_bridge_axis(const lierne_config *config, const char *name, int axis) {
+const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name, int axis) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     return bridge && axis >= 0 && axis < bridge->spec.naxes ? bridge->axes[axis] : NULL;
 }
 
-const int *lierne_config_nodes(const lierne_config *config) {
+const int *lierne_config_get_nodes(const lierne_config *config) {
     return config ? config->nodes : NULL;
 }

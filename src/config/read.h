@@ -13,11 +13,11 @@
 #define LIERNE_CONFIG_MAX_NAME    128 /* bytes */
 #define LIERNE_CONFIG_AXES        3
 
-typedef struct lierne_config_finding_entry {
-    lierne_finding finding;
+typedef struct lierne_config_diagnostic_entry {
+    lierne_diagnostic finding;
     int order; /* in which it was found: keeps sorting stable */
     char *texts[3];
-} lierne_config_finding_entry;
+} lierne_config_diagnostic_entry;
 
 typedef struct lierne_config_grid_entry {
     char *name;
@@ -38,7 +38,7 @@ typedef struct lierne_config_bridge_entry {
 } lierne_config_bridge_entry;
 
 struct lierne_config {
-    LIERNE_VEC(lierne_config_finding_entry) findings;
+    LIERNE_VEC(lierne_config_diagnostic_entry) findings;
     size_t finding_bytes;
     bool full; /* more findings than are listed */
     int errors;
@@ -57,18 +57,18 @@ typedef struct lierne_reader {
 /* Remembers a failed allocation; whether there was none. */
 bool lierne_reader_ok(lierne_reader *r, lierne_status status);
 
-/* Findings (findings.c). number is LIERNE_FINDING_..., or a status for what the format's rules do
+/* Findings (findings.c). number is LIERNE_DIAGNOSTIC_..., or a status for what the format's rules do
  * not foresee. They stand at the value of node, or at its key; node NULL is the whole file. */
-void lierne_finding_add(lierne_reader *r, int number, const lierne_json_node *node,
+void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node *node,
                         const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-void lierne_finding_add_key(lierne_reader *r, int number, const lierne_json_node *node,
+void lierne_diagnostic_add_key(lierne_reader *r, int number, const lierne_json_node *node,
                             const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* Adds what the scanner found. */
-void lierne_finding_add_text(lierne_reader *r);
-void lierne_findings_sort(lierne_config *config);
-void lierne_findings_free(lierne_config *config);
+void lierne_diagnostic_add_text(lierne_reader *r);
+void lierne_diagnostics_sort(lierne_config *config);
+void lierne_diagnostics_destroy(lierne_config *config);
 
 /* A text in quotes, cut if it is long, on one line whatever it holds: for messages. */
 typedef struct lierne_quoted {

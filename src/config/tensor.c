@@ -19,7 +19,7 @@ static int axis_index(const lierne_config_bridge_entry *bridge, const char *name
 static void read_axes(lierne_reader *r, const lierne_json_node *axes,
                       lierne_config_bridge_entry *bridge) {
     if (axes->count < 2 || axes->count > COUNT(axis_words)) {
-        lierne_finding_add(r, LIERNE_FINDING_AXES, axes, "", "%d axes, must be 2 or 3",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, axes, "", "%d axes, must be 2 or 3",
                            axes->count);
         return;
     }
@@ -29,7 +29,7 @@ static void read_axes(lierne_reader *r, const lierne_json_node *axes,
             continue;
         }
         if (axis_index(bridge, axis_words[word]) >= 0) {
-            lierne_finding_add(r, LIERNE_FINDING_AXES, n, "", "axis '%s' stands twice",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, n, "", "axis '%s' stands twice",
                                axis_words[word]);
             continue;
         }
@@ -43,7 +43,7 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
          n = lierne_config_next(r, n)) {
         int a = axis_index(bridge, lierne_json_key(n));
         if (a < 0) {
-            lierne_finding_add_key(r, LIERNE_FINDING_UNKNOWN_KEY, n, "write it into axes",
+            lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_UNKNOWN_KEY, n, "write it into axes",
                                    "%s is not an axis of the tensor", lierne_label(n).text);
         } else {
             nodes->sizes[a] = n;
@@ -52,7 +52,7 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     }
     for (int a = 0; a < bridge->spec.naxes; a++) {
         if (!nodes->sizes[a]) {
-            lierne_finding_add(r, LIERNE_FINDING_AXIS_SIZE, nodes->shape, "",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_SIZE, nodes->shape, "",
                                "axis '%s' has no size", bridge->axes[a]);
         }
     }
@@ -151,7 +151,7 @@ static int read_axis(lierne_reader *r, const lierne_json_node *node,
     }
     int a = axis_index(bridge, lierne_json_string(node));
     if (a < 0) {
-        lierne_finding_add(r, LIERNE_FINDING_AXIS_UNKNOWN, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
                            "%s is %s, which is not an axis of the tensor", lierne_label(node).text,
                            lierne_quote(lierne_json_string(node)).text);
     }

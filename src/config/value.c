@@ -42,10 +42,10 @@ bool lierne_config_typed(lierne_reader *r, const lierne_json_node *node, int typ
     lierne_text wanted = {0};
     list_types(types, &wanted);
     r->failed |= wanted.failed;
-    lierne_finding_add(r, LIERNE_FINDING_TYPE, node, "", "%s is %s, must be %s",
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_TYPE, node, "", "%s is %s, must be %s",
                        lierne_label(node).text, lierne_json_type_name(node->type),
                        wanted.data ? wanted.data : "");
-    lierne_text_free(&wanted);
+    lierne_text_clear(&wanted);
     return false;
 }
 
@@ -56,9 +56,9 @@ static void add_unknown_key(lierne_reader *r, const lierne_json_node *member,
         lierne_text_add(&hint, "%s%s", i ? ", " : "known keys here: ", keys[i].name);
     }
     r->failed |= hint.failed;
-    lierne_finding_add_key(r, LIERNE_FINDING_UNKNOWN_KEY, member, hint.data ? hint.data : "",
+    lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_UNKNOWN_KEY, member, hint.data ? hint.data : "",
                            "key %s is not known", lierne_label(member).text);
-    lierne_text_free(&hint);
+    lierne_text_clear(&hint);
 }
 
 bool lierne_config_object(lierne_reader *r, const lierne_json_node *node,
@@ -84,7 +84,7 @@ bool lierne_config_object(lierne_reader *r, const lierne_json_node *node,
     }
     for (int i = 0; i < nkeys; i++) {
         if (keys[i].required && !(seen & (uint32_t)1 << i)) {
-            lierne_finding_add(r, LIERNE_FINDING_MISSING_KEY, node, "", "key '%s' is missing in %s",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISSING_KEY, node, "", "key '%s' is missing in %s",
                                keys[i].name, lierne_label(node).text);
         }
     }
@@ -97,7 +97,7 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
         return false;
     }
     if (!node->integer) {
-        lierne_finding_add(r, LIERNE_FINDING_INTEGER, node,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INTEGER, node,
                            "write it without point and exponent, within 64 bits",
                            "%s is not an integer", lierne_label(node).text);
         return false;
@@ -107,10 +107,10 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
         return true;
     }
     if (high == INT64_MAX) {
-        lierne_finding_add(r, LIERNE_FINDING_RANGE, node, "", "%s is %lld, must be at least %lld",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "", "%s is %lld, must be at least %lld",
                            lierne_label(node).text, (long long)node->value, (long long)low);
     } else {
-        lierne_finding_add(r, LIERNE_FINDING_RANGE, node, "", "%s is %lld, must be %lld to %lld",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "", "%s is %lld, must be %lld to %lld",
                            lierne_label(node).text, (long long)node->value, (long long)low,
                            (long long)high);
     }
@@ -132,10 +132,10 @@ bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const ch
         lierne_text_add(&hint, "%s%s", i ? ", " : "one of: ", words[i]);
     }
     r->failed |= hint.failed;
-    lierne_finding_add(r, LIERNE_FINDING_CHOICE, node, hint.data ? hint.data : "",
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_CHOICE, node, hint.data ? hint.data : "",
                        "%s is %s, which is not known", lierne_label(node).text,
                        lierne_quote(lierne_json_string(node)).text);
-    lierne_text_free(&hint);
+    lierne_text_clear(&hint);
     return false;
 }
 
@@ -171,10 +171,10 @@ bool lierne_config_name(lierne_reader *r, const lierne_json_node *node, bool at_
         return true;
     }
     if (at_key) {
-        lierne_finding_add_key(r, LIERNE_FINDING_NAME, node, "", "name %s %s",
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s",
                                lierne_quote(name).text, fault);
     } else {
-        lierne_finding_add(r, LIERNE_FINDING_NAME, node, "", "name %s %s", lierne_quote(name).text,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s", lierne_quote(name).text,
                            fault);
     }
     return false;

@@ -35,7 +35,7 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
     }
     const char *name = lierne_json_string(n);
     if (find_dim(v->shared_names, before, name) >= 0) {
-        lierne_finding_add(r, LIERNE_FINDING_SHARED_DUPLICATE, n, "", "dim %s is shared twice",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_DUPLICATE, n, "", "dim %s is shared twice",
                            lierne_quote(name).text);
         return false;
     }
@@ -43,7 +43,7 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
     if (mine && lierne_view_dim(lierne_view_find(grid, with_name(v)), name) >= 0) {
         return true;
     }
-    lierne_finding_add(r, LIERNE_FINDING_SHARED_UNKNOWN, n, "a shared dim is in both views",
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_UNKNOWN, n, "a shared dim is in both views",
                        "shared dim %s is not in view %s", lierne_quote(name).text,
                        mine ? lierne_quote(with_name(v)).text : lierne_label(v->node).text);
     return false;
@@ -53,7 +53,7 @@ static bool read_shared(lierne_reader *r, view_reading *v, const lierne_grid *gr
                         lierne_view_spec *spec) {
     bool ok = true;
     if (v->shared->count > LIERNE_MAX_DIMS) {
-        lierne_finding_add(r, LIERNE_FINDING_LIMIT, v->shared, "", "%d dims, at most %d are taken",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, v->shared, "", "%d dims, at most %d are taken",
                            v->shared->count, LIERNE_MAX_DIMS);
         return false;
     }
@@ -71,10 +71,10 @@ static bool read_shared(lierne_reader *r, view_reading *v, const lierne_grid *gr
 
 /* A view of a grid as the dims that it was made of. */
 static void copy_dims(const lierne_grid *grid, const char *view, lierne_config_dims *dims) {
-    dims->count = lierne_grid_ndims(grid, view);
+    dims->count = lierne_grid_get_ndims(grid, view);
     for (int d = 0; d < dims->count; d++) {
-        dims->names[d] = lierne_grid_dim_name(grid, view, d);
-        dims->sizes[d] = lierne_grid_dim_size(grid, view, d);
+        dims->names[d] = lierne_grid_get_dim_name(grid, view, d);
+        dims->sizes[d] = lierne_grid_get_dim_size(grid, view, d);
     }
 }
 
@@ -87,7 +87,7 @@ static lierne_status try_view(const lierne_grid *grid, const lierne_view_spec *s
                                   .ndims = base.count,
                                   .names = base.names,
                                   .sizes = base.sizes,
-                                  .world_size = lierne_grid_size(grid)};
+                                  .world_size = lierne_grid_get_size(grid)};
     LIERNE_TRY(lierne_grid_create(&copy, &grid_spec));
     lierne_status status = LIERNE_OK;
     if (spec->with && strcmp(spec->with, "base") != 0) {
@@ -102,7 +102,7 @@ static lierne_status try_view(const lierne_grid *grid, const lierne_view_spec *s
     if (status == LIERNE_OK) {
         status = lierne_grid_add_view(copy, spec);
     }
-    lierne_grid_free(copy);
+    lierne_grid_destroy(copy);
     return status;
 }
 
@@ -116,7 +116,7 @@ static void add_memberships(lierne_reader *r, const view_reading *v, const liern
         one.nshared = 1;
         one.shared = &name;
         if (!lierne_reader_ok(r, try_view(grid, &one)) && !r->failed) {
-            lierne_finding_add(r, LIERNE_FINDING_SHARED_MEMBERSHIP, n,
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_MEMBERSHIP, n,
                                "do not share it, or lay the view out so that its ranks agree", "%s",
                                lierne_reason());
         }
@@ -127,18 +127,18 @@ static void add_refused(lierne_reader *r, lierne_status status, const view_readi
                         const lierne_grid *grid, const lierne_view_spec *spec) {
     switch (status) {
     case LIERNE_SIZE:
-        lierne_finding_add(r, LIERNE_FINDING_VIEW_SIZE, v->shape,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_SIZE, v->shape,
                            "the sizes of a view multiply to the ranks of its grid", "%s",
                            lierne_reason());
         break;
     case LIERNE_OVERFLOW:
-        lierne_finding_add(r, LIERNE_FINDING_GRID_OVERFLOW, v->shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "", "%s", lierne_reason());
         break;
     case LIERNE_MEMBERSHIP:
         add_memberships(r, v, grid, spec);
         break;
     default:
-        lierne_finding_add(r, status, v->node, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, status, v->node, "", "%s", lierne_reason());
     }
 }
 
@@ -149,9 +149,9 @@ static void add_view(lierne_reader *r, view_reading *v, lierne_grid *grid) {
                              .names = v->dims.names,
                              .sizes = v->dims.sizes,
                              .with = v->with ? lierne_json_string(v->with) : NULL};
-    bool known = lierne_grid_ndims(grid, with_name(v)) >= 0;
+    bool known = lierne_grid_get_ndims(grid, with_name(v)) >= 0;
     if (!known) {
-        lierne_finding_add(r, LIERNE_FINDING_WITH_UNKNOWN, v->with,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_WITH_UNKNOWN, v->with,
                            "a view can share with 'base' and with views that stand before it",
                            "view %s is not registered", lierne_quote(with_name(v)).text);
         spec.with = NULL;
@@ -179,7 +179,7 @@ static void read_view(lierne_reader *r, const lierne_json_node *node, lierne_gri
     view_reading v = {.node = node};
     bool ok = lierne_config_name(r, node, true, LIERNE_CONFIG_KEY_NAME);
     if (strcmp(lierne_json_key(node), "base") == 0) {
-        lierne_finding_add_key(r, LIERNE_FINDING_VIEW_RESERVED, node, "choose another name",
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_VIEW_RESERVED, node, "choose another name",
                                "'base' is the grid's own view");
         ok = false;
     }
@@ -196,7 +196,7 @@ static void read_view(lierne_reader *r, const lierne_json_node *node, lierne_gri
 
 void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid) {
     if (views->count > LIERNE_MAX_VIEWS) {
-        lierne_finding_add(r, LIERNE_FINDING_LIMIT, views, "", "%d views, at most %d are taken",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, views, "", "%d views, at most %d are taken",
                            views->count, LIERNE_MAX_VIEWS);
         return;
     }

@@ -9,7 +9,7 @@
 
 static int compare_offsets(const void *a, const void *b) {
     const lierne_config_grid_entry *x = a, *y = b;
-    int i = lierne_grid_offset(x->grid), j = lierne_grid_offset(y->grid);
+    int i = lierne_grid_get_offset(x->grid), j = lierne_grid_get_offset(y->grid);
     return (i > j) - (i < j);
 }
 
@@ -33,8 +33,8 @@ static void add_gap(gaps *g, int from, int to) {
 
 static void list_gaps(const lierne_config_grid_entry *sorted, size_t count, int world, gaps *g) {
     for (size_t i = 0; i < count; i++) {
-        int first = lierne_grid_offset(sorted[i].grid);
-        int end = first + lierne_grid_size(sorted[i].grid);
+        int first = lierne_grid_get_offset(sorted[i].grid);
+        int end = first + lierne_grid_get_size(sorted[i].grid);
         add_gap(g, g->end, first > g->end ? first : g->end);
         g->end = end > g->end ? end : g->end;
     }
@@ -60,15 +60,15 @@ static const lierne_json_node *grid_node(const lierne_reader *r, const lierne_js
 }
 
 static bool begins_at_0(const lierne_config *config, size_t i) {
-    return lierne_grid_offset(config->grids.at[i].grid) == 0;
+    return lierne_grid_get_offset(config->grids.at[i].grid) == 0;
 }
 
 /* Two grids that begin at rank 0 and have together as many ranks as the world. */
 static bool find_pair(const lierne_config *config, size_t *a, size_t *b) {
     for (*b = 1; *b < config->grids.count; (*b)++) {
         for (*a = 0; *a < *b; (*a)++) {
-            int64_t sum = (int64_t)lierne_grid_size(config->grids.at[*a].grid) +
-                          lierne_grid_size(config->grids.at[*b].grid);
+            int64_t sum = (int64_t)lierne_grid_get_size(config->grids.at[*a].grid) +
+                          lierne_grid_get_size(config->grids.at[*b].grid);
             if (begins_at_0(config, *a) && begins_at_0(config, *b) && sum == config->world) {
                 return true;
             }
@@ -84,7 +84,7 @@ static bool all_fill_the_world(const lierne_config *config) {
         if (!begins_at_0(config, i)) {
             return false;
         }
-        sum += lierne_grid_size(config->grids.at[i].grid);
+        sum += lierne_grid_get_size(config->grids.at[i].grid);
     }
     return config->grids.count > 1 && sum == config->world;
 }
@@ -97,17 +97,17 @@ static bool check_offsets(lierne_reader *r, const lierne_json_node *grids, int e
     char hint[256];
     if (find_pair(config, &a, &b)) {
         const char *first = config->grids.at[a].name, *second = config->grids.at[b].name;
-        int size = lierne_grid_size(config->grids.at[a].grid);
+        int size = lierne_grid_get_size(config->grids.at[a].grid);
         snprintf(hint, sizeof hint,
                  "write \"rank_offset\": %d for %s, or, if they are to share ranks, set world_size "
                  "to %d",
                  size, lierne_quote(second).text, end);
-        lierne_finding_add_key(
-            r, LIERNE_FINDING_OFFSET, grid_node(r, grids, b), hint,
+        lierne_diagnostic_add_key(
+            r, LIERNE_DIAGNOSTIC_OFFSET, grid_node(r, grids, b), hint,
             "grids %s and %s have %d and %d ranks, together the %d of the world, "
             "and both begin at rank 0",
             lierne_quote(first).text, lierne_quote(second).text, size,
-            lierne_grid_size(config->grids.at[b].grid), config->world);
+            lierne_grid_get_size(config->grids.at[b].grid), config->world);
         return true;
     }
     if (all_fill_the_world(config)) {
@@ -115,7 +115,7 @@ static bool check_offsets(lierne_reader *r, const lierne_json_node *grids, int e
                  "give each grid the rank_offset at which the one before it ends, or, if they are "
                  "to share ranks, set world_size to %d",
                  end);
-        lierne_finding_add_key(r, LIERNE_FINDING_OFFSET, grid_node(r, grids, 1), hint,
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_OFFSET, grid_node(r, grids, 1), hint,
                                "%zu grids have together the %d ranks of the world, and all begin "
                                "at rank 0",
                                config->grids.count, config->world);
@@ -128,7 +128,7 @@ static void check_gaps(lierne_reader *r, const lierne_world_nodes *w, const gaps
     char hint[160];
     int world = r->config->world;
     if (lierne_config_true(w->cover)) {
-        lierne_finding_add(r, LIERNE_FINDING_UNCOVERED, w->cover,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNCOVERED, w->cover,
                            "let grids span these ranks, or drop cover_world",
                            "ranks %.400s of %d are in no grid", g->text.data, world);
     }
@@ -139,7 +139,7 @@ static void check_gaps(lierne_reader *r, const lierne_world_nodes *w, const gaps
         g->first == g->end ? snprintf(hint, sizeof hint, "set world_size to %d, ", g->end) : 0;
     snprintf(hint + used, sizeof hint - (size_t)used,
              "let grids span these ranks, or write \"cover_world\": false");
-    lierne_finding_add(r, LIERNE_FINDING_IDLE_RANKS, w->world, hint,
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_IDLE_RANKS, w->world, hint,
                        "ranks %.400s of %d are in no grid", g->text.data, world);
 }
 
@@ -160,6 +160,6 @@ void lierne_config_check_world(lierne_reader *r, const lierne_world_nodes *w) {
     if (g.text.length) {
         check_gaps(r, w, &g);
     }
-    lierne_text_free(&g.text);
+    lierne_text_clear(&g.text);
     lierne_mem_free(sorted);
 }

@@ -51,7 +51,7 @@ lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec
     LIERNE_TRY(check_dims(spec, &ranks));
     LIERNE_TRY(lierne_alloc(&grid, 1, sizeof *grid));
     lierne_status status =
-        lierne_view_new(&grid->views[0], "base", spec->ndims, spec->names, spec->sizes);
+        lierne_view_create(&grid->views[0], "base", spec->ndims, spec->names, spec->sizes);
     if (status != LIERNE_OK) {
         lierne_mem_free(grid);
         return status;
@@ -64,52 +64,52 @@ lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec
     return LIERNE_OK;
 }
 
-void lierne_grid_free(lierne_grid *grid) {
+void lierne_grid_destroy(lierne_grid *grid) {
     if (!grid) {
         return;
     }
     for (int i = 0; i < grid->nviews; i++) {
-        lierne_view_free(grid->views[i]);
+        lierne_view_destroy(grid->views[i]);
     }
     lierne_mem_free(grid);
 }
 
-int lierne_grid_size(const lierne_grid *grid) {
+int lierne_grid_get_size(const lierne_grid *grid) {
     return grid ? grid->size : -1;
 }
 
-int lierne_grid_offset(const lierne_grid *grid) {
+int lierne_grid_get_offset(const lierne_grid *grid) {
     return grid ? grid->offset : -1;
 }
 
-int lierne_grid_world(const lierne_grid *grid) {
+int lierne_grid_get_world_size(const lierne_grid *grid) {
     return grid ? grid->world : -1;
 }
 
-int lierne_grid_nviews(const lierne_grid *grid) {
+int lierne_grid_get_nviews(const lierne_grid *grid) {
     return grid ? grid->nviews : -1;
 }
 
-const char *lierne_grid_view_name(const lierne_grid *grid, int i) {
+const char *lierne_grid_get_view_name(const lierne_grid *grid, int i) {
     return grid && i >= 0 && i < grid->nviews ? grid->views[i]->name : NULL;
 }
 
-int lierne_grid_ndims(const lierne_grid *grid, const char *view) {
+int lierne_grid_get_ndims(const lierne_grid *grid, const char *view) {
     const lierne_view *v = lierne_view_find(grid, view);
     return v ? v->ndims : -1;
 }
 
-const char *lierne_grid_dim_name(const lierne_grid *grid, const char *view, int i) {
+const char *lierne_grid_get_dim_name(const lierne_grid *grid, const char *view, int i) {
     const lierne_view *v = lierne_view_find(grid, view);
     return v && i >= 0 && i < v->ndims ? v->names[i] : NULL;
 }
 
-int lierne_grid_dim_size(const lierne_grid *grid, const char *view, int i) {
+int lierne_grid_get_dim_size(const lierne_grid *grid, const char *view, int i) {
     const lierne_view *v = lierne_view_find(grid, view);
     return v && i >= 0 && i < v->ndims ? v->sizes[i] : -1;
 }
 
-int lierne_grid_dim_find(const lierne_grid *grid, const char *view, const char *name) {
+int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view, const char *name) {
     const lierne_view *v = lierne_view_find(grid, view);
     if (!v) {
         return -1;
@@ -118,7 +118,7 @@ int lierne_grid_dim_find(const lierne_grid *grid, const char *view, const char *
     return dim < 0 ? 1 : v->sizes[dim];
 }
 
-lierne_status lierne_grid_coords(const lierne_grid *grid, const char *view, int rank, int *coords) {
+lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view, int rank) {
     const lierne_view *v;
     if (!grid || !coords) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "coords" : "grid");
@@ -134,8 +134,7 @@ lierne_status lierne_grid_coords(const lierne_grid *grid, const char *view, int 
     return LIERNE_OK;
 }
 
-lierne_status lierne_grid_rank(const lierne_grid *grid, const char *view, const int *coords,
-                               int *rank) {
+lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view, const int *coords) {
     const lierne_view *v;
     if (!grid || !coords || !rank) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",

@@ -41,8 +41,7 @@ lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *quer
     return lierne_text_take(&text, out);
 }
 
-lierne_status lierne_grid_key(const lierne_grid *grid, const char *view, const char *const *dims,
-                              int ndims, char *text, size_t size, size_t *needed) {
+lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const lierne_grid *grid, const char *view, const char *const *dims, int ndims) {
     lierne_query query;
     char *key;
     LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
@@ -64,12 +63,12 @@ lierne_status lierne_grid_key(const lierne_grid *grid, const char *view, const c
     return LIERNE_OK;
 }
 
-struct lierne_keys {
+struct lierne_group_keys {
     const lierne_grid *grid;
     LIERNE_VEC(char *) keys; /* ascending */
 };
 
-lierne_status lierne_keys_new(lierne_keys **out, const lierne_grid *grid) {
+lierne_status lierne_group_keys_create(lierne_group_keys **out, const lierne_grid *grid) {
     if (!out || !grid) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "grid" : "out");
     }
@@ -78,7 +77,7 @@ lierne_status lierne_keys_new(lierne_keys **out, const lierne_grid *grid) {
     return LIERNE_OK;
 }
 
-void lierne_keys_clear(lierne_keys *keys) {
+void lierne_group_keys_clear(lierne_group_keys *keys) {
     for (size_t i = 0; keys && i < keys->keys.count; i++) {
         lierne_mem_free(keys->keys.at[i]);
     }
@@ -87,16 +86,16 @@ void lierne_keys_clear(lierne_keys *keys) {
     }
 }
 
-void lierne_keys_free(lierne_keys *keys) {
+void lierne_group_keys_destroy(lierne_group_keys *keys) {
     if (keys) {
-        lierne_keys_clear(keys);
+        lierne_group_keys_clear(keys);
         lierne_mem_free(keys->keys.at);
         lierne_mem_free(keys);
     }
 }
 
 /* Where the key stands or would have to stand. */
-static bool find(const lierne_keys *keys, const char *key, size_t *place) {
+static bool find(const lierne_group_keys *keys, const char *key, size_t *place) {
     size_t low = 0, high = keys->keys.count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -112,7 +111,7 @@ static bool find(const lierne_keys *keys, const char *key, size_t *place) {
     return false;
 }
 
-static lierne_status read_key(const lierne_keys *keys, const char *view, const char *const *dims,
+static lierne_status read_key(const lierne_group_keys *keys, const char *view, const char *const *dims,
                               int ndims, const char *func, char **key) {
     lierne_query query;
     if (!keys) {
@@ -123,7 +122,7 @@ static lierne_status read_key(const lierne_keys *keys, const char *view, const c
 }
 
 /* Puts key at place; the table owns it then. */
-static lierne_status insert(lierne_keys *keys, size_t place, char *key) {
+static lierne_status insert(lierne_group_keys *keys, size_t place, char *key) {
     LIERNE_TRY(LIERNE_VEC_PUSH(&keys->keys, key));
     char **at = keys->keys.at + place;
     memmove(at + 1, at, (keys->keys.count - 1 - place) * sizeof *at);
@@ -131,7 +130,7 @@ static lierne_status insert(lierne_keys *keys, size_t place, char *key) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_keys_create(lierne_keys *keys, const char *view, const char *const *dims,
+lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view, const char *const *dims,
                                  int ndims) {
     char *key;
     size_t place;
@@ -148,7 +147,7 @@ lierne_status lierne_keys_create(lierne_keys *keys, const char *view, const char
     return status;
 }
 
-lierne_status lierne_keys_get(const lierne_keys *keys, const char *view, const char *const *dims,
+lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view, const char *const *dims,
                               int ndims) {
     char *key;
     size_t place;
@@ -161,10 +160,10 @@ lierne_status lierne_keys_get(const lierne_keys *keys, const char *view, const c
     return status;
 }
 
-int lierne_keys_count(const lierne_keys *keys) {
+int lierne_group_keys_get_count(const lierne_group_keys *keys) {
     return keys ? (int)keys->keys.count : -1;
 }
 
-const char *lierne_keys_at(const lierne_keys *keys, int i) {
+const char *lierne_group_keys_get_key(const lierne_group_keys *keys, int i) {
     return keys && i >= 0 && (size_t)i < keys->keys.count ? keys->keys.at[i] : NULL;
 }

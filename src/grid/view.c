@@ -64,7 +64,7 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
                        name, list);
 }
 
-lierne_status lierne_view_new(lierne_view **out, const char *name, int ndims,
+lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
                               const char *const *names, const int64_t *sizes) {
     lierne_view *view;
     int stride = 1;
@@ -79,14 +79,14 @@ lierne_status lierne_view_new(lierne_view **out, const char *name, int ndims,
         view->ndims = d + 1;
     }
     if (status != LIERNE_OK) {
-        lierne_view_free(view);
+        lierne_view_destroy(view);
         return status;
     }
     *out = view;
     return LIERNE_OK;
 }
 
-void lierne_view_free(lierne_view *view) {
+void lierne_view_destroy(lierne_view *view) {
     if (!view) {
         return;
     }
@@ -283,10 +283,10 @@ lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *sp
     LIERNE_TRY(check_view_dims(grid, spec, __func__));
     LIERNE_TRY(check_shared_given(spec, __func__));
     LIERNE_TRY(lierne_names_distinct(spec->nshared, spec->shared, __func__));
-    LIERNE_TRY(lierne_view_new(&view, spec->name, spec->ndims, spec->names, spec->sizes));
+    LIERNE_TRY(lierne_view_create(&view, spec->name, spec->ndims, spec->names, spec->sizes));
     lierne_status status = share(view, other, spec, __func__);
     if (status != LIERNE_OK) {
-        lierne_view_free(view);
+        lierne_view_destroy(view);
         return status;
     }
     view->with = view_index(grid, other);

@@ -5,7 +5,7 @@
 #ifndef LIERNE_GROUP_H
 #define LIERNE_GROUP_H
 
-#include "transport/transport.h"
+#include "context/context.h"
 
 typedef struct lierne_group {
     char purpose[16];

@@ -5,7 +5,7 @@
 #define LIERNE_JSON_H
 
 #include "base/base.h"
-#include "lierne/findings.h"
+#include "lierne/diagnostics.h"
 
 #include <cjson/cJSON.h>
 
@@ -46,7 +46,7 @@ typedef struct lierne_json_node {
 
 /* Why the text is not JSON. */
 typedef struct lierne_json_fault {
-    int number; /* LIERNE_FINDING_...; 0 if there is none */
+    int number; /* LIERNE_DIAGNOSTIC_...; 0 if there is none */
     int node;   /* the innermost value that was being read, -1 if there is none */
     lierne_json_place place;
     char message[120];
@@ -68,7 +68,7 @@ typedef struct lierne_json {
 /* Reads a text. Returns OK; SYNTAX, with doc->fault or doc->duplicates saying why; NO_MEMORY. doc
  * is to be freed in each case. */
 lierne_status lierne_json_parse(lierne_json *doc, const char *text, size_t length);
-void lierne_json_free(lierne_json *doc);
+void lierne_json_destroy(lierne_json *doc);
 
 /* First child and next sibling, NULL if there is none. */
 const lierne_json_node *lierne_json_first(const lierne_json_node *node);

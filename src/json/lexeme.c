@@ -49,21 +49,21 @@ static int scan_escape(const char **at) {
     const char *p = *at;
     if (p[1] != 'u') {
         if (!p[1] || !strchr("\"\\/bfnrt", p[1])) {
-            return LIERNE_FINDING_ESCAPE;
+            return LIERNE_DIAGNOSTIC_ESCAPE;
         }
         *at += 2;
         return 0;
     }
     int32_t point = hex_point(p + 2);
     if (point < 0) {
-        return LIERNE_FINDING_ESCAPE;
+        return LIERNE_DIAGNOSTIC_ESCAPE;
     }
     if (point == 0) {
-        return LIERNE_FINDING_NUL;
+        return LIERNE_DIAGNOSTIC_NUL;
     }
     bool paired = is_high(point) && p[6] == '\\' && p[7] == 'u' && is_low(hex_point(p + 8));
     if ((is_high(point) && !paired) || is_low(point)) {
-        return LIERNE_FINDING_SURROGATE;
+        return LIERNE_DIAGNOSTIC_SURROGATE;
     }
     *at += paired ? 12 : 6;
     return 0;
@@ -75,11 +75,11 @@ int lierne_json_scan_string(const char **at, const char *end) {
         int number = 0;
         int length = lierne_utf8_length(*at);
         if (*at == end) {
-            number = LIERNE_FINDING_SYNTAX;
+            number = LIERNE_DIAGNOSTIC_SYNTAX;
         } else if ((unsigned char)**at < 0x20) {
-            number = LIERNE_FINDING_CONTROL;
+            number = LIERNE_DIAGNOSTIC_CONTROL;
         } else if (length == 0) {
-            number = LIERNE_FINDING_UTF8;
+            number = LIERNE_DIAGNOSTIC_UTF8;
         } else if (**at == '\\') {
             number = scan_escape(at);
         } else {
@@ -91,7 +91,7 @@ int lierne_json_scan_string(const char **at, const char *end) {
     }
     if (*at - start > LIERNE_JSON_MAX_STRING) {
         *at = start - 1;
-        return LIERNE_FINDING_LENGTH;
+        return LIERNE_DIAGNOSTIC_LENGTH;
     }
     ++*at;
     return 0;

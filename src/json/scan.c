@@ -47,13 +47,13 @@ static lierne_status refuse(scanner *s, const char *at, int number, const char *
 static lierne_status refuse_byte(scanner *s, const char *wanted) {
     unsigned char byte = (unsigned char)*s->at;
     if (s->at == s->end) {
-        return refuse(s, s->at, LIERNE_FINDING_SYNTAX, "text ends where %s must stand", wanted);
+        return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "text ends where %s must stand", wanted);
     }
     if (byte > 0x20 && byte < 0x7F) {
-        return refuse(s, s->at, LIERNE_FINDING_SYNTAX, "'%c' stands where %s must stand", byte,
+        return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "'%c' stands where %s must stand", byte,
                       wanted);
     }
-    return refuse(s, s->at, LIERNE_FINDING_SYNTAX, "byte 0x%02X stands where %s must stand", byte,
+    return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "byte 0x%02X stands where %s must stand", byte,
                   wanted);
 }
 
@@ -70,17 +70,17 @@ static void skip_space(scanner *s) {
 
 static const char *string_message(int number) {
     switch (number) {
-    case LIERNE_FINDING_CONTROL:
+    case LIERNE_DIAGNOSTIC_CONTROL:
         return "string holds a raw control character";
-    case LIERNE_FINDING_UTF8:
+    case LIERNE_DIAGNOSTIC_UTF8:
         return "string is not UTF-8";
-    case LIERNE_FINDING_ESCAPE:
+    case LIERNE_DIAGNOSTIC_ESCAPE:
         return "string holds a backslash without one of JSON's escapes";
-    case LIERNE_FINDING_NUL:
+    case LIERNE_DIAGNOSTIC_NUL:
         return "string holds \\u0000";
-    case LIERNE_FINDING_SURROGATE:
+    case LIERNE_DIAGNOSTIC_SURROGATE:
         return "string holds half a surrogate pair";
-    case LIERNE_FINDING_LENGTH:
+    case LIERNE_DIAGNOSTIC_LENGTH:
         return "string is longer than 65536 bytes";
     default:
         return "text ends inside a string";
@@ -108,7 +108,7 @@ static lierne_status scan_number(scanner *s, lierne_json_node *node) {
     const char *start = s->at;
     const char *wrong = lierne_json_scan_number(&s->at, &node->integer, &node->value);
     if (wrong) {
-        return refuse(s, start, LIERNE_FINDING_NUMBER, "%s", wrong);
+        return refuse(s, start, LIERNE_DIAGNOSTIC_NUMBER, "%s", wrong);
     }
     blank_number(s, start);
     return LIERNE_OK;
@@ -180,7 +180,7 @@ static lierne_status scan_children(scanner *s, int parent, char close) {
 
 static lierne_status scan_container(scanner *s, int node, lierne_json_type type) {
     if (s->depth == LIERNE_JSON_MAX_DEPTH) {
-        return refuse(s, s->at, LIERNE_FINDING_DEPTH, "nested more than %d deep",
+        return refuse(s, s->at, LIERNE_DIAGNOSTIC_DEPTH, "nested more than %d deep",
                       LIERNE_JSON_MAX_DEPTH);
     }
     s->at++;
@@ -201,7 +201,7 @@ static lierne_status scan_one(scanner *s, int node) {
         return scan_string(s);
     }
     if (c == '+' || c == '.') {
-        return refuse(s, s->at, LIERNE_FINDING_NUMBER, "number begins with '%c'", c);
+        return refuse(s, s->at, LIERNE_DIAGNOSTIC_NUMBER, "number begins with '%c'", c);
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
         s->doc->nodes.at[node].type = LIERNE_JSON_NUMBER;
@@ -215,7 +215,7 @@ static lierne_status scan_value(scanner *s, lierne_json_node node) {
     lierne_json *doc = s->doc;
     int parent = node.parent, own = (int)doc->nodes.count;
     if (doc->nodes.count == LIERNE_JSON_MAX_VALUES) {
-        return refuse(s, s->at, LIERNE_FINDING_VALUES, "more than %d values",
+        return refuse(s, s->at, LIERNE_DIAGNOSTIC_VALUES, "more than %d values",
                       LIERNE_JSON_MAX_VALUES);
     }
     node.place = place_of(s, s->at);
@@ -236,14 +236,14 @@ lierne_status lierne_json_scan(lierne_json *doc, size_t length) {
     scanner s = {.doc = doc, .at = doc->text, .line_start = doc->text, .line = 1, .open = -1};
     s.end = doc->text + length;
     if (strncmp(s.at, "\xEF\xBB\xBF", 3) == 0) {
-        return refuse(&s, s.at, LIERNE_FINDING_BYTE_ORDER_MARK,
+        return refuse(&s, s.at, LIERNE_DIAGNOSTIC_BYTE_ORDER_MARK,
                       "text begins with a byte-order mark");
     }
     skip_space(&s);
     LIERNE_TRY(scan_value(&s, (lierne_json_node){.parent = -1}));
     skip_space(&s);
     if (s.at != s.end) {
-        return refuse(&s, s.at, LIERNE_FINDING_TRAILING, "text goes on after the value");
+        return refuse(&s, s.at, LIERNE_DIAGNOSTIC_TRAILING, "text goes on after the value");
     }
     return LIERNE_OK;
 }

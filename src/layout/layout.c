@@ -147,14 +147,14 @@ static lierne_status check_nesting(const lierne_layout *layout) {
 
 static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *spec) {
     int stride = 1;
-    layout->ndims = lierne_grid_ndims(spec->grid, spec->view);
+    layout->ndims = lierne_grid_get_ndims(spec->grid, spec->view);
     if (layout->ndims < 0) {
         return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
     }
-    layout->offset = lierne_grid_offset(spec->grid);
-    layout->nranks = lierne_grid_size(spec->grid);
+    layout->offset = lierne_grid_get_offset(spec->grid);
+    layout->nranks = lierne_grid_get_size(spec->grid);
     for (int d = 0; d < layout->ndims; d++) {
-        layout->sizes[d] = lierne_grid_dim_size(spec->grid, spec->view, d);
+        layout->sizes[d] = lierne_grid_get_dim_size(spec->grid, spec->view, d);
         layout->strides[d] = stride;
         stride *= layout->sizes[d];
         layout->placements[d] = spec->placements[d];
@@ -197,7 +197,7 @@ static lierne_status check_spec(const lierne_layout_spec *spec) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
     }
     if (!spec->grid || !spec->shape ||
-        (!spec->placements && lierne_grid_ndims(spec->grid, spec->view) > 0)) {
+        (!spec->placements && lierne_grid_get_ndims(spec->grid, spec->view) > 0)) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
     }
     if (spec->naxes < 1 || spec->naxes > LIERNE_MAX_AXES) {
@@ -242,14 +242,14 @@ lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec
     LIERNE_TRY(lierne_alloc(&layout, 1, sizeof *layout));
     lierne_status status = fill(layout, spec);
     if (status != LIERNE_OK) {
-        lierne_layout_free(layout);
+        lierne_layout_destroy(layout);
         return status;
     }
     *out = layout;
     return LIERNE_OK;
 }
 
-void lierne_layout_free(lierne_layout *layout) {
+void lierne_layout_destroy(lierne_layout *layout) {
     if (!layout) {
         return;
     }
@@ -260,7 +260,7 @@ void lierne_layout_free(lierne_layout *layout) {
     lierne_mem_free(layout);
 }
 
-lierne_status lierne_layout_shape(const lierne_layout *layout, int rank, int64_t *shape) {
+lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout, int rank) {
     lierne_cell cell;
     if (!layout || !shape) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", layout ? "shape" : "layout");
@@ -272,8 +272,7 @@ lierne_status lierne_layout_shape(const lierne_layout *layout, int rank, int64_t
     return lierne_layout_cell_boxes(layout, &cell, NULL, shape);
 }
 
-lierne_status lierne_layout_elements(const lierne_layout *layout, int rank, int64_t *stored,
-                                     int64_t *owned) {
+lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned, const lierne_layout *layout, int rank) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
     int64_t shape[LIERNE_MAX_AXES] = {0}, sum = 0, product = 1;
@@ -304,8 +303,7 @@ lierne_status lierne_layout_elements(const lierne_layout *layout, int rank, int6
     return LIERNE_OK;
 }
 
-lierne_status lierne_layout_boxes(const lierne_layout *layout, int rank, lierne_box *boxes,
-                                  size_t capacity, size_t *count) {
+lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count, const lierne_layout *layout, int rank) {
     lierne_boxes found = {0};
     lierne_cell cell;
     if (!layout || !count) {

@@ -6,7 +6,7 @@
 
 struct lierne_request {
     lierne_plan *plan;
-    lierne_job *job;
+    lierne_execution *job;
     size_t number; /* of the call, per direction */
     int decision;  /* that the call was the same on all ranks; -1: not compared */
 };

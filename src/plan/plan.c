@@ -13,7 +13,7 @@ static const char *const direction_names[2] = {"forward", "adjoint"};
 
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
-        lierne_route_free(parts->side[d].route);
+        lierne_route_destroy(parts->side[d].route);
         lierne_mem_free(parts->side[d].owned.at);
     }
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
@@ -27,7 +27,7 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
 static void drop(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; plan->requests[d] && i < plan->parts.max_inflight; i++) {
-            lierne_job_free(plan->requests[d][i].job);
+            lierne_execution_destroy(plan->requests[d][i].job);
         }
         lierne_mem_free(plan->requests[d]);
     }
@@ -37,13 +37,13 @@ static void drop(lierne_plan *plan) {
 
 static lierne_status make_jobs(lierne_plan *plan, int d) {
     size_t n = (size_t)plan->parts.max_inflight;
-    plan->view[d] = lierne_route_view(plan->parts.side[d].route);
+    plan->view[d] = lierne_route_alias(plan->parts.side[d].route);
     LIERNE_TRY(lierne_alloc(&plan->requests[d], n, sizeof *plan->requests[d]));
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
-        const lierne_cargo cargo = lierne_plan_cargo(plan, (lierne_direction)d);
-        LIERNE_TRY(lierne_job_new(&r->job, plan->context, &cargo, 1, direction_names[d]));
+        const lierne_execution_input cargo = lierne_plan_execution_input(plan, (lierne_direction)d);
+        LIERNE_TRY(lierne_execution_create(&r->job, plan->context, &cargo, 1, direction_names[d]));
     }
     return LIERNE_OK;
 }
@@ -64,12 +64,12 @@ int lierne_plan_tag(int decision, int direction, size_t call) {
     return (int)((tag + (int64_t)(call % LIERNE_MAX_INFLIGHT)) & INT_MAX);
 }
 
-int lierne_plan_decision(const lierne_plan *plan) {
+int lierne_plan_number(const lierne_plan *plan) {
     return plan->decision;
 }
 
-lierne_cargo lierne_plan_cargo(const lierne_plan *plan, lierne_direction direction) {
-    return (lierne_cargo){plan->parts.side[direction].route, plan->parts.dtype,
+lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan, lierne_direction direction) {
+    return (lierne_execution_input){plan->parts.side[direction].route, plan->parts.dtype,
                           plan->parts.accumulate && direction == LIERNE_ADJOINT};
 }
 
@@ -79,9 +79,9 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 
 void lierne_plan_refresh(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
-        plan->view[d] = lierne_route_view(plan->parts.side[d].route);
+        plan->view[d] = lierne_route_alias(plan->parts.side[d].route);
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_job_resize(plan->requests[d][i].job);
+            lierne_execution_resize(plan->requests[d][i].job);
         }
     }
 }
@@ -93,10 +93,8 @@ void lierne_plan_hold(lierne_plan *plan, int by) {
 /* Whether all ranks could plan. */
 static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
                             const lierne_field *fields, size_t nfields, int *decision) {
-    const lierne_wire *wire = context->wire;
-    status = wire->agree(context->self, status, fields, nfields, decision);
-    return status == LIERNE_OK && waits && wire->settled ? wire->settled(context->self, *decision)
-                                                         : status;
+    return waits ? lierne_context_agree_all(context, status, fields, nfields, decision)
+                 : lierne_context_agree(context, status, fields, nfields, decision);
 }
 
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -108,9 +106,9 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     if (status == LIERNE_OK) {
         status = make(&plan, context, parts);
     }
-    int64_t call = lierne_context_call(context, "planning", -1);
+    int64_t call = lierne_context_begin_call(context, "planning", -1);
     status = decide(context, waits, status, fields, nfields, &decision);
-    lierne_context_ended(context, call, status);
+    lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
         lierne_plan_parts_free(context, parts);
         if (plan) {
@@ -131,7 +129,7 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            if (lierne_job_running(plan->requests[d][i].job)) {
+            if (lierne_execution_running(plan->requests[d][i].job)) {
                 return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s request %d of the plan is in flight",
                                    plan->context->rank, direction_names[d], i);
             }
@@ -164,9 +162,9 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     if (status == LIERNE_OK) {
         status = make(&next, context, parts);
     }
-    int64_t call = lierne_context_call(context, "planning again", plan->decision);
+    int64_t call = lierne_context_begin_call(context, "planning again", plan->decision);
     status = decide(context, waits, status, fields, nfields, &decision);
-    lierne_context_ended(context, call, status);
+    lierne_context_end_call(context, call, status);
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
         plan->decision = decision;
@@ -182,8 +180,8 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     return status;
 }
 
-lierne_recipe *lierne_plan_recipe(const lierne_plan *plan, void (*free)(lierne_recipe *)) {
-    lierne_recipe *recipe = plan->parts.recipe;
+lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan, void (*free)(lierne_saved_spec *)) {
+    lierne_saved_spec *recipe = plan->parts.recipe;
     return recipe && recipe->free == free ? recipe : NULL;
 }
 
@@ -191,7 +189,7 @@ lierne_context *lierne_plan_context(const lierne_plan *plan) {
     return plan->context;
 }
 
-lierne_status lierne_plan_free(lierne_plan *plan) {
+lierne_status lierne_plan_destroy(lierne_plan *plan) {
     if (!plan) {
         return LIERNE_OK;
     }
@@ -246,7 +244,7 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
     *next = NULL;
     for (int i = 0; i < plan->parts.max_inflight; i++) {
         lierne_request *r = &plan->requests[d][i];
-        if (!lierne_job_running(r->job)) {
+        if (!lierne_execution_running(r->job)) {
             *next = *next ? *next : r;
         } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
             return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s: the request begun %zu calls ago has not "
@@ -299,18 +297,18 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
                                        const lierne_field *fields, size_t n, int *decision) {
     *decision = -1;
-    return context->check ? context->wire->agree(context->self, mine, fields, n, decision) : mine;
+    return context->check ? lierne_context_agree(context, mine, fields, n, decision) : mine;
 }
 
-lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_job *job) {
-    if (decision >= 0 && context->wire->settled) {
+lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_execution *job) {
+    if (decision >= 0) {
         /* Ranks that call later may not agree: then nothing will come. */
-        lierne_status status = context->wire->settled(context->self, decision);
+        lierne_status status = lierne_context_await_agreement(context, decision);
         if (status != LIERNE_OK) {
             lierne_context_kill(context, status);
         }
     }
-    return lierne_job_wait(job);
+    return lierne_execution_wait(job);
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
@@ -323,17 +321,15 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     }
     LIERNE_TRY(lierne_plan_check_direction(plan, c.direction));
     LIERNE_TRY(lierne_context_alive(plan->context));
-    if (plan->context->wire->agreed) {
-        LIERNE_TRY(plan->context->wire->agreed(plan->context->self, plan->decision));
-    }
+    LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
     const lierne_field fields[] = {{"call", number}, {"plan", plan->decision}};
     lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
     LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, fields, 2, &decision));
     next->decision = decision;
     next->number = plan->started[c.direction]++;
-    lierne_job_identify(next->job, plan->decision,
+    lierne_execution_identify(next->job, plan->decision,
                         lierne_plan_tag(plan->decision, c.direction, next->number));
-    LIERNE_TRY(lierne_job_begin(next->job, c.reduction, &out, &in));
+    LIERNE_TRY(lierne_execution_begin(next->job, c.reduction, &out, &in));
     *request = next;
     return LIERNE_OK;
 }
@@ -352,7 +348,7 @@ lierne_status lierne_end(lierne_request *request) {
     if (!request) {
         return LIERNE_OK;
     }
-    if (!lierne_job_running(request->job)) {
+    if (!lierne_execution_running(request->job)) {
         return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
     }
     return lierne_plan_end_call(request->plan->context, request->decision, request->job);

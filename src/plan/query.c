@@ -1,9 +1,8 @@
 /* What a plan says of itself, without executing. */
-#include "lierne/graph.h"
+#include "lierne/sparse.h"
 #include "plan/object.h"
 
-lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction direction, int64_t *in,
-                                   int64_t *out) {
+lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     const lierne_route *route = plan->parts.side[direction].route;
     if (in) {
@@ -15,8 +14,7 @@ lierne_status lierne_plan_elements(const lierne_plan *plan, lierne_direction dir
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direction, int *naxes,
-                                int64_t *in, int64_t *out) {
+lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     const lierne_plan_side *side = &plan->parts.side[direction];
     if (naxes) {
@@ -33,8 +31,7 @@ lierne_status lierne_plan_shape(const lierne_plan *plan, lierne_direction direct
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction direction,
-                               int64_t *offset) {
+lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
@@ -43,8 +40,7 @@ lierne_status lierne_plan_view(const lierne_plan *plan, lierne_direction directi
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direction,
-                                 lierne_report *report) {
+lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     if (!report || report->size != sizeof *report) {
         return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
@@ -62,7 +58,7 @@ lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direc
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
         .algorithm = plan->parts.algorithm[direction],
-        .scratch_bytes = lierne_job_scratch_bytes(plan->requests[direction][0].job),
+        .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].job),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         report->communicators += plan->parts.groups[g] != NULL;
@@ -70,7 +66,7 @@ lierne_status lierne_plan_report(const lierne_plan *plan, lierne_direction direc
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direction, char **text) {
+lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_direction direction) {
     lierne_text out = {0};
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     if (!text) {
@@ -80,7 +76,7 @@ lierne_status lierne_plan_print(const lierne_plan *plan, lierne_direction direct
     return lierne_text_take(&out, text);
 }
 
-void lierne_text_release(char *text) {
+void lierne_text_destroy(char *text) {
     lierne_mem_free(text);
 }
 
@@ -118,7 +114,7 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     return check_pairs(plans, n, LIERNE_ADJOINT);
 }
 
-lierne_status lierne_plan_write(const lierne_plan *plan, char **text) {
+lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
     lierne_text out = {0};
     if (!plan || !text || !plan->parts.recipe || !plan->parts.recipe->write) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan or text is NULL, or the plan is not one of rows");

@@ -119,7 +119,7 @@ static lierne_status reverse_stage(const lierne_route *forward, const lierne_sta
 
 lierne_status lierne_route_reverse(lierne_route **out, const lierne_route *route) {
     lierne_route *adjoint = NULL;
-    LIERNE_TRY(lierne_route_new(&adjoint, route->rank, route->elements[LIERNE_OUT],
+    LIERNE_TRY(lierne_route_create(&adjoint, route->rank, route->elements[LIERNE_OUT],
                                 route->elements[LIERNE_IN]));
     lierne_status status = start(route, adjoint);
     for (size_t i = route->stages.count; status == LIERNE_OK && i-- > 0;) {
@@ -129,7 +129,7 @@ lierne_status lierne_route_reverse(lierne_route **out, const lierne_route *route
         status = lierne_route_keep_lists(adjoint);
     }
     if (status != LIERNE_OK) {
-        lierne_route_free(adjoint);
+        lierne_route_destroy(adjoint);
         adjoint = NULL;
     }
     *out = adjoint;

@@ -145,7 +145,7 @@ bool lierne_place_same(const lierne_place *a, const lierne_place *b) {
                     memcmp(x->rows, y->rows, (size_t)x->count[0] * sizeof *x->rows) == 0);
 }
 
-lierne_status lierne_route_new(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
+lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     (*out)->rank = rank;
     (*out)->elements[LIERNE_IN] = in;
@@ -167,7 +167,7 @@ static void free_ops(lierne_ops *ops) {
     lierne_mem_free(ops->at);
 }
 
-void lierne_route_free(lierne_route *route) {
+void lierne_route_destroy(lierne_route *route) {
     if (!route) {
         return;
     }
@@ -343,7 +343,7 @@ void lierne_route_print(const lierne_route *route, lierne_text *text) {
     }
 }
 
-int64_t lierne_route_view(const lierne_route *route) {
+int64_t lierne_route_alias(const lierne_route *route) {
     int64_t offset = -1, covered = 0;
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *stage = &route->stages.at[i];

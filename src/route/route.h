@@ -77,9 +77,9 @@ bool lierne_block_contiguous(const lierne_block *block);
 /* Whether two places are the same elements in the same order. */
 bool lierne_place_same(const lierne_place *a, const lierne_place *b);
 
-/* Building. Everything that was added is freed by lierne_route_free, also after a failure. */
-lierne_status lierne_route_new(lierne_route **out, int rank, int64_t in, int64_t out_elements);
-void lierne_route_free(lierne_route *route);
+/* Building. Everything that was added is freed by lierne_route_destroy, also after a failure. */
+lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int64_t out_elements);
+void lierne_route_destroy(lierne_route *route);
 lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage);
 /* Reserves scratch; returns its first element. */
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset);
@@ -132,6 +132,6 @@ lierne_route_counts lierne_route_count(const lierne_route *route);
 void lierne_route_print(const lierne_route *route, lierne_text *text);
 
 /* Where the whole of out lies inside in, unchanged: first element, or -1. */
-int64_t lierne_route_view(const lierne_route *route);
+int64_t lierne_route_alias(const lierne_route *route);
 
 #endif

@@ -42,25 +42,25 @@ static int read_color(char **argv, const char *when, bool *color) {
 
 static int count(const lierne_config *config, lierne_severity severity) {
     int n = 0;
-    for (int i = 0; i < lierne_config_nfindings(config); i++) {
-        n += lierne_config_finding(config, i)->severity == severity;
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
+        n += lierne_config_get_diagnostic(config, i)->severity == severity;
     }
     return n;
 }
 
 static void print_text(const settings *s, const char *path, const lierne_config *config) {
-    for (int i = 0; i < lierne_config_nfindings(config); i++) {
-        tool_print_finding(stdout, path, lierne_config_finding(config, i), s->color);
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
+        tool_print_finding(stdout, path, lierne_config_get_diagnostic(config, i), s->color);
     }
     if (count(config, LIERNE_ERROR) == 0) {
-        int ngrids = lierne_config_ngrids(config), nbridges = lierne_config_nbridges(config);
+        int ngrids = lierne_config_get_ngrids(config), nbridges = lierne_config_get_nbridges(config);
         tool_print_text(stdout, path);
         printf(": valid: %d grid%s, %d bridge%s\n", ngrids, ngrids == 1 ? "" : "s", nbridges,
                nbridges == 1 ? "" : "s");
     }
 }
 
-static void print_json_finding(const lierne_finding *finding) {
+static void print_json_finding(const lierne_diagnostic *finding) {
     printf("{\"severity\":\"%s\",\"code\":", finding->severity ? "error" : "warning");
     tool_print_string(stdout, finding->code);
     printf(",\"line\":%d,\"column\":%d,\"pointer\":", finding->line, finding->column);
@@ -77,9 +77,9 @@ static void print_json(const settings *s, const char *path, const lierne_config 
     printf("%s\n{\"file\":", s->printed ? "," : "");
     tool_print_string(stdout, path);
     printf(",\"valid\":%s,\"findings\":[", valid ? "true" : "false");
-    for (int i = 0; i < lierne_config_nfindings(config); i++) {
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
         printf("%s\n ", i ? "," : "");
-        print_json_finding(lierne_config_finding(config, i));
+        print_json_finding(lierne_config_get_diagnostic(config, i));
     }
     printf("]}");
 }
@@ -98,7 +98,7 @@ static int check_file(char **argv, settings *s, const char *path) {
     } else if (!s->quiet) {
         print_text(s, path, config);
     }
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     return valid ? TOOL_VALID : TOOL_FINDINGS;
 }
 

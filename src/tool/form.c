@@ -161,7 +161,7 @@ bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int 
         tensor == FORM_INPUT || tensor == FORM_RESULT ? PLACE_SOURCE : PLACE_DESTINATION;
     bool own = spec->gradient_owner != LIERNE_GRADIENT_PARTIAL &&
                (tensor == FORM_GRADIENT ||
-                (tensor == FORM_OUTPUT && spec->delivery == LIERNE_DELIVER_OWN));
+                (tensor == FORM_OUTPUT && spec->delivery == LIERNE_OUTPUT_SHARDED));
     place p = place_of(spec, side, own, rank);
     place dst = place_of(spec, PLACE_DESTINATION, own, rank);
     *f = (form){.spec = spec, .tensor = tensor, .axes = place_axes_of(spec)};
@@ -224,5 +224,5 @@ void cursor_expected(const cursor *c, char *element) {
 
 bool form_is_exact(const lierne_bridge_spec *spec) {
     return spec->dtype != LIERNE_U8 || spec->gradient_owner != LIERNE_GRADIENT_PARTIAL ||
-           lierne_grid_dim_find(spec->dst, spec->dst_view, "cp") < FORM_NOTHING;
+           lierne_grid_find_dim_size(spec->dst, spec->dst_view, "cp") < FORM_NOTHING;
 }

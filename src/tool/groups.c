@@ -64,11 +64,11 @@ static int print_groups(char **argv, const question *q, const lierne_grid *grid)
     if (!grid) {
         return tool_usage(argv, "there is no grid '%s' in %s", q->grid, q->path);
     }
-    int *ranks = calloc((size_t)lierne_grid_size(grid), sizeof *ranks);
+    int *ranks = calloc((size_t)lierne_grid_get_size(grid), sizeof *ranks);
     if (!ranks) {
-        return tool_usage(argv, "no memory for %d ranks", lierne_grid_size(grid));
+        return tool_usage(argv, "no memory for %d ranks", lierne_grid_get_size(grid));
     }
-    if (lierne_grid_groups(grid, q->view, q->dims, q->ndims, ranks, &ngroups, &size) != LIERNE_OK) {
+    if (lierne_grid_get_groups(ranks, &ngroups, &size, grid, q->view, q->dims, q->ndims) != LIERNE_OK) {
         status = tool_failed(argv);
     } else if (q->json) {
         print_json(q, ranks, ngroups, size);
@@ -102,9 +102,9 @@ int tool_groups(int argc, char **argv) {
     int status = parse(argc, argv, &q);
     status = status < 0 ? tool_load_valid(argv, q.path, &config) : status;
     if (status < 0) {
-        status = print_groups(argv, &q, lierne_config_grid(config, q.grid));
+        status = print_groups(argv, &q, lierne_config_get_grid(config, q.grid));
     }
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     free(q.names);
     return status;
 }

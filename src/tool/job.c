@@ -44,12 +44,12 @@ int tool_job_parse(tool_job *job, int argc, char **argv, const char *help,
 }
 
 int tool_job_find(tool_job *job, char **argv) {
-    const lierne_bridge_spec *spec = lierne_config_bridge(job->config, job->bridge);
+    const lierne_bridge_spec *spec = lierne_config_get_bridge(job->config, job->bridge);
     if (!spec) {
         return tool_usage(argv, "there is no bridge '%s' in %s", job->bridge, job->path);
     }
     job->spec = *spec;
-    job->world = lierne_config_world(job->config);
+    job->world = lierne_config_get_world_size(job->config);
     if (job->algorithm) {
         job->spec.algorithm = (lierne_bridge_algorithm)find_algorithm(job->algorithm);
     }
@@ -62,7 +62,7 @@ int tool_job_load(tool_job *job, char **argv) {
 }
 
 void tool_job_close(tool_job *job) {
-    lierne_config_free(job->config);
+    lierne_config_destroy(job->config);
     job->config = NULL;
 }
 
@@ -95,7 +95,7 @@ const char *tool_job_owner(lierne_gradient_owner owner) {
 lierne_sim *tool_job_sim(const tool_job *job, char **argv) {
     lierne_sim *sim;
     const lierne_context_spec spec = {.size = sizeof spec,
-                                      .nodes = lierne_config_nodes(job->config)};
+                                      .nodes = lierne_config_get_nodes(job->config)};
     if (lierne_sim_create(&sim, job->world, &spec) != LIERNE_OK) {
         tool_failed(argv);
     }

@@ -12,20 +12,20 @@ int tool_load(char **argv, const char *path, lierne_config **out) {
 int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     bool valid = true;
     int status = tool_load(argv, path, out);
-    for (int i = 0; i < lierne_config_nfindings(*out); i++) {
-        const lierne_finding *finding = lierne_config_finding(*out, i);
+    for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
+        const lierne_diagnostic *finding = lierne_config_get_diagnostic(*out, i);
         tool_print_finding(stderr, path, finding, false);
         valid = valid && finding->severity != LIERNE_ERROR;
     }
     if (status < 0 && !valid) {
-        lierne_config_free(*out);
+        lierne_config_destroy(*out);
         *out = NULL;
         return TOOL_FINDINGS;
     }
     return status;
 }
 
-void tool_print_finding(FILE *out, const char *path, const lierne_finding *finding, bool color) {
+void tool_print_finding(FILE *out, const char *path, const lierne_diagnostic *finding, bool color) {
     bool error = finding->severity == LIERNE_ERROR;
     const char *on = !color ? "" : error ? "\033[1;31m" : "\033[1;35m";
     tool_print_text(out, path);

@@ -72,14 +72,14 @@ static void place_dim(place *p, place_side side, const char *name, place_cut cut
 place place_of(const lierne_bridge_spec *spec, place_side side, bool owned, int rank) {
     const lierne_grid *grid = side == PLACE_SOURCE ? spec->src : spec->dst;
     const char *view = side == PLACE_SOURCE ? spec->src_view : spec->dst_view;
-    int stride = lierne_grid_size(grid);
-    int rest = rank - lierne_grid_offset(grid);
+    int stride = lierne_grid_get_size(grid);
+    int rest = rank - lierne_grid_get_offset(grid);
     place p = {.holds = rest >= 0 && rest < stride, .first = true, .ncp = 1};
     rest = p.holds ? rest : 0;
-    for (int d = lierne_grid_ndims(grid, view) - 1; d >= 0; d--) {
-        const char *name = lierne_grid_dim_name(grid, view, d);
+    for (int d = lierne_grid_get_ndims(grid, view) - 1; d >= 0; d--) {
+        const char *name = lierne_grid_get_dim_name(grid, view, d);
         place_cut cut = cut_of(spec, side, owned, name, d);
-        cut.n = lierne_grid_dim_size(grid, view, d);
+        cut.n = lierne_grid_get_dim_size(grid, view, d);
         stride /= cut.n;
         cut.mine = rest / stride;
         rest %= stride;

@@ -26,7 +26,7 @@ static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
                               lierne_direction direction) {
     lierne_report report = {.size = sizeof report};
     plan_cost *cost = &view->cost[direction];
-    lierne_status status = lierne_plan_report(plan, direction, &report);
+    lierne_status status = lierne_plan_get_report(&report, plan, direction);
     cost->received_bytes += report.received_bytes;
     cost->min_bytes += report.min_bytes;
     cost->messages += report.received_messages;
@@ -43,7 +43,7 @@ static lierne_status add_rank(plan_view *view, const lierne_plan *plan, int rank
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(view, plan, (lierne_direction)d);
         if (status == LIERNE_OK && view->only >= 0) {
-            status = lierne_plan_print(plan, (lierne_direction)d, &view->route[d]);
+            status = lierne_plan_print(&view->route[d], plan, (lierne_direction)d);
         }
     }
     view->wide[rank - view->first] =
@@ -55,14 +55,14 @@ static int plan_ranks(plan_view *view, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = view->first; status == LIERNE_OK && rank < view->end; rank++) {
         lierne_plan *plan;
-        status = lierne_plan_bridge(&plan, lierne_sim_context(sim, rank), &view->job->spec);
+        status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), &view->job->spec);
         if (status == LIERNE_OK) {
             status = add_rank(view, plan, rank);
         }
         if (status != LIERNE_OK) {
             tool_failed(argv);
         }
-        lierne_plan_free(plan);
+        lierne_plan_destroy(plan);
     }
     return status == LIERNE_OK ? TOOL_VALID : TOOL_FINDINGS;
 }
@@ -75,25 +75,25 @@ static int plan_world(plan_view *view, char **argv) {
     view->wide = calloc((size_t)(view->end - view->first), sizeof *view->wide);
     int status = view->wide ? plan_ranks(view, sim, argv)
                             : tool_usage(argv, "no memory for %d ranks", view->end - view->first);
-    lierne_sim_free(sim);
+    lierne_sim_destroy(sim);
     return status;
 }
 
 static lierne_status query_grids(plan_view *view) {
     const lierne_bridge_spec *spec = &view->job->spec;
-    lierne_status status = lierne_bridge_map_create(&view->map, spec);
+    lierne_status status = lierne_megatron_map_create(&view->map, spec);
     if (status == LIERNE_OK && spec->algorithm == LIERNE_BRIDGE_LEADER) {
-        status = lierne_bridge_leaders_create(&view->leaders, spec);
+        status = lierne_megatron_leaders_create(&view->leaders, spec);
     }
     return status;
 }
 
 static void close_view(plan_view *view) {
-    lierne_bridge_map_free(view->map);
-    lierne_bridge_leaders_free(view->leaders);
+    lierne_megatron_map_destroy(view->map);
+    lierne_megatron_leaders_destroy(view->leaders);
     free(view->wide);
-    lierne_text_release(view->route[0]);
-    lierne_text_release(view->route[1]);
+    lierne_text_destroy(view->route[0]);
+    lierne_text_destroy(view->route[1]);
 }
 
 static int print(const tool_job *job, int only, char **argv) {
@@ -117,7 +117,7 @@ static int print(const tool_job *job, int only, char **argv) {
 }
 
 bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size) {
-    return lierne_bridge_map_slice(view->map, rank, view->wide[rank - view->first], start, size) ==
+    return lierne_megatron_map_get_slice(start, size, view->map, rank, view->wide[rank - view->first]) ==
            LIERNE_OK;
 }
 

@@ -16,8 +16,8 @@ typedef struct plan_cost {
 
 typedef struct plan_view {
     const tool_job *job;
-    lierne_bridge_map *map;
-    lierne_bridge_leaders *leaders; /* NULL unless the algorithm is that of leaders */
+    lierne_megatron_map *map;
+    lierne_megatron_leaders *leaders; /* NULL unless the algorithm is that of leaders */
     int only;                       /* the one rank asked for, or -1 */
     int first, end;                 /* the ranks that were planned */
     int64_t *wide;                  /* per planned rank: samples of the wider of its two lanes */

@@ -7,17 +7,17 @@
 static void print_coords(const plan_view *view, const char *key, const lierne_grid *grid,
                          const char *of) {
     int coords[LIERNE_MAX_DIMS];
-    int ndims = lierne_grid_ndims(grid, of);
+    int ndims = lierne_grid_get_ndims(grid, of);
     const char *comma = "";
     printf(",\"%s\":{", key);
     for (int rank = view->first; rank < view->end; rank++) {
-        if (lierne_grid_coords(grid, of, rank, coords) != LIERNE_OK) {
+        if (lierne_grid_get_coords(coords, grid, of, rank) != LIERNE_OK) {
             continue;
         }
         printf("%s\"%d\":{", comma, rank);
         for (int d = 0; d < ndims; d++) {
             printf("%s", d ? "," : "");
-            tool_print_string(stdout, lierne_grid_dim_name(grid, of, d));
+            tool_print_string(stdout, lierne_grid_get_dim_name(grid, of, d));
             printf(":%d", coords[d]);
         }
         printf("}");
@@ -65,7 +65,7 @@ static void print_cost(const char *key, const plan_cost *cost) {
 static void print_peers(const plan_view *view, int rank, const char *comma) {
     const int *to, *from;
     int nto, nfrom;
-    lierne_bridge_leaders_peers(view->leaders, rank, &to, &nto, &from, &nfrom);
+    lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, view->leaders, rank);
     printf("%s\"%d\":{\"role\":\"%s\",\"send_to\":", comma, rank,
            nto     ? "sender"
            : nfrom ? "receiver"
@@ -82,22 +82,22 @@ static void print_leaders(const plan_view *view) {
     const int *ranks;
     int n, size, coords[LIERNE_MAX_DIMS];
     const char *comma = "";
-    for (int side = LIERNE_BRIDGE_SRC; side <= LIERNE_BRIDGE_DST; side++) {
-        lierne_bridge_leaders_ranks(view->leaders, (lierne_bridge_side)side, &ranks, &n);
+    for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
+        lierne_megatron_leaders_get_ranks(&ranks, &n, view->leaders, (lierne_megatron_side)side);
         printf("%s:", side ? ",\"dst\"" : ",\"leaders\":{\"src\"");
         tool_print_ints(stdout, ranks, n);
     }
-    for (int side = LIERNE_BRIDGE_SRC; side <= LIERNE_BRIDGE_DST; side++) {
-        lierne_bridge_leaders_groups(view->leaders, (lierne_bridge_side)side, &ranks, &n, &size);
+    for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
+        lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders, (lierne_megatron_side)side);
         print_groups(view, keys[side], ranks, n, size);
     }
-    lierne_bridge_leaders_p2p(view->leaders, &ranks, &n);
+    lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, view->leaders);
     printf(",\"p2p_group\":");
     tool_print_ints(stdout, ranks, n);
     printf(",\"map\":{");
     for (int rank = view->first; rank < view->end; rank++) {
-        if (lierne_grid_coords(spec->src, NULL, rank, coords) == LIERNE_OK ||
-            lierne_grid_coords(spec->dst, NULL, rank, coords) == LIERNE_OK) {
+        if (lierne_grid_get_coords(coords, spec->src, NULL, rank) == LIERNE_OK ||
+            lierne_grid_get_coords(coords, spec->dst, NULL, rank) == LIERNE_OK) {
             print_peers(view, rank, comma);
             comma = ",";
         }
@@ -113,13 +113,13 @@ void plan_print_json(const plan_view *view) {
     printf("{\"bridge\":");
     tool_print_string(stdout, view->job->bridge);
     printf(",\"direction\":\"%s\",\"scale\":%d",
-           lierne_bridge_kind_name(lierne_bridge_map_kind(view->map)),
-           lierne_bridge_map_scale(view->map));
+           lierne_megatron_kind_name(lierne_megatron_map_get_kind(view->map)),
+           lierne_megatron_map_get_dp_ratio(view->map));
     print_coords(view, "src_coords", spec->src, spec->src_view);
     print_coords(view, "dst_coords", spec->dst, spec->dst_view);
-    lierne_bridge_map_gather_groups(view->map, &ranks, &ngroups, &size);
+    lierne_megatron_map_get_gather_groups(&ranks, &ngroups, &size, view->map);
     print_groups(view, "gather_groups", ranks, ngroups, size);
-    lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
+    lierne_megatron_map_get_cp_groups(&ranks, &ngroups, &size, view->map);
     print_groups(view, "cp_groups", ranks, ngroups, size);
     print_slices(view);
     if (view->leaders) {

@@ -7,7 +7,7 @@
 enum { COLUMNS = 96 };
 
 static void print_grid(const char *name, const lierne_grid *grid, const char *of) {
-    int first = lierne_grid_offset(grid);
+    int first = lierne_grid_get_offset(grid);
     printf("  ");
     tool_print_padded(name, -10);
     if (of) {
@@ -15,12 +15,12 @@ static void print_grid(const char *name, const lierne_grid *grid, const char *of
         tool_print_text(stdout, of);
         printf(":");
     }
-    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
+    for (int d = 0; d < lierne_grid_get_ndims(grid, of); d++) {
         printf(" ");
-        tool_print_text(stdout, lierne_grid_dim_name(grid, of, d));
-        printf(" %d,", lierne_grid_dim_size(grid, of, d));
+        tool_print_text(stdout, lierne_grid_get_dim_name(grid, of, d));
+        printf(" %d,", lierne_grid_get_dim_size(grid, of, d));
     }
-    printf(" ranks %d to %d\n", first, first + lierne_grid_size(grid) - 1);
+    printf(" ranks %d to %d\n", first, first + lierne_grid_get_size(grid) - 1);
 }
 
 static void print_tensor(const plan_view *view) {
@@ -28,7 +28,7 @@ static void print_tensor(const plan_view *view) {
     int64_t bytes = (int64_t)lierne_dtype_size(spec->dtype);
     printf("  %-10s", "tensor");
     for (int a = 0; a < spec->naxes; a++) {
-        const char *name = lierne_config_bridge_axis(view->job->config, view->job->bridge, a);
+        const char *name = lierne_config_get_bridge_axis(view->job->config, view->job->bridge, a);
         printf(" %s %" PRId64 ",", name, spec->shape[a]);
         bytes *= spec->shape[a];
     }
@@ -39,7 +39,7 @@ static void print_tensor(const plan_view *view) {
     }
     printf("  %-10s %s, stored %s\n", "gradient", tool_job_owner(spec->gradient_owner),
            spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
-    if (spec->delivery == LIERNE_DELIVER_OWN) {
+    if (spec->delivery == LIERNE_OUTPUT_SHARDED) {
         printf("  %-10s own rows, stored as the gradient\n", "deliver");
     }
 }
@@ -47,16 +47,16 @@ static void print_tensor(const plan_view *view) {
 static void print_mapping(const plan_view *view) {
     const int *ranks;
     int count;
-    lierne_bridge_kind kind = lierne_bridge_map_kind(view->map);
-    const char *refusal = lierne_bridge_map_refusal(view->map);
-    printf("direction %s, scale %d\n", lierne_bridge_kind_name(kind),
-           lierne_bridge_map_scale(view->map));
+    lierne_megatron_kind kind = lierne_megatron_map_get_kind(view->map);
+    const char *refusal = lierne_megatron_map_get_rejection(view->map);
+    printf("direction %s, scale %d\n", lierne_megatron_kind_name(kind),
+           lierne_megatron_map_get_dp_ratio(view->map));
     if (*refusal) {
         printf("Megatron-LM's colocated bridge refuses this pair of grids: ");
         tool_print_text(stdout, refusal);
         printf("\n");
     }
-    lierne_bridge_map_misaligned(view->map, &ranks, &count);
+    lierne_megatron_map_get_misaligned(&ranks, &count, view->map);
     if (count > 0) {
         printf("On %d rank%s the data lanes do not line up; Megatron-LM delivers another lane's "
                "samples there:\n  ",
@@ -67,17 +67,17 @@ static void print_mapping(const plan_view *view) {
 }
 
 static void print_dims(const lierne_grid *grid, const char *of) {
-    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
+    for (int d = 0; d < lierne_grid_get_ndims(grid, of); d++) {
         printf(" ");
-        tool_print_padded(lierne_grid_dim_name(grid, of, d), 4);
+        tool_print_padded(lierne_grid_get_dim_name(grid, of, d), 4);
     }
 }
 
 static void print_coords(const lierne_grid *grid, const char *of, int rank) {
     int coords[LIERNE_MAX_DIMS];
-    bool inside = lierne_grid_coords(grid, of, rank, coords) == LIERNE_OK;
-    for (int d = 0; d < lierne_grid_ndims(grid, of); d++) {
-        int width = tool_text_columns(lierne_grid_dim_name(grid, of, d));
+    bool inside = lierne_grid_get_coords(coords, grid, of, rank) == LIERNE_OK;
+    for (int d = 0; d < lierne_grid_get_ndims(grid, of); d++) {
+        int width = tool_text_columns(lierne_grid_get_dim_name(grid, of, d));
         width = width < 4 ? 4 : width;
         if (inside) {
             printf(" %*d", width, coords[d]);
@@ -150,9 +150,9 @@ static void print_all_groups(const plan_view *view) {
     int ngroups;
     int size;
     printf("\n");
-    lierne_bridge_map_gather_groups(view->map, &ranks, &ngroups, &size);
+    lierne_megatron_map_get_gather_groups(&ranks, &ngroups, &size, view->map);
     print_groups(view, "gather groups", ranks, ngroups, size);
-    lierne_bridge_map_cp_groups(view->map, &ranks, &ngroups, &size);
+    lierne_megatron_map_get_cp_groups(&ranks, &ngroups, &size, view->map);
     print_groups(view, "cp groups", ranks, ngroups, size);
 }
 
@@ -160,7 +160,7 @@ static void print_crossings(const plan_view *view, const int *leaders, int n) {
     const int *to, *from;
     int nto, nfrom;
     for (int i = 0; i < n; i++) {
-        lierne_bridge_leaders_peers(view->leaders, leaders[i], &to, &nto, &from, &nfrom);
+        lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, view->leaders, leaders[i]);
         if (plan_view_shows(view, &leaders[i], 1) || plan_view_shows(view, to, nto)) {
             printf("  %d -> ", leaders[i]);
             tool_print_ints(stdout, to, nto);
@@ -173,15 +173,15 @@ static void print_leaders(const plan_view *view) {
     const int *ranks;
     int n;
     int size;
-    lierne_bridge_leaders_groups(view->leaders, LIERNE_BRIDGE_SRC, &ranks, &n, &size);
+    lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders, LIERNE_MEGATRON_SRC);
     print_groups(view, "broadcast groups of the source", ranks, n, size);
-    lierne_bridge_leaders_groups(view->leaders, LIERNE_BRIDGE_DST, &ranks, &n, &size);
+    lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders, LIERNE_MEGATRON_DST);
     print_groups(view, "broadcast groups of the destination", ranks, n, size);
-    lierne_bridge_leaders_p2p(view->leaders, &ranks, &n);
+    lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, view->leaders);
     printf("leaders: ");
     tool_print_ints(stdout, ranks, n);
     printf("; forward\n");
-    lierne_bridge_leaders_ranks(view->leaders, LIERNE_BRIDGE_SRC, &ranks, &n);
+    lierne_megatron_leaders_get_ranks(&ranks, &n, view->leaders, LIERNE_MEGATRON_SRC);
     print_crossings(view, ranks, n);
 }
 
@@ -210,8 +210,8 @@ static void print_costs(const plan_view *view) {
 
 void plan_print_text(const plan_view *view) {
     const tool_job *job = view->job;
-    const char *src = lierne_config_bridge_src(job->config, job->bridge);
-    const char *dst = lierne_config_bridge_dst(job->config, job->bridge);
+    const char *src = lierne_config_get_bridge_src(job->config, job->bridge);
+    const char *dst = lierne_config_get_bridge_dst(job->config, job->bridge);
     printf("bridge ");
     tool_print_text(stdout, job->bridge);
     printf(": ");

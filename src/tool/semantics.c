@@ -16,9 +16,9 @@ typedef struct side {
 } side;
 
 static side side_of(const tool_job *job, bool source) {
-    return source ? (side){lierne_config_bridge_src(job->config, job->bridge), job->spec.src,
+    return source ? (side){lierne_config_get_bridge_src(job->config, job->bridge), job->spec.src,
                            job->spec.src_view}
-                  : (side){lierne_config_bridge_dst(job->config, job->bridge), job->spec.dst,
+                  : (side){lierne_config_get_bridge_dst(job->config, job->bridge), job->spec.dst,
                            job->spec.dst_view};
 }
 
@@ -32,7 +32,7 @@ static const char *axis_name(const tool_job *job, int axis) {
     int given = !spec->rows_per_sample ? axis
                 : axis == axes.batch   ? spec->batch_axis
                                        : 1 - spec->batch_axis;
-    return lierne_config_bridge_axis(job->config, job->bridge, given);
+    return lierne_config_get_bridge_axis(job->config, job->bridge, given);
 }
 
 static void write_cut(const tool_job *job, bool parts, int axis, char *letter) {
@@ -49,7 +49,7 @@ static void write_cp(const tool_job *job, form_tensor tensor, char *letter) {
     const lierne_bridge_spec *spec = &job->spec;
     bool shares = spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
                   spec->gradient_storage == LIERNE_COMPACT;
-    if (tensor == FORM_OUTPUT && spec->delivery == LIERNE_DELIVER_WHOLE) {
+    if (tensor == FORM_OUTPUT && spec->delivery == LIERNE_OUTPUT_WHOLE) {
         snprintf(letter, LETTER, "R");
     } else if (spec->gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         snprintf(letter, LETTER, "P");
@@ -93,8 +93,8 @@ static const tensor_name tensors[FORM_TENSORS] = {
 static void print_letters(const tool_job *job, const tensor_name *t) {
     side s = side_of(job, t->tensor == FORM_INPUT || t->tensor == FORM_RESULT);
     char letter[LETTER];
-    for (int d = 0; d < lierne_grid_ndims(s.grid, s.view); d++) {
-        const char *dim = lierne_grid_dim_name(s.grid, s.view, d);
+    for (int d = 0; d < lierne_grid_get_ndims(s.grid, s.view); d++) {
+        const char *dim = lierne_grid_get_dim_name(s.grid, s.view, d);
         write_letter(job, t->tensor, dim, d, letter);
         printf("%s", d ? "," : "");
         if (job->json) {
@@ -114,7 +114,7 @@ static int sum_dims(const side *s, const char **names, int *ranks) {
     int count = 0;
     *ranks = 1;
     for (int i = 0; i < 2; i++) {
-        int size = lierne_grid_dim_find(s->grid, s->view, dims[i]);
+        int size = lierne_grid_find_dim_size(s->grid, s->view, dims[i]);
         if (i == 0 || size > 1) {
             names[count++] = dims[i];
             *ranks *= size;

@@ -55,7 +55,7 @@ static void progress(const world *w, const char *what, int rank) {
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->job->world; r++) {
         progress(w, "planning", r);
-        if (lierne_plan_bridge(&w->plans[r], lierne_sim_context(sim, r), &w->spec) != LIERNE_OK) {
+        if (lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec) != LIERNE_OK) {
             return world_failed(w);
         }
     }
@@ -71,8 +71,8 @@ static int64_t memory_needed(const world *w) {
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             lierne_report report = {.size = sizeof report};
             int64_t in, out;
-            lierne_plan_elements(w->plans[r], (lierne_direction)d, &in, &out);
-            lierne_plan_report(w->plans[r], (lierne_direction)d, &report);
+            lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d);
+            lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d);
             bytes += (in + out) * (int64_t)lierne_dtype_size(w->spec.dtype) + report.scratch_bytes;
             sent[d] += report.sent_bytes;
         }
@@ -151,7 +151,7 @@ static int execute(world *w, lierne_direction direction) {
 static void close_ranks(world *w) {
     for (int r = 0; r < w->job->world; r++) {
         verify_rank_close(&w->ranks[r]);
-        lierne_plan_free(w->plans[r]);
+        lierne_plan_destroy(w->plans[r]);
     }
 }
 
@@ -189,7 +189,7 @@ static int simulate_world(world *w) {
     } else if (sim) {
         status = simulate(w, sim);
     }
-    lierne_sim_free(sim);
+    lierne_sim_destroy(sim);
     free(w->plans);
     free(w->requests);
     free(w->ranks);
@@ -210,7 +210,7 @@ static void print_text(const world *w) {
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {
             printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",
-                   lierne_config_bridge_axis(w->job->config, w->job->bridge, axis),
+                   lierne_config_get_bridge_axis(w->job->config, w->job->bridge, axis),
                    w->job->spec.shape[axis], w->shape[axis], w->reasons[axis]);
         }
     }

@@ -101,7 +101,7 @@ bool verify_rank_fits(const verify_rank *rank, const lierne_plan *plan,
                       lierne_direction direction) {
     int64_t in;
     int64_t out;
-    return lierne_plan_elements(plan, direction, &in, &out) == LIERNE_OK &&
+    return lierne_plan_get_elements(&in, &out, plan, direction) == LIERNE_OK &&
            in == rank->form[tensor_in(direction)].elements &&
            out == rank->form[tensor_out(direction)].elements;
 }
@@ -162,7 +162,7 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
     compare(rank, out, rank->buffer[out], VERIFY_IN_OUTPUT, count);
     compare_guard(rank, out, count);
     compare(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
-    if (lierne_plan_view(plan, direction, &offset) == LIERNE_OK && offset >= 0) {
+    if (lierne_plan_get_alias(&offset, plan, direction) == LIERNE_OK && offset >= 0) {
         size_t size = lierne_dtype_size(rank->form[in].spec->dtype);
         compare(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_VIEW, count);
     }
@@ -200,7 +200,7 @@ static int64_t find(const int64_t *list, int64_t length, int64_t value) {
 static int64_t output_index(const verify_rank *rank, const int64_t *global, int64_t i) {
     const form *f = &rank->form[FORM_OUTPUT];
     int64_t index = 0;
-    if (f->spec->delivery == LIERNE_DELIVER_OWN) {
+    if (f->spec->delivery == LIERNE_OUTPUT_SHARDED) {
         return i;
     }
     for (int axis = 0; axis < FORM_AXES; axis++) {

@@ -29,8 +29,8 @@ static bool run_plan(method *m, int direction) {
 
 static void close_plan(method *m) {
     planned *p = (planned *)m;
-    lierne_plan_free(p->plan);
-    lierne_free(p->context);
+    lierne_plan_destroy(p->plan);
+    lierne_context_destroy(p->context);
     free(p);
 }
 
@@ -38,7 +38,7 @@ static void find_views(planned *p) {
     const workload *w = p->base.workload;
     for (int d = FORWARD; d <= ADJOINT; d++) {
         int64_t offset = -1;
-        lierne_plan_view(p->plan, (lierne_direction)d, &offset);
+        lierne_plan_get_alias(&offset, p->plan, (lierne_direction)d);
         p->view[d] = offset >= 0;
         p->base.result[d] = offset < 0 ? w->out[d] : w->in[d] + (size_t)offset * w->size;
     }
@@ -59,7 +59,7 @@ static method *open_plan(const workload *w, lierne_bridge_algorithm algorithm,
     c.axis[0] = w->axis;
     c.axis[1] = 1 - w->axis;
     c.axis[2] = 2;
-    lierne_status status = lierne_init_mpi(&p->context, MPI_COMM_WORLD, NULL);
+    lierne_status status = lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     status = case_plan(&p->plan, p->context, &c);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());

@@ -54,9 +54,9 @@ static double time_plan(lierne_sim *sim, int rank, const lierne_bridge_spec *spe
     for (int i = 0; i < rounds; i++) {
         lierne_plan *plan;
         double start = now();
-        lierne_status status = lierne_plan_bridge(&plan, lierne_sim_context(sim, rank), spec);
+        lierne_status status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), spec);
         seconds[i] = now() - start;
-        check(status == LIERNE_OK && lierne_plan_free(plan) == LIERNE_OK, "a plan");
+        check(status == LIERNE_OK && lierne_plan_destroy(plan) == LIERNE_OK, "a plan");
     }
     qsort(seconds, (size_t)rounds, sizeof *seconds, ascending);
     return seconds[rounds / 2];
@@ -102,11 +102,11 @@ static void run_world(int world, int rounds) {
     spec.src = one;
     spec.dst = back;
     run_bridge(sim, world, "tp8 dp -> tp2 cp4 dp", &spec, rounds);
-    lierne_grid_free(wide);
-    lierne_grid_free(narrow);
-    lierne_grid_free(back);
-    lierne_grid_free(one);
-    check(lierne_sim_free(sim) == LIERNE_OK, "the world's end");
+    lierne_grid_destroy(wide);
+    lierne_grid_destroy(narrow);
+    lierne_grid_destroy(back);
+    lierne_grid_destroy(one);
+    check(lierne_sim_destroy(sim) == LIERNE_OK, "the world's end");
     free(nodes);
 }
 
@@ -117,7 +117,7 @@ static void run_groups(int world, int rounds) {
     double seconds[ROUNDS];
     for (int i = 0; i < rounds; i++) {
         double start = now();
-        lierne_status status = lierne_grid_groups(grid, NULL, dims, 2, ranks, &ngroups, &size);
+        lierne_status status = lierne_grid_get_groups(ranks, &ngroups, &size, grid, NULL, dims, 2);
         seconds[i] = now() - start;
         check(status == LIERNE_OK && ngroups * size == world, "groups");
     }
@@ -125,7 +125,7 @@ static void run_groups(int world, int rounds) {
     printf("all %d groups of tp and dp of %d ranks: %.1f us\n", ngroups, world,
            1e6 * seconds[rounds / 2]);
     free(ranks);
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 int main(int argc, char **argv) {

@@ -8,7 +8,7 @@
 #define TESTS_BENCH_SPARSE_H
 
 #include "bench/bench.h"
-#include "lierne/graph.h"
+#include "lierne/sparse.h"
 #include "lierne/halo.h"
 
 /* The rows that go to, or the ghosts that come from, one rank. */

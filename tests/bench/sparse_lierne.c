@@ -10,7 +10,7 @@ typedef struct planned {
     lierne_context *context;
     lierne_plan *plan;
     lierne_graph_spec edges;
-    lierne_pairs_spec pairs;
+    lierne_references_spec pairs;
 } planned;
 
 static bool run_planned(method *m, int direction) {
@@ -31,8 +31,8 @@ static bool run_whole(method *m, int direction) {
 
 static void close_planned(method *m) {
     planned *p = (planned *)m;
-    CHECK(lierne_plan_free(p->plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_free(p->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(p->context) == LIERNE_OK, "%s", lierne_last_error());
     free(p);
 }
 
@@ -48,7 +48,7 @@ static planned *open_planned(const sparse *w, bool (*run)(method *, int)) {
                                    .dtype = w->dtype,
                                    .width = w->width,
                                    .accumulate = 1};
-    p->pairs = (lierne_pairs_spec){.size = sizeof p->pairs,
+    p->pairs = (lierne_references_spec){.size = sizeof p->pairs,
                                    .nowned = w->nowned,
                                    .nghosts = w->nghosts,
                                    .rank = w->rank,
@@ -56,7 +56,7 @@ static planned *open_planned(const sparse *w, bool (*run)(method *, int)) {
                                    .dtype = w->dtype,
                                    .width = w->width,
                                    .accumulate = 1};
-    CHECK(lierne_init_mpi(&p->context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+    CHECK(lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     return p;
 }
@@ -68,7 +68,7 @@ static void check_bytes(const planned *p) {
     sparse_bound(w, &rows, &messages, &local);
     for (int d = FORWARD; d <= ADJOINT; d++) {
         lierne_report report = {.size = sizeof report};
-        lierne_status status = lierne_plan_report(p->plan, (lierne_direction)d, &report);
+        lierne_status status = lierne_plan_get_report(&report, p->plan, (lierne_direction)d);
         int64_t mine[2] = {report.received_bytes, report.sent_messages}, all[2];
         MPI_Allreduce(mine, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
         CHECK(status == LIERNE_OK && all[0] == rows * (int64_t)w->row && all[1] == messages,
@@ -80,7 +80,7 @@ static void check_bytes(const planned *p) {
 
 static method *open_graph(const void *of) {
     planned *p = open_planned(of, run_planned);
-    CHECK(lierne_plan_graph(&p->plan, p->context, &p->edges) == LIERNE_OK, "%s",
+    CHECK(lierne_plan_create_graph(&p->plan, p->context, &p->edges) == LIERNE_OK, "%s",
           lierne_last_error());
     check_bytes(p);
     return &p->base;
@@ -89,7 +89,7 @@ static method *open_graph(const void *of) {
 static method *open_swaps(const void *of) {
     const sparse *w = of;
     planned *p = open_planned(w, run_whole);
-    CHECK(lierne_plan_halo(&p->plan, p->context, &w->swaps) == LIERNE_OK, "%s",
+    CHECK(lierne_plan_create_halo(&p->plan, p->context, &w->swaps) == LIERNE_OK, "%s",
           lierne_last_error());
     return &p->base;
 }
@@ -98,9 +98,9 @@ static method *open_flat(const void *of) {
     const sparse *w = of;
     planned *p = open_planned(w, run_whole);
     lierne_plan *swaps = NULL;
-    CHECK(lierne_plan_halo(&swaps, p->context, &w->swaps) == LIERNE_OK &&
-              lierne_plan_flatten(&p->plan, swaps, 0) == LIERNE_OK &&
-              lierne_plan_free(swaps) == LIERNE_OK,
+    CHECK(lierne_plan_create_halo(&swaps, p->context, &w->swaps) == LIERNE_OK &&
+              lierne_plan_create_flattened(&p->plan, swaps, 0) == LIERNE_OK &&
+              lierne_plan_destroy(swaps) == LIERNE_OK,
           "%s", lierne_last_error());
     check_bytes(p);
     return &p->base;
@@ -109,7 +109,7 @@ static method *open_flat(const void *of) {
 static void drop_plan(method *m, int direction) {
     planned *p = (planned *)m;
     (void)direction;
-    CHECK(lierne_plan_free(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(p->plan) == LIERNE_OK, "%s", lierne_last_error());
     p->plan = NULL;
 }
 
@@ -121,14 +121,14 @@ static void before_edges(method *m, int direction) {
 
 static bool run_edges(method *m, int direction) {
     planned *p = (planned *)m;
-    return direction == FORWARD ? lierne_plan_graph(&p->plan, p->context, &p->edges) == LIERNE_OK
+    return direction == FORWARD ? lierne_plan_create_graph(&p->plan, p->context, &p->edges) == LIERNE_OK
                                 : lierne_plan_update_graph(p->plan, &p->edges) == LIERNE_OK;
 }
 
 static bool run_pairs(method *m, int direction) {
     planned *p = (planned *)m;
     (void)direction;
-    return lierne_plan_pairs(&p->plan, p->context, &p->pairs) == LIERNE_OK;
+    return lierne_plan_create_references(&p->plan, p->context, &p->pairs) == LIERNE_OK;
 }
 
 static void after_plan(method *m, int direction) {

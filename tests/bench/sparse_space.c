@@ -139,9 +139,9 @@ static void make_swaps(sparse *w, int64_t npoints, const int *grid) {
         uint64_t random = mix(mix((uint64_t)(i + 1)) + (uint64_t)test_rank);
         at[i] = BOX * (place[i % 3] + (double)(random >> 8 & 0xffffff) / 0x1000000);
     }
-    CHECK(lierne_init_mpi(&w->context, MPI_COMM_WORLD, NULL) == LIERNE_OK &&
+    CHECK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, NULL) == LIERNE_OK &&
               lierne_brick_create(&w->brick, w->context, &spec) == LIERNE_OK &&
-              lierne_brick_swaps(w->brick, &w->swaps) == LIERNE_OK,
+              lierne_brick_get_swaps(&w->swaps, w->brick) == LIERNE_OK,
           "%s", lierne_last_error());
     free(at);
 }

@@ -114,8 +114,8 @@ def run_bridge(library, structs):
     spec.size, spec.shape = ctypes.sizeof(spec), ctypes.addressof(shape)
     plans = [ctypes.c_void_p() for _ in range(8)]
     for rank, plan in enumerate(plans):
-        context = library.lierne_sim_context(sim, rank)
-        must(library, library.lierne_plan_bridge(ctypes.byref(plan), context, ctypes.byref(spec)))
+        context = library.lierne_sim_get_context(sim, rank)
+        must(library, library.lierne_plan_create_bridge(ctypes.byref(plan), context, ctypes.byref(spec)))
     small, large = ctypes.c_double * 16, ctypes.c_double * 32
     x = [small(*(16 * (rank // 2) + i for i in range(16))) for rank in range(8)]
     y, gx = [large() for _ in range(8)], [small() for _ in range(8)]
@@ -126,34 +126,34 @@ def run_bridge(library, structs):
     execute(library, library.lierne_adjoint_begin, plans, gx, g)
     for rank in range(8):
         check(list(gx[rank]) == [3 * value for value in x[rank]], f"adjoint, rank {rank}")
-        must(library, library.lierne_plan_free(plans[rank]))
-    must(library, library.lierne_sim_free(sim))
-    library.lierne_grid_free(encoder)
-    library.lierne_grid_free(llm)
+        must(library, library.lierne_plan_destroy(plans[rank]))
+    must(library, library.lierne_sim_destroy(sim))
+    library.lierne_grid_destroy(encoder)
+    library.lierne_grid_destroy(llm)
 
 
 def run_pairs(library, structs):
     """A world of one: ghosts of rows 2, 0 and 2 of three; two gradients come home to row 2."""
     context, plan = ctypes.c_void_p(), ctypes.c_void_p()
-    must(library, library.lierne_init(ctypes.byref(context), None))
+    must(library, library.lierne_context_create_self(ctypes.byref(context), None))
     ranks, rows = (ctypes.c_int32 * 3)(0, 0, 0), (ctypes.c_int64 * 3)(2, 0, 2)
-    spec = structs["lierne_pairs_spec"](nowned=3, nghosts=3, width=2)
+    spec = structs["lierne_references_spec"](nowned=3, nghosts=3, width=2)
     spec.size = ctypes.sizeof(spec)
     spec.rank, spec.row = ctypes.addressof(ranks), ctypes.addressof(rows)
-    must(library, library.lierne_plan_pairs(ctypes.byref(plan), context, ctypes.byref(spec)))
+    must(library, library.lierne_plan_create_references(ctypes.byref(plan), context, ctypes.byref(spec)))
     array = ctypes.c_double * 6
     ghosts, home = array(), array()
     must(library, library.lierne_forward(plan, ghosts, array(1, 2, 3, 4, 5, 6), None))
     check(list(ghosts) == [5, 6, 1, 2, 5, 6], f"rows forward are {list(ghosts)}")
     must(library, library.lierne_adjoint(plan, home, ghosts, None))
     check(list(home) == [1, 2, 0, 0, 10, 12], f"rows home are {list(home)}")
-    must(library, library.lierne_plan_free(plan))
-    must(library, library.lierne_free(context))
+    must(library, library.lierne_plan_destroy(plan))
+    must(library, library.lierne_context_destroy(context))
 
 
 def main():
     library, structs = bind(*sys.argv[1:])
-    check(library.lierne_plan_bridge.argtypes == [ctypes.c_void_p] * 3, "the parser reads pointers")
+    check(library.lierne_plan_create_bridge.argtypes == [ctypes.c_void_p] * 3, "the parser reads pointers")
     run_bridge(library, structs)
     run_pairs(library, structs)
     try:

@@ -43,10 +43,10 @@ static void plan(lierne_plan **plans, lierne_sim *sim) {
     spec.dtype = LIERNE_F32;
     spec.sequence_axis = -1;
     for (int r = 0; r < RANKS; r++) {
-        must(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec));
+        must(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }
 
 /* Rank r's samples are elements r * SOURCE and up of the batch; element i is i + 1, and its
@@ -81,9 +81,9 @@ int main(void) {
         for (int i = 0; i < SOURCE; i++) {
             wrong += gx[r][i] != (float)(10 * (r * SOURCE + i + 1));
         }
-        must(lierne_plan_free(plans[r]));
+        must(lierne_plan_destroy(plans[r]));
     }
-    must(lierne_sim_free(sim));
+    must(lierne_sim_destroy(sim));
     printf("%d wrong\n", wrong);
     return wrong != 0;
 }

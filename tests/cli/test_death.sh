@@ -74,10 +74,10 @@ round() { # round NUMBER SIGNAL
     wait $launcher 2>/dev/null
 }
 
-# A rank that gave up because a peer was killed, and one that comes later: tests/mpi/late.c.
+# A rank that gave up because a peer was killed, and one that comes later: tests/mpi/late_rank.c.
 late() { # late ARGUMENT...
     local count
-    count=$(timeout -k 2 600 mpirun --oversubscribe --enable-recovery -n 3 "$build/tests/mpi/late" killed "$@" 2>"$dir/log" |
+    count=$(timeout -k 2 600 mpirun --oversubscribe --enable-recovery -n 3 "$build/tests/mpi/late_rank" killed "$@" 2>"$dir/log" |
         grep -E '^[0-9]+ passed, [0-9]+ failed$')
     if [ "${count#* passed, }" = "0 failed" ]; then ok; else no "late killed $*: '$count': $(head -n 5 "$dir/log")"; fi
 }

@@ -37,7 +37,7 @@ cp             [0,2] [1,3] [4,6] [5,7]
 dp-cp          [0,2,4,6] [1,3,5,7]
 view:expert:ep [0,1,2,3,4,5,6,7]
 pp             [0] [1] [2] [3] [4] [5] [6] [7]
-LIERNE_UNKNOWN_DIM: lierne_grid_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
+LIERNE_UNKNOWN_DIM: lierne_grid_get_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
 END
 if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.a" ]; then
     prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'

@@ -29,8 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Every text of a finding is there and on one line, and its place is in the file. */
 static void read_findings(const lierne_config *config, lierne_status status) {
     int errors = 0;
-    for (int i = 0; i < lierne_config_nfindings(config); i++) {
-        const lierne_finding *f = lierne_config_finding(config, i);
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
+        const lierne_diagnostic *f = lierne_config_get_diagnostic(config, i);
         MUST(f->line >= 1 && f->column >= 1, "place of a finding");
         MUST(f->pointer[0] == '\0' || f->pointer[0] == '/', "pointer of a finding");
         MUST(f->message[0] && !strchr(f->message, '\n') && !strchr(f->hint, '\n'), "a finding");
@@ -40,23 +40,23 @@ static void read_findings(const lierne_config *config, lierne_status status) {
 }
 
 static void map(const lierne_bridge_spec *spec) {
-    lierne_bridge_map *m;
+    lierne_megatron_map *m;
     const int *ranks;
     int n, size;
-    MUST(lierne_bridge_map_create(&m, spec) == LIERNE_OK, "map of a valid bridge");
-    MUST(lierne_bridge_map_refusal(m), "refusal");
-    MUST(lierne_bridge_map_gather_groups(m, &ranks, &n, &size) == LIERNE_OK, "gather groups");
+    MUST(lierne_megatron_map_create(&m, spec) == LIERNE_OK, "map of a valid bridge");
+    MUST(lierne_megatron_map_get_rejection(m), "refusal");
+    MUST(lierne_megatron_map_get_gather_groups(&ranks, &n, &size, m) == LIERNE_OK, "gather groups");
     for (int i = 0; i < n * size; i++) {
-        MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_world(spec->src), "rank of a gather group");
+        MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_get_world_size(spec->src), "rank of a gather group");
     }
-    MUST(lierne_bridge_map_cp_groups(m, &ranks, &n, &size) == LIERNE_OK, "cp groups");
-    MUST(lierne_bridge_map_misaligned(m, &ranks, &n) == LIERNE_OK, "misaligned ranks");
-    lierne_bridge_map_free(m);
+    MUST(lierne_megatron_map_get_cp_groups(&ranks, &n, &size, m) == LIERNE_OK, "cp groups");
+    MUST(lierne_megatron_map_get_misaligned(&ranks, &n, m) == LIERNE_OK, "misaligned ranks");
+    lierne_megatron_map_destroy(m);
 }
 
 static void *buffer(lierne_plan *plan, lierne_direction direction, bool out, lierne_dtype dtype) {
     int64_t n, m;
-    MUST(lierne_plan_elements(plan, direction, &n, &m) == LIERNE_OK, "elements of a plan");
+    MUST(lierne_plan_get_elements(&n, &m, plan, direction) == LIERNE_OK, "elements of a plan");
     void *memory = calloc((size_t)(out ? m : n), lierne_dtype_size(dtype));
     MUST(memory || n == 0 || m == 0, "memory of the test");
     return memory;
@@ -91,7 +91,7 @@ static void plan(const lierne_bridge_spec *spec, int world, const int *nodes) {
     lierne_sim *sim;
     MUST(lierne_sim_create(&sim, world, &context) == LIERNE_OK, "sim");
     for (int r = 0; r < world; r++) {
-        MUST(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), spec) == LIERNE_OK,
+        MUST(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), spec) == LIERNE_OK,
              "planning a valid bridge");
     }
     MUST(lierne_plan_check((const lierne_plan *const *)plans, world) == LIERNE_OK,
@@ -99,9 +99,9 @@ static void plan(const lierne_bridge_spec *spec, int world, const int *nodes) {
     execute(plans, world, LIERNE_FORWARD, spec->dtype);
     execute(plans, world, LIERNE_ADJOINT, spec->dtype);
     for (int r = 0; r < world; r++) {
-        MUST(lierne_plan_free(plans[r]) == LIERNE_OK, "freeing a plan");
+        MUST(lierne_plan_destroy(plans[r]) == LIERNE_OK, "freeing a plan");
     }
-    MUST(lierne_sim_free(sim) == LIERNE_OK, "freeing the sim");
+    MUST(lierne_sim_destroy(sim) == LIERNE_OK, "freeing the sim");
 }
 
 static bool small(const lierne_bridge_spec *spec, int world) {
@@ -115,16 +115,16 @@ static bool small(const lierne_bridge_spec *spec, int world) {
 }
 
 static void use_bridges(const lierne_config *config) {
-    int world = lierne_config_world(config);
-    for (int i = 0; i < lierne_config_nbridges(config); i++) {
-        const char *name = lierne_config_bridge_name(config, i);
-        const lierne_bridge_spec *spec = lierne_config_bridge(config, name);
-        MUST(spec && lierne_config_bridge_src(config, name), "bridge by name");
+    int world = lierne_config_get_world_size(config);
+    for (int i = 0; i < lierne_config_get_nbridges(config); i++) {
+        const char *name = lierne_config_get_bridge_name(config, i);
+        const lierne_bridge_spec *spec = lierne_config_get_bridge(config, name);
+        MUST(spec && lierne_config_get_bridge_src(config, name), "bridge by name");
         if (world <= MAX_MAP) {
             map(spec);
         }
         if (small(spec, world)) {
-            plan(spec, world, lierne_config_nodes(config));
+            plan(spec, world, lierne_config_get_nodes(config));
         }
     }
 }
@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status == LIERNE_OK) {
         use_bridges(config);
     }
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     MUST(lierne_mem_live() == before, "memory left behind");
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (seconds > SLOW) {

@@ -1,4 +1,4 @@
-/* Fuzzing of the texts of plans (lierne_plan_read), a libFuzzer target. The input is the texts of the
+/* Fuzzing of the texts of plans (lierne_plan_deserialize), a libFuzzer target. The input is the texts of the
  * ranks of a world, up to MAX_WORLD of them, with a zero byte between. Whatever the bytes: every rank
  * gets the same status, soon, and nothing is left behind; plans that come of them are written as texts
  * that give the same plans again, fit together, have a transpose, and, where they are small, can be
@@ -60,8 +60,8 @@ static bool refuses(lierne_status status) {
 
 static void read_one(lierne_context *context, void *shared) {
     world *w = shared;
-    int r = lierne_rank(context);
-    w->status[r] = lierne_plan_read(&w->plans[r], context, w->text[r], w->length[r]);
+    int r = lierne_context_get_rank(context);
+    w->status[r] = lierne_plan_deserialize(&w->plans[r], context, w->text[r], w->length[r]);
     MUST((w->status[r] == LIERNE_OK) == (w->plans[r] != NULL), "a plan beside an error, or none");
     MUST(w->plans[r] || refuses(w->status[r]), "status of a text");
 }
@@ -69,18 +69,18 @@ static void read_one(lierne_context *context, void *shared) {
 /* What is written is read again, and then written alike. */
 static void write_one(lierne_context *context, void *shared) {
     world *w = shared;
-    lierne_plan *plan = w->plans[lierne_rank(context)], *again, *back;
+    lierne_plan *plan = w->plans[lierne_context_get_rank(context)], *again, *back;
     char *text, *same;
-    MUST(lierne_plan_write(plan, &text) == LIERNE_OK, "writing a plan");
-    MUST(lierne_plan_read(&again, context, text, strlen(text)) == LIERNE_OK, "reading it again");
-    MUST(lierne_plan_write(again, &same) == LIERNE_OK, "writing it again");
+    MUST(lierne_plan_serialize(&text, plan) == LIERNE_OK, "writing a plan");
+    MUST(lierne_plan_deserialize(&again, context, text, strlen(text)) == LIERNE_OK, "reading it again");
+    MUST(lierne_plan_serialize(&same, again) == LIERNE_OK, "writing it again");
     MUST(strcmp(text, same) == 0, "a plan that was read is another one");
-    lierne_text_release(text);
-    lierne_text_release(same);
-    lierne_status status = lierne_plan_transpose(&back, again);
+    lierne_text_destroy(text);
+    lierne_text_destroy(same);
+    lierne_status status = lierne_plan_create_transposed(&back, again);
     MUST(status == LIERNE_OK || status == LIERNE_INVALID, "transposing a plan"); /* accumulates */
-    MUST(lierne_plan_free(back) == LIERNE_OK, "freeing a transpose");
-    MUST(lierne_plan_free(again) == LIERNE_OK, "freeing a plan");
+    MUST(lierne_plan_destroy(back) == LIERNE_OK, "freeing a transpose");
+    MUST(lierne_plan_destroy(again) == LIERNE_OK, "freeing a plan");
 }
 
 static bool small(const world *w) {
@@ -88,8 +88,8 @@ static bool small(const world *w) {
         for (int d = 0; d < 2; d++) {
             lierne_report report = {.size = sizeof report};
             int64_t in, out;
-            MUST(lierne_plan_elements(w->plans[r], (lierne_direction)d, &in, &out) == LIERNE_OK &&
-                     lierne_plan_report(w->plans[r], (lierne_direction)d, &report) == LIERNE_OK,
+            MUST(lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d) == LIERNE_OK &&
+                     lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d) == LIERNE_OK,
                  "what a plan says of itself");
             if (in > MAX_ELEMENTS || out > MAX_ELEMENTS || report.scratch_bytes > 8 * MAX_ELEMENTS) {
                 return false;
@@ -105,7 +105,7 @@ static void execute(const world *w, lierne_direction d) {
     void *in[MAX_WORLD], *out[MAX_WORLD];
     for (int r = 0; r < w->n; r++) {
         int64_t n, m;
-        lierne_plan_elements(w->plans[r], d, &n, &m);
+        lierne_plan_get_elements(&n, &m, w->plans[r], d);
         in[r] = malloc((size_t)n * 8), out[r] = malloc((size_t)m * 8);
         MUST((in[r] || n == 0) && (out[r] || m == 0), "memory of the test");
         memset(in[r], 0x3c, (size_t)n * 8), memset(out[r], 0xa5, (size_t)m * 8);
@@ -132,7 +132,7 @@ static void use(lierne_sim *sim, world *w) {
     }
     for (int r = 0; r < w->n; r++) {
         MUST(w->status[r] == w->status[0], "ranks with different statuses");
-        MUST(lierne_plan_free(w->plans[r]) == LIERNE_OK, "freeing a plan");
+        MUST(lierne_plan_destroy(w->plans[r]) == LIERNE_OK, "freeing a plan");
     }
 }
 
@@ -146,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MUST(lierne_sim_create(&sim, w.n, &spec) == LIERNE_OK, "sim");
     rank_threads(sim, w.n, read_one, &w);
     use(sim, &w);
-    MUST(lierne_sim_free(sim) == LIERNE_OK, "freeing the sim");
+    MUST(lierne_sim_destroy(sim) == LIERNE_OK, "freeing the sim");
     MUST(lierne_mem_live() == before, "memory left behind");
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (seconds > SLOW) {

@@ -49,8 +49,8 @@ static bool read_mode(golden_mode *mode, const char *name) {
 
 static bool read_bridge(golden_case *c, golden_bridge *bridge) {
     const cJSON *item = c->item;
-    int src_dp = lierne_grid_dim_find(bridge->src, NULL, "dp");
-    int dst_dp = lierne_grid_dim_find(bridge->dst, NULL, "dp");
+    int src_dp = lierne_grid_find_dim_size(bridge->src, NULL, "dp");
+    int dst_dp = lierne_grid_find_dim_size(bridge->dst, NULL, "dp");
     bridge->samples = src_dp * golden_int(item, "b_src", 0);
     bridge->length = golden_int(item, "S", 0);
     bridge->width = golden_int(item, "H", 0);
@@ -67,7 +67,7 @@ static bool read_bridge(golden_case *c, golden_bridge *bridge) {
 static void expect_tensors(golden_case *c, const golden_bridge *bridge, const char *key,
                            golden_buffer buffer) {
     const cJSON *one, *tensors = golden_get(c->item, key);
-    int world = lierne_grid_world(bridge->src), found = 0, holders = 0;
+    int world = lierne_grid_get_world_size(bridge->src), found = 0, holders = 0;
     for (int r = 0; r < world; r++) {
         int64_t n, shape[3];
         free(golden_values(bridge, buffer, r, &n, shape));
@@ -100,24 +100,24 @@ static void expect_shape(golden_case *c, const golden_bridge *bridge, const char
 }
 
 static void expect_map(golden_case *c, const golden_bridge *bridge) {
-    lierne_bridge_map *map = NULL;
+    lierne_megatron_map *map = NULL;
     lierne_bridge_spec spec = {.size = sizeof spec, .src = bridge->src, .dst = bridge->dst};
-    lierne_status status = lierne_bridge_map_create(&map, &spec);
-    if (golden_expect_status(c, "lierne_bridge_map_create", status, LIERNE_OK)) {
-        const char *kind = lierne_bridge_kind_name(lierne_bridge_map_kind(map));
+    lierne_status status = lierne_megatron_map_create(&map, &spec);
+    if (golden_expect_status(c, "lierne_megatron_map_create", status, LIERNE_OK)) {
+        const char *kind = lierne_megatron_kind_name(lierne_megatron_map_get_kind(map));
         golden_expect(c, strcmp(kind, golden_string(c->item, "direction")) == 0, "direction is %s",
                       kind);
-        golden_expect(c, lierne_bridge_map_scale(map) == golden_int(c->item, "scale", -1),
-                      "scale is %d", lierne_bridge_map_scale(map));
+        golden_expect(c, lierne_megatron_map_get_dp_ratio(map) == golden_int(c->item, "scale", -1),
+                      "scale is %d", lierne_megatron_map_get_dp_ratio(map));
     }
-    lierne_bridge_map_free(map);
+    lierne_megatron_map_destroy(map);
 }
 
 /* Runs one bridge and says in a failure which it was. */
 static void try_bridge(golden_case *c, const golden_bridge *bridge, lierne_status wanted) {
     golden_case one = {.item = c->item};
     lierne_status status = golden_simulate(&one, bridge);
-    golden_expect_status(&one, "lierne_plan_bridge", status, wanted);
+    golden_expect_status(&one, "lierne_plan_create_bridge", status, wanted);
     golden_expect(c, !one.failed, "%s %s, owner %d, %s%s: %s", lierne_dtype_name(bridge->dtype),
                   bridge->algorithm == LIERNE_BRIDGE_DIRECT ? "direct" : "collective",
                   (int)bridge->owner, bridge->storage == LIERNE_FULL ? "full" : "compact",
@@ -141,7 +141,7 @@ static void try_algorithms(golden_case *c, golden_bridge bridge) {
 
 /* The ownership that the mask amounts to; false if it is none. */
 static bool owner_of(const golden_bridge *bridge, lierne_gradient_owner *owner) {
-    int64_t n = lierne_grid_dim_find(bridge->dst, NULL, "cp");
+    int64_t n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
     switch (bridge->mode) {
     case GOLDEN_ZIGZAG:
         *owner = LIERNE_GRADIENT_ZIGZAG;
@@ -179,8 +179,8 @@ static void check_bridge(golden_case *c, golden_bridge *bridge) {
         return;
     }
     expect_map(c, bridge);
-    expect_shape(c, bridge, "in_shape", GOLDEN_INPUT, lierne_grid_offset(bridge->src));
-    expect_shape(c, bridge, "out_shape", GOLDEN_OUTPUT, lierne_grid_offset(bridge->dst));
+    expect_shape(c, bridge, "in_shape", GOLDEN_INPUT, lierne_grid_get_offset(bridge->src));
+    expect_shape(c, bridge, "out_shape", GOLDEN_OUTPUT, lierne_grid_get_offset(bridge->dst));
     expect_tensors(c, bridge, "forward", GOLDEN_OUTPUT);
     expect_tensors(c, bridge, "input_grad", GOLDEN_INPUT_GRADIENT);
     if (!c->failed) {
@@ -199,6 +199,6 @@ void golden_bridge_tensors(golden_case *c) {
         golden_bridge bridge = {.src = src, .dst = dst};
         check_bridge(c, &bridge);
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }

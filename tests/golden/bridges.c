@@ -9,7 +9,7 @@
 typedef struct pair {
     const lierne_grid *src;
     const lierne_grid *dst;
-    lierne_bridge_map *map;
+    lierne_megatron_map *map;
     bool wrong_src; /* the reference's map of the source, of the destination is corrupt */
     bool wrong_dst;
     bool wrong_gather;
@@ -18,9 +18,9 @@ typedef struct pair {
 
 static int coordinate(const lierne_grid *grid, int rank, const char *name) {
     int coords[LIERNE_MAX_DIMS] = {0}, found = 0;
-    lierne_grid_coords(grid, NULL, rank, coords);
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        if (strcmp(lierne_grid_dim_name(grid, NULL, d), name) == 0) {
+    lierne_grid_get_coords(coords, grid, NULL, rank);
+    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
+        if (strcmp(lierne_grid_get_dim_name(grid, NULL, d), name) == 0) {
             found = coords[d];
         }
     }
@@ -32,8 +32,8 @@ static void expect_positions(golden_case *c, const lierne_grid *grid, const char
                              const char *const *names, int n, bool cp0) {
     const cJSON *list = golden_get(golden_get(c->item, "expect"), key);
     const cJSON *row = list ? list->child : NULL;
-    int first = lierne_grid_offset(grid);
-    for (int rank = first; rank < first + lierne_grid_size(grid); rank++) {
+    int first = lierne_grid_get_offset(grid);
+    for (int rank = first; rank < first + lierne_grid_get_size(grid); rank++) {
         int64_t values[4] = {rank};
         if (cp0 && coordinate(grid, rank, "cp") != 0) {
             continue;
@@ -51,22 +51,22 @@ static void expect_positions(golden_case *c, const lierne_grid *grid, const char
 static void expect_sizes(golden_case *c, const pair *p) {
     const cJSON *expect = golden_get(c->item, "expect");
     static const char *const keys[] = {"src_tp", "src_dp", "dst_tp", "dst_dp", "dst_cp"};
-    const char *kind = lierne_bridge_kind_name(lierne_bridge_map_kind(p->map));
-    golden_expect(c, lierne_bridge_map_refusal(p->map)[0] == '\0', "refused: %s",
-                  lierne_bridge_map_refusal(p->map));
+    const char *kind = lierne_megatron_kind_name(lierne_megatron_map_get_kind(p->map));
+    golden_expect(c, lierne_megatron_map_get_rejection(p->map)[0] == '\0', "refused: %s",
+                  lierne_megatron_map_get_rejection(p->map));
     golden_expect(c, strcmp(kind, golden_string(expect, "direction")) == 0, "direction is %s",
                   kind);
-    golden_expect(c, lierne_bridge_map_scale(p->map) == golden_int(expect, "scale", -1),
-                  "scale is %d", lierne_bridge_map_scale(p->map));
+    golden_expect(c, lierne_megatron_map_get_dp_ratio(p->map) == golden_int(expect, "scale", -1),
+                  "scale is %d", lierne_megatron_map_get_dp_ratio(p->map));
     for (int i = 0; i < 5; i++) {
-        int size = lierne_grid_dim_find(i < 2 ? p->src : p->dst, NULL, keys[i] + 4);
+        int size = lierne_grid_find_dim_size(i < 2 ? p->src : p->dst, NULL, keys[i] + 4);
         golden_expect(c, size == golden_int(expect, keys[i], -1), "%s is %d", keys[i], size);
     }
 }
 
 /* Gather groups must hold every rank once, whatever the reference does. */
 static void expect_coverage(golden_case *c, const pair *p, const int *ranks, int n) {
-    int size = lierne_grid_size(p->src), first = lierne_grid_offset(p->src), *seen;
+    int size = lierne_grid_get_size(p->src), first = lierne_grid_get_offset(p->src), *seen;
     if (!golden_expect(c, n == size, "gather groups have %d ranks of %d", n, size)) {
         return;
     }
@@ -82,10 +82,10 @@ static void expect_coverage(golden_case *c, const pair *p, const int *ranks, int
 static void expect_groups(golden_case *c, const pair *p) {
     const cJSON *expect = golden_get(c->item, "expect");
     const cJSON *covers = golden_get(expect, "gather_covers_all_ranks_once");
-    bool equal = lierne_bridge_map_kind(p->map) == LIERNE_BRIDGE_EQUAL;
+    bool equal = lierne_megatron_map_get_kind(p->map) == LIERNE_MEGATRON_EQUAL;
     const int *ranks = NULL;
     int n = 0, size = 0;
-    lierne_status status = lierne_bridge_map_gather_groups(p->map, &ranks, &n, &size);
+    lierne_status status = lierne_megatron_map_get_gather_groups(&ranks, &n, &size, p->map);
     golden_expect_status(c, "gather groups", status, LIERNE_OK);
     if (!equal) {
         expect_coverage(c, p, ranks, n * size);
@@ -98,7 +98,7 @@ static void expect_groups(golden_case *c, const pair *p) {
     }
     golden_expect(c, golden_int(expect, "gather_groups_created", -1) == (n > 0),
                   "gather_groups_created differs");
-    status = lierne_bridge_map_cp_groups(p->map, &ranks, &n, &size);
+    status = lierne_megatron_map_get_cp_groups(&ranks, &n, &size, p->map);
     golden_expect_status(c, "cp groups", status, LIERNE_OK);
     golden_expect(c, golden_same_groups(golden_get(expect, "cp_groups"), ranks, n, size),
                   "other cp groups");
@@ -106,28 +106,28 @@ static void expect_groups(golden_case *c, const pair *p) {
 
 static void expect_slice(golden_case *c, const pair *p, int64_t batch, int rank, const cJSON *row) {
     int64_t values[3] = {rank, -1, -1};
-    lierne_status status = lierne_bridge_map_slice(p->map, rank, batch, &values[1], &values[2]);
-    golden_expect_status(c, "lierne_bridge_map_slice", status, LIERNE_OK);
+    lierne_status status = lierne_megatron_map_get_slice(&values[1], &values[2], p->map, rank, batch);
+    golden_expect_status(c, "lierne_megatron_map_get_slice", status, LIERNE_OK);
     golden_expect(c, golden_same_ints(row, values, 3), "slice of rank %d of %lld: %lld + %lld",
                   rank, (long long)batch, (long long)values[1], (long long)values[2]);
 }
 
 static void expect_slices(golden_case *c, const pair *p) {
     const cJSON *list, *row;
-    int first = lierne_grid_offset(p->src);
+    int first = lierne_grid_get_offset(p->src);
     cJSON_ArrayForEach(list, golden_get(golden_get(c->item, "expect"), "slices")) {
         int64_t batch = strtoll(list->string, NULL, 10), start, size;
         int n = 0;
         if (cJSON_IsArray(list)) {
-            golden_expect(c, cJSON_GetArraySize(list) == lierne_grid_size(p->src),
+            golden_expect(c, cJSON_GetArraySize(list) == lierne_grid_get_size(p->src),
                           "slices of %d ranks", cJSON_GetArraySize(list));
             cJSON_ArrayForEach(row, list) {
                 expect_slice(c, p, batch, first + n++, row);
             }
         } else {
-            lierne_status status = lierne_bridge_map_slice(p->map, first, batch, &start, &size);
+            lierne_status status = lierne_megatron_map_get_slice(&start, &size, p->map, first, batch);
             golden_expect(c, golden_get(list, "error") != NULL, "slices of another kind");
-            golden_expect_status(c, "lierne_bridge_map_slice", status, LIERNE_INDIVISIBLE);
+            golden_expect_status(c, "lierne_megatron_map_get_slice", status, LIERNE_INDIVISIBLE);
         }
     }
 }
@@ -137,7 +137,7 @@ static void expect_alignment(golden_case *c, const pair *p) {
     const cJSON *list = golden_get(expect, "misaligned_ranks"), *one = list ? list->child : NULL;
     const int *ranks = NULL;
     int n = -1;
-    lierne_status status = lierne_bridge_map_misaligned(p->map, &ranks, &n);
+    lierne_status status = lierne_megatron_map_get_misaligned(&ranks, &n, p->map);
     golden_expect_status(c, "misaligned ranks", status, LIERNE_OK);
     golden_expect(c, cJSON_IsTrue(golden_get(expect, "slot_aligned")) == (n == 0),
                   "%d misaligned ranks, slot_aligned differs", n);
@@ -169,7 +169,7 @@ static bool read_defects(golden_case *c, pair *p) {
 
 static void expect_map(golden_case *c, const pair *p) {
     static const char *const names[] = {"dp", "tp", "cp"};
-    lierne_bridge_kind kind = lierne_bridge_map_kind(p->map);
+    lierne_megatron_kind kind = lierne_megatron_map_get_kind(p->map);
     expect_sizes(c, p);
     expect_groups(c, p);
     if (!p->wrong_src) {
@@ -179,8 +179,8 @@ static void expect_map(golden_case *c, const pair *p) {
         expect_positions(c, p->dst, "dst_pos_cp0", names, 2, true);
         expect_positions(c, p->dst, "dst_coords", names, 3, false);
     }
-    if (!(kind == LIERNE_BRIDGE_FAN_IN && p->wrong_src) &&
-        !(kind == LIERNE_BRIDGE_FAN_OUT && p->wrong_dst)) {
+    if (!(kind == LIERNE_MEGATRON_FAN_IN && p->wrong_src) &&
+        !(kind == LIERNE_MEGATRON_FAN_OUT && p->wrong_dst)) {
         expect_slices(c, p);
     }
     if (!p->wrong_src && !p->wrong_dst) {
@@ -263,14 +263,14 @@ static const refusal *find_refusal(const char *message) {
 }
 
 static void check_refused(golden_case *c, const pair *p, const refusal *r) {
-    const char *words = lierne_bridge_map_refusal(p->map);
-    lierne_bridge_kind kind = lierne_bridge_map_kind(p->map);
+    const char *words = lierne_megatron_map_get_rejection(p->map);
+    lierne_megatron_kind kind = lierne_megatron_map_get_kind(p->map);
     bool accepted = r->words[0] == '\0';
     golden_expect(c, accepted ? words[0] == '\0' : strstr(words, r->words) != NULL,
                   "the refusal is '%s'", words);
-    golden_expect(c, accepted == (kind != LIERNE_BRIDGE_GENERAL), "kind is %s",
-                  lierne_bridge_kind_name(kind));
-    bool src_cp = lierne_grid_dim_find(p->src, NULL, "cp") > 1;
+    golden_expect(c, accepted == (kind != LIERNE_MEGATRON_GENERAL), "kind is %s",
+                  lierne_megatron_kind_name(kind));
+    bool src_cp = lierne_grid_find_dim_size(p->src, NULL, "cp") > 1;
     try_direct(c, p, src_cp ? LIERNE_UNSUPPORTED : LIERNE_OK);
     try_undefined(c, p);
     if (strcmp(r->text, "evenly divisible") == 0) {
@@ -287,10 +287,10 @@ static void check_error(golden_case *c, const pair *p, lierne_status map_status)
         return;
     }
     if (!r->words) {
-        golden_expect_status(c, "lierne_bridge_map_create", map_status, LIERNE_INVALID);
+        golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_INVALID);
         golden_bridge bridge = golden_small_tensor(p->src, p->dst);
         golden_try(c, "direct", &bridge, LIERNE_INVALID, LIERNE_INVALID);
-    } else if (golden_expect_status(c, "lierne_bridge_map_create", map_status, LIERNE_OK)) {
+    } else if (golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_OK)) {
         check_refused(c, p, r);
     }
 }
@@ -298,15 +298,15 @@ static void check_error(golden_case *c, const pair *p, lierne_status map_status)
 static void check_pair(golden_case *c, const lierne_grid *src, const lierne_grid *dst) {
     pair p = {.src = src, .dst = dst};
     lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
-    lierne_status status = lierne_bridge_map_create(&p.map, &spec);
+    lierne_status status = lierne_megatron_map_create(&p.map, &spec);
     if (golden_get(c->item, "error")) {
         check_error(c, &p, status);
     } else if (golden_expect(c, golden_get(c->item, "expect") != NULL,
                              "the runner does not know this kind of case") &&
-               golden_expect_status(c, "lierne_bridge_map_create", status, LIERNE_OK)) {
+               golden_expect_status(c, "lierne_megatron_map_create", status, LIERNE_OK)) {
         check_expect(c, &p);
     }
-    lierne_bridge_map_free(p.map);
+    lierne_megatron_map_destroy(p.map);
 }
 
 void golden_bridges(golden_case *c) {
@@ -320,6 +320,6 @@ void golden_bridges(golden_case *c) {
     } else if (golden_expect_status(c, "grids", status, LIERNE_OK)) {
         check_pair(c, src, dst);
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }

@@ -17,11 +17,11 @@ typedef struct lane {
 } lane;
 
 static int coordinate(const lierne_grid *grid, const char *name, int rank, int *size) {
-    int rest = rank - lierne_grid_offset(grid), found = 0;
+    int rest = rank - lierne_grid_get_offset(grid), found = 0;
     *size = 1;
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        int n = lierne_grid_dim_size(grid, NULL, d);
-        if (strcmp(lierne_grid_dim_name(grid, NULL, d), name) == 0) {
+    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
+        int n = lierne_grid_get_dim_size(grid, NULL, d);
+        if (strcmp(lierne_grid_get_dim_name(grid, NULL, d), name) == 0) {
             found = rest % n;
             *size = n;
         }
@@ -32,9 +32,9 @@ static int coordinate(const lierne_grid *grid, const char *name, int rank, int *
 
 static lane lane_of(const golden_bridge *bridge, bool at_source, int rank) {
     const lierne_grid *grid = at_source ? bridge->src : bridge->dst;
-    int offset = lierne_grid_offset(grid), ndp, npp;
+    int offset = lierne_grid_get_offset(grid), ndp, npp;
     lane l = {.ncp = 1};
-    if (rank < offset || rank >= offset + lierne_grid_size(grid)) {
+    if (rank < offset || rank >= offset + lierne_grid_get_size(grid)) {
         return l;
     }
     int dp = coordinate(grid, "dp", rank, &ndp), pp = coordinate(grid, "pp", rank, &npp);
@@ -64,7 +64,7 @@ static int64_t weight(const golden_bridge *bridge, const lane *l, int64_t g, int
 
 /* Sum of the weights over all cp coordinates of the destination. */
 static int64_t total_weight(const golden_bridge *bridge) {
-    int64_t n = lierne_grid_dim_find(bridge->dst, NULL, "cp");
+    int64_t n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
     return bridge->mode == GOLDEN_DENSE ? n * (n + 1) / 2 : 1;
 }
 
@@ -93,8 +93,8 @@ static int64_t axis_size(const golden_bridge *bridge, const lane *l, char axis) 
 
 static bool has_cp(const lierne_grid *grid) {
     bool found = false;
-    for (int d = 0; d < lierne_grid_ndims(grid, NULL); d++) {
-        found = found || strcmp(lierne_grid_dim_name(grid, NULL, d), "cp") == 0;
+    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
+        found = found || strcmp(lierne_grid_get_dim_name(grid, NULL, d), "cp") == 0;
     }
     return found;
 }

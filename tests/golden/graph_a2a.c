@@ -34,23 +34,23 @@ static double owned(const variant *v, int rank, int64_t row, int64_t column) {
                      : golden_f(v->graph->owned[rank][row], column);
 }
 
-static void fill_adjoint(golden_duty *duty, const variant *v, int rank) {
+static void fill_adjoint(golden_row_case *row_case, const variant *v, int rank) {
     const golden_forest *f = &v->graph->forest;
-    int64_t width = v->type.width, nx = duty->nx * width;
-    for (int64_t i = 0; i < duty->ny * width; i++) {
-        duty->y[i] = upstream(v)(rank, i / width, i % width);
+    int64_t width = v->type.width, nx = row_case->nx * width;
+    for (int64_t i = 0; i < row_case->ny * width; i++) {
+        row_case->y[i] = upstream(v)(rank, i / width, i % width);
     }
     if (v->accumulate) {
-        duty->before = golden_alloc(nx, sizeof(double));
+        row_case->before = golden_alloc(nx, sizeof(double));
         for (int64_t i = 0; i < nx; i++) {
-            duty->fty[i] = duty->before[i] = golden_tiny(rank + 5, i / width, i % width);
+            row_case->fty[i] = row_case->before[i] = golden_tiny(rank + 5, i / width, i % width);
         }
     }
-    golden_forest_sum(f, rank, false, width, upstream(v), duty->fty);
-    memcpy(duty->most, duty->x, (size_t)nx * sizeof(double));
-    memcpy(duty->least, duty->x, (size_t)nx * sizeof(double));
-    golden_forest_extreme(f, rank, false, width, upstream(v), 1, duty->most);
-    golden_forest_extreme(f, rank, false, width, upstream(v), -1, duty->least);
+    golden_forest_sum(f, rank, false, width, upstream(v), row_case->fty);
+    memcpy(row_case->most, row_case->x, (size_t)nx * sizeof(double));
+    memcpy(row_case->least, row_case->x, (size_t)nx * sizeof(double));
+    golden_forest_extreme(f, rank, false, width, upstream(v), 1, row_case->most);
+    golden_forest_extreme(f, rank, false, width, upstream(v), -1, row_case->least);
 }
 
 /* Ranks agree on the width of a row, not on where the next one starts. */
@@ -60,24 +60,24 @@ static golden_type type_of(const variant *v, int rank) {
     return type;
 }
 
-static golden_duty duty_of(const variant *v, int rank) {
+static golden_row_case duty_of(const variant *v, int rank) {
     const golden_forest *f = &v->graph->forest;
     int64_t width = v->type.width;
-    golden_duty duty = golden_duty_new(type_of(v, rank), false, f->nowned[rank], f->nghosts[rank]);
-    for (int64_t i = 0; i < duty.nx; i++) {
+    golden_row_case row_case = golden_row_case_new(type_of(v, rank), false, f->nowned[rank], f->nghosts[rank]);
+    for (int64_t i = 0; i < row_case.nx; i++) {
         double copies = (double)golden_forest_copies(f, rank, i);
         for (int64_t c = 0; c < width; c++) {
-            duty.x[i * width + c] = owned(v, rank, i, c);
-            duty.ffx[i * width + c] = copies * duty.x[i * width + c] + 0.0; /* no negative zero */
+            row_case.x[i * width + c] = owned(v, rank, i, c);
+            row_case.ffx[i * width + c] = copies * row_case.x[i * width + c] + 0.0; /* no negative zero */
         }
     }
-    for (int64_t k = 0; k < duty.ny; k++) {
+    for (int64_t k = 0; k < row_case.ny; k++) {
         for (int64_t c = 0; c < width; c++) {
-            duty.fx[k * width + c] = owned(v, f->rank[rank][k], f->row[rank][k], c);
+            row_case.fx[k * width + c] = owned(v, f->rank[rank][k], f->row[rank][k], c);
         }
     }
-    fill_adjoint(&duty, v, rank);
-    return duty;
+    fill_adjoint(&row_case, v, rank);
+    return row_case;
 }
 
 static lierne_graph_spec spec_of(const variant *v, int rank) {
@@ -89,35 +89,35 @@ static lierne_graph_spec spec_of(const variant *v, int rank) {
 
 /* The same rows from pairs. */
 static void check_pairs(golden_case *c, lierne_context *context, const variant *v,
-                        const golden_duty *duty, const cJSON *item) {
-    int rank = lierne_rank(context);
+                        const golden_row_case *row_case, const cJSON *item) {
+    int rank = lierne_context_get_rank(context);
     const golden_forest *f = &v->graph->forest;
-    lierne_pairs_spec spec = {.size = sizeof spec,
+    lierne_references_spec spec = {.size = sizeof spec,
                               .nowned = f->nowned[rank],
                               .nghosts = f->nghosts[rank],
                               .rank = f->rank[rank],
                               .row = f->row[rank],
                               .dtype = v->type.dtype,
                               .width = v->type.width,
-                              .stride = duty->type.stride,
+                              .stride = row_case->type.stride,
                               .algorithm = v->algorithm,
                               .accumulate = v->accumulate};
     lierne_plan *plan = NULL;
     lierne_graph_lists lists = {.size = sizeof lists};
-    lierne_status status = lierne_plan_pairs(&plan, context, &spec);
-    if (golden_expect_status(c, "lierne_plan_pairs", status, LIERNE_OK)) {
-        golden_duty_expect(c, "pairs", plan, duty);
+    lierne_status status = lierne_plan_create_references(&plan, context, &spec);
+    if (golden_expect_status(c, "lierne_plan_create_references", status, LIERNE_OK)) {
+        golden_row_case_expect(c, "pairs", plan, row_case);
         golden_graph_expect_reports(c, plan, v->graph, item,
                                     v->type.width * (int64_t)lierne_dtype_size(v->type.dtype));
-        status = lierne_plan_graph_lists(plan, &lists);
+        status = lierne_plan_get_graph_lists(&lists, plan);
         golden_expect_status(c, "lists of pairs", status, LIERNE_OK);
         golden_expect(c, !lists.owned && !lists.ghosts && !lists.edge_source && lists.nedges == 0,
                       "pairs have edges");
-        golden_expect(c, lists.nowned == duty->nx && lists.nghosts == duty->ny,
+        golden_expect(c, lists.nowned == row_case->nx && lists.nghosts == row_case->ny,
                       "pairs have %lld rows and %lld ghosts", (long long)lists.nowned,
                       (long long)lists.nghosts);
     }
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
 }
 
 /* Lists, edges among them, survive being written. */
@@ -125,49 +125,49 @@ static void check_written(golden_case *c, lierne_context *context, const lierne_
                           const cJSON *item) {
     char *text = NULL;
     lierne_plan *read = NULL;
-    lierne_status status = lierne_plan_write(plan, &text);
-    golden_expect_status(c, "lierne_plan_write", status, LIERNE_OK);
-    status = lierne_plan_read(&read, context, text ? text : "", text ? strlen(text) : 0);
-    if (golden_expect_status(c, "lierne_plan_read", status, LIERNE_OK)) {
+    lierne_status status = lierne_plan_serialize(&text, plan);
+    golden_expect_status(c, "lierne_plan_serialize", status, LIERNE_OK);
+    status = lierne_plan_deserialize(&read, context, text ? text : "", text ? strlen(text) : 0);
+    if (golden_expect_status(c, "lierne_plan_deserialize", status, LIERNE_OK)) {
         golden_graph_expect_lists(c, read, item);
     }
-    lierne_text_release(text);
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(read), LIERNE_OK);
+    lierne_text_destroy(text);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(read), LIERNE_OK);
 }
 
 /* A plan of a graph without edges becomes one of this graph, and stays so when an update fails. */
 static void check_update(golden_case *c, lierne_context *context, const variant *v,
-                         const golden_duty *duty, const cJSON *item) {
-    lierne_graph_spec spec = spec_of(v, lierne_rank(context)), bad = spec;
+                         const golden_row_case *row_case, const cJSON *item) {
+    lierne_graph_spec spec = spec_of(v, lierne_context_get_rank(context)), bad = spec;
     int64_t outside = spec.nrows;
     lierne_plan *plan = NULL;
     bad.nedges = 0;
-    lierne_status status = lierne_plan_graph(&plan, context, &bad);
+    lierne_status status = lierne_plan_create_graph(&plan, context, &bad);
     if (golden_expect_status(c, "a graph without edges", status, LIERNE_OK)) {
         status = lierne_plan_update_graph(plan, &spec);
         golden_expect_status(c, "lierne_plan_update_graph", status, LIERNE_OK);
-        bad.nedges = lierne_rank(context) == 0;
+        bad.nedges = lierne_context_get_rank(context) == 0;
         bad.source = bad.target = &outside;
         status = lierne_plan_update_graph(plan, &bad);
         golden_expect_status(c, "an update that must fail", status, LIERNE_INDEX_RANGE);
         golden_graph_expect_lists(c, plan, item);
-        golden_duty_expect(c, "the updated plan", plan, duty);
+        golden_row_case_expect(c, "the updated plan", plan, row_case);
     }
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
 }
 
 /* The sums over edges that a layer makes, and their gradient, in the indices that lierne gave. The
  * plan accumulates: what own edges give stands in the gradient before. */
-static void check_layer(golden_case *c, lierne_plan *plan, const golden_duty *duty,
+static void check_layer(golden_case *c, lierne_plan *plan, const golden_row_case *row_case,
                         const cJSON *item) {
     enum { W = GOLDEN_GRAPH_WIDTH };
-    int64_t nown = duty->nx * W, n = nown + duty->ny * W;
+    int64_t nown = row_case->nx * W, n = nown + row_case->ny * W;
     lierne_graph_lists l = {.size = sizeof l};
     double *rows = golden_alloc(n, sizeof *rows), *sums = golden_alloc(nown, sizeof *sums);
     double *gradient = golden_alloc(n, sizeof *gradient);
-    lierne_status status = lierne_plan_graph_lists(plan, &l);
-    golden_expect_status(c, "lierne_plan_graph_lists", status, LIERNE_OK);
-    memcpy(rows, duty->x, (size_t)nown * sizeof *rows);
+    lierne_status status = lierne_plan_get_graph_lists(&l, plan);
+    golden_expect_status(c, "lierne_plan_get_graph_lists", status, LIERNE_OK);
+    memcpy(rows, row_case->x, (size_t)nown * sizeof *rows);
     status = lierne_forward(plan, rows + nown, rows, NULL);
     golden_expect_status(c, "lierne_forward", status, LIERNE_OK);
     for (int64_t e = 0; e < l.nedges * W; e++) {
@@ -185,65 +185,65 @@ static void check_layer(golden_case *c, lierne_plan *plan, const golden_duty *du
 }
 
 /* The definition against the file, once per rank. */
-static void check_oracle(golden_case *c, const golden_duty *duty, const cJSON *item) {
-    int64_t width = duty->type.width;
-    golden_expect_list(c, "forward by definition", golden_get(item, "forward"), duty->fx,
-                       duty->ny * width);
-    golden_expect_list(c, "backward by definition", golden_get(item, "backward"), duty->fty,
-                       duty->nx * width);
+static void check_oracle(golden_case *c, const golden_row_case *row_case, const cJSON *item) {
+    int64_t width = row_case->type.width;
+    golden_expect_list(c, "forward by definition", golden_get(item, "forward"), row_case->fx,
+                       row_case->ny * width);
+    golden_expect_list(c, "backward by definition", golden_get(item, "backward"), row_case->fty,
+                       row_case->nx * width);
 }
 
 static void check_fully(golden_case *c, lierne_context *context, const variant *v,
-                        const golden_duty *duty, const cJSON *item) {
-    lierne_plan *plan = v->world->plans[lierne_rank(context)];
+                        const golden_row_case *row_case, const cJSON *item) {
+    lierne_plan *plan = v->world->plans[lierne_context_get_rank(context)];
     golden_graph_expect_lists(c, plan, item);
     golden_graph_expect_reports(c, plan, v->graph, item,
                                 v->type.width * (int64_t)lierne_dtype_size(v->type.dtype));
-    golden_duty_reduce(c, plan, duty);
-    golden_duty_algebra(c, context, plan, duty);
+    golden_row_case_reduce(c, plan, row_case);
+    golden_row_case_algebra(c, context, plan, row_case);
     check_written(c, context, plan, item);
-    check_pairs(c, context, v, duty, item);
-    check_update(c, context, v, duty, item);
+    check_pairs(c, context, v, row_case, item);
+    check_update(c, context, v, row_case, item);
 }
 
 /* What one rank does. A check that fails does not keep it from calls that the others wait in. */
 static void work(lierne_context *context, void *shared) {
     const variant *v = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     golden_case *c = &v->world->cases[rank];
-    golden_duty duty = duty_of(v, rank);
+    golden_row_case row_case = duty_of(v, rank);
     lierne_graph_spec spec = spec_of(v, rank);
-    lierne_status status = lierne_plan_graph(&v->world->plans[rank], context, &spec);
-    if (golden_expect_status(c, "lierne_plan_graph", status, LIERNE_OK)) {
-        golden_duty_expect(c, "the plan", v->world->plans[rank], &duty);
+    lierne_status status = lierne_plan_create_graph(&v->world->plans[rank], context, &spec);
+    if (golden_expect_status(c, "lierne_plan_create_graph", status, LIERNE_OK)) {
+        golden_row_case_expect(c, "the plan", v->world->plans[rank], &row_case);
         if (!v->accumulate) {
-            golden_duty_dots(c, v->world->plans[rank], &duty, v->world->dots[rank]);
+            golden_row_case_dots(c, v->world->plans[rank], &row_case, v->world->dots[rank]);
         }
         if (v->full) {
-            check_fully(c, context, v, &duty, golden_graph_rank(c->item, rank));
+            check_fully(c, context, v, &row_case, golden_graph_rank(c->item, rank));
         }
     }
-    golden_duty_free(&duty);
+    golden_row_case_free(&row_case);
 }
 
 /* The file's own numbers. */
 static void work_numbers(lierne_context *context, void *shared) {
     const variant *v = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     golden_case *c = &v->world->cases[rank];
     const cJSON *item = golden_graph_rank(c->item, rank);
-    golden_duty duty = duty_of(v, rank);
+    golden_row_case row_case = duty_of(v, rank);
     lierne_graph_spec spec = spec_of(v, rank);
-    check_oracle(c, &duty, item);
+    check_oracle(c, &row_case, item);
     spec.accumulate = 1;
-    lierne_status status = lierne_plan_graph(&v->world->plans[rank], context, &spec);
-    if (golden_expect_status(c, "lierne_plan_graph", status, LIERNE_OK)) {
-        check_layer(c, v->world->plans[rank], &duty, item);
+    lierne_status status = lierne_plan_create_graph(&v->world->plans[rank], context, &spec);
+    if (golden_expect_status(c, "lierne_plan_create_graph", status, LIERNE_OK)) {
+        check_layer(c, v->world->plans[rank], &row_case, item);
     }
-    golden_duty_free(&duty);
+    golden_row_case_free(&row_case);
 }
 
-/* By the model of lierne/graph.h, in which a message costs more than all the bytes of a case here:
+/* By the model of lierne/sparse.h, in which a message costs more than all the bytes of a case here:
  * the rank with the most peers decides, and where that is a tie, bytes do, of which a gather has
  * more. */
 static bool auto_gathers(const golden_case *c, const variant *v) {
@@ -264,7 +264,7 @@ static bool auto_gathers(const golden_case *c, const variant *v) {
 
 static void expect_algorithm(golden_case *c, const variant *v, const char *algorithm) {
     bool gathers = v->algorithm == LIERNE_GRAPH_AUTO ? auto_gathers(c, v)
-                                                     : v->algorithm == LIERNE_GRAPH_GATHER;
+                                                     : v->algorithm == LIERNE_GRAPH_ALL_GATHER;
     const char *wanted = gathers && v->world->n > 1 ? "gather" : "direct";
     golden_expect(c, strcmp(algorithm, wanted) == 0, "algorithm %d became '%s', expected '%s'",
                   (int)v->algorithm, algorithm, wanted);

@@ -119,9 +119,9 @@ static void expect_counts(golden_case *c, const char *what, const cJSON *counts,
 
 void golden_graph_expect_lists(golden_case *c, const lierne_plan *plan, const cJSON *rank) {
     lierne_graph_lists l = {.size = sizeof l};
-    lierne_status status = lierne_plan_graph_lists(plan, &l);
+    lierne_status status = lierne_plan_get_graph_lists(&l, plan);
     const cJSON *edges = golden_get(rank, "edge_index_local");
-    if (!golden_expect_status(c, "lierne_plan_graph_lists", status, LIERNE_OK)) {
+    if (!golden_expect_status(c, "lierne_plan_get_graph_lists", status, LIERNE_OK)) {
         return;
     }
     int64_t nsent = 0;
@@ -195,9 +195,9 @@ void golden_graph_expect_reports(golden_case *c, const lierne_plan *plan,
     const cJSON *sent = golden_get(rank, "send_counts"),
                 *received = golden_get(rank, "recv_counts");
     lierne_report forward = {.size = sizeof forward}, adjoint = {.size = sizeof adjoint};
-    lierne_status status = lierne_plan_report(plan, LIERNE_FORWARD, &forward);
-    status = status ? status : lierne_plan_report(plan, LIERNE_ADJOINT, &adjoint);
-    if (!golden_expect_status(c, "lierne_plan_report", status, LIERNE_OK)) {
+    lierne_status status = lierne_plan_get_report(&forward, plan, LIERNE_FORWARD);
+    status = status ? status : lierne_plan_get_report(&adjoint, plan, LIERNE_ADJOINT);
+    if (!golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK)) {
         return;
     }
     if (strcmp(forward.algorithm, "gather") == 0) {

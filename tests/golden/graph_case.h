@@ -2,7 +2,7 @@
 #ifndef LIERNE_TESTS_GOLDEN_GRAPH_CASE_H
 #define LIERNE_TESTS_GOLDEN_GRAPH_CASE_H
 
-#include "exchange.h"
+#include "row_case.h"
 
 enum { GOLDEN_GRAPH_WIDTH = 3 };
 
@@ -31,7 +31,7 @@ lierne_graph_spec golden_graph_spec(const golden_graph_case *graph, int rank, go
 
 /* Rows and ranks of a list with a count for each rank. */
 void golden_graph_count(const cJSON *counts, int64_t *rows, int64_t *ranks);
-/* lierne_plan_graph_lists against the case. */
+/* lierne_plan_get_graph_lists against the case. */
 void golden_graph_expect_lists(golden_case *c, const lierne_plan *plan, const cJSON *rank);
 /* A rank's report in both directions, by the case's counts and the algorithm that it names. */
 void golden_graph_expect_reports(golden_case *c, const lierne_plan *plan,

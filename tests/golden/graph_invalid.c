@@ -1,7 +1,7 @@
 /* graph_a2a.json, invalid: one rank's input is wrong, and every rank must be told what and where.
  * The file has it on one rank; here it is each rank's in turn, by renumbering. The others have no
  * edges. An owner that is no rank is known to one rank or to all. */
-#include "exchange.h"
+#include "row_case.h"
 
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static bool wrong_owners(const trial *t) {
 
 static void work(lierne_context *context, void *shared) {
     const trial *t = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     golden_case *c = &t->world->cases[rank];
     int32_t *owner = owners(t, rank, (int)golden_int(c->item, "rank", 0));
     lierne_graph_spec spec = {.size = sizeof spec,
@@ -46,7 +46,7 @@ static void work(lierne_context *context, void *shared) {
                               .target = t->target,
                               .dtype = LIERNE_F32,
                               .width = 1};
-    lierne_status status = lierne_plan_graph(&t->world->plans[rank], context, &spec);
+    lierne_status status = lierne_plan_create_graph(&t->world->plans[rank], context, &spec);
     bool all = !t->alone && wrong_owners(t); /* then the first one that came speaks */
     golden_expect_refusal(c, status, t->world->plans[rank], all ? -1 : t->bad);
     free(owner);

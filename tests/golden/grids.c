@@ -25,16 +25,16 @@ static lierne_grid *case_grid(golden_case *c) {
     return grid;
 }
 
-typedef lierne_status groups_of(const lierne_grid *grid, const char *view, const char *const *dims,
-                                int ndims, int *ranks, int *ngroups, int *group_size);
+typedef lierne_status groups_of(int *ranks, int *ngroups, int *group_size, const lierne_grid *grid,
+                                const char *view, const char *const *dims, int ndims);
 
 static void expect_groups(golden_case *c, groups_of *get, const lierne_grid *grid, const char *view,
                           const cJSON *dims, const cJSON *expected) {
     golden_names names = golden_read_names(dims);
     int ngroups, size;
-    int *ranks = malloc((size_t)lierne_grid_size(grid) * sizeof *ranks);
+    int *ranks = malloc((size_t)lierne_grid_get_size(grid) * sizeof *ranks);
     lierne_status status =
-        ranks ? get(grid, view, names.at, names.n, ranks, &ngroups, &size) : LIERNE_NO_MEMORY;
+        ranks ? get(ranks, &ngroups, &size, grid, view, names.at, names.n) : LIERNE_NO_MEMORY;
     if (golden_expect_status(c, "groups", status, LIERNE_OK)) {
         golden_expect(c, golden_same_groups(expected, ranks, ngroups, size),
                       "other groups for the %d dims '%s'...", names.n, names.n ? names.at[0] : "");
@@ -44,19 +44,19 @@ static void expect_groups(golden_case *c, groups_of *get, const lierne_grid *gri
 
 static void expect_size(golden_case *c, const lierne_grid *grid) {
     int64_t size = golden_int(golden_get(c->item, "expect"), "size", -1);
-    golden_expect(c, lierne_grid_size(grid) == size, "size is %d, expected %lld",
-                  lierne_grid_size(grid), (long long)size);
+    golden_expect(c, lierne_grid_get_size(grid) == size, "size is %d, expected %lld",
+                  lierne_grid_get_size(grid), (long long)size);
 }
 
 static void expect_coords(golden_case *c, const lierne_grid *grid, const cJSON *rows) {
     const cJSON *row;
-    int rank = lierne_grid_offset(grid), ndims = lierne_grid_ndims(grid, NULL), back;
-    golden_expect(c, cJSON_GetArraySize(rows) == lierne_grid_size(grid), "coords of %d ranks",
+    int rank = lierne_grid_get_offset(grid), ndims = lierne_grid_get_ndims(grid, NULL), back;
+    golden_expect(c, cJSON_GetArraySize(rows) == lierne_grid_get_size(grid), "coords of %d ranks",
                   cJSON_GetArraySize(rows));
     cJSON_ArrayForEach(row, rows) {
         int coords[LIERNE_MAX_DIMS];
-        lierne_status status = lierne_grid_coords(grid, NULL, rank, coords);
-        if (!golden_expect_status(c, "lierne_grid_coords", status, LIERNE_OK)) {
+        lierne_status status = lierne_grid_get_coords(coords, grid, NULL, rank);
+        if (!golden_expect_status(c, "lierne_grid_get_coords", status, LIERNE_OK)) {
             return;
         }
         int64_t wide[LIERNE_MAX_DIMS];
@@ -64,7 +64,7 @@ static void expect_coords(golden_case *c, const lierne_grid *grid, const cJSON *
             wide[d] = coords[d];
         }
         golden_expect(c, golden_same_ints(row, wide, ndims), "other coordinates of rank %d", rank);
-        status = lierne_grid_rank(grid, NULL, coords, &back);
+        status = lierne_grid_get_rank(&back, grid, NULL, coords);
         golden_expect(c, status == LIERNE_OK && back == rank, "rank %d comes back as %d", rank,
                       back);
         rank++;
@@ -75,8 +75,8 @@ static void expect_coords(golden_case *c, const lierne_grid *grid, const cJSON *
 static void expect_key(golden_case *c, const lierne_grid *grid, const cJSON *query) {
     golden_names names = golden_read_names(golden_get(query, "dims"));
     char key[1024], joined[1024] = "";
-    lierne_status status = lierne_grid_key(grid, NULL, names.at, names.n, key, sizeof key, NULL);
-    golden_expect_status(c, "lierne_grid_key", status, LIERNE_OK);
+    lierne_status status = lierne_grid_get_key(key, sizeof key, NULL, grid, NULL, names.at, names.n);
+    golden_expect_status(c, "lierne_grid_get_key", status, LIERNE_OK);
     golden_expect(c, strcmp(key, golden_string(query, "key")) == 0, "key is '%s', expected '%s'",
                   key, golden_string(query, "key"));
     const cJSON *one;
@@ -102,15 +102,15 @@ static void check_enum(golden_case *c) {
     cJSON_ArrayForEach(query, golden_get(c->item, "queries")) {
         const cJSON *raw = golden_get(query, "dims_raw_order");
         if (raw) {
-            expect_groups(c, lierne_grid_groups_ordered, grid, NULL, raw,
+            expect_groups(c, lierne_grid_get_groups_ordered, grid, NULL, raw,
                           golden_get(query, "groups"));
         } else {
-            expect_groups(c, lierne_grid_groups, grid, NULL, golden_get(query, "dims"),
+            expect_groups(c, lierne_grid_get_groups, grid, NULL, golden_get(query, "dims"),
                           golden_get(query, "groups"));
             expect_key(c, grid, query);
         }
     }
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 static void check_ctor_ok(golden_case *c) {
@@ -118,14 +118,14 @@ static void check_ctor_ok(golden_case *c) {
     if (grid) {
         expect_size(c, grid);
     }
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 static void check_ctor_error(golden_case *c) {
     lierne_grid *grid;
     lierne_status status = golden_grid(&grid, c->item, golden_int(c->item, "world_size", 0));
     expect_error(c, "lierne_grid_create", status, golden_get(c->item, "error"));
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 /* Nonsense that the reference accepts. An empty grid is one rank, which is no nonsense. */
@@ -134,10 +134,10 @@ static void check_ctor_lax(golden_case *c) {
     lierne_status status = golden_grid(&grid, c->item, golden_int(c->item, "world_size", 0));
     bool empty = cJSON_GetArraySize(golden_get(c->item, "shape")) == 0 &&
                  cJSON_GetArraySize(golden_get(c->item, "dim_names")) == 0;
-    golden_expect(c, status != LIERNE_OK || (empty && lierne_grid_size(grid) == 1),
-                  "accepted with %d ranks: %s", lierne_grid_size(grid),
+    golden_expect(c, status != LIERNE_OK || (empty && lierne_grid_get_size(grid) == 1),
+                  "accepted with %d ranks: %s", lierne_grid_get_size(grid),
                   golden_string(c->item, "note"));
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 /* A Python tuple is one name to the reference, and a list in JSON: its error shows which it was. */
@@ -158,18 +158,18 @@ static void check_query(golden_case *c) {
     }
     if (error) {
         golden_names names = query_names(query, error);
-        lierne_status status = lierne_grid_groups(grid, NULL, names.at, names.n, NULL, NULL, NULL);
-        expect_error(c, "lierne_grid_groups", status, error);
+        lierne_status status = lierne_grid_get_groups(NULL, NULL, NULL, grid, NULL, names.at, names.n);
+        expect_error(c, "lierne_grid_get_groups", status, error);
     } else {
-        expect_groups(c, lierne_grid_groups, grid, NULL, query, golden_get(c->item, "groups"));
+        expect_groups(c, lierne_grid_get_groups, grid, NULL, query, golden_get(c->item, "groups"));
     }
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 /* What the steps of a case work on. */
 typedef struct stage {
     lierne_grid *grid;
-    lierne_keys *keys;
+    lierne_group_keys *keys;
 } stage;
 
 static lierne_status add_view(lierne_grid *grid, const cJSON *op) {
@@ -192,32 +192,32 @@ static lierne_status operate(stage *s, const cJSON *op, bool *known) {
     golden_names dims = golden_read_names(cJSON_GetArrayItem(op, 1));
     *known = true;
     if (name && strcmp(name, "create") == 0) {
-        return lierne_keys_create(s->keys, view, dims.at, dims.n);
+        return lierne_group_keys_add(s->keys, view, dims.at, dims.n);
     }
     if (name && strcmp(name, "get") == 0) {
-        return lierne_keys_get(s->keys, view, dims.at, dims.n);
+        return lierne_group_keys_find(s->keys, view, dims.at, dims.n);
     }
     if (name && strcmp(name, "enum") == 0) {
-        return lierne_grid_groups(s->grid, view, dims.at, dims.n, NULL, NULL, NULL);
+        return lierne_grid_get_groups(NULL, NULL, NULL, s->grid, view, dims.at, dims.n);
     }
     if (name && strcmp(name, "view") == 0) {
         return add_view(s->grid, op);
     }
     *known = name && strcmp(name, "destroy") == 0;
     if (*known) {
-        lierne_keys_clear(s->keys);
+        lierne_group_keys_clear(s->keys);
     }
     return LIERNE_OK;
 }
 
-static void expect_keys(golden_case *c, const lierne_keys *keys, const cJSON *expected) {
+static void expect_keys(golden_case *c, const lierne_group_keys *keys, const cJSON *expected) {
     golden_names names = golden_read_names(expected);
-    int n = lierne_keys_count(keys);
+    int n = lierne_group_keys_get_count(keys);
     if (!golden_expect(c, n == names.n, "%d keys, expected %d", n, names.n)) {
         return;
     }
     for (int i = 0; i < n; i++) {
-        const char *key = lierne_keys_at(keys, i);
+        const char *key = lierne_group_keys_get_key(keys, i);
         golden_expect(c, names.at[i] && strcmp(key, names.at[i]) == 0, "key %d is '%s'", i, key);
     }
 }
@@ -237,7 +237,7 @@ static void check_step(golden_case *c, stage *s, const cJSON *step) {
         for (int i = 0; i < 2; i++) {
             const cJSON *groups = golden_get(step, results[i]);
             if (groups) {
-                expect_groups(c, lierne_grid_groups, s->grid, view, dims, groups);
+                expect_groups(c, lierne_grid_get_groups, s->grid, view, dims, groups);
             }
         }
     }
@@ -250,15 +250,15 @@ static void check_steps(golden_case *c) {
     int n = 0;
     golden_expect(c, cJSON_GetArraySize(steps) > 0, "no steps");
     if (s.grid &&
-        golden_expect_status(c, "lierne_keys_new", lierne_keys_new(&s.keys, s.grid), LIERNE_OK)) {
+        golden_expect_status(c, "lierne_group_keys_create", lierne_group_keys_create(&s.keys, s.grid), LIERNE_OK)) {
         cJSON_ArrayForEach(step, steps) {
             golden_case one = {.item = c->item};
             check_step(&one, &s, step);
             golden_expect(c, !one.failed, "step %d: %s", n++, one.why);
         }
     }
-    lierne_keys_free(s.keys);
-    lierne_grid_free(s.grid);
+    lierne_group_keys_destroy(s.keys);
+    lierne_grid_destroy(s.grid);
 }
 
 void golden_grids(golden_case *c) {

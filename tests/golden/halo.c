@@ -28,9 +28,9 @@ static bool ordered(const variant *v) {
     return v->halo->inexact && (v->type.dtype == LIERNE_F64 || v->type.dtype == LIERNE_F32);
 }
 
-static void read_bits(golden_case *c, golden_duty *duty, const cJSON *list) {
+static void read_bits(golden_case *c, golden_row_case *row_case, const cJSON *list) {
     const cJSON *row, *bits;
-    int64_t i = 0, n = duty->nx * duty->type.width;
+    int64_t i = 0, n = row_case->nx * row_case->type.width;
     golden_expect(c, cJSON_IsArray(list), "the case has no bits");
     cJSON_ArrayForEach(row, list) {
         cJSON_ArrayForEach(bits, row) {
@@ -40,8 +40,8 @@ static void read_bits(golden_case *c, golden_duty *duty, const cJSON *list) {
             float f;
             memcpy(&f, &single, sizeof f);
             if (golden_expect(c, text && i < n, "too many bits, or not in hex")) {
-                memcpy(&duty->fty[i], &wide, sizeof wide);
-                duty->fty[i] = duty->type.dtype == LIERNE_F32 ? (double)f : duty->fty[i];
+                memcpy(&row_case->fty[i], &wide, sizeof wide);
+                row_case->fty[i] = row_case->type.dtype == LIERNE_F32 ? (double)f : row_case->fty[i];
             }
             i++;
         }
@@ -55,40 +55,40 @@ static golden_type type_of(const variant *v, int rank) {
     return type;
 }
 
-static golden_duty duty_of(golden_case *c, const variant *v, int rank) {
+static golden_row_case duty_of(golden_case *c, const variant *v, int rank) {
     if (v->kind == SEPARATE) {
         return golden_halo_separate(v->halo, rank, type_of(v, rank));
     }
-    golden_duty duty = golden_halo_duty(v->halo, rank, type_of(v, rank));
+    golden_row_case row_case = golden_halo_duty(v->halo, rank, type_of(v, rank));
     if (ordered(v)) {
-        read_bits(c, &duty,
+        read_bits(c, &row_case,
                   golden_get(golden_halo_rank(c->item, rank), v->type.dtype == LIERNE_F32
                                                                   ? "backward_local_bits_f32"
                                                                   : "backward_local_bits_f64"));
     }
     if (v->keep && v->halo->nswap > 0) {
-        golden_halo_keep(v->halo, rank, &duty, v->kind == FLAT);
+        golden_halo_keep(v->halo, rank, &row_case, v->kind == FLAT);
     }
-    return duty;
+    return row_case;
 }
 
 /* The definition against the file's numbers. */
 static void check_oracle(golden_case *c, const variant *v, int rank) {
     const cJSON *item = golden_halo_rank(c->item, rank);
-    golden_duty duty = golden_halo_duty(v->halo, rank, v->type);
+    golden_row_case row_case = golden_halo_duty(v->halo, rank, v->type);
     int64_t nowned = v->halo->forest.nowned[rank] * v->type.width;
     int64_t nghost = v->halo->forest.nghosts[rank] * v->type.width;
     golden_expect_list(c, "forward by definition", golden_get(item, "forward_ghost"),
-                       duty.fx + nowned, nghost);
+                       row_case.fx + nowned, nghost);
     if (!v->halo->inexact) {
         golden_expect_list(c, "backward by definition", golden_get(item, "backward_local"),
-                           duty.fty, nowned);
+                           row_case.fty, nowned);
     }
     if (golden_get(item, "backward_ghost")) {
         golden_expect_list(c, "ghosts by definition", golden_get(item, "backward_ghost"),
-                           duty.fty + nowned, nghost);
+                           row_case.fty + nowned, nghost);
     }
-    golden_duty_free(&duty);
+    golden_row_case_free(&row_case);
 }
 
 static void check_roots(golden_case *c, const lierne_plan *plan, const variant *v, int rank) {
@@ -96,9 +96,9 @@ static void check_roots(golden_case *c, const lierne_plan *plan, const variant *
     int64_t n = f->nghosts[rank];
     int32_t *ranks = golden_alloc(n, sizeof *ranks);
     int64_t *rows = golden_alloc(n, sizeof *rows);
-    lierne_status status = lierne_plan_halo_roots(plan, ranks, rows);
+    lierne_status status = lierne_plan_get_halo_roots(ranks, rows, plan);
     bool rootless = n > 0 && v->halo->nswap == 0;
-    golden_expect_status(c, "lierne_plan_halo_roots", status,
+    golden_expect_status(c, "lierne_plan_get_halo_roots", status,
                          rootless ? LIERNE_INVALID : LIERNE_OK);
     for (int64_t k = 0; status == LIERNE_OK && k < n; k++) {
         golden_expect(c, ranks[k] == f->rank[rank][k] && rows[k] == f->row[rank][k],
@@ -143,94 +143,94 @@ static void check_mismatch(golden_case *c, const lierne_plan *plan, const varian
     snprintf(name, sizeof name, "rank %d", wrong);
     if (wrong < v->halo->world) {
         keep[v->halo->before[rank].nlocal] ^= rank == wrong;
-        lierne_status status = lierne_plan_restrict(&refused, plan, keep);
+        lierne_status status = lierne_plan_create_restricted(&refused, plan, keep);
         golden_expect_status(c, "masks that differ", status, LIERNE_MISMATCH);
         golden_expect(c, strstr(lierne_last_error(), name) != NULL, "'%s' does not name %s",
                       lierne_last_error(), name);
-        golden_expect_status(c, "lierne_plan_free", lierne_plan_free(refused), LIERNE_OK);
+        golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(refused), LIERNE_OK);
     }
 }
 
 /* The plan before rows were dropped becomes the one after. */
 static void check_restrict(golden_case *c, lierne_context *context, const variant *v,
-                           const golden_duty *duty) {
-    int rank = lierne_rank(context);
-    lierne_halo_spec spec = golden_swaps_spec(&v->halo->before[rank], duty->type);
+                           const golden_row_case *row_case) {
+    int rank = lierne_context_get_rank(context);
+    lierne_halo_spec spec = golden_swaps_spec(&v->halo->before[rank], row_case->type);
     lierne_halo_spec after = {.size = sizeof after};
     lierne_plan *plan = NULL, *cut = NULL;
     uint8_t *keep = mask_of(c, v, rank);
-    lierne_status status = lierne_plan_halo(&plan, context, &spec);
-    status = status ? status : lierne_plan_restrict(&cut, plan, keep);
-    if (golden_expect_status(c, "lierne_plan_restrict", status, LIERNE_OK)) {
+    lierne_status status = lierne_plan_create_halo(&plan, context, &spec);
+    status = status ? status : lierne_plan_create_restricted(&cut, plan, keep);
+    if (golden_expect_status(c, "lierne_plan_create_restricted", status, LIERNE_OK)) {
         check_mismatch(c, plan, v, rank, keep);
-        status = lierne_plan_halo_spec(cut, &after);
-        if (golden_expect_status(c, "lierne_plan_halo_spec", status, LIERNE_OK)) {
+        status = lierne_plan_get_halo_spec(&after, cut);
+        if (golden_expect_status(c, "lierne_plan_get_halo_spec", status, LIERNE_OK)) {
             golden_swaps_expect(c, "after rows were dropped", &after, &v->halo->plain[rank]);
         }
     }
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
     if (cut && !v->halo->phantom) {
-        golden_duty_expect(c, "without the rows dropped", cut, duty);
+        golden_row_case_expect(c, "without the rows dropped", cut, row_case);
     }
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(cut), LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(cut), LIERNE_OK);
     free(keep);
 }
 
 static void check_swaps(golden_case *c, lierne_context *context, const variant *v,
-                        const lierne_plan *plan, const golden_duty *duty) {
-    int rank = lierne_rank(context);
+                        const lierne_plan *plan, const golden_row_case *row_case) {
+    int rank = lierne_context_get_rank(context);
     lierne_halo_spec spec = {.size = sizeof spec};
-    lierne_status status = lierne_plan_halo_spec(plan, &spec);
-    if (golden_expect_status(c, "lierne_plan_halo_spec", status, LIERNE_OK)) {
+    lierne_status status = lierne_plan_get_halo_spec(&spec, plan);
+    if (golden_expect_status(c, "lierne_plan_get_halo_spec", status, LIERNE_OK)) {
         golden_swaps_expect(c, "swaps", &spec, &v->halo->swaps[rank]);
         golden_expect(c, spec.dtype == v->type.dtype && spec.width == v->type.width,
                       "the spec has another dtype or width");
     }
     check_oracle(c, v, rank);
     check_roots(c, plan, v, rank);
-    check_restrict(c, context, v, duty);
+    check_restrict(c, context, v, row_case);
     golden_halo_bricks(c, context, v->halo);
 }
 
 /* Makes the plan that the variant is about; NULL where there is none to be. */
 static lierne_plan *plan_of(golden_case *c, lierne_context *context, const variant *v) {
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     lierne_halo_spec spec = golden_swaps_spec(&v->halo->swaps[rank], type_of(v, rank));
     lierne_plan *swaps = NULL, *flat = NULL;
     spec.keep_ghosts = v->keep;
-    lierne_status status = lierne_plan_halo(&swaps, context, &spec);
-    golden_expect_status(c, "lierne_plan_halo", status, LIERNE_OK);
+    lierne_status status = lierne_plan_create_halo(&swaps, context, &spec);
+    golden_expect_status(c, "lierne_plan_create_halo", status, LIERNE_OK);
     if (v->kind == SWAPS || status != LIERNE_OK) {
         return swaps;
     }
     bool ownerless = v->kind == SEPARATE && v->halo->nswap == 0;
-    status = lierne_plan_flatten(&flat, swaps, v->kind == SEPARATE);
-    golden_expect_status(c, "lierne_plan_flatten", status, ownerless ? LIERNE_INVALID : LIERNE_OK);
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(swaps), LIERNE_OK);
+    status = lierne_plan_create_flattened(&flat, swaps, v->kind == SEPARATE);
+    golden_expect_status(c, "lierne_plan_create_flattened", status, ownerless ? LIERNE_INVALID : LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(swaps), LIERNE_OK);
     return flat;
 }
 
 /* What one rank does. A check that fails does not keep it from calls that the others wait in. */
 static void work(lierne_context *context, void *shared) {
     const variant *v = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     golden_case *c = &v->world->cases[rank];
-    golden_duty duty = duty_of(c, v, rank);
+    golden_row_case row_case = duty_of(c, v, rank);
     lierne_plan *plan = v->world->plans[rank] = plan_of(c, context, v);
     if (plan) {
-        golden_duty_expect(c, "the plan", plan, &duty);
+        golden_row_case_expect(c, "the plan", plan, &row_case);
         if (!v->keep && !ordered(v)) {
-            golden_duty_dots(c, plan, &duty, v->world->dots[rank]);
+            golden_row_case_dots(c, plan, &row_case, v->world->dots[rank]);
         }
         if (v->full) {
-            golden_duty_algebra(c, context, plan, &duty);
-            golden_duty_reduce(c, plan, &duty);
+            golden_row_case_algebra(c, context, plan, &row_case);
+            golden_row_case_reduce(c, plan, &row_case);
         }
         if (v->full && v->kind == SWAPS) {
-            check_swaps(c, context, v, plan, &duty);
+            check_swaps(c, context, v, plan, &row_case);
         }
     }
-    golden_duty_free(&duty);
+    golden_row_case_free(&row_case);
 }
 
 /* What travels, over all ranks. */

@@ -86,7 +86,7 @@ static void expect_ghost(golden_case *c, const space *s, int rank, const double 
 
 static void expect_ghosts(golden_case *c, const space *s, const lierne_brick *brick,
                           const golden_halo_case *halo, int rank) {
-    const double *ghosts = lierne_brick_ghosts(brick);
+    const double *ghosts = lierne_brick_get_ghosts(brick);
     const golden_swaps *swaps = &halo->before[rank];
     golden_expect(c, (ghosts != NULL) == (swaps->nghost > 0), "positions of %lld ghosts are %s",
                   (long long)swaps->nghost, ghosts ? "there" : "missing");
@@ -105,18 +105,18 @@ static void expect_plan(golden_case *c, lierne_context *context, lierne_brick *b
     spec->dtype = type.dtype;
     spec->width = type.width;
     spec->stride = type.stride;
-    lierne_status status = lierne_plan_halo(&plan, context, spec);
-    lierne_brick_free(brick);
+    lierne_status status = lierne_plan_create_halo(&plan, context, spec);
+    lierne_brick_destroy(brick);
     if (golden_expect_status(c, "plan of a brick", status, LIERNE_OK) && same) {
-        golden_duty duty = golden_halo_duty(halo, lierne_rank(context), type);
-        golden_duty_expect(c, "plan of a brick", plan, &duty);
-        golden_duty_free(&duty);
+        golden_row_case row_case = golden_halo_duty(halo, lierne_context_get_rank(context), type);
+        golden_row_case_expect(c, "plan of a brick", plan, &row_case);
+        golden_row_case_free(&row_case);
     }
-    golden_expect_status(c, "lierne_plan_free", lierne_plan_free(plan), LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(plan), LIERNE_OK);
 }
 
 void golden_halo_bricks(golden_case *c, lierne_context *context, const golden_halo_case *halo) {
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     lierne_brick *brick = NULL;
     lierne_halo_spec spec = {.size = sizeof spec};
     if (!golden_get(c->item, "grid")) {
@@ -125,8 +125,8 @@ void golden_halo_bricks(golden_case *c, lierne_context *context, const golden_ha
     space s = read_space(c->item, halo, rank);
     lierne_status status = lierne_brick_create(&brick, context, &s.spec);
     if (golden_expect_status(c, "lierne_brick_create", status, LIERNE_OK)) {
-        status = lierne_brick_swaps(brick, &spec);
-        golden_expect_status(c, "lierne_brick_swaps", status, LIERNE_OK);
+        status = lierne_brick_get_swaps(&spec, brick);
+        golden_expect_status(c, "lierne_brick_get_swaps", status, LIERNE_OK);
         golden_swaps_expect(c, "swaps of a brick", &spec, &halo->before[rank]);
         expect_ghosts(c, &s, brick, halo, rank);
         expect_plan(c, context, brick, &spec, halo);

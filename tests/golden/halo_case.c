@@ -207,81 +207,81 @@ static double owned(const golden_halo_case *halo, int rank, int64_t row, int64_t
     return gid < 0 ? 777 : golden_f(gid, column);
 }
 
-static void fill_owned(golden_duty *duty, const golden_halo_case *halo, int rank) {
-    int64_t width = duty->type.width;
+static void fill_owned(golden_row_case *row_case, const golden_halo_case *halo, int rank) {
+    int64_t width = row_case->type.width;
     for (int64_t i = 0; i < halo->forest.nowned[rank]; i++) {
         double copies = (double)golden_forest_copies(&halo->forest, rank, i);
         for (int64_t c = 0; c < width; c++) {
-            duty->x[i * width + c] = owned(halo, rank, i, c, duty->type);
-            duty->ffx[i * width + c] = copies * duty->x[i * width + c] + 0.0; /* no negative zero */
+            row_case->x[i * width + c] = owned(halo, rank, i, c, row_case->type);
+            row_case->ffx[i * width + c] = copies * row_case->x[i * width + c] + 0.0; /* no negative zero */
         }
     }
 }
 
 /* Ghosts of fx, from row `first` of it on; those without a root stay. */
-static void fill_ghosts(golden_duty *duty, const golden_halo_case *halo, int rank, int64_t first) {
+static void fill_ghosts(golden_row_case *row_case, const golden_halo_case *halo, int rank, int64_t first) {
     const golden_forest *f = &halo->forest;
-    int64_t width = duty->type.width;
+    int64_t width = row_case->type.width;
     for (int64_t k = 0; k < f->nghosts[rank]; k++) {
         for (int64_t c = 0; c < width && f->row[rank][k] >= 0; c++) {
-            duty->fx[(first + k) * width + c] =
-                owned(halo, f->rank[rank][k], f->row[rank][k], c, duty->type);
+            row_case->fx[(first + k) * width + c] =
+                owned(halo, f->rank[rank][k], f->row[rank][k], c, row_case->type);
         }
     }
 }
 
-static void fill_extremes(golden_duty *duty, const golden_halo_case *halo, int rank,
+static void fill_extremes(golden_row_case *row_case, const golden_halo_case *halo, int rank,
                           const double *start) {
-    golden_value *value = upstream(halo, duty->type);
-    size_t bytes = (size_t)(duty->nx * duty->type.width) * sizeof(double);
-    memcpy(duty->most, start, bytes);
-    memcpy(duty->least, start, bytes);
-    golden_forest_extreme(&halo->forest, rank, true, duty->type.width, value, 1, duty->most);
-    golden_forest_extreme(&halo->forest, rank, true, duty->type.width, value, -1, duty->least);
+    golden_value *value = upstream(halo, row_case->type);
+    size_t bytes = (size_t)(row_case->nx * row_case->type.width) * sizeof(double);
+    memcpy(row_case->most, start, bytes);
+    memcpy(row_case->least, start, bytes);
+    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, 1, row_case->most);
+    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, -1, row_case->least);
 }
 
-static void clear_ghosts(const golden_duty *duty, int64_t nowned, double *rows) {
-    int64_t width = duty->type.width;
-    memset(rows + nowned * width, 0, (size_t)((duty->nx - nowned) * width) * sizeof *rows);
+static void clear_ghosts(const golden_row_case *row_case, int64_t nowned, double *rows) {
+    int64_t width = row_case->type.width;
+    memset(rows + nowned * width, 0, (size_t)((row_case->nx - nowned) * width) * sizeof *rows);
 }
 
-golden_duty golden_halo_duty(const golden_halo_case *halo, int rank, golden_type type) {
+golden_row_case golden_halo_duty(const golden_halo_case *halo, int rank, golden_type type) {
     const golden_forest *f = &halo->forest;
     int64_t nowned = f->nowned[rank], n = nowned + f->nghosts[rank], width = type.width;
     size_t bytes = (size_t)(n * width) * sizeof(double);
-    golden_duty duty = golden_duty_new(type, true, n, n);
-    fill_owned(&duty, halo, rank);
+    golden_row_case row_case = golden_row_case_new(type, true, n, n);
+    fill_owned(&row_case, halo, rank);
     for (int64_t i = 0; i < n * width; i++) {
-        duty.x[i] = i < nowned * width ? duty.x[i] : narrow(type) ? -99 : -9999;
-        duty.ffx[i] += duty.x[i];
-        duty.y[i] = upstream(halo, type)(rank, i / width, i % width);
+        row_case.x[i] = i < nowned * width ? row_case.x[i] : narrow(type) ? -99 : -9999;
+        row_case.ffx[i] += row_case.x[i];
+        row_case.y[i] = upstream(halo, type)(rank, i / width, i % width);
     }
-    memcpy(duty.fx, duty.x, bytes);
-    fill_ghosts(&duty, halo, rank, nowned);
-    memcpy(duty.fty, duty.y, bytes);
-    golden_forest_sum(f, rank, true, width, upstream(halo, type), duty.fty);
-    fill_extremes(&duty, halo, rank, duty.y);
+    memcpy(row_case.fx, row_case.x, bytes);
+    fill_ghosts(&row_case, halo, rank, nowned);
+    memcpy(row_case.fty, row_case.y, bytes);
+    golden_forest_sum(f, rank, true, width, upstream(halo, type), row_case.fty);
+    fill_extremes(&row_case, halo, rank, row_case.y);
     if (halo->nswap > 0) {
-        clear_ghosts(&duty, nowned, duty.fty);
-        clear_ghosts(&duty, nowned, duty.ffx);
-        clear_ghosts(&duty, nowned, duty.most);
-        clear_ghosts(&duty, nowned, duty.least);
+        clear_ghosts(&row_case, nowned, row_case.fty);
+        clear_ghosts(&row_case, nowned, row_case.ffx);
+        clear_ghosts(&row_case, nowned, row_case.most);
+        clear_ghosts(&row_case, nowned, row_case.least);
     }
-    return duty;
+    return row_case;
 }
 
-golden_duty golden_halo_separate(const golden_halo_case *halo, int rank, golden_type type) {
+golden_row_case golden_halo_separate(const golden_halo_case *halo, int rank, golden_type type) {
     const golden_forest *f = &halo->forest;
     int64_t nowned = f->nowned[rank], width = type.width;
-    golden_duty duty = golden_duty_new(type, false, nowned, f->nghosts[rank]);
-    fill_owned(&duty, halo, rank);
-    fill_ghosts(&duty, halo, rank, 0);
-    for (int64_t i = 0; i < duty.ny * width; i++) {
-        duty.y[i] = upstream(halo, type)(rank, nowned + i / width, i % width);
+    golden_row_case row_case = golden_row_case_new(type, false, nowned, f->nghosts[rank]);
+    fill_owned(&row_case, halo, rank);
+    fill_ghosts(&row_case, halo, rank, 0);
+    for (int64_t i = 0; i < row_case.ny * width; i++) {
+        row_case.y[i] = upstream(halo, type)(rank, nowned + i / width, i % width);
     }
-    golden_forest_sum(f, rank, true, width, upstream(halo, type), duty.fty);
-    fill_extremes(&duty, halo, rank, duty.x);
-    return duty;
+    golden_forest_sum(f, rank, true, width, upstream(halo, type), row_case.fty);
+    fill_extremes(&row_case, halo, rank, row_case.x);
+    return row_case;
 }
 
 /* The first ghost that swap s brings to a rank. */
@@ -302,14 +302,14 @@ static void take_back(const golden_halo_case *halo, int rank, int s, int64_t wid
     }
 }
 
-void golden_halo_keep(const golden_halo_case *halo, int rank, golden_duty *duty, bool flat) {
-    int64_t width = duty->type.width, nowned = halo->forest.nowned[rank];
+void golden_halo_keep(const golden_halo_case *halo, int rank, golden_row_case *row_case, bool flat) {
+    int64_t width = row_case->type.width, nowned = halo->forest.nowned[rank];
     double **rows = golden_alloc(halo->world, sizeof *rows);
     for (int r = 0; r < halo->world; r++) {
         int64_t n = (halo->swaps[r].nlocal + halo->swaps[r].nghost) * width;
         rows[r] = golden_alloc(n, sizeof **rows);
         for (int64_t i = 0; i < n; i++) {
-            rows[r][i] = upstream(halo, duty->type)(r, i / width, i % width);
+            rows[r][i] = upstream(halo, row_case->type)(r, i / width, i % width);
         }
     }
     for (int s = halo->nswap - 1; s >= 0 && !flat; s--) {
@@ -317,7 +317,7 @@ void golden_halo_keep(const golden_halo_case *halo, int rank, golden_duty *duty,
             take_back(halo, r, s, width, rows);
         }
     }
-    memcpy(duty->fty + nowned * width, rows[rank] + nowned * width,
+    memcpy(row_case->fty + nowned * width, rows[rank] + nowned * width,
            (size_t)(halo->forest.nghosts[rank] * width) * sizeof **rows);
     for (int r = 0; r < halo->world; r++) {
         free(rows[r]);

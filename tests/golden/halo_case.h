@@ -2,7 +2,7 @@
 #ifndef LIERNE_TESTS_GOLDEN_HALO_CASE_H
 #define LIERNE_TESTS_GOLDEN_HALO_CASE_H
 
-#include "exchange.h"
+#include "row_case.h"
 
 enum { GOLDEN_HALO_WIDTH = 2 };
 
@@ -43,12 +43,12 @@ void golden_halo_free(golden_halo_case *halo);
 const cJSON *golden_halo_rank(const cJSON *item, int rank);
 
 /* Of whole arrays, by the definition: ghost rows are zero after the adjoint. */
-golden_duty golden_halo_duty(const golden_halo_case *halo, int rank, golden_type type);
+golden_row_case golden_halo_duty(const golden_halo_case *halo, int rank, golden_type type);
 /* With keep_ghosts: the adjoint swap by swap, which leaves in each ghost row what it gathered.
  * flat: in one round, which leaves it as it was. */
-void golden_halo_keep(const golden_halo_case *halo, int rank, golden_duty *duty, bool flat);
+void golden_halo_keep(const golden_halo_case *halo, int rank, golden_row_case *row_case, bool flat);
 /* The same exchange with the ghosts in an array of their own. */
-golden_duty golden_halo_separate(const golden_halo_case *halo, int rank, golden_type type);
+golden_row_case golden_halo_separate(const golden_halo_case *halo, int rank, golden_type type);
 
 /* lierne_brick_create, where the case has positions: the same swaps, and ghosts where they belong.
  * Collective. */

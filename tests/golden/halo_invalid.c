@@ -98,12 +98,12 @@ static golden_swaps wrong(const trial *t) {
 
 static void work(lierne_context *context, void *shared) {
     const trial *t = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     golden_case *c = &t->world->cases[rank];
     golden_swaps swaps = rank == t->bad ? wrong(t) : others(t, rank);
     int64_t width = t->wide ? INT64_MAX / 8 : 2;
     lierne_halo_spec spec = golden_swaps_spec(&swaps, (golden_type){LIERNE_F64, width, width});
-    lierne_status status = lierne_plan_halo(&t->world->plans[rank], context, &spec);
+    lierne_status status = lierne_plan_create_halo(&t->world->plans[rank], context, &spec);
     golden_expect_refusal(c, status, t->world->plans[rank], t->bad);
     golden_swaps_free(&swaps);
 }
@@ -129,15 +129,15 @@ static void check_long_rows(golden_case *c, const golden_swaps *swaps) {
     lierne_plan *plan = NULL;
     int64_t elements = 0, width = (int64_t)1 << 31;
     lierne_halo_spec spec = golden_swaps_spec(swaps, (golden_type){LIERNE_F64, width, width});
-    lierne_status status = lierne_init(&context, NULL);
-    status = status ? status : lierne_plan_halo(&plan, context, &spec);
+    lierne_status status = lierne_context_create_self(&context, NULL);
+    status = status ? status : lierne_plan_create_halo(&plan, context, &spec);
     golden_expect_status(c, "rows of 2^31 elements", status, LIERNE_OK);
     if (plan) {
-        lierne_plan_elements(plan, LIERNE_FORWARD, &elements, NULL);
+        lierne_plan_get_elements(&elements, NULL, plan, LIERNE_FORWARD);
         golden_expect(c, elements == swaps->nlocal * width, "%lld elements", (long long)elements);
     }
-    lierne_plan_free(plan);
-    lierne_free(context);
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(context);
 }
 
 void golden_halo_refuse(golden_case *c, int n) {

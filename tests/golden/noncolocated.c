@@ -4,28 +4,28 @@
 
 #include <string.h>
 
-static void expect_side(golden_case *c, const lierne_bridge_leaders *leaders,
-                        lierne_bridge_side side, const char *leaders_key, const char *groups_key) {
+static void expect_side(golden_case *c, const lierne_megatron_leaders *leaders,
+                        lierne_megatron_side side, const char *leaders_key, const char *groups_key) {
     const cJSON *expect = golden_get(c->item, "expect");
     const int *ranks = NULL;
     int n = 0, size = 0;
-    lierne_status status = lierne_bridge_leaders_ranks(leaders, side, &ranks, &n);
-    golden_expect_status(c, "lierne_bridge_leaders_ranks", status, LIERNE_OK);
+    lierne_status status = lierne_megatron_leaders_get_ranks(&ranks, &n, leaders, side);
+    golden_expect_status(c, "lierne_megatron_leaders_get_ranks", status, LIERNE_OK);
     golden_expect(c, golden_same_ranks(golden_get(expect, leaders_key), ranks, n), "other %s",
                   leaders_key);
-    status = lierne_bridge_leaders_groups(leaders, side, &ranks, &n, &size);
-    golden_expect_status(c, "lierne_bridge_leaders_groups", status, LIERNE_OK);
+    status = lierne_megatron_leaders_get_groups(&ranks, &n, &size, leaders, side);
+    golden_expect_status(c, "lierne_megatron_leaders_get_groups", status, LIERNE_OK);
     golden_expect(c, golden_same_groups(golden_get(expect, groups_key), ranks, n, size), "other %s",
                   groups_key);
 }
 
 /* [rank, "sender" | "receiver" | "member", [send_to], [recv_from]] */
-static void expect_row(golden_case *c, const lierne_bridge_leaders *leaders, const cJSON *row,
+static void expect_row(golden_case *c, const lierne_megatron_leaders *leaders, const cJSON *row,
                        int rank) {
     const int *to = NULL, *from = NULL;
     int nto = -1, nfrom = -1;
-    lierne_status status = lierne_bridge_leaders_peers(leaders, rank, &to, &nto, &from, &nfrom);
-    golden_expect_status(c, "lierne_bridge_leaders_peers", status, LIERNE_OK);
+    lierne_status status = lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, leaders, rank);
+    golden_expect_status(c, "lierne_megatron_leaders_get_peers", status, LIERNE_OK);
     const cJSON *at = cJSON_GetArrayItem(row, 0);
     const char *role = cJSON_GetStringValue(cJSON_GetArrayItem(row, 1));
     const char *mine = nto ? "sender" : nfrom ? "receiver" : "member";
@@ -38,21 +38,21 @@ static void expect_row(golden_case *c, const lierne_bridge_leaders *leaders, con
 }
 
 static bool in_grid(const lierne_grid *grid, int rank) {
-    int first = lierne_grid_offset(grid);
-    return rank >= first && rank < first + lierne_grid_size(grid);
+    int first = lierne_grid_get_offset(grid);
+    return rank >= first && rank < first + lierne_grid_get_size(grid);
 }
 
-static void expect_map(golden_case *c, const lierne_bridge_leaders *leaders, const lierne_grid *src,
+static void expect_map(golden_case *c, const lierne_megatron_leaders *leaders, const lierne_grid *src,
                        const lierne_grid *dst) {
     const cJSON *expect = golden_get(c->item, "expect"), *map = golden_get(expect, "comm_map");
     const cJSON *row = map ? map->child : NULL;
     const int *ranks = NULL;
     int n = 0;
-    lierne_status status = lierne_bridge_leaders_p2p(leaders, &ranks, &n);
-    golden_expect_status(c, "lierne_bridge_leaders_p2p", status, LIERNE_OK);
+    lierne_status status = lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, leaders);
+    golden_expect_status(c, "lierne_megatron_leaders_get_p2p_ranks", status, LIERNE_OK);
     golden_expect(c, golden_same_ranks(golden_get(expect, "p2p_group"), ranks, n),
                   "other p2p_group");
-    for (int rank = 0; rank < lierne_grid_world(src); rank++) {
+    for (int rank = 0; rank < lierne_grid_get_world_size(src); rank++) {
         if (in_grid(src, rank) || in_grid(dst, rank)) {
             expect_row(c, leaders, row, rank);
             row = row ? row->next : NULL;
@@ -63,7 +63,7 @@ static void expect_map(golden_case *c, const lierne_bridge_leaders *leaders, con
 
 static bool overlap(const lierne_grid *src, const lierne_grid *dst) {
     bool found = false;
-    for (int rank = 0; rank < lierne_grid_world(src); rank++) {
+    for (int rank = 0; rank < lierne_grid_get_world_size(src); rank++) {
         found = found || (in_grid(src, rank) && in_grid(dst, rank));
     }
     return found;
@@ -73,8 +73,8 @@ static bool overlap(const lierne_grid *src, const lierne_grid *dst) {
  * that are no lanes to a bridge. */
 static lierne_status leader_status(const golden_case *c, const lierne_grid *src,
                                    const lierne_grid *dst) {
-    bool remat = lierne_grid_dim_find(src, NULL, "gtp_remat") > 1 ||
-                 lierne_grid_dim_find(dst, NULL, "gtp_remat") > 1;
+    bool remat = lierne_grid_find_dim_size(src, NULL, "gtp_remat") > 1 ||
+                 lierne_grid_find_dim_size(dst, NULL, "gtp_remat") > 1;
     const cJSON *error = golden_get(c->item, "error");
     return error                        ? golden_condition(error)
            : remat || overlap(src, dst) ? LIERNE_UNSUPPORTED
@@ -83,7 +83,7 @@ static lierne_status leader_status(const golden_case *c, const lierne_grid *src,
 
 static void try_tensors(golden_case *c, const lierne_grid *src, const lierne_grid *dst) {
     static const char *const orders[] = {"bsh", "sbh", "shb"};
-    bool src_cp = lierne_grid_dim_find(src, NULL, "cp") > 1;
+    bool src_cp = lierne_grid_find_dim_size(src, NULL, "cp") > 1;
     lierne_status direct = src_cp ? LIERNE_UNSUPPORTED : LIERNE_OK;
     lierne_status leader = leader_status(c, src, dst);
     for (int i = 0; i < 3; i++) {
@@ -97,19 +97,19 @@ static void try_tensors(golden_case *c, const lierne_grid *src, const lierne_gri
 }
 
 static void check_pair(golden_case *c, const lierne_grid *src, const lierne_grid *dst) {
-    lierne_bridge_leaders *leaders;
+    lierne_megatron_leaders *leaders;
     lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
     const cJSON *error = golden_get(c->item, "error");
-    lierne_status status = lierne_bridge_leaders_create(&leaders, &spec);
+    lierne_status status = lierne_megatron_leaders_create(&leaders, &spec);
     lierne_status wanted = error ? golden_condition(error) : LIERNE_OK;
     golden_expect(c, (wanted == LIERNE_OK) == (error == NULL),
                   "the runner does not know the error '%s'", golden_string(error, "message"));
-    if (golden_expect_status(c, "lierne_bridge_leaders_create", status, wanted) && !error) {
-        expect_side(c, leaders, LIERNE_BRIDGE_SRC, "src_leaders", "src_broadcast_groups");
-        expect_side(c, leaders, LIERNE_BRIDGE_DST, "dst_leaders", "dst_broadcast_groups");
+    if (golden_expect_status(c, "lierne_megatron_leaders_create", status, wanted) && !error) {
+        expect_side(c, leaders, LIERNE_MEGATRON_SRC, "src_leaders", "src_broadcast_groups");
+        expect_side(c, leaders, LIERNE_MEGATRON_DST, "dst_leaders", "dst_broadcast_groups");
         expect_map(c, leaders, src, dst);
     }
-    lierne_bridge_leaders_free(leaders);
+    lierne_megatron_leaders_destroy(leaders);
     try_tensors(c, src, dst);
 }
 
@@ -125,6 +125,6 @@ void golden_noncolocated(golden_case *c) {
     if (!c->failed) {
         check_pair(c, src, dst);
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }

@@ -64,10 +64,10 @@ static bool expect_sizes(golden_case *c, const golden_bridge *bridge, const rank
                          lierne_direction direction, int rank) {
     int64_t in = -1, out = -1, in_shape[LIERNE_MAX_AXES] = {0}, out_shape[LIERNE_MAX_AXES] = {0};
     int naxes = 0;
-    lierne_status status = lierne_plan_elements(state->plan, direction, &in, &out);
-    golden_expect_status(c, "lierne_plan_elements", status, LIERNE_OK);
-    status = lierne_plan_shape(state->plan, direction, &naxes, in_shape, out_shape);
-    golden_expect_status(c, "lierne_plan_shape", status, LIERNE_OK);
+    lierne_status status = lierne_plan_get_elements(&in, &out, state->plan, direction);
+    golden_expect_status(c, "lierne_plan_get_elements", status, LIERNE_OK);
+    status = lierne_plan_get_shape(&naxes, in_shape, out_shape, state->plan, direction);
+    golden_expect_status(c, "lierne_plan_get_shape", status, LIERNE_OK);
     golden_expect(c, naxes == (bridge->flat ? 2 : 3), "%d axes", naxes);
     expect_shape(c, bridge, direction ? "adjoint in" : "forward in", rank, &state->in, in_shape);
     expect_shape(c, bridge, direction ? "adjoint out" : "forward out", rank, &state->out,
@@ -83,8 +83,8 @@ static void expect_view(golden_case *c, const golden_bridge *bridge, const rank_
                         lierne_direction direction, int rank) {
     int64_t offset;
     size_t bytes = lierne_dtype_size(bridge->dtype);
-    lierne_status status = lierne_plan_view(state->plan, direction, &offset);
-    golden_expect_status(c, "lierne_plan_view", status, LIERNE_OK);
+    lierne_status status = lierne_plan_get_alias(&offset, state->plan, direction);
+    golden_expect_status(c, "lierne_plan_get_alias", status, LIERNE_OK);
     if (offset >= 0 &&
         golden_expect(c, offset + state->out.n <= state->in.n, "view at %lld of %lld",
                       (long long)offset, (long long)state->in.n)) {
@@ -139,7 +139,7 @@ static void run(golden_case *c, const golden_bridge *bridge, rank_state *ranks, 
 }
 
 static int32_t *row_owners(const golden_bridge *bridge) {
-    int n = lierne_grid_dim_find(bridge->dst, NULL, "cp");
+    int n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
     int32_t *owners = malloc((size_t)(bridge->samples * bridge->length + 1) * sizeof *owners);
     for (int64_t i = 0; owners && i < bridge->samples * bridge->length; i++) {
         int64_t g = i / bridge->length, s = i % bridge->length;
@@ -184,7 +184,7 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
     fill_tensor(&spec, bridge, shape);
     for (int r = 0; r < world; r++) {
         lierne_status status =
-            lierne_plan_bridge(&ranks[r].plan, lierne_sim_context(sim, r), &spec);
+            lierne_plan_create_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r), &spec);
         first = r == 0 ? status : first;
         golden_expect(c, status == first, "planning gives %s on rank 0, %s on rank %d",
                       lierne_status_name(first), lierne_status_name(status), r);
@@ -207,7 +207,7 @@ static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_stat
 }
 
 lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
-    int world = lierne_grid_world(bridge->src);
+    int world = lierne_grid_get_world_size(bridge->src);
     rank_state *ranks = calloc((size_t)world, sizeof *ranks);
     lierne_sim *sim = NULL;
     lierne_status status = ranks ? lierne_sim_create(&sim, world, NULL) : LIERNE_NO_MEMORY;
@@ -218,11 +218,11 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
         check_and_run(c, bridge, ranks, world);
     }
     for (int r = 0; ranks && r < world; r++) {
-        lierne_status freed = lierne_plan_free(ranks[r].plan);
-        golden_expect_status(c, "lierne_plan_free", freed, LIERNE_OK);
+        lierne_status freed = lierne_plan_destroy(ranks[r].plan);
+        golden_expect_status(c, "lierne_plan_destroy", freed, LIERNE_OK);
     }
     free(ranks);
-    golden_expect_status(c, "lierne_sim_free", lierne_sim_free(sim), LIERNE_OK);
+    golden_expect_status(c, "lierne_sim_destroy", lierne_sim_destroy(sim), LIERNE_OK);
     return status;
 }
 
@@ -237,9 +237,9 @@ static int64_t common_multiple(int64_t a, int64_t b) {
 golden_bridge golden_small_tensor(const lierne_grid *src, const lierne_grid *dst) {
     return (golden_bridge){.src = src,
                            .dst = dst,
-                           .samples = common_multiple(lierne_grid_dim_find(src, NULL, "dp"),
-                                                      lierne_grid_dim_find(dst, NULL, "dp")),
-                           .length = 2 * lierne_grid_dim_find(dst, NULL, "cp"),
+                           .samples = common_multiple(lierne_grid_find_dim_size(src, NULL, "dp"),
+                                                      lierne_grid_find_dim_size(dst, NULL, "dp")),
+                           .length = 2 * lierne_grid_find_dim_size(dst, NULL, "cp"),
                            .width = 1,
                            .order = "bsh",
                            .mode = GOLDEN_DENSE,
@@ -251,7 +251,7 @@ void golden_try(golden_case *c, const char *what, const golden_bridge *bridge, l
     golden_case one = {.item = c->item};
     lierne_status status = golden_simulate(&one, bridge);
     if (status != or_else) {
-        golden_expect_status(&one, "lierne_plan_bridge", status, wanted);
+        golden_expect_status(&one, "lierne_plan_create_bridge", status, wanted);
     }
     golden_expect(c, !one.failed, "%s: %s", what, one.why);
 }

@@ -1,6 +1,6 @@
 /* Ranks that are threads: all of them are in this process, so nothing needs to be brought together
  * from elsewhere. */
-#include "exchange.h"
+#include "row_case.h"
 #include "rank_threads.h"
 
 lierne_status golden_ranks_start(golden_world *world) {
@@ -10,7 +10,7 @@ lierne_status golden_ranks_start(golden_world *world) {
 }
 
 lierne_status golden_ranks_end(golden_world *world) {
-    return lierne_sim_free(world->sim);
+    return lierne_sim_destroy(world->sim);
 }
 
 void golden_ranks_run(const golden_world *world,

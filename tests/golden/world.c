@@ -1,7 +1,7 @@
 /* Worlds: what every rank finds is kept apart, and becomes the case's when all are done. Ranks may
  * be threads of this process or processes of their own, so numbers of all ranks go through
  * golden_ranks_sum and golden_ranks_most. */
-#include "exchange.h"
+#include "row_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +33,8 @@ bool golden_world_run(golden_world *world, void (*work)(lierne_context *context,
 void golden_world_end(golden_case *c, golden_world *world, const char *what) {
     for (int r = 0; r < world->n; r++) {
         golden_expect(c, !world->cases[r].failed, "%s: rank %d: %s", what, r, world->cases[r].why);
-        lierne_status status = lierne_plan_free(world->plans[r]);
-        golden_expect_status(c, "lierne_plan_free", status, LIERNE_OK);
+        lierne_status status = lierne_plan_destroy(world->plans[r]);
+        golden_expect_status(c, "lierne_plan_destroy", status, LIERNE_OK);
     }
     golden_expect_status(c, "the end of a world", golden_ranks_end(world), LIERNE_OK);
     golden_ranks_agree(c);
@@ -77,8 +77,8 @@ static lierne_report reports_here(golden_case *c, const golden_world *world,
     lierne_report all = {.algorithm = ""};
     for (int r = world->first; r < world->first + world->here; r++) {
         lierne_report one = {.size = sizeof one};
-        lierne_status status = lierne_plan_report(world->plans[r], direction, &one);
-        golden_expect_status(c, "lierne_plan_report", status, LIERNE_OK);
+        lierne_status status = lierne_plan_get_report(&one, world->plans[r], direction);
+        golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK);
         all.sent_bytes += one.sent_bytes;
         all.received_bytes += one.received_bytes;
         all.local_bytes += one.local_bytes;

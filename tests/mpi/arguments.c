@@ -18,7 +18,7 @@ static lierne_grid *src, *dst, *one;
 static lierne_plan *first, *second, *back, *mapped, *variable; /* bridges; back is first transposed */
 static lierne_plan *foreign; /* of the context `alone` */
 static lierne_plan *pairs, *adding, *graph, *halo;
-static lierne_exchange *both;
+static lierne_coalesced *both;
 static float *in, *out, *more;
 static size_t own, all; /* elements of a source and of a destination rank */
 static int32_t *map, *owners;
@@ -46,19 +46,19 @@ static lierne_graph_spec graph_spec(void) {
 static void make_bridges(void) {
     int64_t shape[3];
     lierne_bridge_spec spec = bridge_spec(shape);
-    MADE(lierne_plan_bridge(&first, context, &spec));
-    MADE(lierne_plan_bridge(&second, context, &spec));
-    MADE(lierne_plan_transpose(&back, first));
+    MADE(lierne_plan_create_bridge(&first, context, &spec));
+    MADE(lierne_plan_create_bridge(&second, context, &spec));
+    MADE(lierne_plan_create_transposed(&back, first));
     spec.variable_rows = 1;
-    MADE(lierne_plan_bridge(&variable, context, &spec));
+    MADE(lierne_plan_create_bridge(&variable, context, &spec));
     spec.variable_rows = 0;
     spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     spec.row_owner = map;
-    MADE(lierne_plan_bridge(&mapped, context, &spec));
+    MADE(lierne_plan_create_bridge(&mapped, context, &spec));
     spec = bridge_spec(shape);
     spec.src = spec.dst = one;
-    MADE(lierne_plan_bridge(&foreign, alone, &spec));
-    MADE(lierne_exchange_create(&both, (lierne_plan *[]){first, second}, 2));
+    MADE(lierne_plan_create_bridge(&foreign, alone, &spec));
+    MADE(lierne_coalesced_create(&both, (lierne_plan *[]){first, second}, 2));
 }
 
 static lierne_halo_spec halo_spec(void) {
@@ -72,23 +72,23 @@ static lierne_halo_spec halo_spec(void) {
 }
 
 /* Each rank has one ghost, a row of the next rank. */
-static lierne_pairs_spec pairs_spec(void) {
+static lierne_references_spec pairs_spec(void) {
     static int32_t rank;
     static const int64_t row = 1;
     rank = (test_rank + 1) % test_world;
-    return (lierne_pairs_spec){.size = sizeof(lierne_pairs_spec), .nowned = ROWS, .nghosts = 1,
+    return (lierne_references_spec){.size = sizeof(lierne_references_spec), .nowned = ROWS, .nghosts = 1,
                                .rank = &rank, .row = &row, .dtype = LIERNE_F32, .width = 1};
 }
 
 static void make_rows(void) {
-    lierne_pairs_spec spec = pairs_spec();
+    lierne_references_spec spec = pairs_spec();
     lierne_graph_spec g = graph_spec();
     lierne_halo_spec h = halo_spec();
-    MADE(lierne_plan_pairs(&pairs, context, &spec));
+    MADE(lierne_plan_create_references(&pairs, context, &spec));
     spec.accumulate = 1;
-    MADE(lierne_plan_pairs(&adding, context, &spec));
-    MADE(lierne_plan_graph(&graph, context, &g));
-    MADE(lierne_plan_halo(&halo, context, &h));
+    MADE(lierne_plan_create_references(&adding, context, &spec));
+    MADE(lierne_plan_create_graph(&graph, context, &g));
+    MADE(lierne_plan_create_halo(&halo, context, &h));
 }
 
 static void set_up(void) {
@@ -98,8 +98,8 @@ static void set_up(void) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     lierne_grid_spec grid = {.size = sizeof grid, .ndims = 2, .names = names, .sizes = ones,
                              .world_size = 1};
-    MADE(lierne_init_mpi(&context, MPI_COMM_WORLD, &spec));
-    MADE(lierne_init(&alone, &spec));
+    MADE(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
+    MADE(lierne_context_create_self(&alone, &spec));
     MADE(lierne_grid_create(&one, &grid));
     src = mesh_grid(&from), dst = mesh_grid(&to);
     own = SAMPLES * MOST * WIDTH, all = own * (size_t)test_world;
@@ -124,13 +124,13 @@ static void set_up(void) {
 static void tear_down(void) {
     lierne_plan *plans[] = {first, second, back, mapped, variable, pairs, adding, graph, halo,
                             foreign};
-    MADE(lierne_exchange_free(both));
+    MADE(lierne_coalesced_destroy(both));
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
-        MADE(lierne_plan_free(plans[i]));
+        MADE(lierne_plan_destroy(plans[i]));
     }
-    MADE(lierne_free(alone));
-    MADE(lierne_free(context));
-    lierne_grid_free(src), lierne_grid_free(dst), lierne_grid_free(one);
+    MADE(lierne_context_destroy(alone));
+    MADE(lierne_context_destroy(context));
+    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(one);
     free(in), free(out), free(more), free(map), free(owners);
 }
 
@@ -172,7 +172,7 @@ static lierne_status reduce_a_bridge(bool bad) {
 static lierne_status exchange(lierne_direction d, void *out1, const void *in1, int given) {
     void *outs[] = {out, out1};
     const void *ins[] = {in, in1};
-    return lierne_exchange_begin(both, d, given & 1 ? outs : NULL, given & 2 ? ins : NULL, NULL);
+    return lierne_coalesced_begin(both, d, given & 1 ? outs : NULL, given & 2 ? ins : NULL, NULL);
 }
 static lierne_status exchange_in_direction_seven(bool bad) {
     return exchange(bad ? (lierne_direction)7 : LIERNE_FORWARD, more, in, 3);
@@ -190,55 +190,55 @@ static lierne_status exchange_without_one_in(bool bad) {
     return exchange(LIERNE_FORWARD, more, bad ? NULL : in, 3);
 }
 
-static lierne_status coalesce(lierne_exchange **made, lierne_plan *a, lierne_plan *b, int n) {
+static lierne_status coalesce(lierne_coalesced **made, lierne_plan *a, lierne_plan *b, int n) {
     lierne_plan *plans[] = {a, b};
-    lierne_status status = lierne_exchange_create(made, plans, n);
-    lierne_exchange_free(made ? *made : NULL);
+    lierne_status status = lierne_coalesced_create(made, plans, n);
+    lierne_coalesced_destroy(made ? *made : NULL);
     return status;
 }
 static lierne_status coalesce_into_nothing(bool bad) {
-    lierne_exchange *x = NULL;
+    lierne_coalesced *x = NULL;
     return coalesce(bad ? NULL : &x, first, second, 2);
 }
 static lierne_status coalesce_without_the_first(bool bad) {
-    lierne_exchange *x = NULL;
+    lierne_coalesced *x = NULL;
     return coalesce(&x, bad ? NULL : first, second, 2);
 }
 static lierne_status coalesce_without_the_second(bool bad) {
-    lierne_exchange *x = NULL;
+    lierne_coalesced *x = NULL;
     return coalesce(&x, first, bad ? NULL : second, 2);
 }
 static lierne_status coalesce_none(bool bad) {
-    lierne_exchange *x = NULL;
+    lierne_coalesced *x = NULL;
     return coalesce(&x, first, second, bad ? 0 : 2);
 }
 static lierne_status coalesce_too_many(bool bad) {
-    lierne_exchange *x = NULL;
-    return coalesce(&x, first, second, bad ? LIERNE_MAX_EXCHANGE + 1 : 2);
+    lierne_coalesced *x = NULL;
+    return coalesce(&x, first, second, bad ? LIERNE_MAX_COALESCED + 1 : 2);
 }
 static lierne_status coalesce_a_foreign_one(bool bad) {
-    lierne_exchange *x = NULL;
+    lierne_coalesced *x = NULL;
     return coalesce(&x, first, bad ? foreign : second, 2);
 }
 
 static lierne_status drop(lierne_status status, lierne_plan *made) {
-    lierne_plan_free(made);
+    lierne_plan_destroy(made);
     return status;
 }
 static lierne_status transpose_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_transpose(bad ? NULL : &plan, first), plan);
+    return drop(lierne_plan_create_transposed(bad ? NULL : &plan, first), plan);
 }
 static lierne_status transpose_what_accumulates(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_transpose(&plan, bad ? adding : first), plan);
+    return drop(lierne_plan_create_transposed(&plan, bad ? adding : first), plan);
 }
 static lierne_status compose(lierne_plan *a, lierne_plan *b) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_compose(&plan, a, b), plan);
+    return drop(lierne_plan_create_composed(&plan, a, b), plan);
 }
 static lierne_status compose_into_nothing(bool bad) {
-    return bad ? lierne_plan_compose(NULL, first, back) : compose(first, back);
+    return bad ? lierne_plan_create_composed(NULL, first, back) : compose(first, back);
 }
 static lierne_status compose_without_the_first(bool bad) {
     return compose(bad ? NULL : first, back);
@@ -258,23 +258,23 @@ static lierne_status compose_what_does_not_fit(bool bad) {
 
 static lierne_status restrict_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_restrict(bad ? NULL : &plan, halo, keep), plan);
+    return drop(lierne_plan_create_restricted(bad ? NULL : &plan, halo, keep), plan);
 }
 static lierne_status restrict_a_bridge(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_restrict(&plan, bad ? first : halo, keep), plan);
+    return drop(lierne_plan_create_restricted(&plan, bad ? first : halo, keep), plan);
 }
 static lierne_status restrict_by_nothing(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_restrict(&plan, halo, bad ? NULL : keep), plan);
+    return drop(lierne_plan_create_restricted(&plan, halo, bad ? NULL : keep), plan);
 }
 static lierne_status flatten_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_flatten(bad ? NULL : &plan, halo, 0), plan);
+    return drop(lierne_plan_create_flattened(bad ? NULL : &plan, halo, 0), plan);
 }
 static lierne_status flatten_pairs(bool bad) {
     lierne_plan *plan = NULL;
-    return drop(lierne_plan_flatten(&plan, bad ? pairs : halo, 0), plan);
+    return drop(lierne_plan_create_flattened(&plan, bad ? pairs : halo, 0), plan);
 }
 
 static lierne_status map_a_bridge_without_one(bool bad) {
@@ -305,22 +305,22 @@ static lierne_status bridge_into_nothing(bool bad) {
     int64_t shape[3];
     lierne_plan *plan = NULL;
     lierne_bridge_spec spec = bridge_spec(shape);
-    return drop(lierne_plan_bridge(bad ? NULL : &plan, context, &spec), plan);
+    return drop(lierne_plan_create_bridge(bad ? NULL : &plan, context, &spec), plan);
 }
 static lierne_status graph_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
     lierne_graph_spec spec = graph_spec();
-    return drop(lierne_plan_graph(bad ? NULL : &plan, context, &spec), plan);
+    return drop(lierne_plan_create_graph(bad ? NULL : &plan, context, &spec), plan);
 }
 static lierne_status pairs_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
-    lierne_pairs_spec spec = pairs_spec();
-    return drop(lierne_plan_pairs(bad ? NULL : &plan, context, &spec), plan);
+    lierne_references_spec spec = pairs_spec();
+    return drop(lierne_plan_create_references(bad ? NULL : &plan, context, &spec), plan);
 }
 static lierne_status halo_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
     lierne_halo_spec spec = halo_spec();
-    return drop(lierne_plan_halo(bad ? NULL : &plan, context, &spec), plan);
+    return drop(lierne_plan_create_halo(bad ? NULL : &plan, context, &spec), plan);
 }
 static lierne_status bricks_into_nothing(bool bad) {
     lierne_brick *brick = NULL;
@@ -329,16 +329,16 @@ static lierne_status bricks_into_nothing(bool bad) {
                               .box = {test_world, 1, 1}, .cutoff = 0.125, .nlocal = 1,
                               .positions = point};
     lierne_status status = lierne_brick_create(bad ? NULL : &brick, context, &spec);
-    lierne_brick_free(brick);
+    lierne_brick_destroy(brick);
     return status;
 }
 static lierne_status read(bool bad, bool has_out, bool has_text) {
     lierne_plan *plan = NULL;
     char *text;
-    MADE(lierne_plan_write(pairs, &text));
-    lierne_status status = lierne_plan_read(bad && !has_out ? NULL : &plan, context,
+    MADE(lierne_plan_serialize(&text, pairs));
+    lierne_status status = lierne_plan_deserialize(bad && !has_out ? NULL : &plan, context,
                                             bad && !has_text ? NULL : text, strlen(text));
-    lierne_text_release(text);
+    lierne_text_destroy(text);
     return drop(status, plan);
 }
 static lierne_status read_into_nothing(bool bad) {

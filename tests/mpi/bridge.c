@@ -3,7 +3,8 @@
  * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
  * combinations meet over the pairs without all being run for each. */
 #include "mpi/common.h"
-#include "transport/mpi/link.h"
+#include "context/context.h"
+#include "transport/mpi/mpi.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static int64_t view_of(const trial *t) {
 static void run_view(trial *t) {
     int64_t offset;
     size_t size = lierne_dtype_size(t->c->dtype);
-    CHECK(lierne_plan_view(t->plan, t->direction, &offset) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_get_alias(&offset, t->plan, t->direction) == LIERNE_OK, "%s", lierne_last_error());
     if (t->direction == LIERNE_FORWARD && t->nout > 0) {
         CHECK(offset == view_of(t), "%s: view at %lld, wanted %lld", case_text(t->c),
               (long long)offset, (long long)view_of(t));
@@ -159,7 +160,7 @@ static void check_dot(const trial *forward, const trial *adjoint) {
 
 static void check_elements(const trial *t) {
     int64_t in, out;
-    lierne_plan_elements(t->plan, t->direction, &in, &out);
+    lierne_plan_get_elements(&in, &out, t->plan, t->direction);
     CHECK(in == t->nin && out == t->nout, "%s: %s from %lld to %lld elements, wanted %lld and %lld",
           case_text(t->c), direction_name(t), (long long)in, (long long)out, (long long)t->nin,
           (long long)t->nout);
@@ -177,7 +178,7 @@ static void check_bytes(const trial *t) {
         missing += t->out_items[i].b < from || t->out_items[i].b > to;
     }
     missing *= (int64_t)lierne_dtype_size(t->c->dtype);
-    CHECK(lierne_plan_report(t->plan, t->direction, &report) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, t->plan, t->direction) == LIERNE_OK &&
               report.received_bytes == missing,
           "%s: receives %lld bytes, needs %lld", case_text(t->c), (long long)report.received_bytes,
           (long long)missing);
@@ -215,7 +216,7 @@ static void run_case(lierne_context *context, const bridge_case *c) {
     } else if (CHECK(status == LIERNE_OK, "%s: %s", case_text(c), lierne_last_error())) {
         run_plan(c, plan);
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%s: %zu allocations leaked", case_text(c),
           lierne_mem_live() - before);
 }
@@ -253,7 +254,7 @@ static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     int32_t rows[512];
     bridge_case c = {.src = src, .dst = dst};
     choose(&c, number);
-    lierne_link_set_chunk(context, number % 5 == 4 ? 13 : (size_t)1 << 30);
+    lierne_mpi_set_piece_bytes(context->transport_self, number % 5 == 4 ? 13 : (size_t)1 << 30);
     if (c.owner == LIERNE_GRADIENT_ROWS) {
         for (int64_t i = 0; i < c.size[0] * c.size[1]; i++) {
             uint64_t m = mix((uint64_t)(i + number * 1000));
@@ -329,20 +330,20 @@ static void grow_groups(lierne_context *context) {
                      .algorithm = LIERNE_BRIDGE_COLLECTIVE};
     lierne_plan *plan;
     CHECK(case_plan(&plan, context, &c) == LIERNE_OK, "%s", lierne_last_error());
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     grow_groups(context);
     for (int round = 0; round < ROUNDS; round++) {
         sweep(context, round);
     }
     sweep_disjoint(context);
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     return test_finish();
 }

@@ -24,7 +24,7 @@ static void open_setup(setup *s) {
     mesh src = mesh_of("tcd", 1, 1, test_world), dst = mesh_of("tcd", 1, test_world, 1);
     lierne_context_spec checked = {.size = sizeof checked, .timeout = PATIENT, .check = 1};
     memset(s, 0, sizeof *s);
-    CHECK(lierne_init_mpi(&s->context, MPI_COMM_WORLD, &checked) == LIERNE_OK, "%s",
+    CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &checked) == LIERNE_OK, "%s",
           lierne_last_error());
     s->src = mesh_grid(&src);
     s->dst = mesh_grid(&dst);
@@ -32,8 +32,8 @@ static void open_setup(setup *s) {
     s->spec = (lierne_bridge_spec){.size = sizeof s->spec, .src = s->src, .dst = s->dst,
                                    .naxes = 3, .shape = s->shape, .dtype = LIERNE_F32,
                                    .sequence_axis = 1};
-    CHECK(lierne_plan_bridge(&s->first, s->context, &s->spec) == LIERNE_OK, "first");
-    CHECK(lierne_plan_bridge(&s->second, s->context, &s->spec) == LIERNE_OK, "second");
+    CHECK(lierne_plan_create_bridge(&s->first, s->context, &s->spec) == LIERNE_OK, "first");
+    CHECK(lierne_plan_create_bridge(&s->second, s->context, &s->spec) == LIERNE_OK, "second");
     s->in_bytes = SAMPLES * ROW * sizeof *s->in;
     s->out_bytes = s->in_bytes * (size_t)test_world;
     s->in = malloc(s->in_bytes), s->out = malloc(s->out_bytes), s->back = malloc(s->in_bytes);
@@ -43,10 +43,10 @@ static void open_setup(setup *s) {
 }
 
 static void close_setup(setup *s) {
-    CHECK(lierne_plan_free(s->first) == LIERNE_OK, "first");
-    CHECK(lierne_plan_free(s->second) == LIERNE_OK, "second");
-    CHECK(lierne_free(s->context) == LIERNE_OK, "context");
-    lierne_grid_free(s->src), lierne_grid_free(s->dst);
+    CHECK(lierne_plan_destroy(s->first) == LIERNE_OK, "first");
+    CHECK(lierne_plan_destroy(s->second) == LIERNE_OK, "second");
+    CHECK(lierne_context_destroy(s->context) == LIERNE_OK, "context");
+    lierne_grid_destroy(s->src), lierne_grid_destroy(s->dst);
     free(s->in), free(s->out), free(s->back);
 }
 
@@ -74,7 +74,7 @@ static lierne_status act(setup *s, deed d) {
     case ADJOINT:
         return lierne_adjoint(s->first, s->back, s->out, NULL);
     default:
-        return lierne_plan_bridge(&plan, s->context, &s->spec);
+        return lierne_plan_create_bridge(&plan, s->context, &s->spec);
     }
 }
 
@@ -110,7 +110,7 @@ static void bad_argument(setup *s, int who) {
 static void no_place(setup *s) {
     lierne_plan *plan = NULL;
     lierne_status status =
-        lierne_plan_bridge(test_rank == test_world - 1 ? NULL : &plan, s->context, &s->spec);
+        lierne_plan_create_bridge(test_rank == test_world - 1 ? NULL : &plan, s->context, &s->spec);
     test_same_error(status, LIERNE_INVALID, "out is NULL on one rank");
     CHECK(plan == NULL, "a plan beside an error");
     works(s);
@@ -121,7 +121,7 @@ static void half_checked(void) {
     lierne_context *context = NULL;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT,
                                 .check = test_rank == test_world - 1};
-    lierne_status status = lierne_init_mpi(&context, MPI_COMM_WORLD, &spec);
+    lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);
     test_same_error(status, LIERNE_MISMATCH, "check on one rank only");
     CHECK(context == NULL, "a context beside an error");
 }

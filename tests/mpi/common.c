@@ -2,7 +2,8 @@
  * element whose it is, by mixed radix and division only: slow, and nothing like the intersection
  * of boxes that it judges. */
 #include "mpi/common.h"
-#include "transport/mpi/link.h"
+#include "context/context.h"
+#include "control/mpi/state.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -40,7 +41,7 @@ void test_start(int *argc, char ***argv) {
 
 void test_hurry(lierne_context *context, double seconds) {
     context->timeout = seconds;
-    ((lierne_link *)context->self)->timeout = seconds;
+    ((lierne_mpi_state *)context->control_self)->timeout = seconds;
 }
 
 static bool show_counts(MPI_Comm comm) {
@@ -297,9 +298,9 @@ lierne_status case_plan(lierne_plan **plan, lierne_context *context, const bridg
                                .gradient_owner = c->owner,
                                .gradient_storage = c->storage,
                                .row_owner = c->row_owner};
-    lierne_status status = lierne_plan_bridge(plan, context, &spec);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
     return status;
 }
 

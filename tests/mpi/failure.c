@@ -36,15 +36,15 @@ static void open_setup(setup *s, const char *src_order, int cp) {
 }
 
 static void close_setup(setup *s) {
-    lierne_grid_free(s->src);
-    lierne_grid_free(s->dst);
+    lierne_grid_destroy(s->src);
+    lierne_grid_destroy(s->dst);
 }
 
 static lierne_status plan(lierne_context *context, const lierne_bridge_spec *spec) {
     lierne_plan *p = NULL;
-    lierne_status status = lierne_plan_bridge(&p, context, spec);
+    lierne_status status = lierne_plan_create_bridge(&p, context, spec);
     CHECK((status == LIERNE_OK) == (p != NULL), "a plan beside %s", lierne_status_name(status));
-    lierne_plan_free(p);
+    lierne_plan_destroy(p);
     return status;
 }
 
@@ -92,13 +92,13 @@ static void other_algorithm(setup *s) {
     s->spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
 }
 static void other_order(setup *s) {
-    lierne_grid_free(s->src);
+    lierne_grid_destroy(s->src);
     mesh m = mesh_of("dct", 1, 1, test_world);
     s->src = mesh_grid(&m);
     s->spec.src = s->src;
 }
 static void other_sizes(setup *s) {
-    lierne_grid_free(s->dst);
+    lierne_grid_destroy(s->dst);
     mesh m = mesh_of("tcd", test_world, 1, 1);
     s->dst = mesh_grid(&m);
     s->spec.dst = s->dst;
@@ -188,7 +188,7 @@ static void planning_without_memory(lierne_context *context, int bad,
         }
         CHECK(lierne_mem_live() == before, "allocation %d: %zu alive, %zu before", k,
               lierne_mem_live(), before);
-        CHECK(lierne_groups_alive(context) == 0, "%d groups alive", lierne_groups_alive(context));
+        CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive", lierne_context_get_ngroups(context));
     }
     CHECK(k > 10 && k < 2000, "planning works from allocation %d on", k);
     close_setup(&s);
@@ -199,11 +199,11 @@ static void making_a_context_without_memory(int bad) {
     MPI_Comm comm;
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.2};
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm); /* serves no further lierne_init_mpi */
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm); /* serves no further lierne_context_create_mpi */
     if (test_rank == bad) {
         double start = lierne_now();
         lierne_mem_fail_at(1);
-        lierne_status status = lierne_init_mpi(&context, comm, &spec);
+        lierne_status status = lierne_context_create_mpi(&context, comm, &spec);
         lierne_mem_fail_at(0);
         CHECK(status == LIERNE_TIMEOUT && !context, "%s", lierne_status_name(status));
         CHECK(lierne_now() - start < 0.2 + SLACK, "it took %g s", lierne_now() - start);
@@ -215,7 +215,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         specs_that_differ(context, rank);
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
         planning_without_memory(context, rank, LIERNE_BRIDGE_COLLECTIVE, test_world);
     }
     still_works(context);
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     making_a_context_without_memory(test_world - 1);
     return test_finish();

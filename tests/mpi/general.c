@@ -25,7 +25,7 @@ static const char *run(const bridge_case *c, lierne_plan *plan, lierne_direction
     int64_t n_in, n_out;
     lierne_request *request;
     double again = 0;
-    lierne_plan_elements(plan, d, &n_in, &n_out);
+    lierne_plan_get_elements(&n_in, &n_out, plan, d);
     size_t size = lierne_dtype_size(c->dtype), in_bytes = (size_t)n_in * size;
     size_t out_bytes = (size_t)n_out * size;
     char *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1), *kept = malloc(in_bytes + 1);
@@ -62,7 +62,7 @@ static void run_seed(lierne_context *context, uint64_t seed) {
     verdict(seed, run(&c, plan, LIERNE_ADJOINT, &dots[1]));
     MPI_Allreduce(dots, sums, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     verdict(seed, sums[0] == sums[1] ? NULL : "<Fx,y> differs from <x,F*y>");
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 int main(int argc, char **argv) {
@@ -71,13 +71,13 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world);
-    if (lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) != LIERNE_OK) {
+    if (lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) != LIERNE_OK) {
         return 1;
     }
     for (uint64_t seed = 0; seed < CASES; seed++) {
         run_seed(context, 1000 * (uint64_t)world + seed);
     }
-    verdict(0, lierne_free(context) == LIERNE_OK ? NULL : lierne_last_error());
+    verdict(0, lierne_context_destroy(context) == LIERNE_OK ? NULL : lierne_last_error());
     counts[0] = passed, counts[1] = failed;
     MPI_Allreduce(counts, sums, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {

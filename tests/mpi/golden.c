@@ -2,7 +2,7 @@
  * process is one rank. A file has cases of several worlds; those of this one are run, and swaps to
  * be refused that know one rank only in a world of any size. The processes agree on what failed
  * before they go on, as what follows is collective. */
-#include "golden/exchange.h"
+#include "golden/row_case.h"
 #include "mpi/common.h"
 
 #include <stdio.h>
@@ -90,10 +90,10 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     const char *dir = argc > 1 ? argv[1] : "tests/golden";
     size_t before = lierne_mem_live();
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, refuse_swaps, true);
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -100,7 +100,7 @@ static void check_roots(lierne_plan *plan, const forest *f, const char *what) {
     int64_t n = f->nghosts[test_rank], wrong = 0;
     int32_t *rank = malloc((size_t)(n + 1) * sizeof *rank);
     int64_t *row = malloc((size_t)(n + 1) * sizeof *row);
-    CHECK(lierne_plan_halo_roots(plan, rank, row) == LIERNE_OK, "%s: %s", what,
+    CHECK(lierne_plan_get_halo_roots(rank, row, plan) == LIERNE_OK, "%s: %s", what,
           lierne_last_error());
     for (int64_t k = 0; k < n; k++) {
         const root *g = &f->ghosts[test_rank][k];
@@ -124,7 +124,7 @@ static void check_flat_bytes(lierne_plan *plan, const forest *f, const shape *s,
         rows += first;
     }
     int64_t wanted = rows * s->width * (int64_t)lierne_dtype_size(s->dtype);
-    CHECK(lierne_plan_report(plan, LIERNE_FORWARD, &report) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK &&
               report.received_bytes == wanted && report.min_bytes == wanted,
           "%s: %lld bytes, wanted %lld", what, (long long)report.received_bytes, (long long)wanted);
 }
@@ -177,17 +177,17 @@ static void check_flat(lierne_plan *plan, const swaps *all, const shape *s, bool
     check_roots(plan, &f, "roots");
     check_reduce(plan, all, &f, s, LIERNE_MAX, "swaps");
     check_reduce(plan, all, &f, s, LIERNE_MIN, "swaps");
-    if (CHECK(lierne_plan_flatten(&flat, plan, 0) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_flattened(&flat, plan, 0) == LIERNE_OK, "%s", lierne_last_error())) {
         check_whole(flat, all, &f, s, keep, "flat");
         check_flat_bytes(flat, &f, s, "flat");
         check_reduce(flat, all, &f, s, LIERNE_MAX, "flat");
     }
-    lierne_plan_free(flat);
+    lierne_plan_destroy(flat);
     flat = NULL;
-    if (CHECK(lierne_plan_flatten(&flat, plan, 1) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_flattened(&flat, plan, 1) == LIERNE_OK, "%s", lierne_last_error())) {
         check_separate(flat, &f, s, "flat, ghosts apart");
     }
-    lierne_plan_free(flat);
+    lierne_plan_destroy(flat);
     forest_free(&f);
 }
 
@@ -209,16 +209,16 @@ static void check_restricted(lierne_plan *plan, const swaps *all, const shape *s
         }
     }
     swaps_restrict(all, keep, &cut);
-    if (CHECK(lierne_plan_restrict(&plans[0], plan, keep[test_rank]) == LIERNE_OK, "%s",
+    if (CHECK(lierne_plan_create_restricted(&plans[0], plan, keep[test_rank]) == LIERNE_OK, "%s",
               lierne_last_error())) {
         check_swaps(plans[0], &cut, s, keep_ghosts, false, "restricted");
     }
     if (f.nghosts[test_world - 1] > 0) {
         keep[test_world - 1][f.nowned[test_world - 1]] ^= 1;
-        test_same_error(lierne_plan_restrict(&plans[1], plan, keep[test_rank]), LIERNE_MISMATCH,
+        test_same_error(lierne_plan_create_restricted(&plans[1], plan, keep[test_rank]), LIERNE_MISMATCH,
                         "a ghost that only one side keeps");
     }
-    CHECK(lierne_plan_free(plans[0]) == LIERNE_OK && !plans[1], "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plans[0]) == LIERNE_OK && !plans[1], "%s", lierne_last_error());
     for (int r = 0; r < test_world; r++) {
         free(keep[r]);
     }
@@ -230,19 +230,19 @@ static void check_others(lierne_context *context, lierne_plan *plan, const swaps
                          const shape *s, bool keep) {
     lierne_plan *once = NULL, *twice = NULL, *read = NULL;
     char *text = NULL;
-    if (CHECK(lierne_plan_transpose(&once, plan) == LIERNE_OK &&
-                  lierne_plan_transpose(&twice, once) == LIERNE_OK,
+    if (CHECK(lierne_plan_create_transposed(&once, plan) == LIERNE_OK &&
+                  lierne_plan_create_transposed(&twice, once) == LIERNE_OK,
               "%s", lierne_last_error())) {
         check_swaps(once, all, s, keep, true, "transposed swaps");
         check_swaps(twice, all, s, keep, false, "swaps transposed twice");
     }
-    CHECK(lierne_plan_write(plan, &text) == LIERNE_OK, "%s", lierne_last_error());
-    if (CHECK(lierne_plan_read(&read, context, text, text ? strlen(text) : 0) == LIERNE_OK, "%s",
+    CHECK(lierne_plan_serialize(&text, plan) == LIERNE_OK, "%s", lierne_last_error());
+    if (CHECK(lierne_plan_deserialize(&read, context, text, text ? strlen(text) : 0) == LIERNE_OK, "%s",
               lierne_last_error())) {
         check_swaps(read, all, s, keep, false, "swaps read again");
     }
-    lierne_text_release(text);
-    lierne_plan_free(once), lierne_plan_free(twice), lierne_plan_free(read);
+    lierne_text_destroy(text);
+    lierne_plan_destroy(once), lierne_plan_destroy(twice), lierne_plan_destroy(read);
 }
 
 static void run_swaps(lierne_context *context, const swaps *all, uint64_t seed, int number) {
@@ -252,7 +252,7 @@ static void run_swaps(lierne_context *context, const swaps *all, uint64_t seed, 
     spec.keep_ghosts = number / 2 % 3 == 0;
     bool keep = spec.keep_ghosts, filled = spec.nswap > 0;
     size_t before = lierne_mem_live();
-    if (CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
         check_swaps(plan, all, &s, keep, false, "swaps");
         check_others(context, plan, all, &s, keep);
         check_restricted(plan, all, &s, keep, seed);
@@ -260,7 +260,7 @@ static void run_swaps(lierne_context *context, const swaps *all, uint64_t seed, 
             check_flat(plan, all, &s, keep);
         }
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "swaps: leaked");
 }
 
@@ -277,11 +277,11 @@ static void run_no_swaps(lierne_context *context) {
                              .stride = s.stride};
     buffer x = buffer_new(&s, nlocal + nghost), empty = buffer_new(&s, nlocal + nghost);
     buffer_fill(&s, &x, 0, nlocal + nghost, VALUES, test_rank);
-    if (CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
         buffer_check(plan, LIERNE_FORWARD, &x, &empty, &x, "no swaps");
         buffer_check(plan, LIERNE_ADJOINT, &x, &empty, &x, "no swaps");
     }
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     buffer_free(&x), buffer_free(&empty);
 }
 
@@ -298,7 +298,7 @@ static void run_flights(lierne_context *context, uint64_t seed) {
     swaps_forest(&all, &f);
     lierne_halo_spec spec = spec_of(&all, &s);
     spec.max_inflight = FLIGHTS;
-    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int i = 0; i < FLIGHTS; i++) {
         s.seed = seed + (uint64_t)i;
         arrays_open(&a[i], &all, &f, &s);
@@ -321,7 +321,7 @@ static void run_flights(lierne_context *context, uint64_t seed) {
         arrays_close(&a[i]);
         buffer_free(&out[2 * i]), buffer_free(&out[2 * i + 1]);
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     forest_free(&f);
     swaps_free(&all);
 }
@@ -460,16 +460,16 @@ static void run_brick(lierne_context *context, int number) {
         lierne_halo_spec own = {.size = sizeof own};
         swaps all;
         forest f;
-        CHECK(lierne_brick_swaps(brick, &own) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_brick_get_swaps(&own, brick) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(own.nlocal == p.spec.nlocal, "%lld rows", (long long)own.nlocal);
         swaps_gather(&all, &own);
         swaps_forest(&all, &f);
-        check_ghosts(&p, &f, lierne_brick_ghosts(brick));
+        check_ghosts(&p, &f, lierne_brick_get_ghosts(brick));
         forest_free(&f);
         run_swaps(context, &all, seed, number);
         swaps_free(&all);
     }
-    lierne_brick_free(brick);
+    lierne_brick_destroy(brick);
     CHECK(lierne_mem_live() == before, "brick: leaked");
 }
 
@@ -477,7 +477,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int i = 0; i < SWAPS; i++) {
         swaps all;
         uint64_t seed = (uint64_t)(i * 10 + test_world);
@@ -492,7 +492,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < BRICKS; i++) {
         run_brick(context, i);
     }
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -20,7 +20,7 @@ static void open_setup(setup *s, int check) {
     static const int64_t shape[3] = {SAMPLES, SEQUENCE, HIDDEN};
     mesh src = mesh_of("tcd", test_world, 1, 1), dst = mesh_of("tcd", 1, test_world, 1);
     lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT, .check = check};
-    CHECK(lierne_init_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
+    CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
           lierne_last_error());
     s->src = mesh_grid(&src);
     s->dst = mesh_grid(&dst);
@@ -32,17 +32,17 @@ static void open_setup(setup *s, int check) {
                                    .dtype = LIERNE_F32,
                                    .sequence_axis = 1};
     for (int p = 0; p < PLANS; p++) {
-        CHECK(lierne_plan_bridge(&s->plans[p], s->context, &s->spec) == LIERNE_OK, "%s",
+        CHECK(lierne_plan_create_bridge(&s->plans[p], s->context, &s->spec) == LIERNE_OK, "%s",
               lierne_last_error());
     }
 }
 
 static void close_setup(setup *s) {
     for (int p = 0; p < PLANS; p++) {
-        CHECK(lierne_plan_free(s->plans[p]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_destroy(s->plans[p]) == LIERNE_OK, "%s", lierne_last_error());
     }
-    CHECK(lierne_free(s->context) == LIERNE_OK, "%s", lierne_last_error());
-    lierne_grid_free(s->src), lierne_grid_free(s->dst);
+    CHECK(lierne_context_destroy(s->context) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_destroy(s->src), lierne_grid_destroy(s->dst);
 }
 
 static void begin(setup *s, int p) {
@@ -95,11 +95,11 @@ static void planning(setup *s) {
     if (test_rank % 2) {
         end(s, 2);
     }
-    CHECK(lierne_plan_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s", lierne_last_error());
     if (test_rank % 2 == 0) {
         end(s, 2);
     }
-    CHECK(lierne_plan_free(more) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(more) == LIERNE_OK, "%s", lierne_last_error());
 }
 
 int main(int argc, char **argv) {

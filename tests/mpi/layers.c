@@ -5,7 +5,7 @@
  *
  * A layer: m[t] = h[t] + sum over edges s -> t of weight * h[s], then h'[t] = m[t] + a * m[t]^2.
  * Ranks work on edges between own atoms while ghosts are under way, both ways. */
-#include "lierne/graph.h"
+#include "lierne/sparse.h"
 #include "lierne/partition.h"
 #include "mpi/common.h"
 #include "mpi/crystal.h"
@@ -149,15 +149,15 @@ static void part_open(part *p, lierne_context *context, const model *w) {
                               .target = target,
                               .dtype = LIERNE_I64,
                               .width = WIDTH};
-    CHECK(lierne_plan_graph(&p->plan, context, &spec) == LIERNE_OK &&
-              lierne_plan_graph_lists(p->plan, &p->lists) == LIERNE_OK,
+    CHECK(lierne_plan_create_graph(&p->plan, context, &spec) == LIERNE_OK &&
+              lierne_plan_get_graph_lists(&p->lists, p->plan) == LIERNE_OK,
           "%s", lierne_last_error());
     free(source), free(target); /* the plan has copies */
     p->ghosts = rows_new(p->lists.nghosts);
 }
 
 static void part_close(part *p) {
-    CHECK(lierne_plan_free(p->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(p->plan) == LIERNE_OK, "%s", lierne_last_error());
     free(p->weights), free(p->ghosts);
 }
 
@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
     state_open(&alone, w.atoms.natoms);
     run_alone(&w, &alone);
     size_t before = lierne_mem_live();
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_partition_split(w.owner, w.atoms.natoms, test_world) == LIERNE_OK, "%s",
           lierne_last_error());
     run_owners(context, &w, &alone, "split");
@@ -292,7 +292,7 @@ int main(int argc, char **argv) {
               LIERNE_OK,
           "%s", lierne_last_error());
     run_owners(context, &w, &alone, "Morton");
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     state_close(&alone);
     bonds_free(&w.edges);

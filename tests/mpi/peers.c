@@ -34,7 +34,7 @@ static void write_file(const char *kind, const char *text) {
 
 static void finish(lierne_context *context, lierne_status status, double seconds) {
     char text[8192], dump[4096] = "";
-    lierne_dump(context, dump, sizeof dump);
+    lierne_context_dump(dump, sizeof dump, context);
     snprintf(text, sizeof text, "%s %.3f\n%s\n%s", lierne_status_name(status), seconds,
              lierne_last_error(), dump);
     /* The context is dead for good: it answers at once. */
@@ -42,7 +42,7 @@ static void finish(lierne_context *context, lierne_status status, double seconds
     lierne_plan *plan;
     lierne_bridge_spec empty = {0};
     if (status != LIERNE_OK &&
-        (lierne_plan_bridge(&plan, context, &empty) != status || now() - start > 0.5)) {
+        (lierne_plan_create_bridge(&plan, context, &empty) != status || now() - start > 0.5)) {
         snprintf(text, sizeof text, "NOT_DEAD 0\n");
     }
     write_file("end", text);
@@ -70,11 +70,11 @@ int main(int argc, char **argv) {
     lierne_bridge_spec bridge = {.size = sizeof bridge, .src = src, .dst = dst, .naxes = 3,
                                  .shape = shape, .dtype = LIERNE_F32, .sequence_axis = 1};
     folder = argc > 1 ? argv[1] : ".";
-    if (lierne_init_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
-        lierne_plan_bridge(&plan, context, &bridge) != LIERNE_OK) {
+    if (lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
+        lierne_plan_create_bridge(&plan, context, &bridge) != LIERNE_OK) {
         return 1;
     }
-    rank = lierne_rank(context);
+    rank = lierne_context_get_rank(context);
     float *x = calloc(64 * 256, 4), *y = calloc(4 * 64 * 256, 4), *gx = calloc(64 * 256, 4);
     snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     write_file("pid", pid);

@@ -63,7 +63,7 @@ static lierne_status plan_graph(lierne_plan **plan, lierne_context *context, con
     if (is(what, "other owners")) { /* of a row that is no edge's on this rank */
         owner[2 * next() + 1] = test_rank;
     }
-    return lierne_plan_graph(plan, context, &spec);
+    return lierne_plan_create_graph(plan, context, &spec);
 }
 
 /* Three rows a rank; ghosts of the next rank and of its own. */
@@ -72,7 +72,7 @@ static lierne_status plan_pairs(lierne_plan **plan, lierne_context *context, con
     int32_t rank[2] = {next(), test_rank};
     int64_t row[2] = {2, 1};
     const char *what = bad ? fault : "";
-    lierne_pairs_spec spec = {
+    lierne_references_spec spec = {
         .size = sizeof spec, .nowned = 3, .nghosts = 2, .rank = rank, .row = row, .width = 1};
     spec.size = is(what, "size") ? 0 : spec.size;
     spec.rank = is(what, "rank NULL") ? NULL : rank;
@@ -83,7 +83,7 @@ static lierne_status plan_pairs(lierne_plan **plan, lierne_context *context, con
     rank[1] = is(what, "rank -1") ? -1 : rank[1];
     row[0] = is(what, "row") ? 3 : row[0];
     row[1] = is(what, "row -1") ? -1 : row[1];
-    return lierne_plan_pairs(plan, context, &spec);
+    return lierne_plan_create_references(plan, context, &spec);
 }
 
 /* Two rows to the next rank, then back one of them and one that came. */
@@ -127,7 +127,7 @@ static lierne_status plan_halo(lierne_plan **plan, lierne_context *context, cons
         spec.nswap = 1;
         spec.nghost = 2;
     }
-    return lierne_plan_halo(plan, context, &spec);
+    return lierne_plan_create_halo(plan, context, &spec);
 }
 
 /* A row of bricks with one point each. */
@@ -153,7 +153,7 @@ static lierne_status make_brick(lierne_plan **plan, lierne_context *context, con
     lierne_status status = lierne_brick_create(&brick, context, &spec);
     *plan = NULL;
     if (status == LIERNE_OK) {
-        lierne_brick_free(brick);
+        lierne_brick_destroy(brick);
     }
     return status;
 }
@@ -164,16 +164,16 @@ static lierne_status read_text(lierne_plan **plan, lierne_context *context, cons
     lierne_plan *written = NULL;
     char *text = NULL;
     lierne_status status = plan_pairs(&written, context, "", false);
-    status = status ? status : lierne_plan_write(written, &text);
+    status = status ? status : lierne_plan_serialize(&text, written);
     if (CHECK(status == LIERNE_OK, "%s", lierne_last_error())) {
         size_t length = strlen(text);
         length -= bad && is(fault, "cut off") ? length / 2 : 0;
         const char *from = bad && is(fault, "keys") ? "{}" : text;
         from = bad && is(fault, "NULL") ? NULL : from;
-        status = lierne_plan_read(plan, context, from, from && from != text ? 2 : length);
+        status = lierne_plan_deserialize(plan, context, from, from && from != text ? 2 : length);
     }
-    lierne_text_release(text);
-    lierne_plan_free(written);
+    lierne_text_destroy(text);
+    lierne_plan_destroy(written);
     return status;
 }
 
@@ -278,7 +278,7 @@ static void accept(lierne_context *context) {
         lierne_plan *plan = NULL;
         if (i == 0 || deeds[i].plan != deeds[i - 1].plan) {
             CHECK(deeds[i].plan(&plan, context, "", false) == LIERNE_OK, "%s", lierne_last_error());
-            CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+            CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
         }
     }
 }
@@ -287,7 +287,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     accept(context);
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         for (int third = 0; third < 3 && deeds[i].least <= test_world; third++) {
@@ -295,7 +295,7 @@ int main(int argc, char **argv) {
         }
     }
     accept(context);
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -242,7 +242,7 @@ lierne_status forest_plan(lierne_plan **plan, lierne_context *context, const for
         rank[k] = f->ghosts[test_rank][k].rank;
         row[k] = f->ghosts[test_rank][k].row;
     }
-    lierne_pairs_spec spec = {.size = sizeof spec,
+    lierne_references_spec spec = {.size = sizeof spec,
                               .nowned = f->nowned[test_rank],
                               .nghosts = f->nghosts[test_rank],
                               .rank = rank,
@@ -252,7 +252,7 @@ lierne_status forest_plan(lierne_plan **plan, lierne_context *context, const for
                               .stride = s->stride,
                               .algorithm = algorithm,
                               .accumulate = accumulate};
-    return lierne_plan_pairs(plan, context, &spec);
+    return lierne_plan_create_references(plan, context, &spec);
 }
 
 void forest_forward(const forest *f, const shape *s, int rank, double *ghosts) {
@@ -322,7 +322,7 @@ void forest_check(lierne_plan *plan, const forest *f, const shape *s, bool accum
     if (accumulate) {
         buffer_fill(s, &before, 0, nowned, BEFORE, test_rank);
     }
-    lierne_plan_elements(plan, there, &sizes[0], &sizes[1]);
+    lierne_plan_get_elements(&sizes[0], &sizes[1], plan, there);
     CHECK(sizes[0] <= nowned * s->stride && sizes[1] <= nghosts * s->stride,
           "%s: %lld to %lld elements", what, (long long)sizes[0], (long long)sizes[1]);
     buffer_check(plan, there, &x, &empty, &fx, what);

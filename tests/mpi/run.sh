@@ -13,9 +13,9 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
-    late) echo 2 3 ;;
+    late_rank) echo 2 3 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
-    calls | directed) echo 2 4 8 ;;
+    calls | known_answer) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train) echo 4 8 ;;
@@ -57,8 +57,8 @@ for program in "$build"/tests/mpi/*; do
 done
 # Ranks that are nodes of their own, and messages that MPI moves piece by piece, by both ends.
 for n in 2 3; do
-    launch $n late apart
-    OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late
+    launch $n late_rank apart
+    OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -53,14 +53,14 @@ static void check_reduce(lierne_plan *plan, const forest *f, const shape *s, lie
 /* The transpose, and the transpose of that. Collective. */
 static void check_transposed(lierne_plan *plan, const forest *f, const shape *s, const char *what) {
     lierne_plan *once = NULL, *twice = NULL;
-    if (CHECK(lierne_plan_transpose(&once, plan) == LIERNE_OK, "%s: %s", what,
+    if (CHECK(lierne_plan_create_transposed(&once, plan) == LIERNE_OK, "%s: %s", what,
               lierne_last_error()) &&
-        CHECK(lierne_plan_transpose(&twice, once) == LIERNE_OK, "%s: %s", what,
+        CHECK(lierne_plan_create_transposed(&twice, once) == LIERNE_OK, "%s: %s", what,
               lierne_last_error())) {
         forest_check(once, f, s, false, true, what);
         forest_check(twice, f, s, false, false, what);
     }
-    CHECK(lierne_plan_free(once) == LIERNE_OK && lierne_plan_free(twice) == LIERNE_OK, "%s", what);
+    CHECK(lierne_plan_destroy(once) == LIERNE_OK && lierne_plan_destroy(twice) == LIERNE_OK, "%s", what);
 }
 
 /* Written down and read again. Collective. */
@@ -68,13 +68,13 @@ static void check_reread(lierne_context *context, lierne_plan *plan, const fores
                          const shape *s, bool accumulate, const char *what) {
     lierne_plan *read = NULL;
     char *text = NULL;
-    CHECK(lierne_plan_write(plan, &text) == LIERNE_OK, "%s: %s", what, lierne_last_error());
-    lierne_status status = lierne_plan_read(&read, context, text, text ? strlen(text) : 0);
+    CHECK(lierne_plan_serialize(&text, plan) == LIERNE_OK, "%s: %s", what, lierne_last_error());
+    lierne_status status = lierne_plan_deserialize(&read, context, text, text ? strlen(text) : 0);
     if (CHECK(status == LIERNE_OK, "%s, read: %s", what, lierne_last_error())) {
         forest_check(read, f, s, accumulate, false, what);
     }
-    lierne_text_release(text);
-    lierne_plan_free(read);
+    lierne_text_destroy(text);
+    lierne_plan_destroy(read);
 }
 
 /* A row travels once to each rank that needs it, and nothing else does. */
@@ -91,14 +91,14 @@ static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, cons
         wanted += first;
     }
     wanted *= s->width * (int64_t)lierne_dtype_size(s->dtype);
-    CHECK(lierne_plan_report(plan, LIERNE_FORWARD, &report) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK &&
               report.min_bytes == wanted && report.received_bytes >= wanted,
           "%s: %lld bytes, at least %lld, wanted %lld", what, (long long)report.received_bytes,
           (long long)report.min_bytes, (long long)wanted);
     bool direct = strcmp(report.algorithm, "direct") == 0;
     CHECK(direct ? report.received_bytes == wanted : strcmp(report.algorithm, "gather") == 0,
           "%s: %lld bytes, %s", what, (long long)report.received_bytes, report.algorithm);
-    CHECK(lierne_plan_report(plan, LIERNE_ADJOINT, &report) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_ADJOINT) == LIERNE_OK &&
               report.sent_bytes == wanted,
           "%s: the adjoint sends %lld bytes, wanted %lld", what, (long long)report.sent_bytes,
           (long long)wanted);
@@ -133,12 +133,12 @@ static void run_graph(lierne_context *context, int number, lierne_graph_algorith
     lierne_graph_spec spec = graph_spec(&g, &s, &own);
     spec.algorithm = algorithm;
     spec.accumulate = number / 2 % 3 == 0;
-    if (CHECK(lierne_plan_graph(&plan, context, &spec) == LIERNE_OK, "%s: %s", g.kind,
+    if (CHECK(lierne_plan_create_graph(&plan, context, &spec) == LIERNE_OK, "%s: %s", g.kind,
               lierne_last_error())) {
         graph_lists_check(plan, &g, &f, &own);
         check_all(context, plan, &f, &s, spec.accumulate, g.kind);
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%s: leaked", g.kind);
     forest_free(&f);
 }
@@ -155,7 +155,7 @@ static void run_pairs(lierne_context *context, int number, lierne_graph_algorith
               lierne_last_error())) {
         check_all(context, plan, &f, &s, accumulate, "pairs");
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "pairs: leaked");
     forest_free(&f);
 }
@@ -181,13 +181,13 @@ static void run_composed(lierne_context *context, int number) {
     CHECK(forest_plan(&first, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK &&
               forest_plan(&second, context, &g, &s, LIERNE_GRAPH_DIRECT, false) == LIERNE_OK,
           "%s", lierne_last_error());
-    if (CHECK(lierne_plan_compose(&plan, first, second) == LIERNE_OK, "%s", lierne_last_error())) {
-        lierne_plan_free(first), lierne_plan_free(second);
+    if (CHECK(lierne_plan_create_composed(&plan, first, second) == LIERNE_OK, "%s", lierne_last_error())) {
+        lierne_plan_destroy(first), lierne_plan_destroy(second);
         first = second = NULL;
         forest_check(plan, &both, &s, false, false, "composed");
         check_dot(plan, &both, &s, "composed");
     }
-    lierne_plan_free(first), lierne_plan_free(second), lierne_plan_free(plan);
+    lierne_plan_destroy(first), lierne_plan_destroy(second), lierne_plan_destroy(plan);
     CHECK(lierne_mem_live() == before, "composed: leaked");
     forest_free(&f), forest_free(&g), forest_free(&both);
 }
@@ -217,7 +217,7 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
               "%s: a NaN of rank %d is lost, or in a wrong place", lierne_dtype_name(dtype), from);
         buffer_free(&y), buffer_free(&out);
     }
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     forest_free(&f);
 }
 
@@ -225,21 +225,21 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int i = 0; i < GRAPHS; i++) {
         run_graph(context, i, LIERNE_GRAPH_DIRECT);
-        run_graph(context, i, i % 2 ? LIERNE_GRAPH_GATHER : LIERNE_GRAPH_AUTO);
+        run_graph(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
     }
     for (int i = 0; i < PAIRS; i++) {
         run_pairs(context, i, LIERNE_GRAPH_DIRECT);
-        run_pairs(context, i, i % 2 ? LIERNE_GRAPH_GATHER : LIERNE_GRAPH_AUTO);
+        run_pairs(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
         run_composed(context, i);
     }
     for (lierne_dtype dtype = LIERNE_F64; dtype <= LIERNE_F16; dtype++) {
         run_nan(context, dtype, LIERNE_MAX);
         run_nan(context, dtype, LIERNE_MIN);
     }
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -39,7 +39,7 @@ static void row_maps(void) {
     spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     spec.gradient_storage = LIERNE_COMPACT;
     spec.row_owner = map;
-    CHECK(lierne_plan_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int step = 0; step < STEPS; step++) {
         int64_t n = 0, elements;
         int wrong = 0;
@@ -50,7 +50,7 @@ static void row_maps(void) {
             }
         }
         CHECK(lierne_plan_update_rows(plan, map) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(lierne_plan_elements(plan, LIERNE_ADJOINT, &elements, NULL) == 0 && elements == n,
+        CHECK(lierne_plan_get_elements(&elements, NULL, plan, LIERNE_ADJOINT) == 0 && elements == n,
               "%lld elements", (long long)elements);
         memset(out, 0xa5, sizeof out);
         CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
@@ -67,14 +67,14 @@ static void row_maps(void) {
         test_same_error(lierne_plan_update_rows(plan, map), LIERNE_MISMATCH, "maps that differ");
     }
     map[0] = 0;
-    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     if (test_world > 1) {
         lierne_status status =
             lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
         test_same_error(status, LIERNE_MISMATCH, "a map for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK, "free");
     free(map), free(in);
 }
 
@@ -100,7 +100,7 @@ static void variable_rows(void) {
     float x[SAMPLES * MOST * WIDTH + 1];
     lierne_plan *plan, *other;
     spec.variable_rows = 1;
-    CHECK(lierne_plan_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int step = 0; step < STEPS; step++) {
         for (int k = 0; k < SAMPLES; k++) {
             rows[k] = rows_of(step, first + k);
@@ -118,7 +118,7 @@ static void variable_rows(void) {
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
     test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_INVALID, "a count out of range");
-    CHECK(lierne_plan_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     rows[0] = 1;
     if (test_world > 1) {
         lierne_status status =
@@ -126,14 +126,14 @@ static void variable_rows(void) {
         test_same_error(status, LIERNE_MISMATCH, "counts for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK && lierne_plan_free(other) == LIERNE_OK, "free");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK, "free");
     free(y), free(want);
 }
 
 /* Two plans of one spec: input i of plan p on a rank, and the summand that a rank has of output i. */
 typedef struct pair {
     lierne_plan *plans[2];
-    lierne_exchange *exchange;
+    lierne_coalesced *exchange;
     size_t own, all;
     float *in[2], *out[2], *gradient[2], *back[2];
 } pair;
@@ -154,7 +154,7 @@ static void open_pair(pair *x) {
     lierne_bridge_spec spec = spec_of();
     x->own = SAMPLES * MOST * WIDTH, x->all = x->own * (size_t)test_world;
     for (int p = 0; p < 2; p++) {
-        CHECK(lierne_plan_bridge(&x->plans[p], context, &spec) == LIERNE_OK, "%s",
+        CHECK(lierne_plan_create_bridge(&x->plans[p], context, &spec) == LIERNE_OK, "%s",
               lierne_last_error());
         x->in[p] = malloc(x->own * sizeof(float)), x->back[p] = malloc(x->own * sizeof(float));
         x->out[p] = malloc(x->all * sizeof(float)), x->gradient[p] = malloc(x->all * sizeof(float));
@@ -165,14 +165,14 @@ static void open_pair(pair *x) {
             x->gradient[p][i] = upstream(p, i, test_rank);
         }
     }
-    CHECK(lierne_exchange_create(&x->exchange, x->plans, 2) == LIERNE_OK, "%s",
+    CHECK(lierne_coalesced_create(&x->exchange, x->plans, 2) == LIERNE_OK, "%s",
           lierne_last_error());
 }
 
 static void close_pair(pair *x) {
-    CHECK(lierne_exchange_free(x->exchange) == LIERNE_OK, "exchange");
+    CHECK(lierne_coalesced_destroy(x->exchange) == LIERNE_OK, "exchange");
     for (int p = 0; p < 2; p++) {
-        CHECK(lierne_plan_free(x->plans[p]) == LIERNE_OK, "plan");
+        CHECK(lierne_plan_destroy(x->plans[p]) == LIERNE_OK, "plan");
         free(x->in[p]), free(x->out[p]), free(x->gradient[p]), free(x->back[p]);
     }
 }
@@ -183,13 +183,13 @@ static void begin(pair *x, lierne_direction d) {
     for (int p = 0; p < 2; p++) {
         memset(out[p], 0xa5, (d == LIERNE_FORWARD ? x->all : x->own) * sizeof(float));
     }
-    CHECK(lierne_exchange_begin(x->exchange, d, (void *const *)out, (const void *const *)in,
+    CHECK(lierne_coalesced_begin(x->exchange, d, (void *const *)out, (const void *const *)in,
                                 NULL) == LIERNE_OK, "%s", lierne_last_error());
 }
 
 static void end(pair *x, lierne_direction d) {
     int wrong = 0;
-    CHECK(lierne_exchange_end(x->exchange, d) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_coalesced_end(x->exchange, d) == LIERNE_OK, "%s", lierne_last_error());
     for (int p = 0; p < 2; p++) {
         for (size_t i = 0; i < x->all && d == LIERNE_FORWARD; i++) {
             wrong += x->out[p][i] != input(p, i);
@@ -206,7 +206,7 @@ static void exchange(void) {
     pair x;
     int64_t sent;
     open_pair(&x);
-    CHECK(lierne_exchange_messages(x.exchange, LIERNE_FORWARD, &sent, NULL) == LIERNE_OK &&
+    CHECK(lierne_coalesced_get_messages(&sent, NULL, x.exchange, LIERNE_FORWARD) == LIERNE_OK &&
               sent == test_world - 1, "%lld messages", (long long)sent);
     begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
     begin(&x, LIERNE_ADJOINT), end(&x, LIERNE_ADJOINT);
@@ -222,12 +222,12 @@ static void exchange(void) {
 /* A rank that has the plans in another order would take the data of one for that of the other. */
 static void another_order(void) {
     pair x;
-    lierne_exchange *other = NULL;
+    lierne_coalesced *other = NULL;
     open_pair(&x);
     lierne_plan *turned[2] = {x.plans[1], x.plans[0]};
     for (int who = 0; who < test_world && test_world > 1; who++) {
         lierne_status status =
-            lierne_exchange_create(&other, test_rank == who ? turned : x.plans, 2);
+            lierne_coalesced_create(&other, test_rank == who ? turned : x.plans, 2);
         test_same_error(status, LIERNE_MISMATCH, "plans in another order");
         CHECK(strstr(lierne_last_error(), "plans of the exchange differs") && !other, "%s",
               lierne_last_error());
@@ -242,13 +242,13 @@ int main(int argc, char **argv) {
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
     src = mesh_grid(&from);
     dst = mesh_grid(&to);
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     row_maps();
     variable_rows();
     exchange();
     another_order();
-    CHECK(lierne_free(context) == LIERNE_OK, "context");
-    lierne_grid_free(src), lierne_grid_free(dst);
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "context");
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

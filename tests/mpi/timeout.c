@@ -104,7 +104,7 @@ static long long looks(void) {
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
     return context;
 }
 
@@ -140,7 +140,7 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
 static void free_context(lierne_context *context) {
     long long start = atomic_load(&board->steps), before = looks();
     ticking = test_rank == 0;
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     ticking = false;
     if (test_rank == 0) {
         long long took = atomic_load(&board->steps) - start;
@@ -166,7 +166,7 @@ static void moving(int64_t seq) {
         check_dead(context, plan, in, out);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     free_context(context);
     CHECK(lierne_mem_live() == before + (test_rank == 0), "%zu allocations leaked",
           lierne_mem_live() - before);
@@ -201,7 +201,7 @@ static void freeing_while_others_plan(void) {
         CHECK(strstr(lierne_last_error(), "rank 0 frees") != NULL, "'%s'", lierne_last_error());
         CHECK(plan_all(&plan, context, 8) == LIERNE_MISMATCH, "planning on a dead context");
     }
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -211,7 +211,7 @@ static void making_a_context(void) {
     long long start = begin_wait();
     if (test_rank != 0) {
         lierne_context *context;
-        end_wait(lierne_init_mpi(&context, MPI_COMM_WORLD, &spec), start, "init");
+        end_wait(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec), start, "init");
         CHECK(context == NULL, "a context beside the error");
         CHECK(lierne_mem_live() <= before + 2, "%zu allocations leaked",
               lierne_mem_live() - before);

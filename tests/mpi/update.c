@@ -48,7 +48,7 @@ static void bring_bad(lierne_plan *plan, const shape *s, fault k, int culprit) {
 static const int64_t *lists_at(lierne_plan *plan, const lierne_graph_spec *spec) {
     lierne_graph_lists lists = {.size = sizeof lists};
     CHECK(lierne_plan_update_graph(plan, spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_graph_lists(plan, &lists) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK, "%s", lierne_last_error());
     return lists.edge_source;
 }
 
@@ -75,7 +75,7 @@ static void follow(lierne_context *context, const shape *s) {
         graph_forest(&g, &f);
         lierne_graph_spec spec = graph_spec(&g, s, &own);
         lierne_status status =
-            i ? lierne_plan_update_graph(plan, &spec) : lierne_plan_graph(&plan, context, &spec);
+            i ? lierne_plan_update_graph(plan, &spec) : lierne_plan_create_graph(&plan, context, &spec);
         if (!CHECK(status == LIERNE_OK, "list %d: %s", i, lierne_last_error())) {
             break;
         }
@@ -89,7 +89,7 @@ static void follow(lierne_context *context, const shape *s) {
         forest_free(&f);
     }
     CHECK(settled < 1000, "%zu allocations", settled);
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
 }
 
 /* While a request is in flight the graph stays. */
@@ -102,14 +102,14 @@ static void stays(lierne_context *context, const shape *s) {
     graph_random(&g, ROW_EACH, 7);
     graph_forest(&g, &f);
     lierne_graph_spec spec = graph_spec(&g, s, &own);
-    CHECK(lierne_plan_graph(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_graph(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     buffer x = buffer_new(s, f.nowned[test_rank]), y = buffer_new(s, f.nghosts[test_rank]);
     lierne_status status = lierne_forward_begin(&request, plan, y.at, x.at, NULL);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     test_same_error(lierne_plan_update_graph(plan, &spec), LIERNE_BUSY, "a request in flight");
     CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_plan_update_graph(plan, &spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     buffer_free(&x), buffer_free(&y);
     forest_free(&f);
 }
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t start = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (uint64_t seed = 1; seed < 4; seed++) {
         shape s = shape_random(seed, false);
         size_t before = lierne_mem_live();
@@ -126,7 +126,7 @@ int main(int argc, char **argv) {
         stays(context, &s);
         CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
     }
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == start, "leaked");
     return test_finish();
 }

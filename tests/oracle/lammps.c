@@ -51,10 +51,10 @@ static void check_tags(lierne_context *context, const melt_swaps *m) {
     int64_t *in = calloc((size_t)n + 1, sizeof *in);
     lierne_halo_spec spec = spec_of(m, LIERNE_I64);
     memcpy(in, m->tag, (size_t)m->nlocal * sizeof *in);
-    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(memcmp(out, m->tag, (size_t)n * sizeof *out) == 0, "ghosts are other atoms");
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     free(in), free(out);
 }
 
@@ -68,7 +68,7 @@ static void check_values(lierne_context *context, melt *lammps, const melt_swaps
     for (int64_t i = 0; i < n; i++) {
         in[i] = (double)mix((uint64_t)(test_rank * 100000 + i)) * 0x1p-64 - 0.5;
     }
-    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     memcpy(theirs, in, (size_t)n * sizeof *in);
     melt_forward(lammps, theirs);
     CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
@@ -82,7 +82,7 @@ static void check_values(lierne_context *context, melt *lammps, const melt_swaps
         wrong += out[i] != 0;
     }
     CHECK(wrong == 0, "%lld ghosts are not zero", (long long)wrong);
-    CHECK(lierne_plan_free(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     free(in), free(out), free(theirs);
 }
 
@@ -117,16 +117,16 @@ static void check_brick(lierne_context *context, const melt_swaps *m) {
     memcpy(spec.grid, m->grid, sizeof spec.grid);
     memcpy(spec.box, m->box, sizeof spec.box);
     if (!CHECK(lierne_brick_create(&brick, context, &spec) == LIERNE_OK &&
-                   lierne_brick_swaps(brick, &own) == LIERNE_OK,
+                   lierne_brick_get_swaps(&own, brick) == LIERNE_OK,
                "%s", lierne_last_error())) {
         return;
     }
     check_swaps(m, &own);
     for (int64_t i = 0; i < 3 * m->nghost && own.nghost == m->nghost; i++) {
-        most = fmax(most, fabs(lierne_brick_ghosts(brick)[i] - m->at[3 * m->nlocal + i]));
+        most = fmax(most, fabs(lierne_brick_get_ghosts(brick)[i] - m->at[3 * m->nlocal + i]));
     }
     CHECK(most < 1e-12, "a ghost is %g away from where LAMMPS has it", most);
-    lierne_brick_free(brick);
+    lierne_brick_destroy(brick);
 }
 
 /* cells and skin: a cutoff that reaches into the next box, and one that reaches beyond it. */
@@ -152,11 +152,11 @@ int main(int argc, char **argv) {
     lierne_context *context;
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     run_melt(context, (int[]){4, 5, 6}, 0.3);
     run_melt(context, (int[]){7, 4, 4}, 0.9);
     run_melt(context, (int[]){2, 2, 3}, 1.2);
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();
 }

@@ -84,7 +84,7 @@ static void run_pairs(lierne_context *context, uint64_t seed) {
     }
     MPI_Type_free(&row);
     PETSC(PetscSFDestroy(&star));
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     forest_free(&f);
 }
 
@@ -110,7 +110,7 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
     buffer theirs = buffer_new(&s, nrows);
     buffer_fill(&s, &x, 0, nlocal, VALUES, test_rank);
     buffer_fill(&s, &y, 0, nrows, GRADIENTS, test_rank);
-    CHECK(lierne_plan_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_forward(plan, ours.at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
     memcpy(theirs.at, x.at, x.bytes);
     buffer leaves = ghosts_of(&theirs, nlocal, sizeof(double));
@@ -125,7 +125,7 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
     check_equal(&ours, &theirs, "swaps adjoint");
     buffer_free(&x), buffer_free(&y), buffer_free(&ours), buffer_free(&theirs);
     PETSC(PetscSFDestroy(&star));
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     forest_free(&f);
     swaps_free(&all);
 }
@@ -134,12 +134,12 @@ int main(int argc, char **argv) {
     lierne_context *context;
     test_start(&argc, &argv);
     PETSC(PetscInitialize(&argc, &argv, NULL, NULL));
-    CHECK(lierne_init_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (uint64_t i = 0; i < CASES; i++) {
         run_pairs(context, i * 10 + (uint64_t)test_world);
         run_swaps(context, i * 10 + (uint64_t)test_world);
     }
-    CHECK(lierne_free(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     PETSC(PetscFinalize());
     return test_finish();
 }

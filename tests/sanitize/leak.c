@@ -7,11 +7,11 @@ int main(int argc, char **argv) {
     lierne_context *context;
     void *lost;
     MPI_Init(&argc, &argv);
-    lierne_status status = lierne_init_mpi(&context, MPI_COMM_WORLD, NULL);
+    lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
     if (status == LIERNE_OK) {
         status = lierne_alloc(&lost, 1, 77);
         lost = NULL;
-        lierne_free(context);
+        lierne_context_destroy(context);
     }
     MPI_Finalize();
     return status != LIERNE_OK;

@@ -38,18 +38,18 @@ static void run(const lierne_bridge_spec *spec, const lierne_context_spec *conte
     lierne_sim *sim;
     CHECK(lierne_sim_create(&sim, RANKS, context) == LIERNE_OK);
     for (int r = 0; r < RANKS; r++) {
-        workers[r] = (worker){.context = lierne_sim_context(sim, r), .spec = spec};
+        workers[r] = (worker){.context = lierne_sim_get_context(sim, r), .spec = spec};
         CHECK(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0);
     }
     for (int r = 0; r < RANKS; r++) {
         CHECK(pthread_join(workers[r].thread, NULL) == 0);
     }
-    CHECK(lierne_sim_free(sim) == LIERNE_OK);
+    CHECK(lierne_sim_destroy(sim) == LIERNE_OK);
 }
 
 static lierne_plan *plan_of(const worker *w) {
     lierne_plan *plan = NULL;
-    CHECK(lierne_plan_bridge(&plan, w->context, w->spec) == LIERNE_OK);
+    CHECK(lierne_plan_create_bridge(&plan, w->context, w->spec) == LIERNE_OK);
     return plan;
 }
 
@@ -88,7 +88,7 @@ static void *blocking(void *arg) {
     const worker *w = arg;
     lierne_plan *plan = plan_of(w);
     float in[IN], out[OUT], back[IN];
-    int rank = lierne_rank(w->context);
+    int rank = lierne_context_get_rank(w->context);
     for (int i = 0; i < ROUNDS; i++) {
         fill(in, rank, i);
         if (i % RANKS == rank) {
@@ -99,7 +99,7 @@ static void *blocking(void *arg) {
         CHECK(lierne_adjoint(plan, back, out, NULL) == LIERNE_OK);
         check_adjoint(back, in);
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
     return NULL;
 }
 
@@ -108,7 +108,7 @@ static void *overlapping(void *arg) {
     const worker *w = arg;
     lierne_plan *plan = plan_of(w);
     float in[2][IN], out[2][OUT], back[2][IN];
-    int rank = lierne_rank(w->context);
+    int rank = lierne_context_get_rank(w->context);
     for (int i = 0; i < ROUNDS; i++) {
         lierne_request *request[2];
         for (int k = 0; k < 2; k++) {
@@ -124,7 +124,7 @@ static void *overlapping(void *arg) {
         check_adjoint(back[0], in[0]);
         check_adjoint(back[1], in[1]);
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
     return NULL;
 }
 
@@ -134,15 +134,15 @@ static void *deserted(void *arg) {
     lierne_plan *plan = plan_of(w);
     float in[IN] = {0}, out[OUT];
     char dump[512];
-    int rank = lierne_rank(w->context);
+    int rank = lierne_context_get_rank(w->context);
     if (rank != 0) {
         lierne_status status = lierne_forward(plan, out, in, NULL);
         CHECK(status == LIERNE_OK || (status == LIERNE_TIMEOUT && rank < 4));
         atomic_fetch_add(&timeouts, status == LIERNE_TIMEOUT);
-        CHECK(lierne_dump(w->context, dump, sizeof dump) == LIERNE_OK);
+        CHECK(lierne_context_dump(dump, sizeof dump, w->context) == LIERNE_OK);
         CHECK((strstr(dump, "waits for rank 0") != NULL) == (status == LIERNE_TIMEOUT));
     }
-    CHECK(lierne_plan_free(plan) == LIERNE_OK);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
     return NULL;
 }
 
@@ -177,7 +177,7 @@ static void check_ring(lierne_plan *plan) {
     int64_t ghosts[NROWS], gradient[3], ones[NROWS];
     lierne_graph_lists lists = {.size = sizeof lists};
     bool right = true;
-    CHECK(lierne_plan_graph_lists(plan, &lists) == LIERNE_OK && lists.nowned == 3);
+    CHECK(lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK && lists.nowned == 3);
     CHECK(lierne_forward(plan, ghosts, lists.owned, NULL) == LIERNE_OK);
     for (int64_t k = 0; k < lists.nghosts; k++) {
         right = right && ghosts[k] == lists.ghosts[k];
@@ -193,13 +193,13 @@ static void check_ring(lierne_plan *plan) {
 /* Planning takes letters and meetings; new lists while others still leave the last meeting. */
 static void *rings(void *arg) {
     const worker *w = arg;
-    int rank = lierne_rank(w->context);
+    int rank = lierne_context_get_rank(w->context);
     lierne_plan *plan = NULL;
     ring g;
-    for (int a = LIERNE_GRAPH_AUTO; a <= LIERNE_GRAPH_GATHER; a++) {
+    for (int a = LIERNE_GRAPH_AUTO; a <= LIERNE_GRAPH_ALL_GATHER; a++) {
         lierne_graph_spec spec = turn_ring(&g, rank, 0);
         spec.algorithm = (lierne_graph_algorithm)a;
-        CHECK(lierne_plan_graph(&plan, w->context, &spec) == LIERNE_OK);
+        CHECK(lierne_plan_create_graph(&plan, w->context, &spec) == LIERNE_OK);
         check_ring(plan);
         for (int round = 1; round < ROUNDS / 2; round++) {
             spec = turn_ring(&g, rank, round);
@@ -211,7 +211,7 @@ static void *rings(void *arg) {
                   (round % 3 ? LIERNE_OK : LIERNE_INDEX_RANGE));
             check_ring(plan);
         }
-        CHECK(lierne_plan_free(plan) == LIERNE_OK);
+        CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
     }
     return NULL;
 }
@@ -221,10 +221,10 @@ static void *lonely(void *arg) {
     const worker *w = arg;
     ring g;
     lierne_plan *plan;
-    int rank = lierne_rank(w->context);
+    int rank = lierne_context_get_rank(w->context);
     const lierne_graph_spec spec = turn_ring(&g, rank, 0);
     if (rank != 0) {
-        CHECK(lierne_plan_graph(&plan, w->context, &spec) == LIERNE_TIMEOUT && !plan);
+        CHECK(lierne_plan_create_graph(&plan, w->context, &spec) == LIERNE_TIMEOUT && !plan);
         atomic_fetch_add(&timeouts, 1);
     }
     return NULL;
@@ -259,8 +259,8 @@ int main(void) {
     run(NULL, &patient, rings);
     run(NULL, &hasty, lonely);
     CHECK(timeouts == RANKS - 1);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
     CHECK(lierne_mem_live() == 0);
     printf("%d passed, %d failed\n", counts[1], counts[0]);
     return counts[0] != 0;

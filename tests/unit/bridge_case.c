@@ -56,7 +56,7 @@ static const case_grid *grid_of_walk(const walk *w) {
 
 /* Whether the buffer has cp ownership: the gradient has, and an output that delivers own rows. */
 static int owned_kind(const walk *w) {
-    return w->kind == GRADIENT || (w->kind == OUTPUT && w->c->delivery == LIERNE_DELIVER_OWN);
+    return w->kind == GRADIENT || (w->kind == OUTPUT && w->c->delivery == LIERNE_OUTPUT_SHARDED);
 }
 
 /* How dim d cuts: REPLICATE, SHARD or SHARD_ZIGZAG of the axis (0 b, 1 s, 2 h) that it names. */
@@ -464,8 +464,8 @@ static const char *check_shapes(const bridge_case *c, const lierne_plan *plan, i
     int naxes = 0;
     walk from = {.c = c, .kind = d == LIERNE_FORWARD ? INPUT : GRADIENT, .rank = r};
     walk to = {.c = c, .kind = d == LIERNE_FORWARD ? OUTPUT : INPUT, .rank = r};
-    lierne_plan_elements(plan, d, &in, &out);
-    lierne_plan_shape(plan, d, &naxes, in_shape, out_shape);
+    lierne_plan_get_elements(&in, &out, plan, d);
+    lierne_plan_get_shape(&naxes, in_shape, out_shape, plan, d);
     const char *wrong =
         check_shape(&from, d ? "the gradient" : "the input", in_shape, naxes, in);
     return wrong ? wrong
@@ -476,12 +476,12 @@ static const char *check_shapes(const bridge_case *c, const lierne_plan *plan, i
 /* A gradient that is not compact has the shape of the output. */
 static const char *compare_shapes(const bridge_case *c, const lierne_plan *plan, int r) {
     int64_t output[4] = {0}, gradient[4] = {0}, elements, of_gradient;
-    lierne_plan_shape(plan, LIERNE_FORWARD, NULL, NULL, output);
-    lierne_plan_shape(plan, LIERNE_ADJOINT, NULL, gradient, NULL);
-    lierne_plan_elements(plan, LIERNE_FORWARD, NULL, &elements);
-    lierne_plan_elements(plan, LIERNE_ADJOINT, &of_gradient, NULL);
+    lierne_plan_get_shape(NULL, NULL, output, plan, LIERNE_FORWARD);
+    lierne_plan_get_shape(NULL, gradient, NULL, plan, LIERNE_ADJOINT);
+    lierne_plan_get_elements(NULL, &elements, plan, LIERNE_FORWARD);
+    lierne_plan_get_elements(&of_gradient, NULL, plan, LIERNE_ADJOINT);
     int same = memcmp(output, gradient, sizeof output) == 0 && elements == of_gradient;
-    int must = c->storage == LIERNE_FULL || c->delivery == LIERNE_DELIVER_OWN;
+    int must = c->storage == LIERNE_FULL || c->delivery == LIERNE_OUTPUT_SHARDED;
     return same || !must ? NULL
                          : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
                                  "%lld,%lld,%lld", r, (long long)output[0], (long long)output[1],
@@ -501,7 +501,7 @@ static const char *make_buffers(const bridge_case *c, lierne_plan **plans, liern
         if (wrong) {
             return wrong;
         }
-        lierne_plan_elements(plans[r], d, &in, &out);
+        lierne_plan_get_elements(&in, &out, plans[r], d);
         b->in_bytes[r] = (size_t)in * size;
         b->out_bytes[r] = (size_t)out * size;
         b->in[r] = malloc(b->in_bytes[r] + 1);
@@ -639,16 +639,16 @@ lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lier
                                .delivery = c->delivery,
                                .rows_per_sample = rows ? c->sequence : 0,
                                .row_order = c->row_order};
-    lierne_status status = lierne_plan_bridge(plan, context, &spec);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
     return status;
 }
 
 static lierne_status make_plans(const bridge_case *c, lierne_sim *sim, lierne_plan **plans,
                                 case_result *result) {
     for (int r = 0; r < c->world && result->status == LIERNE_OK; r++) {
-        result->status = case_plan_rank(c, lierne_sim_context(sim, r), &plans[r]);
+        result->status = case_plan_rank(c, lierne_sim_get_context(sim, r), &plans[r]);
     }
     if (result->status != LIERNE_OK) {
         snprintf(result->message, sizeof result->message, "%s", lierne_last_error());
@@ -660,8 +660,8 @@ static void count(const bridge_case *c, lierne_plan **plans, case_result *result
     int64_t size = (int64_t)lierne_dtype_size(c->dtype);
     for (int r = 0; r < c->world; r++) {
         lierne_report forward = {.size = sizeof forward}, adjoint = {.size = sizeof adjoint};
-        lierne_plan_report(plans[r], LIERNE_FORWARD, &forward);
-        lierne_plan_report(plans[r], LIERNE_ADJOINT, &adjoint);
+        lierne_plan_get_report(&forward, plans[r], LIERNE_FORWARD);
+        lierne_plan_get_report(&adjoint, plans[r], LIERNE_ADJOINT);
         result->received += forward.received_bytes / size;
         result->minimum += forward.min_bytes / size;
         result->adjoint_received += adjoint.received_bytes / size;
@@ -699,9 +699,9 @@ const char *run_case(const bridge_case *c, case_result *result) {
         wrong = run_plans(c, plans, result);
     }
     for (int r = 0; r < c->world; r++) {
-        lierne_plan_free(plans[r]);
+        lierne_plan_destroy(plans[r]);
     }
-    if (lierne_sim_free(sim) != LIERNE_OK && !wrong) {
+    if (lierne_sim_destroy(sim) != LIERNE_OK && !wrong) {
         wrong = WRONG("%s", lierne_last_error());
     }
     free(plans);

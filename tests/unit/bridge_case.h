@@ -31,7 +31,7 @@ typedef struct bridge_case {
     lierne_storage storage;
     lierne_bridge_algorithm algorithm;
     const int32_t *rows;
-    lierne_delivery delivery;
+    lierne_bridge_output delivery;
     lierne_placement src_placed[6]; /* per dim, kind and axis (0 b, 1 s, 2 h); used if placed */
     lierne_placement dst_placed[6];
     int placed;

@@ -54,12 +54,12 @@ static const int64_t *random_counts(int64_t lanes, int64_t batch, int64_t *count
 static void random_owner(bridge_case *c, int32_t *rows) {
     int64_t cp = case_size(&c->dst, "cp");
     c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
-    c->delivery = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_DELIVER_WHOLE
-                                                      : (lierne_delivery)draw(2);
+    c->delivery = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE
+                                                      : (lierne_bridge_output)draw(2);
     for (int d = 0; d < c->dst.ndims; d++) {
         if (c->dst_placed[d].kind != LIERNE_REPLICATE && c->dst_placed[d].axis == 1 &&
             c->owner != LIERNE_GRADIENT_PARTIAL && c->owner != LIERNE_GRADIENT_ROWS) {
-            c->delivery = LIERNE_DELIVER_OWN; /* else its own rows would not be in its output */
+            c->delivery = LIERNE_OUTPUT_SHARDED; /* else its own rows would not be in its output */
         }
     }
     if (c->owner == LIERNE_GRADIENT_ROWS) {
@@ -148,7 +148,7 @@ static void flatten(bridge_case *c) {
     c->row_order = (lierne_row_order)draw(2);
     c->owner = LIERNE_GRADIENT_PARTIAL;
     c->storage = LIERNE_FULL;
-    c->delivery = LIERNE_DELIVER_WHOLE;
+    c->delivery = LIERNE_OUTPUT_WHOLE;
 }
 
 static void random_axes(bridge_case *c) {

@@ -12,6 +12,6 @@ void ranks_run(int world, const lierne_context_spec *spec,
     size_t live = lierne_mem_live();
     cr_assert_eq(lierne_sim_create(&sim, world, spec), LIERNE_OK, "%s", lierne_last_error());
     rank_threads(sim, world, work, shared);
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
 }

@@ -38,7 +38,7 @@ typedef struct world {
 
 typedef struct plans {
     lierne_plan *bridge, *pairs;
-    lierne_exchange *exchange;
+    lierne_coalesced *exchange;
     float in[ALL], out[ALL], owned[2], ghost[1];
 } plans;
 
@@ -47,11 +47,11 @@ static void make_plans(world *w, lierne_context *context, int r, plans *p) {
     int32_t next = (r + 1) % WORLD;
     lierne_bridge_spec bridge = {.size = sizeof bridge, .src = w->src, .dst = w->dst, .naxes = 2,
                                  .shape = shape, .dtype = LIERNE_F32, .sequence_axis = -1};
-    lierne_pairs_spec pairs = {.size = sizeof pairs, .nowned = 2, .nghosts = 1, .rank = &next,
+    lierne_references_spec pairs = {.size = sizeof pairs, .nowned = 2, .nghosts = 1, .rank = &next,
                                .row = &row, .dtype = LIERNE_F32, .width = 1};
-    EXPECT(lierne_plan_bridge(&p->bridge, context, &bridge) == LIERNE_OK)
-    EXPECT(lierne_plan_pairs(&p->pairs, context, &pairs) == LIERNE_OK)
-    EXPECT(lierne_exchange_create(&p->exchange, &p->bridge, 1) == LIERNE_OK)
+    EXPECT(lierne_plan_create_bridge(&p->bridge, context, &bridge) == LIERNE_OK)
+    EXPECT(lierne_plan_create_references(&p->pairs, context, &pairs) == LIERNE_OK)
+    EXPECT(lierne_coalesced_create(&p->exchange, &p->bridge, 1) == LIERNE_OK)
     for (int i = 0; i < ALL; i++) {
         p->in[i] = (float)(100 * r + i + 1);
     }
@@ -60,8 +60,8 @@ static void make_plans(world *w, lierne_context *context, int r, plans *p) {
 
 static lierne_status exchange(plans *p, lierne_direction d, void *out) {
     const void *in = p->in;
-    lierne_status status = lierne_exchange_begin(p->exchange, d, &out, &in, NULL);
-    return status == LIERNE_OK ? lierne_exchange_end(p->exchange, d) : status;
+    lierne_status status = lierne_coalesced_begin(p->exchange, d, &out, &in, NULL);
+    return status == LIERNE_OK ? lierne_coalesced_end(p->exchange, d) : status;
 }
 
 static lierne_status begin_and_end(plans *p, lierne_direction d, bool bad) {
@@ -99,16 +99,16 @@ static lierne_status commit(fault f, plans *p, bool bad) {
 
 static void run_rank(lierne_context *context, void *shared) {
     world *w = shared;
-    int r = lierne_rank(context);
+    int r = lierne_context_get_rank(context);
     plans p = {0};
     make_plans(w, context, r, &p);
     if (!w->broken[r]) {
         w->status[r] = commit(w->fault, &p, r == w->who);
         snprintf(w->message[r], sizeof w->message[r], "%s", lierne_last_error());
     }
-    EXPECT(lierne_exchange_free(p.exchange) == LIERNE_OK)
-    EXPECT(lierne_plan_free(p.bridge) == LIERNE_OK)
-    EXPECT(lierne_plan_free(p.pairs) == LIERNE_OK)
+    EXPECT(lierne_coalesced_destroy(p.exchange) == LIERNE_OK)
+    EXPECT(lierne_plan_destroy(p.bridge) == LIERNE_OK)
+    EXPECT(lierne_plan_destroy(p.pairs) == LIERNE_OK)
 }
 
 static lierne_grid *grid(int64_t cp, int64_t dp) {
@@ -147,7 +147,7 @@ Test(arguments, of_one_rank_are_the_error_of_all_where_the_context_checks) {
             world w = {.fault = (fault)f, .who = who, .src = grid(1, WORLD), .dst = grid(WORLD, 1)};
             ranks_run(WORLD, &spec, run_rank, &w);
             judge(&w, words[f]);
-            lierne_grid_free(w.src), lierne_grid_free(w.dst);
+            lierne_grid_destroy(w.src), lierne_grid_destroy(w.dst);
         }
     }
 }
@@ -165,30 +165,30 @@ Test(arguments, who_began_before_is_told_at_the_end) {
         lierne_request *q[WORLD] = {0};
         cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK);
         for (int r = 0; r < WORLD; r++) {
-            lierne_context *context = lierne_sim_context(sim, r);
-            cr_assert_eq(lierne_plan_bridge(&p[r].bridge, context, &bridge), LIERNE_OK);
-            cr_assert_eq(lierne_exchange_create(&p[r].exchange, &p[r].bridge, 1), LIERNE_OK);
+            lierne_context *context = lierne_sim_get_context(sim, r);
+            cr_assert_eq(lierne_plan_create_bridge(&p[r].bridge, context, &bridge), LIERNE_OK);
+            cr_assert_eq(lierne_coalesced_create(&p[r].exchange, &p[r].bridge, 1), LIERNE_OK);
         }
         for (int r = 0; r < WORLD; r++) {
             const void *in = p[r].in;
             void *out = p[r].out;
             lierne_direction d = r == WORLD - 1 ? (lierne_direction)2 : LIERNE_FORWARD;
             lierne_status status =
-                coalesced ? lierne_exchange_begin(p[r].exchange, d, &out, &in, NULL)
+                coalesced ? lierne_coalesced_begin(p[r].exchange, d, &out, &in, NULL)
                           : lierne_forward_begin(r == WORLD - 1 ? NULL : &q[r], p[r].bridge, out, in,
                                                  NULL);
             cr_assert_eq(status, r == WORLD - 1 ? LIERNE_INVALID : LIERNE_OK);
         }
         for (int r = 0; r < WORLD - 1; r++) {
-            cr_assert_eq(coalesced ? lierne_exchange_end(p[r].exchange, LIERNE_FORWARD)
+            cr_assert_eq(coalesced ? lierne_coalesced_end(p[r].exchange, LIERNE_FORWARD)
                                    : lierne_end(q[r]), LIERNE_INVALID, "%s", lierne_last_error());
             cr_assert(strstr(lierne_last_error(), "rank 2: "), "%s", lierne_last_error());
         }
         for (int r = 0; r < WORLD; r++) {
-            cr_assert_eq(lierne_exchange_free(p[r].exchange), LIERNE_OK);
-            cr_assert_eq(lierne_plan_free(p[r].bridge), LIERNE_OK);
+            cr_assert_eq(lierne_coalesced_destroy(p[r].exchange), LIERNE_OK);
+            cr_assert_eq(lierne_plan_destroy(p[r].bridge), LIERNE_OK);
         }
-        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     }
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

@@ -79,19 +79,19 @@ static const char *exchange(box *b, lierne_context *context, const lierne_brick 
                             const int *mine, bool flat) {
     static _Thread_local double in[GHOSTS], out[GHOSTS];
     lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F64, .width = 1};
-    const double *ghosts = lierne_brick_ghosts(brick);
-    int rank = lierne_rank(context);
+    const double *ghosts = lierne_brick_get_ghosts(brick);
+    int rank = lierne_context_get_rank(context);
     lierne_plan *plan, *staged;
-    if (lierne_brick_swaps(brick, &spec) != LIERNE_OK || spec.nlocal + spec.nghost > GHOSTS ||
-        lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+    if (lierne_brick_get_swaps(&spec, brick) != LIERNE_OK || spec.nlocal + spec.nghost > GHOSTS ||
+        lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
         return "no plan";
     }
     if (flat) {
         staged = plan;
-        if (lierne_plan_flatten(&plan, staged, 0) != LIERNE_OK) {
+        if (lierne_plan_create_flattened(&plan, staged, 0) != LIERNE_OK) {
             return "not flat";
         }
-        lierne_plan_free(staged);
+        lierne_plan_destroy(staged);
     }
     for (int64_t i = 0; i < spec.nlocal; i++) {
         in[i] = b->points[mine[i]].number;
@@ -109,13 +109,13 @@ static const char *exchange(box *b, lierne_context *context, const lierne_brick 
     for (int64_t i = 0; i < spec.nlocal; i++) {
         b->copies[mine[i]] = out[i];
     }
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     return good ? NULL : "it fails";
 }
 
 static void make_brick(lierne_context *context, void *shared) {
     box *b = shared;
-    int rank = lierne_rank(context), mine[POINTS];
+    int rank = lierne_context_get_rank(context), mine[POINTS];
     double positions[3 * POINTS];
     lierne_brick_spec spec = spec_of(b, rank, positions, mine);
     lierne_brick *brick;
@@ -126,7 +126,7 @@ static void make_brick(lierne_context *context, void *shared) {
     strcpy(b->message[rank], lierne_last_error());
     if (b->status[rank] == LIERNE_OK) {
         b->why[rank] = exchange(b, context, brick, mine, b->npoints % 2);
-        lierne_brick_free(brick);
+        lierne_brick_destroy(brick);
     }
 }
 
@@ -286,7 +286,7 @@ Test(brick, every_image_within_the_cutoff_comes_once) {
 /* Two bricks between walls, worked out by hand: the low one sends its upper points, the high one
  * its lower ones, and neither sends beyond the wall. */
 static void between_walls(lierne_context *context, void *shared) {
-    int *bad = shared, rank = lierne_rank(context);
+    int *bad = shared, rank = lierne_context_get_rank(context);
     const double low[9] = {1, 1, 1, 3, 1, 1, 4.5, 1, 1}, high[6] = {5, 1, 1, 7.5, 1, 1};
     lierne_brick_spec spec = {.size = sizeof spec,
                               .grid = {2, 1, 1},
@@ -300,8 +300,8 @@ static void between_walls(lierne_context *context, void *shared) {
         bad[rank] = 1;
         return;
     }
-    const double *ghosts = lierne_brick_ghosts(brick);
-    bad[rank] |= lierne_brick_swaps(brick, &swaps) != LIERNE_OK || swaps.nswap != 2;
+    const double *ghosts = lierne_brick_get_ghosts(brick);
+    bad[rank] |= lierne_brick_get_swaps(&swaps, brick) != LIERNE_OK || swaps.nswap != 2;
     bad[rank] |= swaps.nlocal != spec.nlocal || swaps.nghost != (rank ? 2 : 1);
     bad[rank] |= swaps.sendproc[0] != 1 - rank || swaps.recvproc[1] != 1 - rank;
     bad[rank] |= swaps.sendnum[0] != rank || swaps.recvnum[0] != !rank;
@@ -310,8 +310,8 @@ static void between_walls(lierne_context *context, void *shared) {
         rank ? swaps.sendlist[0][0] != 0 : swaps.sendlist[1][0] != 1 || swaps.sendlist[1][1] != 2;
     bad[rank] |= ghosts[0] != (rank ? 3 : 5);
     swaps.size = 0;
-    bad[rank] |= lierne_brick_swaps(brick, &swaps) != LIERNE_INVALID;
-    lierne_brick_free(brick);
+    bad[rank] |= lierne_brick_get_swaps(&swaps, brick) != LIERNE_INVALID;
+    lierne_brick_destroy(brick);
 }
 
 Test(brick, two_bricks_between_walls) {
@@ -406,7 +406,7 @@ Test(brick, null_arguments) {
     lierne_brick *brick;
     lierne_halo_spec swaps = {.size = sizeof swaps};
     cr_assert_eq(lierne_brick_create(&brick, NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_brick_swaps(NULL, &swaps), LIERNE_INVALID);
-    cr_assert_null(lierne_brick_ghosts(NULL));
-    lierne_brick_free(NULL);
+    cr_assert_eq(lierne_brick_get_swaps(&swaps, NULL), LIERNE_INVALID);
+    cr_assert_null(lierne_brick_get_ghosts(NULL));
+    lierne_brick_destroy(NULL);
 }

@@ -1,6 +1,6 @@
 /* Which replica supplies whom: one of the own node where there is one, otherwise each in turn. */
 #include "base/base.h"
-#include "build/redistribute.h"
+#include "plan/redistribute/redistribute.h"
 
 #include <criterion/criterion.h>
 
@@ -23,7 +23,7 @@ static lierne_layout *layout(int64_t tp, int64_t dp) {
     cr_assert_eq(lierne_grid_create(&g, &grid), LIERNE_OK);
     spec.grid = g;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
-    lierne_grid_free(g);
+    lierne_grid_destroy(g);
     return l;
 }
 
@@ -35,15 +35,15 @@ static void plan_all(int64_t from_tp, int64_t to_tp, const int *nodes, visit *lo
     for (int r = 0; r < WORLD; r++) {
         lierne_route *route;
         int64_t in, out, least;
-        cr_assert_eq(lierne_layout_elements(from, r, &in, NULL), LIERNE_OK);
-        cr_assert_eq(lierne_layout_elements(to, r, &out, NULL), LIERNE_OK);
-        cr_assert_eq(lierne_route_new(&route, r, in, out), LIERNE_OK);
+        cr_assert_eq(lierne_layout_get_elements(&in, NULL, from, r), LIERNE_OK);
+        cr_assert_eq(lierne_layout_get_elements(&out, NULL, to, r), LIERNE_OK);
+        cr_assert_eq(lierne_route_create(&route, r, in, out), LIERNE_OK);
         cr_assert_eq(lierne_redistribute(route, from, to, nodes, &least), LIERNE_OK);
         look(r, &route->stages.at[0].recvs, nodes);
-        lierne_route_free(route);
+        lierne_route_destroy(route);
     }
-    lierne_layout_free(from);
-    lierne_layout_free(to);
+    lierne_layout_destroy(from);
+    lierne_layout_destroy(to);
 }
 
 /* From tp2 dp4 to tp4 dp2: a rank needs its own lane of two samples and the other lane of its wide

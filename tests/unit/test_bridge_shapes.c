@@ -42,13 +42,13 @@ static void set_destination(bridge_case *c, int order, const int64_t *sizes, int
 /* Why a case must be refused, a part of the message; NULL if it must not. */
 static const char *refusal(const bridge_case *c, bool cut) {
     bool partial = c->owner == LIERNE_GRADIENT_PARTIAL, rows = c->owner == LIERNE_GRADIENT_ROWS;
-    if (partial && c->delivery == LIERNE_DELIVER_OWN) {
+    if (partial && c->delivery == LIERNE_OUTPUT_SHARDED) {
         return "gradient_owner other than partial";
     }
     if (partial && c->storage == LIERNE_COMPACT) {
         return "storage cannot be compact";
     }
-    if (!partial && !rows && cut && c->delivery == LIERNE_DELIVER_WHOLE) {
+    if (!partial && !rows && cut && c->delivery == LIERNE_OUTPUT_WHOLE) {
         return "delivery must be OWN";
     }
     if (rows && c->storage == LIERNE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
@@ -81,7 +81,7 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
         char text[160];
         c->owner = (lierne_gradient_owner)(i / 4);
         c->storage = (lierne_storage)(i % 2);
-        c->delivery = (lierne_delivery)(i / 2 % 2);
+        c->delivery = (lierne_bridge_output)(i / 2 % 2);
         if (zigzag && c->owner == LIERNE_GRADIENT_ZIGZAG) {
             continue; /* an axis may be cut so once: another rule's test */
         }
@@ -150,21 +150,21 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
                                .dst_placements = placed};
     cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
     for (int delivery = 0; delivery < 2; delivery++) {
-        spec.delivery = (lierne_delivery)delivery;
+        spec.delivery = (lierne_bridge_output)delivery;
         for (int r = 0; r < 4; r++) {
             int64_t out, gradient, at[4], lies[4];
-            cr_assert_eq(lierne_plan_bridge(&plan, lierne_sim_context(sim, r), &spec), LIERNE_OK,
+            cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec), LIERNE_OK,
                          "%s", lierne_last_error());
-            lierne_plan_elements(plan, LIERNE_FORWARD, NULL, &out);
-            lierne_plan_elements(plan, LIERNE_ADJOINT, &gradient, NULL);
+            lierne_plan_get_elements(NULL, &out, plan, LIERNE_FORWARD);
+            lierne_plan_get_elements(&gradient, NULL, plan, LIERNE_ADJOINT);
             cr_assert(out == 12 && gradient == 12, "%d and %d elements", (int)out, (int)gradient);
-            lierne_plan_shape(plan, LIERNE_FORWARD, NULL, NULL, at);
-            lierne_plan_shape(plan, LIERNE_ADJOINT, NULL, lies, NULL);
+            lierne_plan_get_shape(NULL, NULL, at, plan, LIERNE_FORWARD);
+            lierne_plan_get_shape(NULL, lies, NULL, plan, LIERNE_ADJOINT);
             cr_assert(at[0] == 2 && at[1] == 2 && at[2] == 3);
             cr_assert(lies[0] == 2 && lies[1] == 2 && lies[2] == 3);
-            lierne_plan_free(plan);
+            lierne_plan_destroy(plan);
         }
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    lierne_grid_free(src), lierne_grid_free(dst);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

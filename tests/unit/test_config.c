@@ -58,33 +58,33 @@ static lierne_config *parse(const char *text, lierne_status expected) {
 
 Test(config, reads_grids_and_views) {
     lierne_config *config = parse(full, LIERNE_OK);
-    cr_expect_eq(lierne_config_world(config), 10);
-    cr_expect_eq(lierne_config_ngrids(config), 2);
-    cr_expect_str_eq(lierne_config_grid_name(config, 0), "vision");
-    cr_expect_str_eq(lierne_config_grid_name(config, 1), "llm");
-    const lierne_grid *vision = lierne_config_grid(config, "vision");
-    const lierne_grid *llm = lierne_config_grid(config, "llm");
-    cr_expect(lierne_grid_offset(vision) == 2 && lierne_grid_size(vision) == 8);
-    cr_expect(lierne_grid_offset(llm) == 0 && lierne_grid_world(llm) == 10);
-    cr_expect_eq(lierne_grid_ndims(llm, NULL), 3);
-    cr_expect_str_eq(lierne_grid_dim_name(llm, NULL, 1), "cp");
-    cr_expect_eq(lierne_grid_nviews(llm), 4);
-    cr_expect_eq(lierne_grid_dim_find(llm, "fine", "edp"), 2);
+    cr_expect_eq(lierne_config_get_world_size(config), 10);
+    cr_expect_eq(lierne_config_get_ngrids(config), 2);
+    cr_expect_str_eq(lierne_config_get_grid_name(config, 0), "vision");
+    cr_expect_str_eq(lierne_config_get_grid_name(config, 1), "llm");
+    const lierne_grid *vision = lierne_config_get_grid(config, "vision");
+    const lierne_grid *llm = lierne_config_get_grid(config, "llm");
+    cr_expect(lierne_grid_get_offset(vision) == 2 && lierne_grid_get_size(vision) == 8);
+    cr_expect(lierne_grid_get_offset(llm) == 0 && lierne_grid_get_world_size(llm) == 10);
+    cr_expect_eq(lierne_grid_get_ndims(llm, NULL), 3);
+    cr_expect_str_eq(lierne_grid_get_dim_name(llm, NULL, 1), "cp");
+    cr_expect_eq(lierne_grid_get_nviews(llm), 4);
+    cr_expect_eq(lierne_grid_find_dim_size(llm, "fine", "edp"), 2);
     /* Shared with "expert": its key is that of the view it is shared with. */
     const char *edp = "edp";
     char key[64];
-    cr_assert_eq(lierne_grid_key(llm, "fine", &edp, 1, key, sizeof key, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(key, sizeof key, NULL, llm, "fine", &edp, 1), LIERNE_OK);
     cr_expect_str_eq(key, "view:expert:edp");
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
 Test(config, reads_bridges) {
     lierne_config *config = parse(full, LIERNE_OK);
-    const lierne_bridge_spec *seam = lierne_config_bridge(config, "seam");
+    const lierne_bridge_spec *seam = lierne_config_get_bridge(config, "seam");
     cr_expect_eq(seam->size, sizeof *seam);
-    cr_expect(seam->src == lierne_config_grid(config, "vision"));
-    cr_expect(seam->dst == lierne_config_grid(config, "llm"));
+    cr_expect(seam->src == lierne_config_get_grid(config, "vision"));
+    cr_expect(seam->dst == lierne_config_get_grid(config, "llm"));
     cr_expect(seam->naxes == 3 && seam->batch_axis == 1 && seam->sequence_axis == 0);
     cr_expect(seam->shape[0] == 2 && seam->shape[1] == 4 && seam->shape[2] == 3);
     cr_expect(seam->dtype == LIERNE_F16 && seam->algorithm == LIERNE_BRIDGE_DIRECT);
@@ -92,19 +92,19 @@ Test(config, reads_bridges) {
     cr_expect(seam->gradient_storage == LIERNE_COMPACT && !seam->require_divisible);
     cr_expect(seam->src_counts[2] == 2 && seam->dst_counts[1] == 3);
     cr_expect(seam->row_owner[2] == 1 && seam->row_owner[3] == 0 && seam->max_inflight == 0);
-    cr_expect_str_eq(lierne_config_bridge_src(config, "seam"), "vision");
-    cr_expect_str_eq(lierne_config_bridge_dst(config, "seam"), "llm");
-    cr_expect_str_eq(lierne_config_bridge_axis(config, "seam", 0), "s");
-    cr_expect_null(lierne_config_bridge_axis(config, "seam", 3));
-    const lierne_bridge_spec *plain = lierne_config_bridge(config, "plain");
+    cr_expect_str_eq(lierne_config_get_bridge_src(config, "seam"), "vision");
+    cr_expect_str_eq(lierne_config_get_bridge_dst(config, "seam"), "llm");
+    cr_expect_str_eq(lierne_config_get_bridge_axis(config, "seam", 0), "s");
+    cr_expect_null(lierne_config_get_bridge_axis(config, "seam", 3));
+    const lierne_bridge_spec *plain = lierne_config_get_bridge(config, "plain");
     cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_F32);
     cr_expect(plain->gradient_owner == LIERNE_GRADIENT_PARTIAL && !plain->row_owner);
     cr_expect(plain->algorithm == LIERNE_BRIDGE_COLLECTIVE && plain->require_divisible);
     cr_expect(!plain->src_counts && !plain->dst_counts);
-    cr_expect_str_eq(lierne_config_bridge_name(config, 1), "plain");
+    cr_expect_str_eq(lierne_config_get_bridge_name(config, 1), "plain");
     cr_expect(!plain->src_view && !plain->src_placements && !plain->dst_placements);
-    cr_expect(plain->delivery == LIERNE_DELIVER_WHOLE && plain->rows_per_sample == 0);
-    lierne_config_free(config);
+    cr_expect(plain->delivery == LIERNE_OUTPUT_WHOLE && plain->rows_per_sample == 0);
+    lierne_config_destroy(config);
 }
 
 static bool placed(const lierne_placement *p, lierne_placement_kind kind, int axis) {
@@ -114,20 +114,20 @@ static bool placed(const lierne_placement *p, lierne_placement_kind kind, int ax
 /* Placements name the axes that the tensor is planned with: of [h, s b] those of [h, s, b]. */
 Test(config, reads_placements_and_rows) {
     lierne_config *config = parse(full, LIERNE_OK);
-    const lierne_bridge_spec *flat = lierne_config_bridge(config, "flat");
+    const lierne_bridge_spec *flat = lierne_config_get_bridge(config, "flat");
     cr_expect(flat->naxes == 2 && flat->batch_axis == 1 && flat->sequence_axis == -1);
     cr_expect(flat->rows_per_sample == 4 && flat->row_order == LIERNE_SEQUENCE_MAJOR);
     cr_expect(!flat->src_view && strcmp(flat->dst_view, "lanes") == 0);
     cr_expect(placed(&flat->src_placements[0], LIERNE_SHARD, 1));
     cr_expect(placed(&flat->src_placements[1], LIERNE_REPLICATE, 0));
     cr_expect(placed(&flat->dst_placements[0], LIERNE_SHARD_ZIGZAG, 0));
-    cr_expect_eq(flat->delivery, LIERNE_DELIVER_WHOLE);
-    const lierne_bridge_spec *own = lierne_config_bridge(config, "own");
+    cr_expect_eq(flat->delivery, LIERNE_OUTPUT_WHOLE);
+    const lierne_bridge_spec *own = lierne_config_get_bridge(config, "own");
     cr_expect(strcmp(own->src_view, "base") == 0 && !own->dst_view && !own->dst_placements);
     cr_expect(placed(&own->src_placements[0], LIERNE_SHARD, 2));
     cr_expect(placed(&own->src_placements[1], LIERNE_SHARD_ZIGZAG, 1));
-    cr_expect(own->delivery == LIERNE_DELIVER_OWN && own->row_order == LIERNE_SAMPLE_MAJOR);
-    lierne_config_free(config);
+    cr_expect(own->delivery == LIERNE_OUTPUT_SHARDED && own->row_order == LIERNE_SAMPLE_MAJOR);
+    lierne_config_destroy(config);
 }
 
 /* In every place that b and h can have, and both orders of rows. */
@@ -152,10 +152,10 @@ Test(config, rows_of_samples_are_planned_where_the_library_puts_them) {
             "{\"src\":{\"tp\":{\"shard\":\"h\"},\"cp\":{\"shard\":\"s\"}}}}]}",
             cases[i].axes, cases[i].order);
         lierne_config *config = parse(text, LIERNE_OK);
-        const lierne_placement *p = lierne_config_bridge(config, "n")->src_placements;
+        const lierne_placement *p = lierne_config_get_bridge(config, "n")->src_placements;
         cr_expect(placed(&p[0], LIERNE_SHARD, cases[i].h), "case %zu: h %d", i, p[0].axis);
         cr_expect(placed(&p[1], LIERNE_SHARD, cases[i].s), "case %zu: s %d", i, p[1].axis);
-        lierne_config_free(config);
+        lierne_config_destroy(config);
     }
 }
 
@@ -163,14 +163,14 @@ Test(config, reads_nodes) {
     const char *text =
         "{\"world_size\":5,\"nodes\":2,\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}}";
     lierne_config *config = parse(full, LIERNE_OK);
-    const int *nodes = lierne_config_nodes(config);
+    const int *nodes = lierne_config_get_nodes(config);
     cr_expect(nodes[0] == 0 && nodes[4] == 0 && nodes[5] == 1 && nodes[9] == 1);
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     config = parse(text, LIERNE_OK);
-    nodes = lierne_config_nodes(config);
+    nodes = lierne_config_get_nodes(config);
     cr_expect(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 1 && nodes[3] == 1 && nodes[4] == 2);
-    cr_expect_eq(lierne_grid_size(lierne_config_grid(config, "g")), 1);
-    lierne_config_free(config);
+    cr_expect_eq(lierne_grid_get_size(lierne_config_get_grid(config, "g")), 1);
+    lierne_config_destroy(config);
 }
 
 Test(config, refuses_bad_arguments) {
@@ -186,26 +186,26 @@ Test(config, refuses_bad_arguments) {
               lierne_last_error());
     cr_expect_eq(lierne_config_read(&config, "/"), LIERNE_IO);
     cr_expect_null(config);
-    lierne_config_free(NULL);
+    lierne_config_destroy(NULL);
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
 Test(config, answers_questions_about_nothing) {
     lierne_config *config = parse("{}", LIERNE_CONFIG);
-    cr_expect_eq(lierne_config_ngrids(config), 0);
-    cr_expect_null(lierne_config_grid_name(config, 0));
-    cr_expect_null(lierne_config_grid(config, "x"));
-    cr_expect_null(lierne_config_grid(config, NULL));
-    cr_expect_null(lierne_config_bridge_name(config, -1));
-    cr_expect_null(lierne_config_bridge(config, "x"));
-    cr_expect_null(lierne_config_bridge_src(config, "x"));
-    cr_expect_null(lierne_config_nodes(config));
-    cr_expect_null(lierne_config_finding(config, 2));
-    cr_expect_null(lierne_config_finding(config, -1));
-    lierne_config_free(config);
-    cr_expect_eq(lierne_config_nfindings(NULL), 0);
-    cr_expect_null(lierne_config_finding(NULL, 0));
-    cr_expect_eq(lierne_config_world(NULL), 0);
+    cr_expect_eq(lierne_config_get_ngrids(config), 0);
+    cr_expect_null(lierne_config_get_grid_name(config, 0));
+    cr_expect_null(lierne_config_get_grid(config, "x"));
+    cr_expect_null(lierne_config_get_grid(config, NULL));
+    cr_expect_null(lierne_config_get_bridge_name(config, -1));
+    cr_expect_null(lierne_config_get_bridge(config, "x"));
+    cr_expect_null(lierne_config_get_bridge_src(config, "x"));
+    cr_expect_null(lierne_config_get_nodes(config));
+    cr_expect_null(lierne_config_get_diagnostic(config, 2));
+    cr_expect_null(lierne_config_get_diagnostic(config, -1));
+    lierne_config_destroy(config);
+    cr_expect_eq(lierne_config_get_ndiagnostics(NULL), 0);
+    cr_expect_null(lierne_config_get_diagnostic(NULL, 0));
+    cr_expect_eq(lierne_config_get_world_size(NULL), 0);
 }
 
 Test(config, findings_come_in_file_order) {
@@ -217,9 +217,9 @@ Test(config, findings_come_in_file_order) {
     } wanted[] = {{"LG020", "/bridges", 1, 13},
                   {"LG024", "/world_size", 2, 16},
                   {"LG027", "/grids", 2, 28}};
-    cr_assert_eq(lierne_config_nfindings(config), 3);
+    cr_assert_eq(lierne_config_get_ndiagnostics(config), 3);
     for (int i = 0; i < 3; i++) {
-        const lierne_finding *f = lierne_config_finding(config, i);
+        const lierne_diagnostic *f = lierne_config_get_diagnostic(config, i);
         cr_expect_str_eq(f->code, wanted[i].code);
         cr_expect_str_eq(f->pointer, wanted[i].pointer);
         cr_expect(f->line == wanted[i].line && f->column == wanted[i].column);
@@ -227,15 +227,15 @@ Test(config, findings_come_in_file_order) {
     }
     cr_expect(strstr(lierne_last_error(), "3 errors, the first at 1:13: [LG020]"), "%s",
               lierne_last_error());
-    lierne_config_free(config);
+    lierne_config_destroy(config);
 }
 
 Test(config, text_that_is_not_json_has_findings_of_the_text_only) {
     lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_SYNTAX);
-    cr_assert_eq(lierne_config_nfindings(config), 1);
-    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG014");
-    cr_expect_eq(lierne_config_finding(config, 0)->column, 19);
-    lierne_config_free(config);
+    cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG014");
+    cr_expect_eq(lierne_config_get_diagnostic(config, 0)->column, 19);
+    lierne_config_destroy(config);
 }
 
 /* Control characters, quotes and length of what a file holds never break a message's line. */
@@ -244,24 +244,24 @@ Test(config, messages_are_one_line) {
     memset(text + strlen(text), 'k', 300);
     strcat(text, "\xc3\xa9\": 2}");
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    for (int i = 0; i < lierne_config_nfindings(config); i++) {
-        const lierne_finding *f = lierne_config_finding(config, i);
+    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
+        const lierne_diagnostic *f = lierne_config_get_diagnostic(config, i);
         cr_expect(!strpbrk(f->message, "\n\r\x7f") && strlen(f->message) < 200, "%s", f->message);
     }
-    cr_expect(strstr(lierne_config_finding(config, 2)->message, "'a\\u000Ab\\u007F'"));
-    cr_expect_str_eq(lierne_config_finding(config, 2)->pointer, "/a\nb\x7f");
-    lierne_config_free(config);
+    cr_expect(strstr(lierne_config_get_diagnostic(config, 2)->message, "'a\\u000Ab\\u007F'"));
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 2)->pointer, "/a\nb\x7f");
+    lierne_config_destroy(config);
 }
 
 static void check_gaps(const char *grids, const char *message) {
     char text[500];
     snprintf(text, sizeof text, "{\"world_size\":10,\"cover_world\":true,\"grids\":{%s}}", grids);
     lierne_config *config = parse(text, message ? LIERNE_CONFIG : LIERNE_OK);
-    cr_assert_eq(lierne_config_nfindings(config), message ? 1 : 0);
+    cr_assert_eq(lierne_config_get_ndiagnostics(config), message ? 1 : 0);
     if (message) {
-        cr_expect_str_eq(lierne_config_finding(config, 0)->message, message);
+        cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->message, message);
     }
-    lierne_config_free(config);
+    lierne_config_destroy(config);
 }
 
 Test(config, uncovered_ranks_are_named) {
@@ -300,9 +300,9 @@ Test(config, sound_bridges_have_no_findings) {
                  "\"batch\":\"b\",%s}]}",
                  rests[i].batch, rests[i].text);
         lierne_config *config = parse(text, LIERNE_OK);
-        cr_expect_eq(lierne_config_nfindings(config), 0, "%s: %s", rests[i].text,
-                     lierne_config_finding(config, 0)->message);
-        lierne_config_free(config);
+        cr_expect_eq(lierne_config_get_ndiagnostics(config), 0, "%s: %s", rests[i].text,
+                     lierne_config_get_diagnostic(config, 0)->message);
+        lierne_config_destroy(config);
     }
 }
 
@@ -316,7 +316,7 @@ static size_t check_every_allocation(const char *text, lierne_status expected) {
         status = lierne_config_parse(&config, text, strlen(text));
         lierne_mem_fail_at(0);
         cr_assert(status == LIERNE_NO_MEMORY ? !config : !!config, "allocation %zu", k);
-        lierne_config_free(config);
+        lierne_config_destroy(config);
         cr_assert_eq(lierne_mem_live(), 0, "allocation %zu leaks", k);
     } while (status == LIERNE_NO_MEMORY && k < 10000);
     cr_expect_eq(status, expected, "%s", lierne_status_name(status));
@@ -341,29 +341,29 @@ Test(config, every_failed_allocation_is_reported) {
 
 /* Everything that a config says of the job, a line for each fact. */
 static void dump_dims(lierne_text *out, const lierne_grid *grid, const char *view) {
-    for (int d = 0; d < lierne_grid_ndims(grid, view); d++) {
-        lierne_text_add(out, "  %s %s %d\n", view, lierne_grid_dim_name(grid, view, d),
-                        lierne_grid_dim_size(grid, view, d));
+    for (int d = 0; d < lierne_grid_get_ndims(grid, view); d++) {
+        lierne_text_add(out, "  %s %s %d\n", view, lierne_grid_get_dim_name(grid, view, d),
+                        lierne_grid_get_dim_size(grid, view, d));
     }
 }
 
 static void dump_placements(lierne_text *out, const lierne_grid *grid, const char *view,
                             const lierne_placement *placements) {
-    for (int d = 0; placements && d < lierne_grid_ndims(grid, view); d++) {
+    for (int d = 0; placements && d < lierne_grid_get_ndims(grid, view); d++) {
         lierne_text_add(out, "  placed %d %d\n", (int)placements[d].kind, placements[d].axis);
     }
 }
 
 static void dump_bridge(lierne_text *out, const lierne_config *config, const char *name) {
-    const lierne_bridge_spec *s = lierne_config_bridge(config, name);
+    const lierne_bridge_spec *s = lierne_config_get_bridge(config, name);
     lierne_text_add(out, "bridge %s\n src %s\n dst %s\n dtype %d\n batch %d\n sequence %d\n", name,
-                    lierne_config_bridge_src(config, name), lierne_config_bridge_dst(config, name),
+                    lierne_config_get_bridge_src(config, name), lierne_config_get_bridge_dst(config, name),
                     (int)s->dtype, s->batch_axis, s->sequence_axis);
     lierne_text_add(out, " owner %d\n storage %d\n algorithm %d\n divisible %d\n",
                     (int)s->gradient_owner, (int)s->gradient_storage, (int)s->algorithm,
                     s->require_divisible);
     for (int a = 0; a < s->naxes; a++) {
-        lierne_text_add(out, " axis %s %lld\n", lierne_config_bridge_axis(config, name, a),
+        lierne_text_add(out, " axis %s %lld\n", lierne_config_get_bridge_axis(config, name, a),
                         (long long)s->shape[a]);
     }
     lierne_text_add(out, " views %s %s\n deliver %d\n rows %lld %d\n",
@@ -371,10 +371,10 @@ static void dump_bridge(lierne_text *out, const lierne_config *config, const cha
                     (int)s->delivery, (long long)s->rows_per_sample, (int)s->row_order);
     dump_placements(out, s->src, s->src_view, s->src_placements);
     dump_placements(out, s->dst, s->dst_view, s->dst_placements);
-    for (int i = 0; s->src_counts && i < lierne_grid_dim_find(s->src, NULL, "dp"); i++) {
+    for (int i = 0; s->src_counts && i < lierne_grid_find_dim_size(s->src, NULL, "dp"); i++) {
         lierne_text_add(out, " src %lld\n", (long long)s->src_counts[i]);
     }
-    for (int i = 0; s->dst_counts && i < lierne_grid_dim_find(s->dst, NULL, "dp"); i++) {
+    for (int i = 0; s->dst_counts && i < lierne_grid_find_dim_size(s->dst, NULL, "dp"); i++) {
         lierne_text_add(out, " dst %lld\n", (long long)s->dst_counts[i]);
     }
     int64_t rows = s->row_owner ? s->shape[s->batch_axis] * s->shape[s->sequence_axis] : 0;
@@ -386,20 +386,20 @@ static void dump_bridge(lierne_text *out, const lierne_config *config, const cha
 static char *dump(const lierne_config *config) {
     lierne_text out = {0};
     char *text;
-    lierne_text_add(&out, "world %d\n", lierne_config_world(config));
-    for (int i = 0; i < lierne_config_ngrids(config); i++) {
-        const char *name = lierne_config_grid_name(config, i);
-        const lierne_grid *grid = lierne_config_grid(config, name);
-        lierne_text_add(&out, "grid %s\n offset %d\n", name, lierne_grid_offset(grid));
-        for (int v = 0; v < lierne_grid_nviews(grid); v++) {
-            dump_dims(&out, grid, lierne_grid_view_name(grid, v));
+    lierne_text_add(&out, "world %d\n", lierne_config_get_world_size(config));
+    for (int i = 0; i < lierne_config_get_ngrids(config); i++) {
+        const char *name = lierne_config_get_grid_name(config, i);
+        const lierne_grid *grid = lierne_config_get_grid(config, name);
+        lierne_text_add(&out, "grid %s\n offset %d\n", name, lierne_grid_get_offset(grid));
+        for (int v = 0; v < lierne_grid_get_nviews(grid); v++) {
+            dump_dims(&out, grid, lierne_grid_get_view_name(grid, v));
         }
     }
-    for (int i = 0; i < lierne_config_nbridges(config); i++) {
-        dump_bridge(&out, config, lierne_config_bridge_name(config, i));
+    for (int i = 0; i < lierne_config_get_nbridges(config); i++) {
+        dump_bridge(&out, config, lierne_config_get_bridge_name(config, i));
     }
-    for (int i = 0; lierne_config_nodes(config) && i < lierne_config_world(config); i++) {
-        lierne_text_add(&out, "node %d\n", lierne_config_nodes(config)[i]);
+    for (int i = 0; lierne_config_get_nodes(config) && i < lierne_config_get_world_size(config); i++) {
+        lierne_text_add(&out, "node %d\n", lierne_config_get_nodes(config)[i]);
     }
     cr_assert_eq(lierne_text_take(&out, &text), LIERNE_OK);
     return text;
@@ -424,7 +424,7 @@ static void check_deletion(const char *text, size_t length, size_t i, const char
     lierne_status status = lierne_config_parse(&config, cut, length - 1);
     cr_assert_not_null(config);
     if (status != LIERNE_OK) {
-        const lierne_finding *f = lierne_config_finding(config, 0);
+        const lierne_diagnostic *f = lierne_config_get_diagnostic(config, 0);
         cr_expect(f && f->line >= 1 && f->column >= 1, "without byte %zu", i);
         seen[0]++;
     } else {
@@ -435,7 +435,7 @@ static void check_deletion(const char *text, size_t length, size_t i, const char
         seen[same ? 1 : 2]++;
         lierne_mem_free(says);
     }
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     free(cut);
 }
 
@@ -444,7 +444,7 @@ Test(config, single_byte_deletions_are_found_or_harmless) {
     int seen[3] = {0};
     lierne_config *config = parse(full, LIERNE_OK);
     char *said = dump(config);
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     for (size_t i = 0; i < length; i++) {
         check_deletion(full, length, i, said, seen);
     }
@@ -465,8 +465,8 @@ Test(config, changed_bytes_never_crash) {
             memcpy(text, full, length);
             text[i] = bytes[b];
             lierne_status status = lierne_config_parse(&config, text, length);
-            cr_assert(status == LIERNE_OK || lierne_config_nfindings(config) > 0);
-            lierne_config_free(config);
+            cr_assert(status == LIERNE_OK || lierne_config_get_ndiagnostics(config) > 0);
+            lierne_config_destroy(config);
         }
     }
     free(text);
@@ -482,8 +482,8 @@ Test(config, reads_files) {
     fclose(file);
     lierne_config *config;
     cr_expect_eq(lierne_config_read(&config, path), LIERNE_OK);
-    cr_expect_eq(lierne_config_nbridges(config), 4);
-    lierne_config_free(config);
+    cr_expect_eq(lierne_config_get_nbridges(config), 4);
+    lierne_config_destroy(config);
     file = fopen(path, "ab");
     for (int i = 0; i < 20000; i++) {
         fputs("          ", file);
@@ -491,8 +491,8 @@ Test(config, reads_files) {
     fputs("}", file);
     fclose(file);
     cr_expect_eq(lierne_config_read(&config, path), LIERNE_SYNTAX);
-    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG002");
-    lierne_config_free(config);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG002");
+    lierne_config_destroy(config);
     remove(path);
     cr_expect_eq(lierne_mem_live(), 0);
 }

@@ -29,11 +29,11 @@ static char *many_keys(int n, int width) {
 static void check_bounded(int n, int width, int expected, const char *last_code) {
     char *text = many_keys(n, width);
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    int found = lierne_config_nfindings(config);
+    int found = lierne_config_get_ndiagnostics(config);
     cr_expect_eq(found, expected, "%d findings", found);
-    const lierne_finding *last = lierne_config_finding(config, found - 1);
+    const lierne_diagnostic *last = lierne_config_get_diagnostic(config, found - 1);
     cr_expect_str_eq(last->code, last_code);
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     free(text);
 }
 
@@ -50,11 +50,11 @@ Test(config_bounds, more_findings_are_said_last) {
     char *text = many_keys(1000, 1);
     text[14] = '0'; /* world_size */
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    cr_assert_eq(lierne_config_nfindings(config), 1001);
-    const lierne_finding *last = lierne_config_finding(config, 1000);
+    cr_assert_eq(lierne_config_get_ndiagnostics(config), 1001);
+    const lierne_diagnostic *last = lierne_config_get_diagnostic(config, 1000);
     cr_expect_str_eq(last->code, "LG028");
     cr_expect(last->line == 1 && last->column == 15 && strcmp(last->pointer, "") == 0);
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     free(text);
 }
 
@@ -63,16 +63,16 @@ Test(config_bounds, text_bounds_have_findings) {
     memset(text, ' ', (size_t)17 << 20);
     lierne_config *config;
     cr_assert_eq(lierne_config_parse(&config, text, (size_t)17 << 20), LIERNE_SYNTAX);
-    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG011");
-    lierne_config_free(config);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG011");
+    lierne_config_destroy(config);
     char *p = text;
     p += sprintf(p, "{\"comment\":[0");
     for (int i = 0; i < 1000000; i++) {
         p += sprintf(p, ",0");
     }
     cr_assert_eq(lierne_config_parse(&config, text, (size_t)(p - text)), LIERNE_SYNTAX);
-    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG012");
-    lierne_config_free(config);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG012");
+    lierne_config_destroy(config);
     free(text);
 }
 
@@ -99,10 +99,10 @@ static char *many_parts(int ngrids, int nbridges) {
 static void check_limit(int ngrids, int nbridges, const char *pointer) {
     char *text = many_parts(ngrids, nbridges);
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    cr_assert_eq(lierne_config_nfindings(config), 1);
-    cr_expect_str_eq(lierne_config_finding(config, 0)->code, "LG027");
-    cr_expect_str_eq(lierne_config_finding(config, 0)->pointer, pointer);
-    lierne_config_free(config);
+    cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG027");
+    cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->pointer, pointer);
+    lierne_config_destroy(config);
     free(text);
 }
 
@@ -110,9 +110,9 @@ static void check_limit(int ngrids, int nbridges, const char *pointer) {
 Test(config_bounds, large_files_take_linear_time, .timeout = 200) {
     char *text = many_parts(256, 1024);
     lierne_config *config = parse(text, LIERNE_OK);
-    cr_expect_eq(lierne_config_nbridges(config), 1024);
-    cr_expect_not_null(lierne_config_bridge(config, "b1023"));
-    lierne_config_free(config);
+    cr_expect_eq(lierne_config_get_nbridges(config), 1024);
+    cr_expect_not_null(lierne_config_get_bridge(config, "b1023"));
+    lierne_config_destroy(config);
     free(text);
     check_limit(257, 0, "/grids");
     check_limit(256, 1025, "/bridges");
@@ -144,11 +144,11 @@ Test(config_bounds, bridges_of_a_large_world_take_no_time) {
     cr_assert_eq(setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20}), 0);
     char *text = bridges_of_a_large_world();
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    const lierne_finding *found = lierne_config_finding(config, 1); /* after that of g1's order */
+    const lierne_diagnostic *found = lierne_config_get_diagnostic(config, 1); /* after that of g1's order */
     cr_expect_str_eq(found->code, "LG104");
     cr_expect_str_eq(found->message, "Megatron-LM would deliver another lane's samples to ranks 1, "
                                      "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and "
                                      "16777198 more");
-    lierne_config_free(config);
+    lierne_config_destroy(config);
     free(text);
 }

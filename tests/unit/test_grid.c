@@ -83,7 +83,7 @@ Test(grid, names_and_sizes_are_checked) {
     lierne_grid *grid;
     spec = good_spec(), spec.names = (const char *const[]){"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
     static const int64_t sizes[] = {0, -1, INT64_MIN};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};
@@ -124,7 +124,7 @@ Test(grid, errors_come_in_the_order_of_the_header) {
     spec.world_size = 16;
     lierne_grid *grid;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid, limits_are_reached_not_passed) {
@@ -143,19 +143,19 @@ Test(grid, limits_are_reached_not_passed) {
                              .sizes = sizes,
                              .world_size = LIERNE_MAX_RANKS};
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_grid_size(grid), LIERNE_MAX_RANKS);
+    cr_assert_eq(lierne_grid_get_size(grid), LIERNE_MAX_RANKS);
     int coords[LIERNE_MAX_DIMS], rank;
-    cr_assert_eq(lierne_grid_coords(grid, NULL, LIERNE_MAX_RANKS - 1, coords), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, LIERNE_MAX_RANKS - 1), LIERNE_OK);
     for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
         cr_assert_eq(coords[d], sizes[d] - 1);
     }
-    cr_assert_eq(lierne_grid_rank(grid, NULL, coords, &rank), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, coords), LIERNE_OK);
     cr_assert_eq(rank, LIERNE_MAX_RANKS - 1);
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
     spec.ndims = 0;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_grid_size(grid), 1);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_size(grid), 1);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid, getters) {
@@ -163,58 +163,58 @@ Test(grid, getters) {
     spec.world_size = 12, spec.rank_offset = 3;
     lierne_grid *grid;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_grid_size(grid), 8);
-    cr_assert_eq(lierne_grid_offset(grid), 3);
-    cr_assert_eq(lierne_grid_world(grid), 12);
-    cr_assert_eq(lierne_grid_nviews(grid), 1);
-    cr_assert_str_eq(lierne_grid_view_name(grid, 0), "base");
-    cr_assert_null(lierne_grid_view_name(grid, 1));
-    cr_assert_null(lierne_grid_view_name(grid, -1));
-    cr_assert_eq(lierne_grid_ndims(grid, "base"), 2);
-    cr_assert_eq(lierne_grid_ndims(grid, "nope"), -1);
-    cr_assert_str_eq(lierne_grid_dim_name(grid, NULL, 1), "dp");
-    cr_assert_null(lierne_grid_dim_name(grid, NULL, 2));
-    cr_assert_eq(lierne_grid_dim_size(grid, NULL, 1), 4);
-    cr_assert_eq(lierne_grid_dim_size(grid, NULL, -1), -1);
-    cr_assert_eq(lierne_grid_dim_find(grid, NULL, "dp"), 4);
-    cr_assert_eq(lierne_grid_dim_find(grid, NULL, "cp"), 1);
-    cr_assert_eq(lierne_grid_dim_find(grid, "nope", "dp"), -1);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_size(grid), 8);
+    cr_assert_eq(lierne_grid_get_offset(grid), 3);
+    cr_assert_eq(lierne_grid_get_world_size(grid), 12);
+    cr_assert_eq(lierne_grid_get_nviews(grid), 1);
+    cr_assert_str_eq(lierne_grid_get_view_name(grid, 0), "base");
+    cr_assert_null(lierne_grid_get_view_name(grid, 1));
+    cr_assert_null(lierne_grid_get_view_name(grid, -1));
+    cr_assert_eq(lierne_grid_get_ndims(grid, "base"), 2);
+    cr_assert_eq(lierne_grid_get_ndims(grid, "nope"), -1);
+    cr_assert_str_eq(lierne_grid_get_dim_name(grid, NULL, 1), "dp");
+    cr_assert_null(lierne_grid_get_dim_name(grid, NULL, 2));
+    cr_assert_eq(lierne_grid_get_dim_size(grid, NULL, 1), 4);
+    cr_assert_eq(lierne_grid_get_dim_size(grid, NULL, -1), -1);
+    cr_assert_eq(lierne_grid_find_dim_size(grid, NULL, "dp"), 4);
+    cr_assert_eq(lierne_grid_find_dim_size(grid, NULL, "cp"), 1);
+    cr_assert_eq(lierne_grid_find_dim_size(grid, "nope", "dp"), -1);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid, null_grids) {
-    cr_assert_eq(lierne_grid_size(NULL), -1);
-    cr_assert_eq(lierne_grid_offset(NULL), -1);
-    cr_assert_eq(lierne_grid_world(NULL), -1);
-    cr_assert_eq(lierne_grid_nviews(NULL), -1);
-    cr_assert_null(lierne_grid_view_name(NULL, 0));
-    cr_assert_eq(lierne_grid_ndims(NULL, NULL), -1);
-    cr_assert_null(lierne_grid_dim_name(NULL, NULL, 0));
-    cr_assert_eq(lierne_grid_dim_size(NULL, NULL, 0), -1);
-    cr_assert_eq(lierne_grid_dim_find(NULL, NULL, "tp"), -1);
-    cr_assert_eq(lierne_keys_count(NULL), -1);
-    cr_assert_null(lierne_keys_at(NULL, 0));
-    lierne_grid_free(NULL);
-    lierne_keys_free(NULL);
-    lierne_keys_clear(NULL);
+    cr_assert_eq(lierne_grid_get_size(NULL), -1);
+    cr_assert_eq(lierne_grid_get_offset(NULL), -1);
+    cr_assert_eq(lierne_grid_get_world_size(NULL), -1);
+    cr_assert_eq(lierne_grid_get_nviews(NULL), -1);
+    cr_assert_null(lierne_grid_get_view_name(NULL, 0));
+    cr_assert_eq(lierne_grid_get_ndims(NULL, NULL), -1);
+    cr_assert_null(lierne_grid_get_dim_name(NULL, NULL, 0));
+    cr_assert_eq(lierne_grid_get_dim_size(NULL, NULL, 0), -1);
+    cr_assert_eq(lierne_grid_find_dim_size(NULL, NULL, "tp"), -1);
+    cr_assert_eq(lierne_group_keys_get_count(NULL), -1);
+    cr_assert_null(lierne_group_keys_get_key(NULL, 0));
+    lierne_grid_destroy(NULL);
+    lierne_group_keys_destroy(NULL);
+    lierne_group_keys_clear(NULL);
 }
 
 Test(grid, coords_and_rank_refuse_what_is_outside) {
     lierne_grid *grid = good_grid();
     int coords[2], rank;
-    cr_assert_eq(lierne_grid_coords(NULL, NULL, 0, coords), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_coords(grid, NULL, 0, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_coords(grid, "nope", 0, coords), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_grid_get_coords(coords, NULL, NULL, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(NULL, grid, NULL, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, "nope", 0), LIERNE_UNKNOWN_VIEW);
     cr_assert(strstr(lierne_last_error(), "base"));
-    cr_assert_eq(lierne_grid_coords(grid, NULL, 8, coords), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_coords(grid, NULL, -1, coords), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_rank(NULL, NULL, coords, &rank), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_rank(grid, NULL, NULL, &rank), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_rank(grid, NULL, coords, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_rank(grid, "nope", coords, &rank), LIERNE_UNKNOWN_VIEW);
-    cr_assert_eq(lierne_grid_rank(grid, NULL, (int[]){2, 0}, &rank), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_rank(grid, NULL, (int[]){0, -1}, &rank), LIERNE_INVALID);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, 8), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, -1), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, NULL, NULL, coords), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(NULL, grid, NULL, coords), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, "nope", coords), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){2, 0}), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){0, -1}), LIERNE_INVALID);
+    lierne_grid_destroy(grid);
 }
 
 /* The grid of docs: views of two kinds and two keys, whatever allocation fails. */
@@ -222,7 +222,7 @@ static lierne_status build_all(void) {
     static const char *const expert[] = {"ep", "dp"};
     static const char *const dp[] = {"dp"};
     lierne_grid *grid = NULL;
-    lierne_keys *keys = NULL;
+    lierne_group_keys *keys = NULL;
     lierne_grid_spec spec = good_spec();
     lierne_view_spec view = {.size = sizeof view,
                              .name = "expert",
@@ -235,13 +235,13 @@ static lierne_status build_all(void) {
     lierne_status status = lierne_grid_create(&grid, &spec);
     cr_assert_eq(grid == NULL, status != LIERNE_OK);
     status = status ? status : lierne_grid_add_view(grid, &view);
-    status = status ? status : lierne_grid_key(grid, "expert", expert, 2, NULL, 0, &needed);
-    status = status ? status : lierne_keys_new(&keys, grid);
-    status = status ? status : lierne_keys_create(keys, "expert", expert, 2);
-    status = status ? status : lierne_keys_create(keys, "expert", dp, 1);
-    status = status ? status : lierne_keys_get(keys, NULL, dp, 1);
-    lierne_keys_free(keys);
-    lierne_grid_free(grid);
+    status = status ? status : lierne_grid_get_key(NULL, 0, &needed, grid, "expert", expert, 2);
+    status = status ? status : lierne_group_keys_create(&keys, grid);
+    status = status ? status : lierne_group_keys_add(keys, "expert", expert, 2);
+    status = status ? status : lierne_group_keys_add(keys, "expert", dp, 1);
+    status = status ? status : lierne_group_keys_find(keys, NULL, dp, 1);
+    lierne_group_keys_destroy(keys);
+    lierne_grid_destroy(grid);
     return status;
 }
 
@@ -263,19 +263,19 @@ Test(grid, every_allocation_may_fail) {
 Test(grid, a_failed_view_or_key_changes_nothing) {
     static const char *const names[] = {"x", "y"};
     lierne_grid *grid = good_grid();
-    lierne_keys *keys;
+    lierne_group_keys *keys;
     lierne_view_spec view = {
         .size = sizeof view, .name = "v", .ndims = 2, .names = names, .sizes = two_four};
-    cr_assert_eq(lierne_keys_new(&keys, grid), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
     lierne_mem_fail_at(2);
     cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_NO_MEMORY);
-    cr_assert_eq(lierne_grid_nviews(grid), 1);
+    cr_assert_eq(lierne_grid_get_nviews(grid), 1);
     lierne_mem_fail_at(2);
-    cr_assert_eq(lierne_keys_create(keys, NULL, tp_dp, 1), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_NO_MEMORY);
     lierne_mem_fail_at(0);
-    cr_assert_eq(lierne_keys_count(keys), 0);
+    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
     cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_OK);
-    cr_assert_eq(lierne_keys_create(keys, NULL, tp_dp, 1), LIERNE_OK);
-    lierne_keys_free(keys);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_OK);
+    lierne_group_keys_destroy(keys);
+    lierne_grid_destroy(grid);
 }

@@ -104,9 +104,9 @@ static int random_dims(int ndims, int *dims) {
 static void check_coords(const lierne_grid *grid, const brute *b, int offset) {
     for (int l = 0; l < b->nranks; l++) {
         int coords[LIERNE_MAX_DIMS], rank;
-        cr_assert_eq(lierne_grid_coords(grid, NULL, offset + l, coords), LIERNE_OK);
+        cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, offset + l), LIERNE_OK);
         cr_assert_arr_eq(coords, b->coords[l], (size_t)b->ndims * sizeof coords[0]);
-        cr_assert_eq(lierne_grid_rank(grid, NULL, coords, &rank), LIERNE_OK);
+        cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, coords), LIERNE_OK);
         cr_assert_eq(rank, offset + l);
     }
 }
@@ -121,11 +121,11 @@ static void check_groups(const lierne_grid *grid, const brute *b, int offset) {
         mask |= (uint32_t)1 << order[i];
     }
     brute_groups(b, mask, offset, expected, &wanted);
-    cr_assert_eq(lierne_grid_groups(grid, NULL, names, count, got, &ngroups, &size), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_groups(got, &ngroups, &size, grid, NULL, names, count), LIERNE_OK);
     cr_assert_eq(ngroups, wanted);
     cr_assert_eq(size, b->nranks / wanted);
     cr_assert_arr_eq(got, expected, (size_t)b->nranks * sizeof got[0]);
-    cr_assert_eq(lierne_grid_groups_ordered(grid, NULL, names, count, got, &ngroups, &size),
+    cr_assert_eq(lierne_grid_get_groups_ordered(got, &ngroups, &size, grid, NULL, names, count),
                  LIERNE_OK);
     cr_assert_eq(ngroups, wanted);
     for (int i = 0; i < b->nranks; i++) {
@@ -154,10 +154,10 @@ Test(grid_groups, agree_with_brute_force_on_random_grids) {
                                  .rank_offset = offset,
                                  .world_size = offset + b.nranks + rand() % 2};
         cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
-        cr_assert_eq(lierne_grid_size(grid), b.nranks);
+        cr_assert_eq(lierne_grid_get_size(grid), b.nranks);
         check_coords(grid, &b, offset);
         check_groups(grid, &b, offset);
-        lierne_grid_free(grid);
+        lierne_grid_destroy(grid);
     }
 }
 
@@ -177,37 +177,36 @@ Test(grid_groups, caller_order_is_kept_only_where_asked) {
     lierne_grid *grid = cube();
     int ranks[8], ngroups, size;
     static const int sorted[] = {0, 1, 2, 3, 4, 5, 6, 7}, raw[] = {0, 2, 1, 3, 4, 6, 5, 7};
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NAMES("tp", "cp"), 2, ranks, NULL, NULL),
+    cr_assert_eq(lierne_grid_get_groups(ranks, NULL, NULL, grid, NULL, NAMES("tp", "cp"), 2),
                  LIERNE_OK);
     cr_assert_arr_eq(ranks, sorted, sizeof ranks);
-    cr_assert_eq(lierne_grid_groups_ordered(grid, NULL, NAMES("tp", "cp"), 2, ranks, &ngroups,
-                                            &size),
+    cr_assert_eq(lierne_grid_get_groups_ordered(ranks, &ngroups, &size, grid, NULL, NAMES("tp", "cp"), 2),
                  LIERNE_OK);
     cr_assert_arr_eq(ranks, raw, sizeof ranks);
     cr_assert_eq(ngroups, 2);
     cr_assert_eq(size, 4);
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid_groups, query_errors) {
     lierne_grid *grid = cube();
     int n;
-    cr_assert_eq(lierne_grid_groups(NULL, NULL, NULL, 0, NULL, &n, &n), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NULL, 1, NULL, &n, &n), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NULL, -1, NULL, &n, &n), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NAMES(NULL), 1, NULL, &n, &n), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_groups(grid, "nope", NAMES("qq"), 1, NULL, &n, &n),
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, NULL, NULL, NULL, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, -1), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES(NULL), 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, "nope", NAMES("qq"), 1),
                  LIERNE_UNKNOWN_VIEW);
     cr_assert(strstr(lierne_last_error(), "'nope'") && strstr(lierne_last_error(), "base"));
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NAMES("tp", "tp", "qq"), 3, NULL, &n, &n),
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES("tp", "tp", "qq"), 3),
                  LIERNE_UNKNOWN_DIM);
     cr_assert(strstr(lierne_last_error(), "'qq'") && strstr(lierne_last_error(), "tp, cp, dp"));
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NAMES("tp", "dp", "tp"), 3, NULL, &n, &n),
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES("tp", "dp", "tp"), 3),
                  LIERNE_DUPLICATE);
-    cr_assert_eq(lierne_grid_groups_ordered(grid, NULL, NAMES("tp", "tp"), 2, NULL, &n, &n),
+    cr_assert_eq(lierne_grid_get_groups_ordered(NULL, &n, &n, grid, NULL, NAMES("tp", "tp"), 2),
                  LIERNE_DUPLICATE);
-    cr_assert_eq(lierne_grid_groups(grid, NULL, NULL, 0, NULL, NULL, NULL), LIERNE_OK);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_groups(NULL, NULL, NULL, grid, NULL, NULL, 0), LIERNE_OK);
+    lierne_grid_destroy(grid);
 }
 
 /* A view of the cube; NULL-terminated lists. */
@@ -259,8 +258,8 @@ Test(grid_views, each_error_in_its_order) {
     names[0] = "tp";
     cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_MEMBERSHIP);
     cr_assert(strstr(lierne_last_error(), "'tp' puts together 4 ranks"));
-    cr_assert_eq(lierne_grid_nviews(grid), 1);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_nviews(grid), 1);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid_views, equal_sizes_at_other_strides_are_other_groups) {
@@ -271,7 +270,7 @@ Test(grid_views, equal_sizes_at_other_strides_are_other_groups) {
     cr_assert_eq(add(grid, "v", NAMES("x", "dp", NULL), SIZES(4, 2), NAMES("dp", NULL), NULL),
                  LIERNE_OK);
     cr_assert_eq(add(grid, "v", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_DUPLICATE);
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid_views, there_is_a_most) {
@@ -282,16 +281,16 @@ Test(grid_views, there_is_a_most) {
         cr_assert_eq(add(grid, name, NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_OK);
     }
     cr_assert_eq(add(grid, "more", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_nviews(grid), LIERNE_MAX_VIEWS + 1);
-    cr_assert_eq(lierne_grid_dim_find(grid, "v31", "x"), 8);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_nviews(grid), LIERNE_MAX_VIEWS + 1);
+    cr_assert_eq(lierne_grid_find_dim_size(grid, "v31", "x"), 8);
+    lierne_grid_destroy(grid);
 }
 
 static void expect_key(const lierne_grid *grid, const char *view, const char *const *dims,
                        int ndims, const char *key) {
     char text[64];
     size_t needed;
-    cr_assert_eq(lierne_grid_key(grid, view, dims, ndims, text, sizeof text, &needed), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(text, sizeof text, &needed, grid, view, dims, ndims), LIERNE_OK);
     cr_assert_str_eq(text, key);
     cr_assert_eq(needed, strlen(key) + 1);
 }
@@ -319,25 +318,25 @@ Test(grid_keys, a_key_follows_shared_dims_to_the_oldest_view) {
     expect_key(grid, "g", NAMES("dp"), 1, "view:e:dp");
     expect_key(grid, "g", NAMES("ep"), 1, "view:g:ep");
     expect_key(grid, "g", NULL, 0, "");
-    lierne_grid_free(grid);
+    lierne_grid_destroy(grid);
 }
 
 Test(grid_keys, two_call_sizing) {
     lierne_grid *grid = cube();
     size_t needed = 0;
     char text[6] = "??";
-    cr_assert_eq(lierne_grid_key(grid, NULL, NAMES("tp", "dp"), 2, NULL, 0, &needed), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(NULL, 0, &needed, grid, NULL, NAMES("tp", "dp"), 2), LIERNE_OK);
     cr_assert_eq(needed, 6);
-    cr_assert_eq(lierne_grid_key(grid, NULL, NAMES("tp", "dp"), 2, NULL, 6, &needed),
+    cr_assert_eq(lierne_grid_get_key(NULL, 6, &needed, grid, NULL, NAMES("tp", "dp"), 2),
                  LIERNE_INVALID);
     needed = 0;
-    cr_assert_eq(lierne_grid_key(grid, NULL, NAMES("tp", "dp"), 2, text, 5, &needed),
+    cr_assert_eq(lierne_grid_get_key(text, 5, &needed, grid, NULL, NAMES("tp", "dp"), 2),
                  LIERNE_INVALID);
     cr_assert_eq(needed, 6);
-    cr_assert_eq(lierne_grid_key(grid, NULL, NAMES("tp", "dp"), 2, text, 6, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("tp", "dp"), 2), LIERNE_OK);
     cr_assert_str_eq(text, "dp-tp");
-    cr_assert_eq(lierne_grid_key(grid, NULL, NAMES("no"), 1, text, 6, NULL), LIERNE_UNKNOWN_DIM);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("no"), 1), LIERNE_UNKNOWN_DIM);
+    lierne_grid_destroy(grid);
 }
 
 /* Views of the same ranks, at random, each sharing what it can with a random older one: dims that
@@ -348,20 +347,20 @@ typedef struct entry {
 } entry;
 
 static int collect_keys(const lierne_grid *grid, const char *view, entry *entries, int n) {
-    int ndims = lierne_grid_ndims(grid, view);
+    int ndims = lierne_grid_get_ndims(grid, view);
     for (uint32_t mask = 0; mask < (uint32_t)1 << ndims; mask++, n++) {
         const char *names[LIERNE_MAX_DIMS];
         int count = 0;
         for (int d = 0; d < ndims; d++) {
             if (mask >> d & 1) {
-                names[count++] = lierne_grid_dim_name(grid, view, d);
+                names[count++] = lierne_grid_get_dim_name(grid, view, d);
             }
         }
         entry *e = &entries[n];
         memset(e, 0, sizeof *e);
-        cr_assert_eq(lierne_grid_key(grid, view, names, count, e->key, sizeof e->key, NULL),
+        cr_assert_eq(lierne_grid_get_key(e->key, sizeof e->key, NULL, grid, view, names, count),
                      LIERNE_OK);
-        cr_assert_eq(lierne_grid_groups(grid, view, names, count, e->ranks, NULL, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_grid_get_groups(e->ranks, NULL, NULL, grid, view, names, count), LIERNE_OK);
         e->ranks[MAX_BRUTE - 1] = count;
     }
     return n;
@@ -419,8 +418,8 @@ static int add_random_view(lierne_grid *grid, brute *b, int v, int with, int64_t
 static void check_keys(const lierne_grid *grid) {
     entry entries[64];
     int n = 0;
-    for (int v = 0; v < lierne_grid_nviews(grid); v++) {
-        n = collect_keys(grid, lierne_grid_view_name(grid, v), entries, n);
+    for (int v = 0; v < lierne_grid_get_nviews(grid); v++) {
+        n = collect_keys(grid, lierne_grid_get_view_name(grid, v), entries, n);
     }
     for (int i = 0; i < n * n; i++) {
         const entry *p = &entries[i / n], *q = &entries[i % n];
@@ -448,40 +447,40 @@ Test(grid_keys, equal_keys_mean_equal_groups_whatever_views_share) {
             shared += add_random_view(grid, b, v, rand() % v, sizes);
         }
         check_keys(grid);
-        lierne_grid_free(grid);
+        lierne_grid_destroy(grid);
     }
     cr_assert(shared > 500 && shared < 5500, "%d of 6000 dims shared", shared);
 }
 
 Test(grid_keys, life_cycle) {
     lierne_grid *grid = cube();
-    lierne_keys *keys;
-    cr_assert_eq(lierne_keys_new(NULL, grid), LIERNE_INVALID);
-    cr_assert_eq(lierne_keys_new(&keys, NULL), LIERNE_INVALID);
+    lierne_group_keys *keys;
+    cr_assert_eq(lierne_group_keys_create(NULL, grid), LIERNE_INVALID);
+    cr_assert_eq(lierne_group_keys_create(&keys, NULL), LIERNE_INVALID);
     cr_assert_eq(add(grid, "e", NAMES("ep", "dp", NULL), SIZES(4, 2), NAMES("dp", NULL), NULL),
                  LIERNE_OK);
-    cr_assert_eq(lierne_keys_new(&keys, grid), LIERNE_OK);
-    cr_assert_eq(lierne_keys_get(keys, NULL, NAMES("tp"), 1), LIERNE_NOT_CREATED);
-    cr_assert_eq(lierne_keys_count(keys), 0);
-    cr_assert_eq(lierne_keys_create(keys, NULL, NAMES("tp", "cp"), 2), LIERNE_OK);
-    cr_assert_eq(lierne_keys_create(keys, NULL, NAMES("cp", "tp"), 2), LIERNE_DUPLICATE);
-    cr_assert_eq(lierne_keys_create(keys, "e", NAMES("ep"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_keys_create(keys, "e", NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_keys_create(keys, NULL, NAMES("dp"), 1), LIERNE_DUPLICATE);
-    cr_assert_eq(lierne_keys_create(keys, "e", NAMES("tp"), 1), LIERNE_UNKNOWN_DIM);
-    cr_assert_eq(lierne_keys_get(keys, "nope", NAMES("tp"), 1), LIERNE_UNKNOWN_VIEW);
-    cr_assert_eq(lierne_keys_get(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_keys_get(NULL, NULL, NAMES("dp"), 1), LIERNE_INVALID);
-    cr_assert_eq(lierne_keys_count(keys), 3);
-    cr_assert_str_eq(lierne_keys_at(keys, 0), "cp-tp");
-    cr_assert_str_eq(lierne_keys_at(keys, 1), "dp");
-    cr_assert_str_eq(lierne_keys_at(keys, 2), "view:e:ep");
-    cr_assert_null(lierne_keys_at(keys, 3));
-    lierne_keys_clear(keys);
-    lierne_keys_clear(keys);
-    cr_assert_eq(lierne_keys_count(keys), 0);
-    cr_assert_eq(lierne_keys_get(keys, NULL, NAMES("dp"), 1), LIERNE_NOT_CREATED);
-    cr_assert_eq(lierne_keys_create(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
-    lierne_keys_free(keys);
-    lierne_grid_free(grid);
+    cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("tp"), 1), LIERNE_NOT_CREATED);
+    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("tp", "cp"), 2), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("cp", "tp"), 2), LIERNE_DUPLICATE);
+    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("ep"), 1), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("dp"), 1), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_DUPLICATE);
+    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("tp"), 1), LIERNE_UNKNOWN_DIM);
+    cr_assert_eq(lierne_group_keys_find(keys, "nope", NAMES("tp"), 1), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
+    cr_assert_eq(lierne_group_keys_find(NULL, NULL, NAMES("dp"), 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_group_keys_get_count(keys), 3);
+    cr_assert_str_eq(lierne_group_keys_get_key(keys, 0), "cp-tp");
+    cr_assert_str_eq(lierne_group_keys_get_key(keys, 1), "dp");
+    cr_assert_str_eq(lierne_group_keys_get_key(keys, 2), "view:e:ep");
+    cr_assert_null(lierne_group_keys_get_key(keys, 3));
+    lierne_group_keys_clear(keys);
+    lierne_group_keys_clear(keys);
+    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
+    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_NOT_CREATED);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
+    lierne_group_keys_destroy(keys);
+    lierne_grid_destroy(grid);
 }

@@ -70,12 +70,12 @@ static lierne_halo_spec spec_of(const trial *t, int rank) {
 }
 
 static lierne_status plan_of(const trial *t, lierne_context *context, lierne_plan **plan) {
-    lierne_halo_spec spec = spec_of(t, lierne_rank(context));
+    lierne_halo_spec spec = spec_of(t, lierne_context_get_rank(context));
     lierne_plan *flat;
-    LIERNE_TRY(lierne_plan_halo(plan, context, &spec));
+    LIERNE_TRY(lierne_plan_create_halo(plan, context, &spec));
     if (t->flat) {
-        lierne_status status = lierne_plan_flatten(&flat, *plan, 0);
-        lierne_plan_free(*plan);
+        lierne_status status = lierne_plan_create_flattened(&flat, *plan, 0);
+        lierne_plan_destroy(*plan);
         *plan = flat;
         return status;
     }
@@ -84,7 +84,7 @@ static lierne_status plan_of(const trial *t, lierne_context *context, lierne_pla
 
 static void compare(lierne_context *context, void *shared) {
     trial *t = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     lierne_plan *plan;
     lierne_status status = plan_of(t, context, &plan);
     note(t, rank, status == LIERNE_OK, "no plan");
@@ -93,7 +93,7 @@ static void compare(lierne_context *context, void *shared) {
              "check");
         check_direction(t, rank, plan, LIERNE_FORWARD);
         check_direction(t, rank, plan, LIERNE_ADJOINT);
-        lierne_plan_free(plan);
+        lierne_plan_destroy(plan);
     }
 }
 
@@ -191,7 +191,7 @@ Test(halo, flattened_plans_give_the_same) {
 /* Worked out by hand: a row of each of two ranks; each sends its own row to the other, then the
  * ghost on to itself, twice. */
 static void by_hand(lierne_context *context, void *shared) {
-    int *bad = shared, rank = lierne_rank(context), other = 1 - rank;
+    int *bad = shared, rank = lierne_context_get_rank(context), other = 1 - rank;
     const int procs[2] = {other, rank};
     const int64_t nums[2] = {1, 2}, first[1] = {0}, second[2] = {1, 1};
     const int64_t *const lists[2] = {first, second};
@@ -209,7 +209,7 @@ static void by_hand(lierne_context *context, void *shared) {
     lierne_plan *plan;
     lierne_report report = {.size = sizeof report};
     double in[4] = {10.0 + rank, -1, -1, -1}, out[4], back[4];
-    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+    if (lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
         bad[rank] = 1;
         return;
     }
@@ -221,12 +221,12 @@ static void by_hand(lierne_context *context, void *shared) {
     bad[rank] |=
         back[0] != 1 + rank + 1110 + 3 * other || back[1] != 0 || back[2] != 0 || back[3] != 0;
     for (int d = 0; d < 2; d++) {
-        bad[rank] |= lierne_plan_report(plan, (lierne_direction)d, &report) != LIERNE_OK ||
+        bad[rank] |= lierne_plan_get_report(&report, plan, (lierne_direction)d) != LIERNE_OK ||
                      report.stages != 2 || report.sent_messages != 1 ||
                      report.received_bytes != 8 || report.min_bytes != 8 ||
                      strcmp(report.algorithm, "swaps") != 0;
     }
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 Test(halo, two_ranks_by_hand) {
@@ -237,7 +237,7 @@ Test(halo, two_ranks_by_hand) {
 
 /* Three ranks in a row; rank 1 owns nothing and hands rank 0's row on to rank 2. */
 static void relay(lierne_context *context, void *shared) {
-    int *bad = shared, rank = lierne_rank(context), next = (rank + 1) % 3, last = (rank + 2) % 3;
+    int *bad = shared, rank = lierne_context_get_rank(context), next = (rank + 1) % 3, last = (rank + 2) % 3;
     const int to[2] = {next, next}, from[2] = {last, last};
     const int64_t sent[2] = {rank == 0, rank == 1}, received[2] = {rank == 1, rank == 2};
     const int64_t row[1] = {0};
@@ -257,7 +257,7 @@ static void relay(lierne_context *context, void *shared) {
     int32_t owner[1] = {-1};
     int64_t home[1] = {-1};
     float in[2] = {5.0f + (float)rank, 3}, out[2] = {0}, back[2] = {0};
-    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+    if (lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
         bad[rank] = 1;
         return;
     }
@@ -265,9 +265,9 @@ static void relay(lierne_context *context, void *shared) {
     bad[rank] |= out[0] != (rank == 2 ? 7.0f : 5.0f) || (rank == 2 && out[1] != 5);
     bad[rank] |= lierne_adjoint(plan, back, in, NULL) != LIERNE_OK;
     bad[rank] |= back[0] != (rank == 0 ? 5 + 6 + 3.0f : rank == 1 ? 0.0f : 7.0f) || back[1] != 0;
-    bad[rank] |= lierne_plan_halo_roots(plan, owner, home) != LIERNE_OK;
+    bad[rank] |= lierne_plan_get_halo_roots(owner, home, plan) != LIERNE_OK;
     bad[rank] |= rank > 0 && (owner[0] != 0 || home[0] != 0);
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 Test(halo, a_rank_without_rows_hands_ghosts_on) {
@@ -278,7 +278,7 @@ Test(halo, a_rank_without_rows_hands_ghosts_on) {
 
 /* No swaps: everything stays what it is, ghosts of any number too. */
 static void stay(lierne_context *context, void *shared) {
-    int *bad = shared, rank = lierne_rank(context);
+    int *bad = shared, rank = lierne_context_get_rank(context);
     lierne_halo_spec spec = {.size = sizeof spec,
                              .nlocal = 1,
                              .nghost = rank,
@@ -290,13 +290,13 @@ static void stay(lierne_context *context, void *shared) {
     int32_t owner[1];
     int64_t home[1];
     lierne_plan *plan, *plans[2];
-    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+    if (lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
         bad[rank] = 1;
         return;
     }
-    bad[rank] |= lierne_plan_flatten(&plans[0], plan, 1) != LIERNE_INVALID;
-    bad[rank] |= lierne_plan_flatten(&plans[1], plan, 0) != LIERNE_OK;
-    bad[rank] |= lierne_plan_halo_roots(plan, owner, home) != (rank ? LIERNE_INVALID : LIERNE_OK);
+    bad[rank] |= lierne_plan_create_flattened(&plans[0], plan, 1) != LIERNE_INVALID;
+    bad[rank] |= lierne_plan_create_flattened(&plans[1], plan, 0) != LIERNE_OK;
+    bad[rank] |= lierne_plan_get_halo_roots(owner, home, plan) != (rank ? LIERNE_INVALID : LIERNE_OK);
     plans[0] = plan;
     for (int p = 0; p < 2; p++) {
         for (int d = 0; d < 2; d++) {
@@ -305,7 +305,7 @@ static void stay(lierne_context *context, void *shared) {
             bad[rank] |= out[0] != 1 || out[1] != 2 || out[2] != 9 || out[5] != 9;
             bad[rank] |= last[0] != (rank ? 3 : 1) || last[1] != (rank ? 4 : 2);
         }
-        lierne_plan_free(plans[p]);
+        lierne_plan_destroy(plans[p]);
     }
 }
 
@@ -349,12 +349,12 @@ Test(halo, adjoint_is_the_transpose) {
 static void overlap(lierne_context *context, void *shared) {
     static _Thread_local unsigned char in[2][ROOM], out[2][ROOM], wanted[ROOM];
     trial *t = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     lierne_halo_spec spec = spec_of(t, rank);
     lierne_request *requests[2], *third;
     lierne_plan *plan;
     spec.max_inflight = 2;
-    if (lierne_plan_halo(&plan, context, &spec) != LIERNE_OK) {
+    if (lierne_plan_create_halo(&plan, context, &spec) != LIERNE_OK) {
         note(t, rank, false, "no plan");
         return;
     }
@@ -370,7 +370,7 @@ static void overlap(lierne_context *context, void *shared) {
         note(t, rank, lierne_end(requests[i]) == LIERNE_OK, "end");
         note(t, rank, memcmp(out[i], wanted, ROOM) == 0, "forward");
     }
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 Test(halo, requests_overlap) {

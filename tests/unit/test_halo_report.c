@@ -40,8 +40,8 @@ static const char *check_costs(const costs *t, int rank, const lierne_plan *plan
         in[0] += receives;
         in[1] += receives ? c->recvnum[rank][s] * row : 0;
     }
-    if (lierne_plan_report(plan, LIERNE_FORWARD, &f) != LIERNE_OK ||
-        lierne_plan_report(plan, LIERNE_ADJOINT, &a) != LIERNE_OK) {
+    if (lierne_plan_get_report(&f, plan, LIERNE_FORWARD) != LIERNE_OK ||
+        lierne_plan_get_report(&a, plan, LIERNE_ADJOINT) != LIERNE_OK) {
         return "report";
     }
     if (f.stages != c->spec[0].nswap || a.stages != f.stages) {
@@ -62,7 +62,7 @@ static const char *check_roots(costs *t, int rank, const lierne_plan *plan) {
     const lierne_halo_spec *spec = &t->swaps.spec[rank];
     int32_t owner[HALO_ROWS];
     int64_t row[HALO_ROWS];
-    if (lierne_plan_halo_roots(plan, owner, row) != LIERNE_OK) {
+    if (lierne_plan_get_halo_roots(owner, row, plan) != LIERNE_OK) {
         return "roots fail";
     }
     for (int64_t i = 0; i < spec->nghost; i++) {
@@ -77,7 +77,7 @@ static const char *check_roots(costs *t, int rank, const lierne_plan *plan) {
 /* The spec of a plan says what the plan was made of, in memory of its own. */
 static const char *check_spec(const lierne_halo_spec *given, const lierne_plan *plan) {
     lierne_halo_spec got = {.size = sizeof got};
-    if (lierne_plan_halo_spec(plan, &got) != LIERNE_OK || got.nlocal != given->nlocal ||
+    if (lierne_plan_get_halo_spec(&got, plan) != LIERNE_OK || got.nlocal != given->nlocal ||
         got.nghost != given->nghost || got.nswap != given->nswap || got.stride != given->width) {
         return "spec";
     }
@@ -94,16 +94,16 @@ static const char *check_spec(const lierne_halo_spec *given, const lierne_plan *
 
 static void ask(lierne_context *context, void *shared) {
     costs *t = shared;
-    int rank = lierne_rank(context);
+    int rank = lierne_context_get_rank(context);
     lierne_plan *plan;
-    if (lierne_plan_halo(&plan, context, &t->swaps.spec[rank]) != LIERNE_OK) {
+    if (lierne_plan_create_halo(&plan, context, &t->swaps.spec[rank]) != LIERNE_OK) {
         t->why[rank] = "no plan";
         return;
     }
     const char *whys[] = {check_costs(t, rank, plan), check_roots(t, rank, plan),
                           check_spec(&t->swaps.spec[rank], plan)};
     t->why[rank] = whys[0] ? whys[0] : whys[1] ? whys[1] : whys[2];
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
 }
 
 Test(halo_report, costs_roots_and_spec_of_a_plan) {

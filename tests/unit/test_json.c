@@ -19,7 +19,7 @@ typedef struct json_case {
 #define OK_CASE(name, text)                                                                        \
     { name, text, 0, 0, 0, "" }
 #define N(name, text, finding, column, pointer)                                                    \
-    { name, text, LIERNE_FINDING_##finding, 1, column, pointer }
+    { name, text, LIERNE_DIAGNOSTIC_##finding, 1, column, pointer }
 
 static const json_case accepted[] = {
     OK_CASE("array_empty", "[]"),
@@ -174,8 +174,8 @@ static const json_case refused[] = {
     N("no_break_space", "[\xc2\xa0]", SYNTAX, 2, "/0"),
     N("key_raw_control", "{\"a\x01\":1}", CONTROL, 4, ""),
     N("key_bad_utf8", "{\"\xff\":1}", UTF8, 3, ""),
-    {"second_line", "{\n  \"a\": 1,\n  \"b\": 02\n}", LIERNE_FINDING_NUMBER, 3, 8, "/b"},
-    {"end_of_lines", "[\r\n1\r\n", LIERNE_FINDING_SYNTAX, 3, 1, ""},
+    {"second_line", "{\n  \"a\": 1,\n  \"b\": 02\n}", LIERNE_DIAGNOSTIC_NUMBER, 3, 8, "/b"},
+    {"end_of_lines", "[\r\n1\r\n", LIERNE_DIAGNOSTIC_SYNTAX, 3, 1, ""},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -185,7 +185,7 @@ static void check_pointer(const lierne_json *doc, int node, const char *expected
     lierne_text text = {0};
     lierne_json_pointer(doc, node, &text);
     cr_assert_str_eq(text.data ? text.data : "", expected, "%s: pointer '%s'", name, text.data);
-    lierne_text_free(&text);
+    lierne_text_clear(&text);
 }
 
 Test(json, accepts) {
@@ -193,7 +193,7 @@ Test(json, accepts) {
         lierne_json doc;
         lierne_status status = lierne_json_parse(&doc, accepted[i].text, strlen(accepted[i].text));
         cr_expect_eq(status, LIERNE_OK, "%s: %s", accepted[i].name, lierne_last_error());
-        lierne_json_free(&doc);
+        lierne_json_destroy(&doc);
     }
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -208,7 +208,7 @@ Test(json, refuses) {
         cr_expect(doc.fault.place.line == c->line && doc.fault.place.column == c->column,
                   "%s: at %d:%d", c->name, doc.fault.place.line, doc.fault.place.column);
         check_pointer(&doc, doc.fault.node, c->pointer, c->name);
-        lierne_json_free(&doc);
+        lierne_json_destroy(&doc);
     }
     cr_assert_eq(lierne_mem_live(), 0);
 }
@@ -220,16 +220,16 @@ Test(json, refuses_zero_bytes) {
         size_t length;
         int number, column;
     } cases[] = {
-        {"[1]\0", 4, LIERNE_FINDING_TRAILING, 4}, {"[\"a\0b\"]", 7, LIERNE_FINDING_CONTROL, 4},
-        {"[\0]", 3, LIERNE_FINDING_SYNTAX, 2},    {"[\"\xe2\0", 4, LIERNE_FINDING_UTF8, 3},
-        {"\0", 1, LIERNE_FINDING_SYNTAX, 1},
+        {"[1]\0", 4, LIERNE_DIAGNOSTIC_TRAILING, 4}, {"[\"a\0b\"]", 7, LIERNE_DIAGNOSTIC_CONTROL, 4},
+        {"[\0]", 3, LIERNE_DIAGNOSTIC_SYNTAX, 2},    {"[\"\xe2\0", 4, LIERNE_DIAGNOSTIC_UTF8, 3},
+        {"\0", 1, LIERNE_DIAGNOSTIC_SYNTAX, 1},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         lierne_json doc;
         cr_assert_eq(lierne_json_parse(&doc, cases[i].text, cases[i].length), LIERNE_SYNTAX);
         cr_expect_eq(doc.fault.number, cases[i].number, "case %zu", i);
         cr_expect_eq(doc.fault.place.column, cases[i].column, "case %zu", i);
-        lierne_json_free(&doc);
+        lierne_json_destroy(&doc);
     }
 }
 
@@ -237,9 +237,9 @@ Test(json, refuses_zero_bytes) {
 Test(json, reads_no_further_than_length) {
     lierne_json doc;
     cr_assert_eq(lierne_json_parse(&doc, "[1]]]]", 3), LIERNE_OK);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
     cr_assert_eq(lierne_json_parse(&doc, NULL, 0), LIERNE_SYNTAX);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 static void check_duplicate(const lierne_json *doc, size_t i, int line, int column,
@@ -263,7 +263,7 @@ Test(json, finds_all_duplicate_keys) {
     check_duplicate(&doc, 1, 2, 8, "/a", 2);
     check_duplicate(&doc, 2, 2, 14, "/\xc3\xa9", 1);
     check_duplicate(&doc, 3, 1, 30, "/a/x", 18);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 /* Outside the first plane a code point is one sequence of four bytes or two escapes. */
@@ -274,18 +274,18 @@ Test(json, surrogate_pairs_are_one_point) {
     cr_assert_eq(doc.duplicates.count, 1);
     check_duplicate(&doc, 0, 1, 11, "/\xf0\x9f\x98\x80", 2);
     check_pointer(&doc, 3, "/\xf4\x8f\xbf\xbf", "escaped");
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 Test(json, finds_duplicates_before_a_fault) {
     const char *text = "{\"a\":1,\"a\":[{\"b\":1,\"b\":02";
     lierne_json doc;
     cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
-    cr_assert_eq(doc.fault.number, LIERNE_FINDING_NUMBER);
+    cr_assert_eq(doc.fault.number, LIERNE_DIAGNOSTIC_NUMBER);
     cr_assert_eq(doc.duplicates.count, 2);
     check_duplicate(&doc, 0, 1, 8, "/a", 2);
     check_duplicate(&doc, 1, 1, 20, "/a/0/b", 14);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 /* Member of an object by its exact key, NULL if there is none. */
@@ -321,7 +321,7 @@ Test(json, tree_has_places_and_values) {
     cr_expect_str_eq(lierne_json_string(n), "\xc3\xa9");
     n = lierne_json_next(&doc, n);
     cr_expect(n->integer && n->value == 0);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 /* Long numbers are read although not every cJSON can: it is given blanks in their place. */
@@ -335,7 +335,7 @@ Test(json, long_numbers_keep_the_tree) {
     cr_expect_eq(lierne_json_first(n)->value, 7);
     cr_expect_str_eq(lierne_json_string(lierne_json_next(&doc, n)), "x");
     cr_expect_eq(strncmp(doc.text, "[0   ", 5), 0);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
 }
 
 /* count times a, then b, then count times c. */
@@ -360,20 +360,20 @@ static void check_bound(char *text, int number, int column) {
     cr_expect_eq(status, number ? LIERNE_SYNTAX : LIERNE_OK, "%s", lierne_last_error());
     cr_expect_eq(doc.fault.number, number);
     cr_expect_eq(doc.fault.place.column, column);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
     free(text);
 }
 
 Test(json, bounds_are_exact) {
     check_bound(build("[", "", "]", 64), 0, 0);
-    check_bound(build("[", "", "]", 65), LIERNE_FINDING_DEPTH, 65);
+    check_bound(build("[", "", "]", 65), LIERNE_DIAGNOSTIC_DEPTH, 65);
     check_bound(build("{\"a\":", "1", "}", 64), 0, 0);
-    check_bound(build("{\"a\":", "1", "}", 65), LIERNE_FINDING_DEPTH, 64 * 5 + 1);
-    check_bound(build("[", "", "", 1000000), LIERNE_FINDING_DEPTH, 65);
-    check_bound(build("", "[1", ",1", 999998), LIERNE_FINDING_SYNTAX, 999998 * 2 + 3);
-    check_bound(build("", "[1", ",1", 999999), LIERNE_FINDING_VALUES, 999999 * 2 + 2);
+    check_bound(build("{\"a\":", "1", "}", 65), LIERNE_DIAGNOSTIC_DEPTH, 64 * 5 + 1);
+    check_bound(build("[", "", "", 1000000), LIERNE_DIAGNOSTIC_DEPTH, 65);
+    check_bound(build("", "[1", ",1", 999998), LIERNE_DIAGNOSTIC_SYNTAX, 999998 * 2 + 3);
+    check_bound(build("", "[1", ",1", 999999), LIERNE_DIAGNOSTIC_VALUES, 999999 * 2 + 2);
     check_bound(build(" ", "1", "", LIERNE_JSON_MAX_SIZE - 1), 0, 0);
-    check_bound(build(" ", "1", "", LIERNE_JSON_MAX_SIZE), LIERNE_FINDING_SIZE, 1);
+    check_bound(build(" ", "1", "", LIERNE_JSON_MAX_SIZE), LIERNE_DIAGNOSTIC_SIZE, 1);
 }
 
 static char *long_string(const char *before, size_t length, const char *after) {
@@ -386,9 +386,9 @@ static char *long_string(const char *before, size_t length, const char *after) {
 
 Test(json, string_bounds_are_exact) {
     check_bound(long_string("[\"", 65536, "\"]"), 0, 0);
-    check_bound(long_string("[\"", 65537, "\"]"), LIERNE_FINDING_LENGTH, 2);
+    check_bound(long_string("[\"", 65537, "\"]"), LIERNE_DIAGNOSTIC_LENGTH, 2);
     check_bound(long_string("{\"", 65536, "\":1}"), 0, 0);
-    check_bound(long_string("{\"", 65537, "\":1}"), LIERNE_FINDING_LENGTH, 2);
+    check_bound(long_string("{\"", 65537, "\":1}"), LIERNE_DIAGNOSTIC_LENGTH, 2);
 }
 
 /* Inputs that make a careless reader quadratic must stay quick: these take well under a second
@@ -411,7 +411,7 @@ Test(json, hostile_texts_take_linear_time, .timeout = 200) {
     lierne_json doc;
     cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
     cr_expect_eq(doc.duplicates.count, 399999);
-    lierne_json_free(&doc);
+    lierne_json_destroy(&doc);
     free(text);
 }
 
@@ -424,7 +424,7 @@ Test(json, every_failed_allocation_is_reported) {
         lierne_mem_fail_at(k);
         status = lierne_json_parse(&doc, text, strlen(text));
         lierne_mem_fail_at(0);
-        lierne_json_free(&doc);
+        lierne_json_destroy(&doc);
         cr_assert_eq(lierne_mem_live(), 0, "allocation %zu leaks", k);
         k++;
     } while (status == LIERNE_NO_MEMORY);
@@ -443,11 +443,11 @@ Test(json, broken_texts_never_crash) {
         lierne_json doc;
         memcpy(text, good, length);
         cr_expect_eq(lierne_json_parse(&doc, text, i), LIERNE_SYNTAX, "prefix %zu", i);
-        lierne_json_free(&doc);
+        lierne_json_destroy(&doc);
         for (size_t b = 0; b < sizeof bytes; b++) {
             text[i] = bytes[b];
             accepted_count += lierne_json_parse(&doc, text, length) == LIERNE_OK;
-            lierne_json_free(&doc);
+            lierne_json_destroy(&doc);
         }
         free(text);
     }

@@ -27,10 +27,10 @@ static lierne_layout *layout(const lierne_grid *g, lierne_placement cp, uint32_t
 
 static void check(const lierne_layout *l, int rank, const int64_t *want, int64_t owned) {
     int64_t got[3], stored, own;
-    cr_assert_eq(lierne_layout_shape(l, rank, got), LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_shape(got, l, rank), LIERNE_OK);
     cr_assert(got[0] == want[0] && got[1] == want[1] && got[2] == want[2], "rank %d: %d %d %d",
               rank, (int)got[0], (int)got[1], (int)got[2]);
-    cr_assert_eq(lierne_layout_elements(l, rank, &stored, &own), LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_elements(&stored, &own, l, rank), LIERNE_OK);
     cr_assert_eq(stored, want[0] * want[1] * want[2]);
     cr_assert_eq(own, owned);
 }
@@ -41,8 +41,8 @@ Test(layout, uneven_shares_and_replicas) {
     check(l, 8, (int64_t[]){3, 8, 3}, 72);
     check(l, 15, (int64_t[]){2, 8, 3}, 48);
     check(l, 7, (int64_t[]){0, 0, 0}, 0);
-    lierne_layout_free(l);
-    lierne_grid_free(g);
+    lierne_layout_destroy(l);
+    lierne_grid_destroy(g);
 }
 
 Test(layout, zigzag_full_and_compact) {
@@ -53,17 +53,17 @@ Test(layout, zigzag_full_and_compact) {
     size_t n;
     check(compact, 0, (int64_t[]){3, 4, 3}, 36);
     check(full, 0, (int64_t[]){3, 8, 3}, 36);
-    cr_assert_eq(lierne_layout_boxes(compact, 0, boxes, 4, &n), LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_boxes(boxes, 4, &n, compact, 0), LIERNE_OK);
     cr_assert_eq(n, 2); /* cp 0 owns chunks 0 and 3 of two rows each */
     cr_assert(boxes[0].start[1] == 0 && boxes[0].size[1] == 2 && boxes[0].local[1] == 0);
     cr_assert(boxes[1].start[1] == 6 && boxes[1].size[1] == 2 && boxes[1].local[1] == 2);
-    cr_assert_eq(lierne_layout_boxes(full, 6, boxes, 4, &n), LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_boxes(boxes, 4, &n, full, 6), LIERNE_OK);
     cr_assert_eq(n, 1, "cp 1 owns chunks 1 and 2, which are one piece");
     cr_assert(boxes[0].start[1] == 2 && boxes[0].size[1] == 4 && boxes[0].local[1] == 2);
     cr_assert(boxes[0].start[0] == 3 && boxes[0].size[0] == 2 && boxes[0].local[0] == 0);
-    cr_assert_eq(lierne_layout_boxes(compact, 0, NULL, 0, &n), LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_boxes(NULL, 0, &n, compact, 0), LIERNE_OK);
     cr_assert_eq(n, 2);
-    lierne_layout_free(compact), lierne_layout_free(full), lierne_grid_free(g);
+    lierne_layout_destroy(compact), lierne_layout_destroy(full), lierne_grid_destroy(g);
 }
 
 Test(layout, rows_full_and_compact) {
@@ -78,7 +78,7 @@ Test(layout, rows_full_and_compact) {
     check(full, 2, (int64_t[]){3, 8, 3}, 12);
     check(compact, 0, (int64_t[]){20, 1, 3}, 60);
     check(compact, 6, (int64_t[]){2, 1, 3}, 6);
-    lierne_layout_free(compact), lierne_layout_free(full), lierne_grid_free(g);
+    lierne_layout_destroy(compact), lierne_layout_destroy(full), lierne_grid_destroy(g);
 }
 
 /* A map cuts nothing out of an axis: full storage is the shard that another dim leaves of it. */
@@ -100,13 +100,13 @@ Test(layout, full_rows_of_a_shard) {
     check(l, 0, (int64_t[]){3, 4, 3}, 27);
     check(l, 2, (int64_t[]){3, 4, 3}, 9);
     check(l, 7, (int64_t[]){2, 4, 3}, 6);
-    cr_assert_eq(lierne_layout_boxes(l, 7, boxes, 4, &n), LIERNE_OK); /* tp 1, cp 1, dp 1 */
+    cr_assert_eq(lierne_layout_get_boxes(boxes, 4, &n, l, 7), LIERNE_OK); /* tp 1, cp 1, dp 1 */
     cr_assert(n == 2 && boxes[0].start[0] == 3 && boxes[1].start[0] == 4);
     for (int i = 0; i < 2; i++) {
         cr_assert(boxes[i].local[0] == i && boxes[i].size[0] == 1);
         cr_assert(boxes[i].start[1] == 6 && boxes[i].size[1] == 1 && boxes[i].local[1] == 2);
     }
-    lierne_layout_free(l), lierne_grid_free(g);
+    lierne_layout_destroy(l), lierne_grid_destroy(g);
 }
 
 Test(layout, only_one_stage_holds) {
@@ -119,7 +119,7 @@ Test(layout, only_one_stage_holds) {
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
     check(l, 0, (int64_t[]){0, 0, 0}, 0);
     check(l, 3, (int64_t[]){2, 8, 3}, 48);
-    lierne_layout_free(l), lierne_grid_free(g);
+    lierne_layout_destroy(l), lierne_grid_destroy(g);
 }
 
 /* Two dims cut one axis: the slower one first. */
@@ -134,11 +134,11 @@ Test(layout, nested_shards_cut_slowest_first) {
     lierne_box box;
     size_t n;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_layout_boxes(l, 2, &box, 1, &n), LIERNE_OK); /* tp 0, cp 1 */
+    cr_assert_eq(lierne_layout_get_boxes(&box, 1, &n, l, 2), LIERNE_OK); /* tp 0, cp 1 */
     cr_assert(n == 1 && box.start[1] == 4 && box.size[1] == 2);
-    cr_assert_eq(lierne_layout_boxes(l, 1, &box, 1, &n), LIERNE_OK); /* tp 1, cp 0 */
+    cr_assert_eq(lierne_layout_get_boxes(&box, 1, &n, l, 1), LIERNE_OK); /* tp 1, cp 0 */
     cr_assert(n == 1 && box.start[1] == 2 && box.size[1] == 2);
-    lierne_layout_free(l), lierne_grid_free(g);
+    lierne_layout_destroy(l), lierne_grid_destroy(g);
 }
 
 static void refused(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
@@ -175,7 +175,7 @@ Test(layout, refusals_name_value_and_bound) {
     refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0, LIERNE_INVALID,
             "row 7 has owner 2, must be in 0 to 1");
     refused(g, P(.kind = LIERNE_REPLICATE), 8, LIERNE_INVALID, "full_axes 0x8");
-    lierne_grid_free(g);
+    lierne_grid_destroy(g);
 }
 
 /* An empty axis does not hide the others' sizes: strides are products of them. */
@@ -190,9 +190,9 @@ Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
                                    .dtype = LIERNE_F32, .placements = p};
         lierne_layout *l;
         cr_assert_eq(lierne_layout_create(&l, &spec), i ? LIERNE_OVERFLOW : LIERNE_OK, "%d", i);
-        lierne_layout_free(l);
+        lierne_layout_destroy(l);
     }
-    lierne_grid_free(g);
+    lierne_grid_destroy(g);
 }
 
 Test(layout, dtypes) {

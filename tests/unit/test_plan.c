@@ -44,14 +44,14 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
     }
     for (int r = 0; r < 4; r++) {
         int64_t offset;
-        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
-        cr_assert_eq(lierne_plan_view(plans[r], LIERNE_FORWARD, &offset), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_FORWARD), LIERNE_OK);
         cr_assert_eq(offset, 16 * r);
         cr_assert_eq(lierne_forward(plans[r], NULL, in, NULL), LIERNE_OK);
         memset(out, 0xa5, sizeof out);
         cr_assert_eq(lierne_forward(plans[r], out, in, NULL), LIERNE_OK);
         cr_assert_eq(memcmp(out, in + offset, sizeof out), 0);
-        cr_assert_eq(lierne_plan_view(plans[r], LIERNE_ADJOINT, &offset), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_ADJOINT), LIERNE_OK);
         cr_assert_eq(offset, -1, "the adjoint gathers");
     }
     spec.batch_axis = 1;
@@ -59,16 +59,16 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
     for (int r = 0; r < 4; r++) {
         lierne_plan *strided;
         int64_t offset;
-        cr_assert_eq(lierne_plan_bridge(&strided, lierne_sim_context(sim, r), &spec), LIERNE_OK);
-        lierne_plan_view(strided, LIERNE_FORWARD, &offset);
+        cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        lierne_plan_get_alias(&offset, strided, LIERNE_FORWARD);
         cr_assert_eq(offset, -1, "a narrow of an inner axis is no view");
         cr_assert_eq(lierne_forward(strided, NULL, in, NULL), LIERNE_INVALID);
-        lierne_plan_free(strided);
-        lierne_plan_free(plans[r]);
+        lierne_plan_destroy(strided);
+        lierne_plan_destroy(plans[r]);
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }
 
 typedef struct worker {
@@ -82,11 +82,11 @@ static void *work(void *arg) {
     worker *w = arg;
     lierne_plan *plan;
     float in[64], out[64], back[64];
-    if (lierne_plan_bridge(&plan, w->context, w->spec) != LIERNE_OK) {
+    if (lierne_plan_create_bridge(&plan, w->context, w->spec) != LIERNE_OK) {
         w->bad = 1;
         return NULL;
     }
-    int dp = lierne_rank(w->context) / 2; /* of the source: tp2 dp4 */
+    int dp = lierne_context_get_rank(w->context) / 2; /* of the source: tp2 dp4 */
     for (int i = 0; i < w->rounds; i++) {
         for (int k = 0; k < 16; k++) {
             in[k] = (float)(16 * dp + k + i);
@@ -101,7 +101,7 @@ static void *work(void *arg) {
             w->bad |= back[k] != 2 * in[k];
         }
     }
-    w->bad |= lierne_plan_free(plan) != LIERNE_OK;
+    w->bad |= lierne_plan_destroy(plan) != LIERNE_OK;
     return NULL;
 }
 
@@ -114,17 +114,17 @@ Test(plan, blocking_calls_on_a_thread_per_rank) {
         pthread_t threads[8];
         worker workers[8];
         for (int r = 0; r < 8; r++) {
-            workers[r] = (worker){lierne_sim_context(sim, r), &spec, 50, 0};
+            workers[r] = (worker){lierne_sim_get_context(sim, r), &spec, 50, 0};
             cr_assert_eq(pthread_create(&threads[r], NULL, work, &workers[r]), 0);
         }
         for (int r = 0; r < 8; r++) {
             pthread_join(threads[r], NULL);
             cr_assert(!workers[r].bad, "rank %d", r);
         }
-        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     }
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }
 
 Test(plan, requests_in_flight_and_busy) {
@@ -136,7 +136,7 @@ Test(plan, requests_in_flight_and_busy) {
     lierne_request *q[2][3];
     float in[2][3][32], out[2][3][64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
     }
     for (int i = 0; i < 2; i++) {
         for (int r = 0; r < 2; r++) {
@@ -149,7 +149,7 @@ Test(plan, requests_in_flight_and_busy) {
     cr_assert_eq(lierne_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL), LIERNE_BUSY);
     cr_assert(strstr(lierne_last_error(), "all 2 requests are in flight"));
     cr_assert_null(q[0][2]);
-    cr_assert_eq(lierne_plan_free(plans[0]), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_BUSY);
     for (int i = 1; i >= 0; i--) { /* ended in another order */
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_end(q[r][i]), LIERNE_OK);
@@ -180,11 +180,11 @@ Test(plan, requests_in_flight_and_busy) {
     cr_assert_eq(lierne_end(q[0][0]), LIERNE_INVALID, "ending twice");
     cr_assert_eq(lierne_end(NULL), LIERNE_OK);
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_free(plans[r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
     }
-    lierne_sim_free(sim);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    lierne_sim_destroy(sim);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }
 
 Test(plan, bad_arguments_start_nothing) {
@@ -195,9 +195,9 @@ Test(plan, bad_arguments_start_nothing) {
     float x[128] = {0};
     int64_t offset;
     lierne_report report = {0};
-    cr_assert_eq(lierne_init(&self, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(lierne_free(self), LIERNE_INVALID, "a plan is alive");
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_INVALID, "a plan is alive");
     cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_forward(plan, x, NULL, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_forward(plan, x, x + 32, NULL), LIERNE_INVALID);
@@ -205,33 +205,33 @@ Test(plan, bad_arguments_start_nothing) {
     cr_assert_eq(lierne_forward(plan, x, x + 64, &offset), LIERNE_INVALID);
     cr_assert(strstr(lierne_last_error(), "stream"));
     cr_assert_eq(lierne_forward_begin(NULL, plan, x, x + 64, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_view(plan, (lierne_direction)2, &offset), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_view(plan, LIERNE_FORWARD, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_report(plan, LIERNE_FORWARD, &report), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_print(plan, LIERNE_FORWARD, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_get_alias(&offset, plan, (lierne_direction)2), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_get_alias(NULL, plan, LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_print(NULL, plan, LIERNE_FORWARD), LIERNE_INVALID);
     cr_assert_eq(lierne_plan_check(NULL, 1), LIERNE_INVALID);
     cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 0), LIERNE_INVALID);
     cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 1), LIERNE_OK);
     x[64] = 7;
     cr_assert_eq(lierne_forward(plan, x, x + 64, NULL), LIERNE_OK);
     cr_assert(x[0] == 7);
-    cr_assert_eq(lierne_plan_free(plan), LIERNE_OK);
-    cr_assert_eq(lierne_plan_free(NULL), LIERNE_OK);
-    cr_assert_eq(lierne_free(self), LIERNE_OK);
-    cr_assert_eq(lierne_free(NULL), LIERNE_OK);
-    lierne_grid_free(src);
-    lierne_grid_free(dst);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_plan_destroy(NULL), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(NULL), LIERNE_OK);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
 }
 
 /* Every bad spec gives its status, and the message has the value and the bound. */
 static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
     lierne_sim *sim = sim_of(world, 5);
     lierne_plan *plan = (lierne_plan *)&spec;
-    cr_assert_eq(lierne_plan_bridge(&plan, lierne_sim_context(sim, 0), &spec), status, "%s: %s",
+    cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 0), &spec), status, "%s: %s",
                  part, lierne_last_error());
     cr_assert(strstr(lierne_last_error(), part), "'%s' is not in '%s'", part, lierne_last_error());
     cr_assert_null(plan);
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
 }
 
 Test(plan, bad_specs_are_refused_with_value_and_bound) {
@@ -274,8 +274,8 @@ Test(plan, bad_specs_are_refused_with_value_and_bound) {
     lierne_grid_create(&swapped, &g);
     s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = swapped;
     refused(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
-    lierne_grid_free(src), lierne_grid_free(dst), lierne_grid_free(cp), lierne_grid_free(odd);
-    lierne_grid_free(swapped);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(cp), lierne_grid_destroy(odd);
+    lierne_grid_destroy(swapped);
 }
 
 Test(plan, ranks_that_disagree_get_mismatch) {
@@ -286,21 +286,21 @@ Test(plan, ranks_that_disagree_get_mismatch) {
     lierne_plan *first, *second;
     float x[64] = {1}, y[64];
     bad.shape = shape;
-    cr_assert_eq(lierne_plan_bridge(&first, lierne_sim_context(sim, 0), &good), LIERNE_OK);
-    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 1), &bad), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_create_bridge(&first, lierne_sim_get_context(sim, 0), &good), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &bad), LIERNE_MISMATCH);
     cr_assert(strstr(lierne_last_error(), "shape[2] differs between ranks: 2 on rank 0, 3 on rank 1"),
               "%s", lierne_last_error());
     cr_assert_null(second);
-    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 2), &good), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 2), &good), LIERNE_MISMATCH);
     cr_assert_eq(lierne_forward(first, y, x, NULL), LIERNE_MISMATCH, "who came first is told too");
-    lierne_plan_free(first);
+    lierne_plan_destroy(first);
     bad = good, bad.dst = other;
-    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 1), &good), LIERNE_OK);
-    lierne_plan_free(second);
-    cr_assert_eq(lierne_plan_bridge(&second, lierne_sim_context(sim, 0), &bad), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &good), LIERNE_OK);
+    lierne_plan_destroy(second);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 0), &bad), LIERNE_MISMATCH);
     cr_assert(strstr(lierne_last_error(), "dst.sizes[0]"), "%s", lierne_last_error());
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    lierne_grid_free(src), lierne_grid_free(dst), lierne_grid_free(other);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(other);
 }
 
 Test(plan, who_waits_for_nobody_times_out) {
@@ -311,7 +311,7 @@ Test(plan, who_waits_for_nobody_times_out) {
     lierne_request *request;
     float x[32] = {1}, y[64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
     }
     double start = lierne_now();
     cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
@@ -322,24 +322,24 @@ Test(plan, who_waits_for_nobody_times_out) {
     cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT, "it is dead");
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0"));
     char dump[1024], little[10];
-    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 0), dump, sizeof dump), LIERNE_OK);
+    cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
     cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
     cr_assert(strstr(dump, "in flight: call 1, forward of plan 0, stage 0 of 1"), "%s", dump);
     cr_assert(strstr(dump, "waits for rank 1\n"), "%s", dump);
     cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
-    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), little, sizeof little), LIERNE_OK);
+    cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)), LIERNE_OK);
     cr_assert_eq(lierne_forward(plans[1], y, x, NULL), LIERNE_TIMEOUT, "rank 0 gave up before");
     cr_assert(strstr(lierne_last_error(), "rank 0 gave up: "), "%s", lierne_last_error());
     cr_assert_str_eq(little, "rank 1 of");
-    cr_assert_eq(lierne_dump(NULL, dump, sizeof dump), LIERNE_INVALID);
-    cr_assert_eq(lierne_dump(lierne_sim_context(sim, 1), dump, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_INVALID);
     lierne_plan *third;
-    cr_assert_eq(lierne_plan_bridge(&third, lierne_sim_context(sim, 0), &spec), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_create_bridge(&third, lierne_sim_get_context(sim, 0), &spec), LIERNE_TIMEOUT);
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_free(plans[r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    lierne_grid_free(src), lierne_grid_free(dst);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 /* With check on, calls that differ are found before data moves. */
@@ -354,8 +354,8 @@ Test(plan, calls_are_compared_where_the_context_checks) {
         lierne_request *q[2];
         cr_assert_eq(lierne_sim_create(&sim, 2, &context), LIERNE_OK);
         for (int r = 0; r < 2; r++) {
-            lierne_plan_bridge(&a[r], lierne_sim_context(sim, r), &spec);
-            lierne_plan_bridge(&b[r], lierne_sim_context(sim, r), &spec);
+            lierne_plan_create_bridge(&a[r], lierne_sim_get_context(sim, r), &spec);
+            lierne_plan_create_bridge(&b[r], lierne_sim_get_context(sim, r), &spec);
         }
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_forward_begin(&q[r], a[r], r ? z : y, x, NULL), LIERNE_OK);
@@ -374,39 +374,39 @@ Test(plan, calls_are_compared_where_the_context_checks) {
         cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
         cr_assert_eq(lierne_end(q[0]), LIERNE_MISMATCH, "who called first is told");
         for (int r = 0; r < 2; r++) {
-            lierne_plan_free(a[r]), lierne_plan_free(b[r]);
+            lierne_plan_destroy(a[r]), lierne_plan_destroy(b[r]);
         }
-        cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     }
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 Test(plan, bad_contexts) {
     lierne_context *c;
     lierne_sim *sim;
     lierne_context_spec spec = {.size = 1};
-    cr_assert_eq(lierne_init(NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_init(&c, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_INVALID);
     spec = (lierne_context_spec){.size = sizeof spec, .timeout = -1};
-    cr_assert_eq(lierne_init(&c, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_INVALID);
     cr_assert_null(c);
     cr_assert_eq(lierne_sim_create(&sim, 0, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_sim_create(&sim, 1 << 25, NULL), LIERNE_INVALID);
     setenv("LIERNE_TIMEOUT_MS", "soon", 1);
-    cr_assert_eq(lierne_init(&c, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, NULL), LIERNE_INVALID);
     cr_assert(strstr(lierne_last_error(), "LIERNE_TIMEOUT_MS is 'soon'"));
     setenv("LIERNE_TIMEOUT_MS", "250", 1);
-    cr_assert_eq(lierne_init(&c, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_rank(c), 0);
-    cr_assert_eq(lierne_world(c), 1);
-    cr_assert_eq(lierne_groups_alive(c), 0);
-    cr_assert_eq(lierne_free(c), LIERNE_OK);
+    cr_assert_eq(lierne_context_create_self(&c, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_context_get_rank(c), 0);
+    cr_assert_eq(lierne_context_get_world_size(c), 1);
+    cr_assert_eq(lierne_context_get_ngroups(c), 0);
+    cr_assert_eq(lierne_context_destroy(c), LIERNE_OK);
     unsetenv("LIERNE_TIMEOUT_MS");
     cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_free(lierne_sim_context(sim, 0)), LIERNE_INVALID);
-    cr_assert_null(lierne_sim_context(sim, 2));
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    cr_assert_eq(lierne_sim_free(NULL), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(lierne_sim_get_context(sim, 0)), LIERNE_INVALID);
+    cr_assert_null(lierne_sim_get_context(sim, 2));
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(NULL), LIERNE_OK);
 }
 
 /* A map that changes every step: the gradient of row (g, s) comes from its owner of the step. */
@@ -426,9 +426,9 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
     spec.gradient_storage = LIERNE_COMPACT;
     spec.row_owner = rows;
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_plan_bridge(&plans[r], lierne_sim_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
     }
-    lierne_grid_free(src), lierne_grid_free(dst); /* the plan has copies */
+    lierne_grid_destroy(src), lierne_grid_destroy(dst); /* the plan has copies */
     for (int step = 0; step < 20; step++) {
         for (int i = 0; i < 32; i++) {
             rows[i] = (i * (step + 3) / 5 + step) % 4;
@@ -443,7 +443,7 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
                     in[r][2 * n++ + 1] = (float)(100 * step + 2 * i + 1);
                 }
             }
-            lierne_plan_shape(plans[r], LIERNE_ADJOINT, NULL, shape, NULL);
+            lierne_plan_get_shape(NULL, shape, NULL, plans[r], LIERNE_ADJOINT);
             cr_assert(shape[0] == n && (shape[1] == 1 || n == 0), "%d rows", (int)shape[0]);
         }
         memset(out, 0xa5, sizeof out);
@@ -472,9 +472,9 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
     cr_assert_eq(lierne_plan_update_rows(plans[0], NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_plan_update_rows(NULL, rows), LIERNE_INVALID);
     for (int r = 0; r < 4; r++) {
-        lierne_plan_free(plans[r]);
+        lierne_plan_destroy(plans[r]);
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
 }
 
 Test(plan, only_a_plan_with_a_row_map_takes_one) {
@@ -483,14 +483,14 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
     lierne_context *self;
     lierne_plan *plan;
     int32_t rows[32] = {0};
-    lierne_init(&self, NULL);
-    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK);
+    lierne_context_create_self(&self, NULL);
+    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
     cr_assert_eq(lierne_plan_update_rows(plan, rows), LIERNE_INVALID);
     cr_assert(strstr(lierne_last_error(), "has no row map"));
-    lierne_plan_free(plan);
+    lierne_plan_destroy(plan);
     spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     spec.row_owner = rows;
-    cr_assert_eq(lierne_plan_bridge(&plan, self, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
     lierne_status status = LIERNE_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         size_t before = lierne_mem_live();
@@ -500,9 +500,9 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
         cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
         cr_assert_eq(lierne_mem_live(), before, "k = %zu", k);
     }
-    lierne_plan_free(plan);
-    lierne_free(self);
-    lierne_grid_free(src);
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(self);
+    lierne_grid_destroy(src);
 }
 
 Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
@@ -512,18 +512,18 @@ Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
     lierne_plan *a, *b;
     lierne_report report = {.size = sizeof report};
     spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
-    cr_assert_eq(lierne_plan_bridge(&a, lierne_sim_context(sim, 3), &spec), LIERNE_OK);
-    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_bridge(&b, lierne_sim_context(sim, 3), &spec), LIERNE_OK);
-    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_report(b, LIERNE_ADJOINT, &report), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&a, lierne_sim_get_context(sim, 3), &spec), LIERNE_OK);
+    cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
+    cr_assert_eq(lierne_plan_create_bridge(&b, lierne_sim_get_context(sim, 3), &spec), LIERNE_OK);
+    cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
+    cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_ADJOINT), LIERNE_OK);
     cr_assert_eq(report.communicators, 2);
-    lierne_plan_free(a);
-    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 2);
-    lierne_plan_free(b);
-    cr_assert_eq(lierne_groups_alive(lierne_sim_context(sim, 3)), 0);
-    lierne_sim_free(sim);
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_plan_destroy(a);
+    cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
+    lierne_plan_destroy(b);
+    cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 0);
+    lierne_sim_destroy(sim);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 /* The k-th allocation fails, for every k: an error, nothing left behind, and then it works. */
@@ -547,17 +547,17 @@ Test(plan, running_out_of_memory_leaves_nothing) {
             lierne_mem_fail_at(k);
             status = lierne_sim_create(&sim, 8, NULL);
             if (status == LIERNE_OK) {
-                status = lierne_plan_bridge(&plan, lierne_sim_context(sim, 2), &spec);
+                status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 2), &spec);
             }
             lierne_mem_fail_at(0);
             cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
             cr_assert((status == LIERNE_OK) == (plan != NULL));
-            lierne_plan_free(plan);
-            lierne_sim_free(sim);
+            lierne_plan_destroy(plan);
+            lierne_sim_destroy(sim);
             cr_assert_eq(lierne_mem_live(), before, "k = %zu: leaked", k);
         }
     }
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 /* Wherever the first rank's memory ends, no other rank gets a plan, nor either of them the next one
@@ -570,20 +570,20 @@ Test(plan, a_rank_without_memory_is_heard_by_those_after_it) {
         lierne_sim *sim = sim_of(2, 5);
         lierne_plan *plans[2][2];
         lierne_mem_fail_at(k);
-        first = lierne_plan_bridge(&plans[0][0], lierne_sim_context(sim, 0), &spec);
+        first = lierne_plan_create_bridge(&plans[0][0], lierne_sim_get_context(sim, 0), &spec);
         lierne_mem_fail_at(0);
         lierne_status again =
-            lierne_plan_bridge(&plans[1][0], lierne_sim_context(sim, 0), &spec);
-        cr_assert_eq(lierne_plan_bridge(&plans[0][1], lierne_sim_context(sim, 1), &spec), first,
+            lierne_plan_create_bridge(&plans[1][0], lierne_sim_get_context(sim, 0), &spec);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[0][1], lierne_sim_get_context(sim, 1), &spec), first,
                      "k = %zu: %s", k, lierne_last_error());
-        cr_assert_eq(lierne_plan_bridge(&plans[1][1], lierne_sim_context(sim, 1), &spec), again,
+        cr_assert_eq(lierne_plan_create_bridge(&plans[1][1], lierne_sim_get_context(sim, 1), &spec), again,
                      "k = %zu: %s", k, lierne_last_error());
         for (int i = 0; i < 4; i++) {
-            lierne_plan_free(plans[i / 2][i % 2]);
+            lierne_plan_destroy(plans[i / 2][i % 2]);
         }
-        lierne_sim_free(sim);
+        lierne_sim_destroy(sim);
     }
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 /* Variable rows: a thread per rank, because giving counts blocks. The model: sample g has
@@ -631,7 +631,7 @@ static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     }
     bad |= lierne_plan_update_counts(plan, rows) != LIERNE_OK;
     n = fill_lane(step, from, to, 1, x);
-    lierne_plan_elements(plan, LIERNE_FORWARD, &in, &out);
+    lierne_plan_get_elements(&in, &out, plan, LIERNE_FORWARD);
     lane_of_rank(w->dst_dp, w->dst_lane, &from, &to);
     m = fill_lane(step, from, to, 1, want);
     bad |= in != n || out != m;
@@ -653,7 +653,7 @@ static void *variable_work(void *arg) {
     variable_worker *w = arg;
     lierne_plan *plan;
     int64_t bad_rows[BATCH] = {1, 2, 3, 1, 1, 1};
-    size_t ok = lierne_plan_bridge(&plan, w->context, w->spec) == LIERNE_OK;
+    size_t ok = lierne_plan_create_bridge(&plan, w->context, w->spec) == LIERNE_OK;
     if (!ok) {
         w->bad = 1;
         return NULL;
@@ -665,7 +665,7 @@ static void *variable_work(void *arg) {
     /* On sim a rank that gave nothing wrong, as an empty lane does, would wait for those that did. */
     w->bad |= (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID)
               << 20;
-    w->bad |= (lierne_plan_free(plan) != LIERNE_OK) << 21;
+    w->bad |= (lierne_plan_destroy(plan) != LIERNE_OK) << 21;
     return NULL;
 }
 
@@ -681,7 +681,7 @@ static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp
     pthread_t threads[8];
     variable_worker workers[8];
     for (int r = 0; r < world; r++) {
-        workers[r] = (variable_worker){lierne_sim_context(sim, r), &spec, src_dp, r / tp, dst_dp,
+        workers[r] = (variable_worker){lierne_sim_get_context(sim, r), &spec, src_dp, r / tp, dst_dp,
                                        r / (dst_tp * cp), cp, r / dst_tp % cp, 0};
         pthread_create(&threads[r], NULL, variable_work, &workers[r]);
     }
@@ -690,8 +690,8 @@ static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp
         cr_assert_eq(workers[r].bad, 0, "tp%d dp%d -> tp%d cp%d dp%d, rank %d: %x", (int)tp,
                      (int)src_dp, (int)dst_tp, (int)cp, (int)dst_dp, r, (unsigned)workers[r].bad);
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
-    lierne_grid_free(src), lierne_grid_free(dst);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
     cr_assert_eq(lierne_mem_live(), before);
 }
 
@@ -716,5 +716,5 @@ Test(plan, variable_rows_refuse_what_they_cannot_do) {
     refused(s, LIERNE_UNSUPPORTED, "algorithm is 1", 4);
     s = spec, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
     refused(s, LIERNE_UNSUPPORTED, "gradient_owner 1", 4);
-    lierne_grid_free(src), lierne_grid_free(dst);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

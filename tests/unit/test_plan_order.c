@@ -38,8 +38,8 @@ static world open_world(void) {
     cr_assert_eq(lierne_sim_create(&w.sim, RANKS, NULL), LIERNE_OK);
     for (int p = 0; p < 2; p++) {
         for (int r = 0; r < RANKS; r++) {
-            lierne_context *context = lierne_sim_context(w.sim, r);
-            cr_assert_eq(lierne_plan_bridge(&w.plans[p][r], context, &spec), LIERNE_OK);
+            lierne_context *context = lierne_sim_get_context(w.sim, r);
+            cr_assert_eq(lierne_plan_create_bridge(&w.plans[p][r], context, &spec), LIERNE_OK);
         }
     }
     return w;
@@ -47,12 +47,12 @@ static world open_world(void) {
 
 static void close_world(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_plan_free(w->plans[0][r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_free(w->plans[1][r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(w->plans[0][r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(w->plans[1][r]), LIERNE_OK);
     }
-    cr_assert_eq(lierne_sim_free(w->sim), LIERNE_OK);
-    lierne_grid_free(w->src);
-    lierne_grid_free(w->dst);
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    lierne_grid_destroy(w->src);
+    lierne_grid_destroy(w->dst);
 }
 
 /* Sample b of the tensor that call c moves. */

@@ -51,7 +51,7 @@ static void copy(lierne_ops *ops, lierne_buffer to, int64_t to_at, lierne_buffer
 Test(route, blocks_that_continue_extend_the_message) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_new(&r, 0, 10, 10), LIERNE_OK);
+    cr_assert_eq(lierne_route_create(&r, 0, 10, 10), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     lierne_message *m = message(&s->sends, 1, LIERNE_IN, 2, 3);
     cr_assert_eq(lierne_message_add(m, lierne_block_range(5, 2)), LIERNE_OK);
@@ -59,14 +59,14 @@ Test(route, blocks_that_continue_extend_the_message) {
     cr_assert_eq(lierne_message_add(m, lierne_block_range(9, 1)), LIERNE_OK);
     cr_assert_eq(m->blocks.count, 2);
     cr_assert_eq(m->elements, 6);
-    lierne_route_free(r);
+    lierne_route_destroy(r);
 }
 
 /* Two ranks of 4 elements: rank 0 keeps 0..1 and gets 2..3 from rank 1; rank 1 gets nothing. */
 static lierne_route *half(int rank) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_new(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
+    cr_assert_eq(lierne_route_create(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 0) {
         message(&s->recvs, 1, LIERNE_OUT, 2, 2);
@@ -100,30 +100,30 @@ Test(route, check_finds_what_is_wrong) {
     r[1]->stages.at[0].sends.at[0].elements = 1;
     cr_assert_eq(lierne_route_check(r[1], NULL, 0), LIERNE_INVALID);
     cr_assert_eq(lierne_routes_pair((const lierne_route *const *)r, 2), LIERNE_INVALID);
-    lierne_route_free(r[0]);
-    lierne_route_free(r[1]);
+    lierne_route_destroy(r[0]);
+    lierne_route_destroy(r[1]);
 }
 
 /* Runs routes of n ranks over a sim, i32; in and out are rank after rank. */
 static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
     lierne_sim *sim;
-    lierne_job *jobs[8];
+    lierne_execution *jobs[8];
     cr_assert_eq(lierne_sim_create(&sim, n, NULL), LIERNE_OK);
     for (int r = 0; r < n; r++) {
-        const lierne_cargo cargo = {routes[r], LIERNE_I32, false};
+        const lierne_execution_input cargo = {routes[r], LIERNE_I32, false};
         const void *from = in;
         void *to = out;
-        cr_assert_eq(lierne_job_new(&jobs[r], lierne_sim_context(sim, r), &cargo, 1, "test"),
+        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &cargo, 1, "test"),
                      LIERNE_OK);
-        cr_assert_eq(lierne_job_begin(jobs[r], LIERNE_SUM, &to, &from), LIERNE_OK);
+        cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from), LIERNE_OK);
         in += routes[r]->elements[LIERNE_IN];
         out += routes[r]->elements[LIERNE_OUT];
     }
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_job_wait(jobs[r]), LIERNE_OK, "%s", lierne_last_error());
-        lierne_job_free(jobs[r]);
+        cr_assert_eq(lierne_execution_wait(jobs[r]), LIERNE_OK, "%s", lierne_last_error());
+        lierne_execution_destroy(jobs[r]);
     }
-    cr_assert_eq(lierne_sim_free(sim), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
 }
 
 static int64_t elements(lierne_route **routes, int n, lierne_buffer buffer) {
@@ -168,8 +168,8 @@ static void dot_test(lierne_route **routes, int n) {
     cr_assert_neq(left, 0);
     cr_assert_eq(memcmp(fx, twice, (size_t)n_out * 4), 0, "the adjoint's adjoint differs");
     for (int r = 0; r < n; r++) {
-        lierne_route_free(adjoint[r]);
-        lierne_route_free(second[r]);
+        lierne_route_destroy(adjoint[r]);
+        lierne_route_destroy(second[r]);
     }
     free(x), free(y), free(fx), free(fy), free(twice);
 }
@@ -177,8 +177,8 @@ static void dot_test(lierne_route **routes, int n) {
 Test(route, reverse_of_one_stage) {
     lierne_route *r[2] = {half(0), half(1)};
     dot_test(r, 2);
-    lierne_route_free(r[0]);
-    lierne_route_free(r[1]);
+    lierne_route_destroy(r[0]);
+    lierne_route_destroy(r[1]);
 }
 
 /* Rank 0 copies its input to where, a stage later, rank 1's arrives: nothing of it is in the result,
@@ -186,7 +186,7 @@ Test(route, reverse_of_one_stage) {
 static lierne_route *overwritten(int rank) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_new(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
+    cr_assert_eq(lierne_route_create(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 0) {
         copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
@@ -200,8 +200,8 @@ static lierne_route *overwritten(int rank) {
 Test(route, reverse_of_a_place_that_is_overwritten) {
     lierne_route *r[2] = {overwritten(0), overwritten(1)};
     dot_test(r, 2);
-    lierne_route_free(r[0]);
-    lierne_route_free(r[1]);
+    lierne_route_destroy(r[0]);
+    lierne_route_destroy(r[1]);
 }
 
 /* Three ranks in a line: stage 1 passes on what stage 0 brought, rank 2 sums two arrivals. */
@@ -209,7 +209,7 @@ static lierne_route *relay(int rank) {
     lierne_route *r;
     lierne_stage *s;
     int64_t landing;
-    cr_assert_eq(lierne_route_new(&r, rank, 3, 3), LIERNE_OK);
+    cr_assert_eq(lierne_route_create(&r, rank, 3, 3), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 0) {
         message(&s->sends, 1, LIERNE_IN, 0, 2);
@@ -240,7 +240,7 @@ Test(route, reverse_of_two_stages_that_forward_and_sum) {
     lierne_route *r[3] = {relay(0), relay(1), relay(2)};
     dot_test(r, 3);
     for (int i = 0; i < 3; i++) {
-        lierne_route_free(r[i]);
+        lierne_route_destroy(r[i]);
     }
 }
 
@@ -251,19 +251,19 @@ Test(route, print_shows_every_line) {
     cr_assert(strstr(text.data, "rank 2: in 3, out 3, scratch 3 elements"));
     cr_assert(strstr(text.data, "receive from 1, 3 elements: scratch[0 : 3]"), "%s", text.data);
     cr_assert(strstr(text.data, "out[0 : 3] = out[0 : 3] + scratch[0 : 3]"));
-    lierne_text_free(&text);
-    lierne_route_free(r);
+    lierne_text_clear(&text);
+    lierne_route_destroy(r);
 }
 
 Test(route, a_view_is_found_and_only_a_view) {
     lierne_route *r;
     lierne_stage *s;
-    cr_assert_eq(lierne_route_new(&r, 0, 6, 3), LIERNE_OK);
+    cr_assert_eq(lierne_route_create(&r, 0, 6, 3), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 2, 1);
     copy(&s->copies, LIERNE_OUT, 1, LIERNE_IN, 3, 2);
-    cr_assert_eq(lierne_route_view(r), 2);
+    cr_assert_eq(lierne_route_alias(r), 2);
     s->copies.at[1].from.at[0].block.offset = 4;
-    cr_assert_eq(lierne_route_view(r), -1);
-    lierne_route_free(r);
+    cr_assert_eq(lierne_route_alias(r), -1);
+    lierne_route_destroy(r);
 }

@@ -33,7 +33,7 @@ static void gather_count(const run_state *run, verify_count *count) {
 static void gather_bytes(run_method *method) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         lierne_report report = {.size = sizeof report};
-        lierne_plan_report(method->plan, (lierne_direction)d, &report);
+        lierne_plan_get_report(&report, method->plan, (lierne_direction)d);
         MPI_Allreduce(&report.received_bytes, &method->max_rank_bytes[d], 1, MPI_INT64_T, MPI_MAX,
                       MPI_COMM_WORLD);
     }

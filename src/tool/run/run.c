@@ -102,7 +102,7 @@ static bool plan(run_state *run, lierne_bridge_algorithm algorithm) {
         return true;
     }
     spec.algorithm = algorithm;
-    lierne_status status = lierne_plan_bridge(&method->plan, run->context, &spec);
+    lierne_status status = lierne_plan_create_bridge(&method->plan, run->context, &spec);
     if (algorithm != LIERNE_BRIDGE_DIRECT && !run->job.algorithm && is_refusal(status)) {
         snprintf(method->refusal, sizeof method->refusal, "%s", tool_reason());
         return true;
@@ -137,8 +137,8 @@ static int report(const run_state *run) {
 
 static int work(run_state *run) {
     const lierne_context_spec spec = {.size = sizeof spec,
-                                      .nodes = lierne_config_nodes(run->job.config)};
-    if (!run_all_ok(run, lierne_init_mpi(&run->context, MPI_COMM_WORLD, &spec))) {
+                                      .nodes = lierne_config_get_nodes(run->job.config)};
+    if (!run_all_ok(run, lierne_context_create_mpi(&run->context, MPI_COMM_WORLD, &spec))) {
         return TOOL_FINDINGS;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
@@ -154,12 +154,12 @@ static int work(run_state *run) {
 
 static void close_run(run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        lierne_plan_free(run->methods[a].plan);
+        lierne_plan_destroy(run->methods[a].plan);
         free(run->methods[a].seconds[LIERNE_FORWARD]);
         free(run->methods[a].seconds[LIERNE_ADJOINT]);
     }
     verify_rank_close(&run->buffers);
-    lierne_free(run->context);
+    lierne_context_destroy(run->context);
     tool_job_close(&run->job);
 }
 

@@ -1,0 +1,73 @@
+/* What a context asks of all ranks.
+ *
+ * A decision that is an error leaves everything as it was, and so does a rank without memory for
+ * its messages: it must still be able to tell the others. After anything else ranks may be at
+ * different places of a call, and the context is dead. */
+#include "context/context.h"
+
+lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
+                                   const lierne_field *fields, size_t n, int *id) {
+    lierne_status decision = LIERNE_OK;
+    int number;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status =
+        context->control->agree(context->control_self, mine, fields, n, &number, &decision);
+    if (status != LIERNE_OK) {
+        return lierne_context_kill(context, status);
+    }
+    if (id) {
+        *id = number;
+    }
+    return decision;
+}
+
+lierne_status lierne_context_agree_all(lierne_context *context, lierne_status mine,
+                                       const lierne_field *fields, size_t n, int *id) {
+    int number;
+    LIERNE_TRY(lierne_context_agree(context, mine, fields, n, &number));
+    if (id) {
+        *id = number;
+    }
+    return lierne_context_await_agreement(context, number);
+}
+
+lierne_status lierne_context_agreement_status(const lierne_context *context, int id) {
+    return context->control->agreement_status
+               ? context->control->agreement_status(context->control_self, id)
+               : LIERNE_OK;
+}
+
+lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
+    lierne_status decision = LIERNE_OK;
+    if (!context->control->await_agreement) {
+        return LIERNE_OK;
+    }
+    lierne_status status =
+        context->control->await_agreement(context->control_self, id, &decision);
+    return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
+}
+
+static lierne_status judge(lierne_context *context, lierne_status status) {
+    return status == LIERNE_OK || status == LIERNE_NO_MEMORY ? status
+                                                             : lierne_context_kill(context, status);
+}
+
+lierne_status lierne_context_sparse_exchange(lierne_context *context,
+                                             const lierne_control_message *messages, size_t n,
+                                             lierne_control_messages *received) {
+    LIERNE_TRY(lierne_context_alive(context));
+    return judge(context, context->control->sparse_exchange(context->control_self, messages, n,
+                                                            received));
+}
+
+lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {
+    LIERNE_TRY(lierne_context_alive(context));
+    return judge(context, context->control->allreduce_max(context->control_self, values, n));
+}
+
+void lierne_context_free_message_memory(const lierne_context *context, void *memory) {
+    if (!context->control->reads_messages ||
+        !context->control->reads_messages(context->control_self)) {
+        lierne_mem_free(memory);
+    }
+}

@@ -1,0 +1,238 @@
+/* Contexts: what all of them have in common.
+ *
+ * A context dies of its first failure to communicate: after a missed deadline nobody knows which
+ * messages are still under way, so going on could deliver one call's data to another. It keeps the
+ * error and gives it again to whoever calls. */
+#include "context/context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TIMEOUT 60.0 /* seconds */
+
+/* A number from the environment; *value is unchanged if the variable is not set. */
+static lierne_status env_number(const char *name, double low, double *value) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text) {
+        return LIERNE_OK;
+    }
+    double number = strtod(text, &end);
+    if (end == text || *end || !(number >= low) || number > 1e9) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is '%s', must be a number from %g to 1e9", name,
+                           text, low);
+    }
+    *value = number;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_own_node(int *node) {
+    const char *text = getenv("LIERNE_NODE");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (text && (digits == 0 || digits > 9 || text[digits])) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_NODE is '%s', must be a whole number from 0 to 999999999, in "
+                           "digits only: the same on ranks of one node",
+                           text);
+    }
+    *node = text ? atoi(text) : *node;
+    return LIERNE_OK;
+}
+
+static lierne_status find_timeout(const lierne_context_spec *spec, double *seconds) {
+    double milliseconds = DEFAULT_TIMEOUT * 1e3;
+    if (spec && spec->size != sizeof *spec) {
+        return LIERNE_FAIL(LIERNE_INVALID, "spec->size is %zu, must be %zu", spec->size,
+                           sizeof *spec);
+    }
+    if (spec && !(spec->timeout >= 0 && spec->timeout <= 1e6)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be in 0 to 1e6", spec->timeout);
+    }
+    LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
+    *seconds = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
+    return LIERNE_OK;
+}
+
+double lierne_context_timeout(const lierne_context_spec *spec) {
+    double seconds;
+    return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
+}
+
+lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
+    LIERNE_TRY(find_timeout(spec, &context->timeout));
+    double check = spec && spec->check;
+    LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
+    context->check = check > 0;
+    if (spec && spec->nodes) {
+        size_t n = (size_t)context->world;
+        LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
+        memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
+    }
+    return LIERNE_OK;
+}
+
+void lierne_context_clear(lierne_context *context) {
+    lierne_context_destroy_abandoned(context);
+    lierne_mem_free(context->nodes);
+    lierne_mem_free(context->dead_dump);
+    lierne_mem_free(context->groups.at);
+}
+
+void lierne_context_drop(lierne_context *context) {
+    if (context) {
+        lierne_context_clear(context);
+        lierne_mem_free(context);
+    }
+}
+
+lierne_status lierne_context_alive(const lierne_context *context) {
+    if (context->dead != LIERNE_OK) {
+        lierne_set_error(context->dead_message);
+    }
+    return context->dead;
+}
+
+void lierne_context_enter(const lierne_context *context) {
+    if (context->control->enter) {
+        context->control->enter(context->control_self);
+    }
+}
+
+void lierne_context_leave(const lierne_context *context) {
+    if (context->control->leave) {
+        context->control->leave(context->control_self);
+    }
+}
+
+bool lierne_context_progress(const lierne_context *context) {
+    bool moved = false;
+    for (lierne_activity *a = context->in_flight; a; a = a->next) {
+        moved |= a->progress(a);
+    }
+    return moved;
+}
+
+void lierne_context_add_activity(lierne_context *context, lierne_activity *activity) {
+    activity->next = context->in_flight;
+    context->in_flight = activity;
+}
+
+void lierne_context_remove_activity(lierne_context *context, const lierne_activity *activity) {
+    for (lierne_activity **at = &context->in_flight; *at; at = &(*at)->next) {
+        if (*at == activity) {
+            *at = activity->next;
+            return;
+        }
+    }
+}
+
+void lierne_context_destroy_abandoned(lierne_context *context) {
+    for (lierne_activity *a = context->abandoned, *next; a; a = next) {
+        next = a->next;
+        a->destroy(a);
+    }
+    context->abandoned = NULL;
+}
+
+int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
+    int64_t number = context->ncalls++;
+    context->calls[number % LIERNE_CALLS] =
+        (lierne_call){.name = name, .plan = plan, .start = lierne_now()};
+    return number;
+}
+
+void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
+    lierne_call *c = &context->calls[call % LIERNE_CALLS];
+    if (call + LIERNE_CALLS >= context->ncalls) {
+        c->end = lierne_now();
+        c->status = status;
+    }
+}
+
+/* Adds to text of size bytes, `used` of them taken; cut off where it does not fit. */
+static size_t append(char *text, size_t size, size_t used, const char *format, ...) {
+    va_list args;
+    if (used + 1 >= size) {
+        return used;
+    }
+    va_start(args, format);
+    int n = vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+    return n < 0 ? used : used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+static void write_dump(const lierne_context *context, char *text, size_t size) {
+    size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
+                         context->world, context->transport->name, (long long)context->ncalls);
+    lierne_context_enter(context);
+    for (const lierne_activity *a = context->in_flight; a; a = a->next) {
+        used = a->dump(a, text, size, used);
+    }
+    lierne_context_leave(context);
+    for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
+        const lierne_call *c = &context->calls[i % LIERNE_CALLS];
+        used = append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name,
+                      c->plan);
+        used = c->end > 0 ? append(text, size, used, "%s after %.3f s\n",
+                                   lierne_status_name(c->status), c->end - c->start)
+                          : append(text, size, used, "begun %.3f s ago\n",
+                                   lierne_now() - c->start);
+    }
+}
+
+lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
+    if (context->dead == LIERNE_OK) {
+        context->dead = status;
+        snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_last_error());
+        if (lierne_alloc(&context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE, 1) == LIERNE_OK) {
+            write_dump(context, context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE);
+        }
+        lierne_set_error(context->dead_message);
+        if (context->control->give_up) {
+            context->control->give_up(context->control_self, status);
+        }
+    }
+    return status;
+}
+
+lierne_status lierne_context_dump(char *text, size_t size, const lierne_context *context) {
+    if (!context || !text || size == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context or text is NULL, or size is 0");
+    }
+    if (context->dead != LIERNE_OK) {
+        snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
+    } else {
+        write_dump(context, text, size);
+    }
+    return LIERNE_OK;
+}
+
+int lierne_context_get_rank(const lierne_context *context) {
+    return context ? context->rank : -1;
+}
+
+int lierne_context_get_world_size(const lierne_context *context) {
+    return context ? context->world : -1;
+}
+
+int lierne_context_get_ngroups(const lierne_context *context) {
+    return context ? (int)context->groups.count : -1;
+}
+
+lierne_status lierne_context_destroy(lierne_context *context) {
+    if (!context) {
+        return LIERNE_OK;
+    }
+    if (context->owned_by_sim) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the context belongs to a sim: use lierne_sim_destroy");
+    }
+    if (context->nplans > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive", context->nplans);
+    }
+    lierne_context_destroy_abandoned(context);
+    context->control->close(context->control_self, context->dead != LIERNE_OK);
+    lierne_context_drop(context);
+    return LIERNE_OK;
+}

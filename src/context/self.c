@@ -1,0 +1,21 @@
+/* The context of a world of one rank. */
+#include "context/context.h"
+
+lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *spec) {
+    lierne_context *context;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));
+    context->control = &lierne_self_control;
+    context->transport = &lierne_self_transport;
+    context->world = 1;
+    lierne_status status = lierne_context_fill(context, spec);
+    if (status != LIERNE_OK) {
+        lierne_context_drop(context);
+        return status;
+    }
+    *out = context;
+    return LIERNE_OK;
+}

@@ -1,0 +1,105 @@
+/* A simulated world: the contexts of all its ranks, in one process.
+ *
+ * Whoever waits moves on what is in flight on all ranks, so that one thread can begin on all of them
+ * and then end on all of them; a lock around that lets threads wait at the same time. The context of
+ * a rank is filled when it is first asked for, so that planning one rank of a large world takes the
+ * memory of one context; all of them share one array of nodes. */
+#include "context/context.h"
+#include "control/sim.h"
+#include "lierne/grid.h"
+#include "transport/sim/sim.h"
+
+struct lierne_sim {
+    lierne_sim_world world;
+    lierne_context *contexts; /* by rank; without a control: nobody asked for it */
+    lierne_context common;    /* what all contexts begin as; owns their nodes */
+};
+
+static bool progress_all(void *user) {
+    const lierne_sim *sim = user;
+    bool moved = false;
+    for (int r = 0; r < sim->world.nranks; r++) {
+        moved |= sim->contexts[r].control && lierne_context_progress(&sim->contexts[r]);
+    }
+    return moved;
+}
+
+/* The context of a rank, with the lock held: memory for all is there, and costs nothing until it is
+ * written. */
+static lierne_context *open_context(lierne_sim *sim, int rank) {
+    lierne_context *context = &sim->contexts[rank];
+    if (!context->control) {
+        lierne_sim_rank *s = &sim->world.ranks[rank];
+        s->world = &sim->world;
+        s->rank = rank;
+        *context = sim->common;
+        context->control_self = context->transport_self = s;
+        context->rank = rank;
+    }
+    return context;
+}
+
+static void close_sim(lierne_sim *sim) {
+    for (int r = 0; sim->contexts && r < sim->world.nranks; r++) {
+        if (sim->contexts[r].control) {
+            sim->contexts[r].nodes = NULL; /* the world's */
+            lierne_context_clear(&sim->contexts[r]);
+        }
+    }
+    lierne_mem_free(sim->contexts);
+    lierne_mem_free(sim->common.nodes);
+    lierne_sim_world_close(&sim->world);
+    lierne_mem_free(sim);
+}
+
+static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_spec *spec) {
+    sim->common.control = &lierne_sim_control;
+    sim->common.transport = &lierne_sim_transport;
+    sim->common.world = nranks;
+    sim->common.owned_by_sim = true;
+    lierne_status status = lierne_context_fill(&sim->common, spec);
+    LIERNE_TRY(lierne_sim_world_open(&sim->world, nranks, sim->common.timeout,
+                                     (lierne_control_hook){progress_all, sim}));
+    LIERNE_TRY(status);
+    return lierne_alloc(&sim->contexts, (size_t)nranks, sizeof *sim->contexts);
+}
+
+lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
+    lierne_sim *sim;
+    if (!out || nranks < 1 || nranks > LIERNE_MAX_RANKS) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL, or nranks is %d, must be in 1 to %d",
+                           nranks, LIERNE_MAX_RANKS);
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&sim, 1, sizeof *sim));
+    lierne_status status = open_sim(sim, nranks, spec);
+    if (status != LIERNE_OK) {
+        close_sim(sim);
+        return status;
+    }
+    *out = sim;
+    return LIERNE_OK;
+}
+
+lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank) {
+    if (!sim || rank < 0 || rank >= sim->world.nranks) {
+        return NULL;
+    }
+    pthread_mutex_lock(&sim->world.lock);
+    lierne_context *context = open_context(sim, rank);
+    pthread_mutex_unlock(&sim->world.lock);
+    return context;
+}
+
+lierne_status lierne_sim_destroy(lierne_sim *sim) {
+    for (int r = 0; sim && r < sim->world.nranks; r++) {
+        if (sim->contexts[r].nplans > 0) {
+            return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of rank %d are alive",
+                               sim->contexts[r].nplans, r);
+        }
+    }
+    if (sim) {
+        close_sim(sim);
+    }
+    return LIERNE_OK;
+}

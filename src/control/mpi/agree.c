@@ -1,0 +1,146 @@
+/* Deciding together.
+ *
+ * The common case is that all is well, so it costs one reduction of three words: the lowest rank
+ * that failed, and the minimum of [h, ~h] of a hash of the fields. That pair tells whether all
+ * hashes are equal, because the minimum of ~h is the complement of the maximum of h. Only when
+ * something is wrong do ranks exchange what: a rank that failed tells its message; for fields that
+ * differ, the fields of rank 0 go round page by page and the lowest rank that differs finds the
+ * field. No step allocates, so that a rank without memory takes part like any other.
+ *
+ * Closing the link begins with the same reduction: a rank that closes while others decide, or
+ * decided and gave up before, then meets a collective of its own kind and not one of another kind
+ * at the same place, which MPI would answer by ending the program. */
+#include "control/mpi/state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FAILED, HASH, NOT_HASH, WORDS };
+
+#define CLOSING 0x636c6f7365u /* the hash of a rank that closes */
+
+lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation) {
+    MPI_Request request;
+    return lierne_mpi_wait(m,
+                            MPI_Iallreduce(m->reduce_in, m->reduce_out, words, MPI_INT64_T, operation,
+                                           m->comm, &request),
+                            &request, "agreeing");
+}
+
+static lierne_status minimum(lierne_mpi_state *m, int words) {
+    return lierne_mpi_allreduce(m, words, MPI_MIN);
+}
+
+static lierne_status broadcast(lierne_mpi_state *m, void *data, size_t bytes, int root) {
+    MPI_Request request;
+    return lierne_mpi_wait(m, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->comm, &request),
+                            &request, "agreeing");
+}
+
+static void note(lierne_mpi_state *m, lierne_status status) {
+    m->decision.status = status;
+    snprintf(m->decision.message, sizeof m->decision.message, "%s", lierne_last_error());
+}
+
+/* Every rank takes over the failure of one. */
+static lierne_status tell(lierne_mpi_state *m, int root, lierne_status *decision) {
+    LIERNE_TRY(broadcast(m, &m->decision, sizeof m->decision, root));
+    lierne_set_error(m->decision.message);
+    *decision = (lierne_status)m->decision.status;
+    return LIERNE_OK;
+}
+
+static uint64_t hash_fields(const lierne_field *fields, size_t n) {
+    uint64_t hash = lierne_hash(0, &n, sizeof n);
+    for (size_t i = 0; i < n; i++) {
+        hash = lierne_hash(hash, fields[i].name, strlen(fields[i].name) + 1);
+        hash = lierne_hash(hash, &fields[i].value, sizeof fields[i].value);
+    }
+    return hash;
+}
+
+/* Compares a field of rank 0 with mine; either may be missing. */
+static lierne_status compare(const lierne_field *first, const lierne_field *mine, int rank) {
+    if (first && mine && first->value == mine->value && strcmp(first->name, mine->name) == 0) {
+        return LIERNE_OK;
+    }
+    return LIERNE_FAIL(LIERNE_MISMATCH, "%s differs between ranks: %lld on rank 0, %lld on rank %d",
+                       mine ? mine->name : first->name, first ? (long long)first->value : 0LL,
+                       mine ? (long long)mine->value : 0LL, rank);
+}
+
+static const lierne_field *nth(const lierne_field *fields, size_t n, size_t i) {
+    return i < n ? &fields[i] : NULL;
+}
+
+/* Sends the fields of rank 0 round; notes my first field that differs. */
+static lierne_status leaf_through(lierne_mpi_state *m, const lierne_field *fields, size_t n,
+                                  size_t first_n) {
+    lierne_status found = LIERNE_OK;
+    size_t i = 0;
+    for (size_t start = 0; start < first_n; start += LIERNE_MPI_PAGE) {
+        size_t end = start + LIERNE_MPI_PAGE < first_n ? start + LIERNE_MPI_PAGE : first_n;
+        if (m->rank == 0) {
+            memcpy(m->page, fields + start, (end - start) * sizeof *fields);
+        }
+        LIERNE_TRY(broadcast(m, m->page, sizeof m->page, 0));
+        for (; i < end && found == LIERNE_OK; i++) {
+            found = compare(&m->page[i - start], nth(fields, n, i), m->rank);
+        }
+    }
+    if (found == LIERNE_OK && first_n < n) {
+        found = compare(NULL, &fields[first_n], m->rank);
+    }
+    note(m, found);
+    return LIERNE_OK;
+}
+
+static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fields, size_t n,
+                                     lierne_status *decision) {
+    int64_t hash = m->reduce_in[HASH];
+    m->reduce_out[0] = hash;
+    m->reduce_out[1] = (int64_t)n;
+    LIERNE_TRY(broadcast(m, m->reduce_out, 2 * sizeof m->reduce_out[0], 0));
+    size_t first_n = (size_t)m->reduce_out[1];
+    m->reduce_in[FAILED] = m->reduce_out[0] != hash ? m->rank : m->world;
+    LIERNE_TRY(minimum(m, 1));
+    int differs = (int)m->reduce_out[FAILED];
+    LIERNE_TRY(leaf_through(m, fields, n, first_n));
+    return tell(m, differs, decision);
+}
+
+static lierne_status vote(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
+    lierne_mpi_start_deadline(m);
+    m->reduce_in[FAILED] = failed;
+    m->reduce_in[HASH] = (int64_t)hash;
+    m->reduce_in[NOT_HASH] = (int64_t)~hash;
+    return minimum(m, WORDS);
+}
+
+static bool unanimous(const lierne_mpi_state *m) {
+    return m->reduce_out[HASH] == ~m->reduce_out[NOT_HASH];
+}
+
+bool lierne_mpi_all_close(lierne_mpi_state *m) {
+    return vote(m, -1 - (int64_t)m->rank, CLOSING) == LIERNE_OK && unanimous(m);
+}
+
+lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
+                               size_t n, int *id, lierne_status *decision) {
+    lierne_mpi_state *m = state;
+    *id = m->agreements++;
+    note(m, mine);
+    LIERNE_TRY(vote(m, mine != LIERNE_OK ? m->rank : m->world, hash_fields(fields, n)));
+    if (m->reduce_out[FAILED] < 0) {
+        return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d frees its context while others plan",
+                           (int)(-1 - m->reduce_out[FAILED]));
+    }
+    if (m->reduce_out[FAILED] < m->world) {
+        return tell(m, (int)m->reduce_out[FAILED], decision);
+    }
+    if (!unanimous(m)) {
+        return find_difference(m, fields, n, decision);
+    }
+    *decision = LIERNE_OK;
+    return LIERNE_OK;
+}

@@ -1,0 +1,9 @@
+/* Errors of MPI, as errors of lierne. */
+#include "control/mpi/state.h"
+
+lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
+    int length;
+    MPI_Error_string(code, text, &length);
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s: %s", m->rank, what, text);
+}

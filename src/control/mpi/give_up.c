@@ -1,0 +1,156 @@
+/* Telling the other ranks that this one gives up.
+ *
+ * MPI cannot take back a message that was started: a rank that comes late still receives what its
+ * peer sent, though the peer's caller was told of a failure and may have reused the buffer. So the
+ * late rank must hear of it. Inside a node an abort flag tells it for certain (abort_flags.h):
+ * raised before the peer's call returns, looked at behind the last receive.
+ *
+ * Between nodes a message tells it, on a communicator of its own, so that nothing stands in front
+ * of it. MPI orders how messages match, not when they arrive, so this one may come too late: the
+ * data is right all the same as long as the caller keeps the buffers, as lierne/context.h asks. The
+ * message goes to the ranks that this one has exchanged messages with, and to those at distances of
+ * a power of two: they hear of it while they wait in a collective call, give up in turn, and so all
+ * ranks learn of it, though none sends to every rank of a large world. */
+#include "control/mpi/state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool same_node(const lierne_rank_info *a, const lierne_rank_info *b) {
+    return a->space != 0 && a->space == b->space && a->node == b->node;
+}
+
+/* Called before the ranks are put in another order. */
+bool lierne_mpi_map_flags(lierne_mpi_state *m) {
+    const lierne_rank_info *own = &m->ranks[m->rank], *first = NULL;
+    int count = 0;
+    for (int r = 0; r < m->world; r++) {
+        m->flag[r] = same_node(own, &m->ranks[r]) ? count++ : -1;
+        if (m->flag[r] == 0) {
+            first = &m->ranks[r];
+        }
+    }
+    if (first && first->flags != LIERNE_NO_FLAGS) {
+        m->flags =
+            lierne_abort_flags_map(first->process, (int)first->flags, m->world, m->flag[m->rank]);
+    }
+    return m->flags && count == m->world;
+}
+
+lierne_status lierne_mpi_listen(lierne_mpi_state *m) {
+    int code =
+        MPI_Irecv(&m->heard, sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, 0, m->notices, &m->listening);
+    return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(m, code, "MPI_Irecv");
+}
+
+/* Notes who sent notices that came. */
+static void hear(lierne_mpi_state *m) {
+    MPI_Status status;
+    int came = 1;
+    while (m->listening != MPI_REQUEST_NULL && MPI_Test(&m->listening, &came, &status) == MPI_SUCCESS &&
+           came) {
+        if (!m->heard_any) {
+            m->first = m->heard;
+        }
+        m->heard_any = true;
+        m->gave_up[status.MPI_SOURCE] = m->heard.status;
+        if (lierne_mpi_listen(m) != LIERNE_OK) {
+            return;
+        }
+    }
+}
+
+bool lierne_mpi_any_gave_up(void *state) {
+    lierne_mpi_state *m = state;
+    hear(m);
+    return m->heard_any || (m->flags && lierne_abort_flags_any(m->flags));
+}
+
+lierne_status lierne_mpi_gave_up(void *state, int peer) {
+    const lierne_mpi_state *m = state;
+    lierne_status status = LIERNE_OK;
+    const char *message = m->first.message;
+    if (m->flags && m->flag[peer] >= 0) {
+        status = lierne_abort_flags_get(m->flags, m->flag[peer], &message);
+    }
+    if (status == LIERNE_OK && m->heard_any) {
+        status = (lierne_status)m->gave_up[peer];
+        message = m->first.message;
+    }
+    return status == LIERNE_OK ? LIERNE_OK
+                               : LIERNE_FAIL(status, "rank %d gave up: %s", peer, message);
+}
+
+lierne_status lierne_mpi_check_given_up(lierne_mpi_state *m) {
+    if (!m->ready || !lierne_mpi_any_gave_up(m)) {
+        return LIERNE_OK;
+    }
+    for (int r = 0; r < m->world; r++) {
+        if (r != m->rank) {
+            LIERNE_TRY(lierne_mpi_gave_up(m, r));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* The notice must stay until it was sent, which nobody waits for: the link is left behind. */
+static void send_notices(lierne_mpi_state *m) {
+    MPI_Request request;
+    for (int64_t distance = 1; distance < m->world; distance *= 2) {
+        m->met[(m->rank + distance) % m->world] = true;
+        m->met[(m->rank + m->world - distance) % m->world] = true;
+    }
+    for (int r = 0; r < m->world; r++) {
+        if (m->met[r] && r != m->rank &&
+            MPI_Isend(&m->own, sizeof m->own, MPI_BYTE, r, 0, m->notices, &request) ==
+                MPI_SUCCESS) {
+            MPI_Request_free(&request);
+            m->abandoned = true;
+        }
+    }
+}
+
+void lierne_mpi_give_up(void *state, lierne_status status) {
+    lierne_mpi_state *m = state;
+    int finalized = 0;
+    if (m->flags) {
+        lierne_abort_flags_raise(m->flags, m->flag[m->rank], status, lierne_last_error());
+    }
+    MPI_Finalized(&finalized);
+    if (m->notices != MPI_COMM_NULL && !finalized) {
+        m->own.status = (int)status;
+        snprintf(m->own.message, sizeof m->own.message, "%s", lierne_last_error());
+        send_notices(m);
+    }
+}
+
+void lierne_mpi_stop_listening(lierne_mpi_state *m) {
+    int ended = 0;
+    if (m->listening == MPI_REQUEST_NULL) {
+        return;
+    }
+    MPI_Cancel(&m->listening);
+    if (MPI_Test(&m->listening, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || !ended) {
+        MPI_Request_free(&m->listening);
+        m->abandoned = true;
+    }
+}
+
+void lierne_mpi_close_descriptor(lierne_mpi_state *m) {
+    if (m->opened >= 0) {
+        close(m->opened);
+        m->opened = -1;
+    }
+}
+
+void lierne_mpi_drop_flags(lierne_mpi_state *m) {
+    lierne_mpi_close_descriptor(m);
+    lierne_abort_flags_unmap(m->flags);
+    lierne_mem_free(m->flag);
+    lierne_mem_free(m->gave_up);
+    lierne_mem_free(m->met);
+    m->flags = NULL;
+    m->flag = m->gave_up = NULL;
+    m->met = NULL;
+}

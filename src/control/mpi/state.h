@@ -1,0 +1,132 @@
+/* The state of MPI's control: this rank's end of a private communicator, and what collective calls
+ * need. The transport of MPI (transport/mpi/) sends on the same communicator.
+ *
+ * Functions stand in the order in which their files depend on each other. */
+#ifndef LIERNE_MPI_STATE_H
+#define LIERNE_MPI_STATE_H
+
+#include "control/abort_flags.h"
+#include "control/control.h"
+
+#include <mpi.h>
+
+#define LIERNE_MPI_PAGE         32        /* fields told at once when ranks disagree */
+#define LIERNE_MPI_SINK         (1 << 17) /* words; memory that is not written costs none */
+#define LIERNE_MPI_CONTROL_TAGS 2
+
+/* Where a rank is: its node, and its process in a space of process numbers. Words of 64 bits, so
+ * that ranks can gather them. */
+typedef struct lierne_rank_info {
+    uint64_t node;
+    uint64_t rank;
+    uint64_t space;
+    uint64_t process;
+    uint64_t flags; /* descriptor of abort flags that this process opened */
+} lierne_rank_info;
+#define LIERNE_RANK_INFO_WORDS 5
+#define LIERNE_NO_FLAGS        UINT64_MAX
+
+typedef struct lierne_notice {
+    int status;
+    char message[LIERNE_MESSAGE_SIZE];
+} lierne_notice;
+
+/* Everything that a collective call reads or writes lives in here and never on a stack: after a
+ * missed deadline MPI may still write it, so then the state is left behind. */
+typedef struct lierne_mpi_state {
+    lierne_control_hook hook; /* progress is NULL until there is a context */
+    MPI_Comm comm;
+    int rank;
+    int world;
+    int tags;           /* 0 to tags - 1 are the transport's, LIERNE_MPI_CONTROL_TAGS more the control's */
+    size_t piece_bytes; /* longest piece of a message */
+    double timeout;     /* seconds */
+    lierne_deadline deadline; /* of the running collective */
+    int agreements;
+    unsigned exchanges; /* sparse ones */
+    bool abandoned;     /* MPI may still write here: a collective missed its deadline, for example */
+    bool reads_messages; /* a sparse exchange failed while messages were under way */
+    int64_t reduce_in[LIERNE_MAX_REDUCED];
+    int64_t reduce_out[LIERNE_MAX_REDUCED];
+    lierne_notice decision;
+    lierne_field page[LIERNE_MPI_PAGE];
+    lierne_rank_info *ranks; /* until nodes are numbered */
+    bool crowded; /* this machine may have more ranks than cores: waiting gives up the core */
+    unsigned idle_polls;
+    int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
+    double next_look;
+    int opened; /* descriptor of this rank's abort flags until all ranks have mapped them, or -1 */
+    lierne_abort_flags *flags; /* of the node, or NULL */
+    int *flag;                 /* per rank: its flag, or -1 on another node */
+    bool ready;                /* ranks can tell each other that they give up */
+    MPI_Comm notices;          /* where flags do not reach all ranks, or MPI_COMM_NULL */
+    MPI_Request listening;
+    lierne_notice heard;         /* the last notice */
+    lierne_notice first;         /* the first one */
+    lierne_notice own;           /* this rank's own */
+    bool heard_any;
+    int *gave_up;                  /* per rank: the status of its notice */
+    bool *met;                     /* per rank: messages were exchanged with it */
+    int64_t sink[LIERNE_MPI_SINK]; /* where messages go that there is no memory for */
+} lierne_mpi_state;
+
+/* error.c. LIERNE_TRANSPORT with MPI's text for code. */
+lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what);
+
+/* liveness.c. An id of the space that this process's number is valid in; 0 if it has none. */
+uint64_t lierne_mpi_process_space(void);
+/* Begins to watch the processes of ranks in the same space of process numbers. */
+void lierne_mpi_watch(lierne_mpi_state *m);
+void lierne_mpi_unwatch(lierne_mpi_state *m);
+/* PEER_FAILED if the process of a rank has ended. */
+lierne_status lierne_mpi_alive(void *state, int peer);
+
+/* give_up.c. As in the table of control. */
+void lierne_mpi_give_up(void *state, lierne_status status);
+bool lierne_mpi_any_gave_up(void *state);
+lierne_status lierne_mpi_gave_up(void *state, int peer);
+/* The error of the lowest rank that is known to have given up. */
+lierne_status lierne_mpi_check_given_up(lierne_mpi_state *m);
+/* Maps the node's abort flags; returns whether they reach all ranks. */
+bool lierne_mpi_map_flags(lierne_mpi_state *m);
+/* Closes the descriptor that other ranks map flags by. */
+void lierne_mpi_close_descriptor(lierne_mpi_state *m);
+/* Begins to listen for notices, on the communicator of notices. */
+lierne_status lierne_mpi_listen(lierne_mpi_state *m);
+/* The state is abandoned where MPI may still write a notice. */
+void lierne_mpi_stop_listening(lierne_mpi_state *m);
+void lierne_mpi_drop_flags(lierne_mpi_state *m);
+
+/* wait.c. Sets the deadline that the following waits share. */
+void lierne_mpi_start_deadline(lierne_mpi_state *m);
+/* Waits for a collective that returned `started` when it was started. TIMEOUT at the deadline: the
+ * state is abandoned then. */
+lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *request,
+                              const char *what);
+/* What to do while nothing happens: lets other work move on, looks whether peers live and what time
+ * it is. The state is abandoned on failure. */
+lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what);
+
+/* agree.c. Reduces words of reduce_in into reduce_out, with the deadline set before. Collective. */
+lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation);
+lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
+                               size_t n, int *id, lierne_status *decision);
+/* Whether all ranks close their control, at most after the timeout. Collective. */
+bool lierne_mpi_all_close(lierne_mpi_state *m);
+
+/* sparse_exchange.c */
+lierne_status lierne_mpi_sparse_exchange(void *state, const lierne_control_message *messages,
+                                         size_t n, lierne_control_messages *received);
+
+/* open.c. Duplicates comm. Collective. */
+lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm);
+/* Waits until all ranks have mapped their flags, and opens a way for notices where they do not reach
+ * all ranks. Collective. */
+lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached);
+/* Frees the state. Collective unless dead. */
+void lierne_mpi_close(void *state, bool dead);
+
+/* control.c */
+extern const lierne_control lierne_mpi_control;
+
+#endif

@@ -1,0 +1,228 @@
+/* Making an execution ready: which messages travel together, what needs staging, how much memory.
+ *
+ * Several routes in one execution is how plans are coalesced: in every stage the messages with the
+ * same peer become one. Where a route has more than one message with a peer in a
+ * stage, its k-th goes with the k-th of the others, at both ends alike. Executing allocates nothing:
+ * all memory is reserved here. */
+#include "execute/execution.h"
+
+static const lierne_messages *messages_of(const lierne_subroute *subroute, size_t stage,
+                                          bool sends) {
+    static const lierne_messages none = {0};
+    if (stage >= subroute->route->stages.count) {
+        return &none;
+    }
+    const lierne_stage *s = &subroute->route->stages.at[stage];
+    return sends ? &s->sends : &s->recvs;
+}
+
+/* How many messages before m have its peer. */
+static size_t index_with_peer(const lierne_messages *messages, size_t m) {
+    size_t index = 0;
+    for (size_t i = 0; i < m; i++) {
+        index += messages->at[i].peer == messages->at[m].peer;
+    }
+    return index;
+}
+
+/* The index-th message with a peer, or NULL. */
+static const lierne_message *find(const lierne_messages *messages, int peer, size_t index) {
+    for (size_t i = 0; i < messages->count; i++) {
+        if (messages->at[i].peer == peer && index-- == 0) {
+            return &messages->at[i];
+        }
+    }
+    return NULL;
+}
+
+static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *m,
+                                 lierne_subroute *subroute, const lierne_message *message) {
+    lierne_segment segment = {subroute, message};
+    m->bytes += message->elements * (int64_t)subroute->size;
+    m->count++;
+    return LIERNE_VEC_PUSH(&e->segments, segment);
+}
+
+/* The message that begins with message i of subroute p: those of the later subroutes go with it. */
+static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bool sends,
+                                 size_t i) {
+    const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
+    int peer = messages->at[i].peer;
+    lierne_coalesced_message m = {.peer = peer, .first = e->segments.count, .staging = -1,
+                                  .predecessor = -1, .pipeline = -1, .successor = -1};
+    LIERNE_TRY(add_segment(e, &m, &e->subroutes[p], &messages->at[i]));
+    if (e->nsubroutes > 1) {
+        size_t index = index_with_peer(messages, i);
+        for (size_t q = 0; q < e->nsubroutes; q++) {
+            const lierne_message *other =
+                find(messages_of(&e->subroutes[q], stage, sends), peer, index);
+            if (other && q < p) {
+                e->segments.count = m.first; /* it went with that subroute's */
+                return LIERNE_OK;
+            }
+            if (other && q > p) {
+                LIERNE_TRY(add_segment(e, &m, &e->subroutes[q], other));
+            }
+        }
+    }
+    return LIERNE_VEC_PUSH(&e->messages, m);
+}
+
+static lierne_status add_messages(lierne_execution *e, size_t stage, bool sends) {
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
+        for (size_t m = 0; m < messages->count; m++) {
+            LIERNE_TRY(add_message(e, p, stage, sends, m));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status add_phases(lierne_execution *e) {
+    size_t stages = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        size_t n = e->subroutes[p].route->stages.count;
+        stages = n > stages ? n : stages;
+    }
+    for (size_t i = 0; i < stages; i++) {
+        lierne_phase phase = {.first = e->messages.count};
+        LIERNE_TRY(add_messages(e, i, false));
+        phase.nrecvs = e->messages.count - phase.first;
+        LIERNE_TRY(add_messages(e, i, true));
+        phase.nsends = e->messages.count - phase.first - phase.nrecvs;
+        LIERNE_TRY(LIERNE_VEC_PUSH(&e->phases, phase));
+    }
+    return LIERNE_OK;
+}
+
+/* Scratch of the subroutes, then staging. */
+static lierne_status reserve_memory(lierne_execution *e) {
+    e->reserved = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        lierne_subroute *subroute = &e->subroutes[p];
+        subroute->scratch = e->reserved;
+        e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_SCRATCH] *
+                                          (int64_t)subroute->size);
+    }
+    LIERNE_TRY(lierne_execution_assign_staging(e, &e->reserved));
+    return lierne_alloc_unset(&e->memory, (size_t)e->reserved, 1);
+}
+
+static size_t most_contributions(const lierne_execution *e) {
+    size_t most = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_route *route = e->subroutes[p].route;
+        for (size_t i = 0; i < route->stages.count; i++) {
+            const lierne_ops *sums = &route->stages.at[i].sums;
+            for (size_t o = 0; o < sums->count; o++) {
+                most = sums->at[o].from.count > most ? sums->at[o].from.count : most;
+            }
+        }
+    }
+    return most;
+}
+
+static lierne_status reserve(lierne_execution *e) {
+    size_t slots = 0;
+    for (size_t i = 0; i < e->phases.count; i++) {
+        size_t n = e->phases.at[i].nrecvs + e->phases.at[i].nsends;
+        slots = n > slots ? n : slots;
+    }
+    LIERNE_TRY(e->context->transport->batch_create(e->context->transport_self, slots, &e->batch));
+    LIERNE_TRY(reserve_memory(e));
+    LIERNE_TRY(lierne_alloc(&e->done, slots, sizeof *e->done));
+    LIERNE_TRY(lierne_alloc(&e->waiting, slots, sizeof *e->waiting));
+    return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
+}
+
+static lierne_status prepare(lierne_execution *e, const lierne_execution_input *input, size_t n) {
+    LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
+    e->nsubroutes = n;
+    for (size_t p = 0; p < n; p++) {
+        e->subroutes[p] = (lierne_subroute){.route = input[p].route, .dtype = input[p].dtype,
+                                      .size = lierne_dtype_size(input[p].dtype),
+                                      .adds_to_out = input[p].accumulates};
+    }
+    LIERNE_TRY(add_phases(e));
+    return reserve(e);
+}
+
+/* Memory that a peer may still read or write is left behind. */
+static void drop(lierne_activity *activity) {
+    lierne_execution *e = (lierne_execution *)activity;
+    bool quiet = !e->batch || e->context->transport->batch_destroy(e->batch);
+    lierne_mem_free(e->subroutes);
+    lierne_mem_free(e->segments.at);
+    lierne_mem_free(e->messages.at);
+    lierne_mem_free(e->phases.at);
+    lierne_mem_free(e->pipelines.at);
+    if (quiet || e->reserved == 0) {
+        lierne_mem_free(e->memory);
+    }
+    lierne_mem_free(e->done);
+    lierne_mem_free(e->waiting);
+    lierne_mem_free(e->contributions);
+    lierne_mem_free(e);
+}
+
+void lierne_execution_destroy(lierne_execution *e) {
+    if (!e) {
+        return;
+    }
+    lierne_context_enter(e->context);
+    lierne_context_remove_activity(e->context, &e->activity);
+    lierne_context_leave(e->context);
+    if (e->running || e->abandoned) {
+        /* The transport may still write into its memory. */
+        e->activity.next = e->context->abandoned;
+        e->context->abandoned = &e->activity;
+        return;
+    }
+    drop(&e->activity);
+}
+
+lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
+                                      const lierne_execution_input *input, size_t n,
+                                      const char *name) {
+    lierne_execution *e;
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
+    e->activity.destroy = drop;
+    e->context = context;
+    e->name = name;
+    lierne_status status = prepare(e, input, n);
+    if (status != LIERNE_OK) {
+        lierne_execution_destroy(e);
+        return status;
+    }
+    *out = e;
+    return LIERNE_OK;
+}
+
+void lierne_execution_identify(lierne_execution *e, int plan, int tag) {
+    e->plan = plan;
+    e->tag = tag;
+}
+
+int64_t lierne_execution_scratch_bytes(const lierne_execution *e) {
+    return e->reserved;
+}
+
+void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received) {
+    *sent = *received = 0;
+    for (size_t i = 0; i < e->phases.count; i++) {
+        *sent += (int64_t)e->phases.at[i].nsends;
+        *received += (int64_t)e->phases.at[i].nrecvs;
+    }
+}
+
+void lierne_execution_resize(lierne_execution *e) {
+    for (size_t i = 0; i < e->messages.count; i++) {
+        lierne_coalesced_message *m = &e->messages.at[i];
+        m->bytes = 0;
+        for (size_t k = 0; k < m->count; k++) {
+            const lierne_segment *segment = &e->segments.at[m->first + k];
+            m->bytes += segment->message->elements * (int64_t)segment->subroute->size;
+        }
+    }
+}

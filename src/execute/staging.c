@@ -1,0 +1,116 @@
+/* Where messages that must be packed or unpacked are staged.
+ *
+ * Short ones have memory of their own. Long ones, which a planner has cut so that they fit the cache,
+ * take turns in a few staging slots per peer and direction: what arrived is unpacked from the cache
+ * before the slot is used again, and memory far larger than the cache is touched once instead of
+ * three times. Each peer has slots of its own, or ranks could wait for each other's in a circle. */
+#include "execute/execution.h"
+
+#define ALIGN 64         /* a cache line, in bytes */
+#define LONG  (64 << 10) /* bytes of a message that takes turns */
+#define SLOTS 3          /* per peer and direction: one is filled, one unpacked, one in between */
+
+int64_t lierne_execution_align(int64_t bytes) {
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool in_one_piece(const lierne_message *m) {
+    return m->blocks.count == 0 ||
+           (m->blocks.count == 1 && lierne_block_contiguous(&m->blocks.at[0]));
+}
+
+static bool is_staged(const lierne_execution *e, const lierne_coalesced_message *m) {
+    return m->count > 1 || !in_one_piece(e->segments.at[m->first].message);
+}
+
+/* Messages of one direction of a phase, begin to end - 1. */
+typedef struct range {
+    const lierne_phase *phase;
+    size_t begin;
+    size_t end;
+} range;
+
+static lierne_coalesced_message *message_at(const lierne_execution *e, const range *r, size_t i) {
+    return &e->messages.at[r->phase->first + i];
+}
+
+/* The SLOTS-th long staged message with the same peer before this one; -1 if there are fewer. */
+static int64_t predecessor_of(const lierne_execution *e, const range *r, size_t index) {
+    int peer = message_at(e, r, index)->peer, used_slots = 0;
+    for (size_t i = index; i-- > r->begin;) {
+        const lierne_coalesced_message *p = message_at(e, r, i);
+        if (p->peer == peer && p->staging >= 0 && p->bytes >= LONG && ++used_slots == SLOTS) {
+            return (int64_t)i;
+        }
+    }
+    return -1;
+}
+
+static void assign_slot(const lierne_execution *e, const range *r, size_t index, int64_t *used) {
+    lierne_coalesced_message *m = message_at(e, r, index);
+    if (!is_staged(e, m)) {
+        return;
+    }
+    int64_t predecessor = m->bytes >= LONG ? predecessor_of(e, r, index) : -1;
+    if (predecessor >= 0 && message_at(e, r, (size_t)predecessor)->bytes >= m->bytes) {
+        m->staging = message_at(e, r, (size_t)predecessor)->staging;
+        m->predecessor = predecessor;
+    } else {
+        m->staging = *used;
+        *used += lierne_execution_align(m->bytes);
+    }
+}
+
+/* The pipeline of the messages with a peer, from the first one on that waits for a slot. */
+static lierne_status add_pipeline(lierne_execution *e, lierne_phase *phase, const range *r,
+                                  size_t first) {
+    lierne_staging_pipeline pipeline = {.first = first};
+    int64_t number = (int64_t)e->pipelines.count;
+    int peer = message_at(e, r, first)->peer;
+    lierne_coalesced_message *last = NULL;
+    LIERNE_TRY(LIERNE_VEC_PUSH(&e->pipelines, pipeline));
+    phase->npipelines++;
+    for (size_t i = r->begin; i < r->end; i++) {
+        lierne_coalesced_message *p = message_at(e, r, i);
+        if (p->peer != peer) {
+            continue;
+        }
+        p->pipeline = number;
+        if (i >= first) {
+            if (last) {
+                last->successor = (int64_t)i;
+            }
+            last = p;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_t begin, size_t end,
+                                 int64_t *used) {
+    const range r = {phase, begin, end};
+    for (size_t i = begin; i < end; i++) {
+        assign_slot(e, &r, i, used);
+    }
+    for (size_t i = begin; i < end; i++) {
+        const lierne_coalesced_message *p = message_at(e, &r, i);
+        if (p->predecessor >= 0 && p->pipeline < 0) {
+            LIERNE_TRY(add_pipeline(e, phase, &r, i));
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *bytes) {
+    int64_t most = *bytes;
+    for (size_t i = 0; i < e->phases.count; i++) {
+        lierne_phase *phase = &e->phases.at[i];
+        int64_t used = *bytes; /* phases do not run at once */
+        phase->first_pipeline = e->pipelines.count;
+        LIERNE_TRY(stage_range(e, phase, 0, phase->nrecvs, &used));
+        LIERNE_TRY(stage_range(e, phase, phase->nrecvs, phase->nrecvs + phase->nsends, &used));
+        most = used > most ? used : most;
+    }
+    *bytes = most;
+    return LIERNE_OK;
+}

@@ -1,0 +1,199 @@
+/* Plans whose samples have another number of rows every step.
+ *
+ * Which sample goes where does not change from step to step, only how long it is. So the bridge is
+ * planned once in samples (a tensor of one element per sample), and that route is kept as a model;
+ * the route that runs is the same lists with every block measured anew: sample k of a lane begins at
+ * the running sum of the rows before it. Nothing is planned or allocated per step. A lane's counts
+ * reach the other side as one more bridge of one number per sample. */
+#include "plan/bridge/bridge.h"
+
+#include <string.h>
+
+void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
+    if (!c) {
+        return;
+    }
+    lierne_plan_destroy(c->exchange);
+    for (int i = 0; i < 2; i++) {
+        lierne_route_destroy(c->model[i]);
+        lierne_mem_free(c->rows[i]);
+        lierne_mem_free(c->first[i]);
+    }
+    lierne_mem_free(c);
+}
+
+/* Lane of a buffer: source for forward's in and adjoint's out, else destination. */
+static int lane_of(lierne_direction d, lierne_buffer buffer) {
+    return (d == LIERNE_FORWARD) == (buffer == LIERNE_IN) ? 0 : 1;
+}
+
+static void add_up(lierne_bridge_counts *c) {
+    for (int lane = 0; lane < 2; lane++) {
+        for (int64_t k = 0; k < c->samples[lane]; k++) {
+            c->first[lane][k + 1] = c->first[lane][k] + c->rows[lane][k];
+        }
+    }
+}
+
+/* A block of samples as the elements that they have now; of scratch, whose samples have places of
+ * their own, only the place: the operation that reads it knows how long it is. */
+static lierne_block measure(const lierne_bridge_counts *c, lierne_direction d, lierne_buffer buffer,
+                            const lierne_block *samples) {
+    int64_t at = samples->offset, n = lierne_block_elements(samples);
+    if (buffer == LIERNE_SCRATCH) {
+        return lierne_block_range(at * c->most * c->width, n * c->most * c->width);
+    }
+    const int64_t *first = c->first[lane_of(d, buffer)];
+    return lierne_block_range(first[at] * c->width, (first[at + n] - first[at]) * c->width);
+}
+
+static void measure_messages(const lierne_bridge_counts *c, lierne_direction d,
+                             const lierne_messages *model, lierne_messages *live) {
+    for (size_t m = 0; m < model->count; m++) {
+        live->at[m].elements = 0;
+        for (size_t b = 0; b < model->at[m].blocks.count; b++) {
+            lierne_block block = measure(c, d, model->at[m].buffer, &model->at[m].blocks.at[b]);
+            live->at[m].blocks.at[b] = block;
+            live->at[m].elements += block.count[0];
+        }
+    }
+}
+
+/* The message that lands where an operation reads from scratch is as long as the operation. */
+static void set_landing(lierne_messages *recvs, int64_t offset, int64_t count) {
+    for (size_t m = 0; m < recvs->count; m++) {
+        lierne_message *r = &recvs->at[m];
+        if (r->buffer == LIERNE_SCRATCH && r->blocks.at[0].offset == offset) {
+            r->blocks.at[0].count[0] = r->elements = count;
+        }
+    }
+}
+
+static void measure_ops(const lierne_bridge_counts *c, lierne_direction d, const lierne_ops *model,
+                        lierne_ops *live, lierne_messages *recvs) {
+    for (size_t o = 0; o < model->count; o++) {
+        const lierne_op *from = &model->at[o];
+        lierne_op *to = &live->at[o];
+        to->to.block = measure(c, d, from->to.buffer, &from->to.block);
+        for (size_t s = 0; s < from->from.count; s++) {
+            lierne_place *place = &to->from.at[s];
+            place->block = measure(c, d, place->buffer, &from->from.at[s].block);
+            if (place->buffer == LIERNE_SCRATCH) {
+                place->block.count[0] = to->to.block.count[0];
+                set_landing(recvs, place->block.offset, place->block.count[0]);
+            }
+        }
+    }
+}
+
+static void measure_route(const lierne_bridge_counts *c, lierne_direction d, lierne_route *live) {
+    const lierne_route *model = c->model[d];
+    for (size_t i = 0; i < model->stages.count; i++) {
+        const lierne_stage *from = &model->stages.at[i];
+        lierne_stage *to = &live->stages.at[i];
+        measure_messages(c, d, &from->sends, &to->sends);
+        measure_messages(c, d, &from->recvs, &to->recvs);
+        measure_ops(c, d, &from->copies, &to->copies, &to->recvs);
+        measure_ops(c, d, &from->sums, &to->sums, &to->recvs);
+    }
+}
+
+static void set_shape(const lierne_bridge_counts *c, int lane, int64_t *shape) {
+    shape[0] = c->first[lane][c->samples[lane]];
+    shape[1] = 1;
+    shape[2] = c->width;
+}
+
+static void measure_side(const lierne_bridge_counts *c, lierne_direction d, lierne_plan_side *side) {
+    int in = lane_of(d, LIERNE_IN), out = lane_of(d, LIERNE_OUT);
+    measure_route(c, d, side->route);
+    set_shape(c, in, side->in);
+    set_shape(c, out, side->out);
+    side->naxes = 3;
+    side->route->elements[LIERNE_IN] = side->in[0] * c->width;
+    side->route->elements[LIERNE_OUT] = side->out[0] * c->width;
+    if (side->owned.count) {
+        side->owned.at[0] = lierne_block_range(0, side->route->elements[LIERNE_OUT]);
+        side->owned.count = 1;
+    }
+    /* Whatever the counts, each meeting moves what it must; see redistribute.c. */
+    side->min_elements = lierne_route_count(side->route).received;
+}
+
+static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spec,
+                          const lierne_plan_parts *model, lierne_plan_parts *parts) {
+    c->most = spec->shape[1];
+    c->width = spec->shape[2];
+    for (int d = 0; d < 2; d++) {
+        const lierne_route *route = model->side[d].route;
+        /* Forward's in is the source lane, adjoint's in the destination lane. */
+        c->samples[d] = route->elements[LIERNE_IN];
+        LIERNE_TRY(lierne_alloc(&c->rows[d], (size_t)c->samples[d], sizeof *c->rows[d]));
+        LIERNE_TRY(lierne_alloc(&c->first[d], (size_t)c->samples[d] + 1, sizeof *c->first[d]));
+        for (int64_t k = 0; k < c->samples[d]; k++) {
+            c->rows[d][k] = c->most;
+        }
+    }
+    add_up(c);
+    for (int d = 0; d < 2; d++) {
+        parts->side[d].route->elements[LIERNE_SCRATCH] *= c->most * c->width;
+        measure_side(c, (lierne_direction)d, &parts->side[d]);
+    }
+    return LIERNE_OK;
+}
+
+/* Takes the routes of model; those of parts, equal to them, become the ones that run. */
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_bridge_spec *spec,
+                                       const lierne_plan_parts *model, lierne_plan_parts *parts) {
+    lierne_bridge_counts *c;
+    LIERNE_TRY(lierne_alloc(&c, 1, sizeof *c));
+    c->model[0] = model->side[0].route;
+    c->model[1] = model->side[1].route;
+    lierne_status status = fill(c, spec, model, parts);
+    if (status != LIERNE_OK) {
+        c->model[0] = c->model[1] = NULL;
+        lierne_bridge_counts_destroy(c);
+        return status;
+    }
+    *out = c;
+    return LIERNE_OK;
+}
+
+static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_counts *c,
+                                const int64_t *rows) {
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    for (int64_t k = 0; k < c->samples[0]; k++) {
+        if (!rows || rows[k] < 0 || rows[k] > c->most) {
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: rows of sample %lld are %lld, must be in 0 "
+                               "to %lld", lierne_plan_context(plan)->rank, (long long)k,
+                               rows ? (long long)rows[k] : -1LL, (long long)c->most);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    lierne_context *context = lierne_plan_context(plan);
+    lierne_saved_spec *recipe = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
+    lierne_bridge_counts *c = recipe ? ((lierne_bridge_saved_spec *)recipe)->variable : NULL;
+    LIERNE_TRY(lierne_context_alive(context));
+    const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
+                                   {"plan", lierne_plan_number(plan)}};
+    lierne_status status = c ? check_rows(plan, c, rows)
+                             : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows",
+                                           context->rank);
+    LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
+    if (rows) {
+        memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
+    }
+    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], NULL));
+    add_up(c);
+    for (int d = 0; d < 2; d++) {
+        measure_side(c, (lierne_direction)d, lierne_plan_side_of(plan, (lierne_direction)d));
+    }
+    lierne_plan_refresh(plan);
+    return LIERNE_OK;
+}

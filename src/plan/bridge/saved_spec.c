@@ -1,0 +1,81 @@
+/* A copy of a bridge's spec that lives as long as its plan, for planning again with another row map.
+ * The caller may free its grids and arrays after planning, so everything is copied; the map itself
+ * is not, since planning again brings the next one. */
+#include "plan/bridge/bridge.h"
+
+#include <string.h>
+
+static lierne_status copy_grid(lierne_grid **out, const lierne_grid *grid) {
+    const char *names[LIERNE_MAX_DIMS];
+    int64_t sizes[LIERNE_MAX_DIMS];
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = lierne_grid_get_ndims(grid, NULL),
+                             .names = names, .sizes = sizes,
+                             .rank_offset = lierne_grid_get_offset(grid),
+                             .world_size = lierne_grid_get_world_size(grid)};
+    for (int d = 0; d < spec.ndims; d++) {
+        names[d] = lierne_grid_get_dim_name(grid, NULL, d);
+        sizes[d] = lierne_grid_get_dim_size(grid, NULL, d);
+    }
+    return lierne_grid_create(out, &spec);
+}
+
+/* *out = a copy of n items, NULL for none. */
+static lierne_status copy_items(void *out, const void *items, size_t n, size_t size) {
+    void *copy = NULL;
+    if (items) {
+        LIERNE_TRY(lierne_alloc(&copy, n, size));
+        memcpy(copy, items, n * size);
+    }
+    memcpy(out, &copy, sizeof copy);
+    return LIERNE_OK;
+}
+
+static lierne_status copy_side(lierne_bridge_saved_spec *r, int side, const lierne_grid *grid,
+                               const int64_t *counts, const lierne_placement *placements) {
+    size_t lanes = (size_t)lierne_bridge_size(grid, "dp");
+    size_t dims = (size_t)lierne_grid_get_ndims(grid, NULL);
+    LIERNE_TRY(copy_grid(side ? &r->dst : &r->src, grid));
+    LIERNE_TRY(copy_items(&r->counts[side], counts, lanes, sizeof *counts));
+    return copy_items(&r->placements[side], placements, dims, sizeof *placements);
+}
+
+static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec *spec) {
+    r->base.free = lierne_bridge_saved_spec_destroy;
+    r->spec = *spec;
+    memcpy(r->shape, spec->shape, (size_t)spec->naxes * sizeof *r->shape);
+    LIERNE_TRY(copy_side(r, 0, spec->src, spec->src_counts, spec->src_placements));
+    LIERNE_TRY(copy_side(r, 1, spec->dst, spec->dst_counts, spec->dst_placements));
+    r->spec.src = r->src;
+    r->spec.dst = r->dst;
+    r->spec.shape = r->shape;
+    r->spec.src_counts = r->counts[0];
+    r->spec.dst_counts = r->counts[1];
+    r->spec.src_placements = r->placements[0];
+    r->spec.dst_placements = r->placements[1];
+    r->spec.row_owner = NULL;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out, const lierne_bridge_spec *spec) {
+    lierne_bridge_saved_spec *recipe;
+    LIERNE_TRY(lierne_alloc(&recipe, 1, sizeof *recipe));
+    lierne_status status = fill(recipe, spec);
+    if (status != LIERNE_OK) {
+        lierne_bridge_saved_spec_destroy(&recipe->base);
+        return status;
+    }
+    *out = recipe;
+    return LIERNE_OK;
+}
+
+void lierne_bridge_saved_spec_destroy(lierne_saved_spec *recipe) {
+    lierne_bridge_saved_spec *r = (lierne_bridge_saved_spec *)recipe;
+    lierne_bridge_counts_destroy(r->variable);
+    lierne_grid_destroy(r->src);
+    lierne_grid_destroy(r->dst);
+    for (int side = 0; side < 2; side++) {
+        lierne_mem_free(r->counts[side]);
+        lierne_mem_free(r->placements[side]);
+    }
+    lierne_mem_free(r);
+}

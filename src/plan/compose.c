@@ -1,0 +1,189 @@
+/* Plans made of plans: the transpose, and one after another.
+ *
+ * Both are a matter of routes alone, which are copied, so that the new plan stands by itself. */
+#include "plan/object.h"
+
+#include <string.h>
+
+/* Whether this rank may make a plan of these one or two; other is not NULL where one is, and tells
+ * the rank. */
+static lierne_status check_source(const lierne_plan *plan, const lierne_plan *other,
+                                  const char *which, const void *out) {
+    int rank = other->context->rank;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", rank);
+    }
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", rank, which);
+    }
+    if (plan->context != other->context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plans are of different contexts", rank);
+    }
+    if (plan->parts.accumulate) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s accumulates, and a plan made of plans cannot "
+                           "read what out holds", rank, which);
+    }
+    return LIERNE_OK;
+}
+
+static void copy_shape(lierne_plan_side *side, const lierne_plan_side *in,
+                       const lierne_plan_side *out) {
+    side->naxes = in->naxes > out->naxes ? in->naxes : out->naxes;
+    for (int a = 0; a < side->naxes; a++) {
+        side->in[a] = a < in->naxes ? in->in[a] : 1;
+        side->out[a] = a < out->naxes ? out->out[a] : 1;
+    }
+    side->min_elements = in == out ? in->min_elements : 0;
+}
+
+static lierne_status copy_owned(lierne_plan_side *side, const lierne_plan_side *from) {
+    for (size_t i = 0; i < from->owned.count; i++) {
+        LIERNE_TRY(LIERNE_VEC_PUSH(&side->owned, from->owned.at[i]));
+    }
+    return LIERNE_OK;
+}
+
+/* in of one is out of the next: first, then second, or first alone. */
+static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
+                          const lierne_plan_side *second) {
+    static const lierne_buffer from_in[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_SCRATCH,
+                                                          LIERNE_SCRATCH};
+    static const lierne_buffer to_out[LIERNE_BUFFERS] = {LIERNE_SCRATCH, LIERNE_OUT,
+                                                         LIERNE_SCRATCH};
+    const lierne_route *a = first->route, *b = second->route;
+    int64_t between, scratch_a, scratch_b;
+    LIERNE_TRY(
+        lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN], b->elements[LIERNE_OUT]));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_OUT], &between));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_SCRATCH], &scratch_a));
+    LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_SCRATCH], &scratch_b));
+    LIERNE_TRY(
+        lierne_route_append(side->route, a, from_in, (const int64_t[]){0, between, scratch_a}));
+    LIERNE_TRY(
+        lierne_route_append(side->route, b, to_out, (const int64_t[]){between, 0, scratch_b}));
+    LIERNE_TRY(lierne_route_keep_lists(side->route));
+    copy_shape(side, first, second);
+    return copy_owned(side, second);
+}
+
+static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *from) {
+    static const lierne_buffer same[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
+    const lierne_route *route = from->route;
+    LIERNE_TRY(lierne_route_create(&side->route, route->rank, route->elements[LIERNE_IN],
+                                route->elements[LIERNE_OUT]));
+    side->route->elements[LIERNE_SCRATCH] = route->elements[LIERNE_SCRATCH];
+    LIERNE_TRY(lierne_route_append(side->route, route, same, (const int64_t[]){0, 0, 0}));
+    LIERNE_TRY(lierne_route_keep_lists(side->route));
+    copy_shape(side, from, from);
+    return copy_owned(side, from);
+}
+
+static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
+    parts->dtype = plan->parts.dtype;
+    parts->max_inflight = plan->parts.max_inflight;
+    parts->algorithm[LIERNE_FORWARD] = plan->parts.algorithm[LIERNE_ADJOINT];
+    parts->algorithm[LIERNE_ADJOINT] = plan->parts.algorithm[LIERNE_FORWARD];
+    parts->in_place = plan->parts.in_place;
+    LIERNE_TRY(duplicate(&parts->side[LIERNE_FORWARD], &plan->parts.side[LIERNE_ADJOINT]));
+    return duplicate(&parts->side[LIERNE_ADJOINT], &plan->parts.side[LIERNE_FORWARD]);
+}
+
+lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan) {
+    lierne_plan_parts parts = {0};
+    if (out) {
+        *out = NULL;
+    }
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(plan->context));
+    const lierne_field fields[] = {{"call", LIERNE_CALL_TRANSPOSE}, {"plan", plan->decision}};
+    lierne_status status = check_source(plan, plan, "plan", out);
+    if (status == LIERNE_OK) {
+        status = transpose(&parts, plan);
+    }
+    return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
+}
+
+/* Whether there is something between rows that no plan writes. */
+static bool lies_apart(int naxes, const int64_t *shape, int64_t elements) {
+    int64_t written = 1;
+    for (int a = 0; a < naxes; a++) {
+        written *= shape[a];
+    }
+    return written != elements;
+}
+
+/* Whether what `to` reads is what `from` writes, which are as long. */
+static bool same_elements(const lierne_plan_side *from, const lierne_plan_side *to) {
+    int64_t n = from->route->elements[LIERNE_OUT];
+    bool apart = lies_apart(from->naxes, from->out, n) || lies_apart(to->naxes, to->in, n);
+    return !apart || (from->naxes == to->naxes &&
+                      memcmp(from->out, to->in, (size_t)to->naxes * sizeof *to->in) == 0);
+}
+
+static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
+    for (int d = 0; d < 2; d++) {
+        const lierne_plan_side *from = &(d == LIERNE_FORWARD ? first : second)->parts.side[d];
+        const lierne_plan_side *to = &(d == LIERNE_FORWARD ? second : first)->parts.side[d];
+        int64_t n = from->route->elements[LIERNE_OUT], wanted = to->route->elements[LIERNE_IN];
+        if (n != wanted) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: %s of one plan gives %lld elements, the "
+                               "other takes %lld",
+                               first->context->rank, d == LIERNE_FORWARD ? "forward" : "adjoint",
+                               (long long)n, (long long)wanted);
+        }
+        if (!same_elements(from, to)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: rows of one plan lie apart, and the other's "
+                               "are not the same rows",
+                               first->context->rank);
+        }
+    }
+    if (first->parts.dtype != second->parts.dtype) {
+        return LIERNE_FAIL(LIERNE_INVALID, "dtypes %s and %s differ",
+                           lierne_dtype_name(first->parts.dtype),
+                           lierne_dtype_name(second->parts.dtype));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
+                             const lierne_plan *second) {
+    const lierne_plan_side *a = first->parts.side, *b = second->parts.side;
+    LIERNE_TRY(check_fit(first, second));
+    parts->dtype = first->parts.dtype;
+    parts->max_inflight = first->parts.max_inflight;
+    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "composed";
+    LIERNE_TRY(join(&parts->side[LIERNE_FORWARD], &a[LIERNE_FORWARD], &b[LIERNE_FORWARD]));
+    return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
+}
+
+static lierne_status check_both(const lierne_plan *first, const lierne_plan *second,
+                                const void *out) {
+    LIERNE_TRY(check_source(first, first ? first : second, "first", out));
+    return check_source(second, first, "second", out);
+}
+
+lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
+                                  const lierne_plan *second) {
+    lierne_plan_parts parts = {0};
+    const lierne_plan *known = first ? first : second;
+    if (out) {
+        *out = NULL;
+    }
+    if (!known) {
+        return LIERNE_FAIL(LIERNE_INVALID, "first and second are NULL");
+    }
+    lierne_context *context = known->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_field fields[] = {{"call", LIERNE_CALL_COMPOSE}, {.name = "first"}, {.name = "second"}};
+    lierne_status status = check_both(first, second, out);
+    if (status == LIERNE_OK) {
+        fields[1].value = first->decision;
+        fields[2].value = second->decision;
+        status = compose(&parts, first, second);
+    }
+    return lierne_plan_new(out, context, status, &parts, fields, 3);
+}

@@ -1,0 +1,248 @@
+/* The bridge as the reference does it (Megatron-LM#4368; destination cp > 1 as in #7435).
+ *
+ * Forward: fan-in all-gathers whole inputs over the gather group, fan-out narrows, equal copies.
+ * Adjoint: the gradient is first summed over the cp group, into scratch (the caller's is never
+ * written), then narrowed or gathered. The sum is a reduce-scatter in ascending cp order followed
+ * by an all-gather: each member adds one piece, so that every rank gets the same bits.
+ *
+ * Ranks find their groups from their own coordinates: the members of a gather group differ in their
+ * dp coordinate inside one wide lane only, those of a cp group in cp only. */
+#include "plan/bridge/bridge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SHOWN = 100 }; /* misaligned ranks, more than fit a message */
+
+typedef struct collective {
+    lierne_context *context;
+    const lierne_bridge_sides *sides;
+    lierne_plan_parts *parts;
+    lierne_megatron_kind kind;
+    int batch_axis;
+    int scale;
+    int slot;        /* of this rank in its gather group */
+    int cp_coord;
+    const lierne_group *gather; /* NULL for equal */
+    const lierne_group *cp;     /* NULL for cp 1 */
+} collective;
+
+static lierne_status refuse_dims(const lierne_bridge_spec *spec) {
+    static const char *const whose[2] = {"COLLECTIVE: source", "COLLECTIVE: destination"};
+    const lierne_grid *grids[2] = {spec->src, spec->dst};
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < lierne_grid_get_ndims(grids[i], NULL); d++) {
+            const char *name = lierne_grid_get_dim_name(grids[i], NULL, d);
+            bool known = strcmp(name, "tp") == 0 || strcmp(name, "dp") == 0 ||
+                         (i == 1 && strcmp(name, "cp") == 0);
+            if (!known) {
+                LIERNE_TRY(lierne_bridge_check_one(grids[i], whose[i], name, ""));
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
+    if (lierne_grid_get_size(spec->src) != lierne_grid_get_size(spec->dst) ||
+        lierne_grid_get_offset(spec->src) != lierne_grid_get_offset(spec->dst)) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE: the source grid has %d ranks from %d "
+                           "on, the destination grid %d from %d on", lierne_grid_get_size(spec->src),
+                           lierne_grid_get_offset(spec->src), lierne_grid_get_size(spec->dst),
+                           lierne_grid_get_offset(spec->dst));
+    }
+    LIERNE_TRY(refuse_dims(spec));
+    return lierne_bridge_check_regular(spec, "COLLECTIVE");
+}
+
+static lierne_status refuse_misaligned(const lierne_bridge_spec *spec) {
+    int ranks[SHOWN];
+    char list[256];
+    size_t length = 0;
+    int count = lierne_bridge_misaligned(spec, ranks, SHOWN);
+    if (count == 0) {
+        return LIERNE_OK;
+    }
+    for (int i = 0; i < count && i < SHOWN && length < sizeof list - 16; i++) {
+        length += (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d",
+                                   ranks[i]);
+    }
+    return LIERNE_FAIL(LIERNE_MISALIGNED, "COLLECTIVE: the data lanes do not line up on %d ranks: "
+                       "%s%s", count, list, length < sizeof list - 16 ? "" : ", ...");
+}
+
+lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec) {
+    LIERNE_TRY(refuse_spec(spec));
+    return refuse_misaligned(spec);
+}
+
+static lierne_status check(const lierne_bridge_spec *spec, collective *c) {
+    LIERNE_TRY(lierne_bridge_check_collective(spec));
+    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
+    c->scale = src > dst ? src / dst : dst / src;
+    c->kind = src > dst   ? LIERNE_MEGATRON_FAN_IN
+              : src < dst ? LIERNE_MEGATRON_FAN_OUT
+                          : LIERNE_MEGATRON_EQUAL;
+    return LIERNE_OK;
+}
+
+/* The group of ranks that differ from this one in `count` coordinates of a dim from `first` on. */
+static lierne_status line_group(const collective *c, const lierne_grid *grid, const char *purpose,
+                                const char *dim, int first, int count, lierne_group **group) {
+    int coords[LIERNE_MAX_DIMS], d = lierne_bridge_dim(grid, dim), *ranks;
+    LIERNE_TRY(lierne_grid_get_coords(coords, grid, NULL, c->context->rank));
+    LIERNE_TRY(lierne_alloc(&ranks, (size_t)count, sizeof *ranks));
+    lierne_status status = LIERNE_OK;
+    for (int i = 0; i < count && status == LIERNE_OK; i++) {
+        coords[d] = first + i;
+        status = lierne_grid_get_rank(&ranks[i], grid, NULL, coords);
+    }
+    if (status == LIERNE_OK) {
+        status = lierne_group_get(group, c->context, purpose, ranks, count);
+    }
+    lierne_mem_free(ranks);
+    return status;
+}
+
+static lierne_status find_groups(const lierne_bridge_spec *spec, collective *c) {
+    int coords[LIERNE_MAX_DIMS], cp = lierne_bridge_dim(spec->dst, "cp");
+    const lierne_grid *many = c->kind == LIERNE_MEGATRON_FAN_IN ? spec->src : spec->dst;
+    if (c->kind != LIERNE_MEGATRON_EQUAL) {
+        LIERNE_TRY(lierne_grid_get_coords(coords, many, NULL, c->context->rank));
+        int dp = coords[lierne_bridge_dim(many, "dp")];
+        c->slot = dp % c->scale;
+        LIERNE_TRY(line_group(c, many, "gather", "dp", dp - c->slot, c->scale,
+                              &c->parts->groups[0]));
+        c->gather = c->parts->groups[0];
+    }
+    if (cp >= 0 && lierne_bridge_size(spec->dst, "cp") > 1) {
+        LIERNE_TRY(lierne_grid_get_coords(coords, spec->dst, NULL, c->context->rank));
+        c->cp_coord = coords[cp];
+        LIERNE_TRY(line_group(c, spec->dst, "cp", "cp", 0, lierne_bridge_size(spec->dst, "cp"),
+                              &c->parts->groups[1]));
+        c->cp = c->parts->groups[1];
+    }
+    return LIERNE_OK;
+}
+
+/* The slice of slot i in a wide lane's buffer of this shape. */
+static lierne_block slice(const collective *c, const int64_t *shape, int i) {
+    return lierne_bridge_slice(c->sides->src->naxes, shape, c->batch_axis, i, c->scale);
+}
+
+static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
+    lierne_op *op;
+    lierne_blocks_join((lierne_block *const[]){&to.block, &from.block}, 2);
+    LIERNE_TRY(lierne_ops_add(ops, to, &op));
+    return lierne_op_add(op, from);
+}
+
+/* to = the slot's slice of from. */
+static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t *wide,
+                            lierne_buffer buffer) {
+    lierne_block from = slice(c, wide, c->slot);
+    lierne_place to = {LIERNE_OUT, lierne_block_packed(&from, 0)};
+    return copy(ops, to, (lierne_place){buffer, from});
+}
+
+/* out (a wide lane) = the members' wholes, slot by slot. */
+static lierne_status gather(const collective *c, lierne_route *route, const int64_t *wide,
+                            lierne_buffer buffer, int64_t elements) {
+    lierne_stage *stage;
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    stage->group = 0;
+    for (int i = 0; i < c->scale; i++) {
+        lierne_place to = {LIERNE_OUT, slice(c, wide, i)};
+        if (i == c->slot) {
+            lierne_place from = {buffer, lierne_block_packed(&to.block, 0)};
+            LIERNE_TRY(copy(&stage->copies, to, from));
+            continue;
+        }
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->gather->ranks[i], LIERNE_OUT, to.block));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, c->gather->ranks[i], buffer,
+                                       lierne_block_range(0, elements)));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_block piece(const collective *c, int64_t elements, int member) {
+    int64_t start = lierne_share(elements, c->cp->n, member);
+    return lierne_block_range(start, lierne_share(elements, c->cp->n, member + 1) - start);
+}
+
+/* scratch[0, elements) = the sum of the members' in. Ends with the stage that completes it. */
+static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64_t elements) {
+    lierne_stage *stage;
+    lierne_op *op;
+    int64_t landing;
+    lierne_block mine = piece(c, elements, c->cp_coord);
+    LIERNE_TRY(lierne_route_scratch(route, elements, &landing));
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    LIERNE_TRY(lierne_ops_add(&stage->sums, (lierne_place){LIERNE_SCRATCH, mine}, &op));
+    for (int i = 0; i < c->cp->n; i++) {
+        if (i == c->cp_coord) {
+            LIERNE_TRY(lierne_op_add(op, (lierne_place){LIERNE_IN, mine}));
+            continue;
+        }
+        LIERNE_TRY(lierne_route_scratch(route, mine.count[0], &landing));
+        lierne_place arrival = {LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0])};
+        LIERNE_TRY(lierne_op_add(op, arrival));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
+                                       arrival.block));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_IN,
+                                       piece(c, elements, i)));
+    }
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    stage->group = 1;
+    for (int i = 0; i < c->cp->n; i++) {
+        if (i != c->cp_coord) {
+            LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_SCRATCH, mine));
+            LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
+                                           piece(c, elements, i)));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Fan-in narrows forward's opposite, fan-out gathers it, equal copies. */
+static lierne_status move(const collective *c, lierne_route *route, bool gathers,
+                          const int64_t *wide, lierne_buffer buffer, int64_t elements) {
+    lierne_stage *stage;
+    if (gathers) {
+        return gather(c, route, wide, buffer, elements);
+    }
+    if (buffer == LIERNE_IN) {
+        LIERNE_TRY(lierne_route_add_stage(route, &stage));
+        return narrow(c, &stage->copies, wide, buffer);
+    }
+    stage = &route->stages.at[route->stages.count - 1];
+    return narrow(c, &stage->sums, wide, buffer);
+}
+
+static lierne_status fill(const collective *c) {
+    lierne_plan_side *forward = &c->parts->side[LIERNE_FORWARD];
+    lierne_plan_side *adjoint = &c->parts->side[LIERNE_ADJOINT];
+    int64_t in = forward->route->elements[LIERNE_IN], out = forward->route->elements[LIERNE_OUT];
+    bool fan_in = c->kind == LIERNE_MEGATRON_FAN_IN, fan_out = c->kind == LIERNE_MEGATRON_FAN_OUT;
+    const int64_t *wide = fan_in ? forward->out : forward->in;
+    lierne_buffer gradient = LIERNE_IN;
+    LIERNE_TRY(move(c, forward->route, fan_in, wide, LIERNE_IN, in));
+    if (c->cp) {
+        LIERNE_TRY(sum_over_cp(c, adjoint->route, out));
+        gradient = LIERNE_SCRATCH;
+    }
+    return move(c, adjoint->route, fan_out, wide, gradient, out);
+}
+
+lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
+                                       const lierne_bridge_sides *sides, lierne_plan_parts *parts) {
+    collective c = {.context = context, .sides = sides, .parts = parts, .scale = 1,
+                    .batch_axis = spec->batch_axis};
+    LIERNE_TRY(check(spec, &c));
+    int first = lierne_grid_get_offset(spec->src);
+    if (context->rank < first || context->rank >= first + lierne_grid_get_size(spec->src)) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(find_groups(spec, &c));
+    return fill(&c);
+}

@@ -1,0 +1,196 @@
+/* Who leads, and who talks to whom, when one rank per lane carries the traffic between the sides.
+ *
+ * The ranks of a lane that hold the tensor are one group of the grid's enumeration, taken over all
+ * dims that neither number lanes nor place the tensor on a stage. A leader is an end of its group,
+ * because coordinates at their least and at their most are the least and the greatest rank. With
+ * both sides' leaders in the order of lanes, the peers of a leader are a stretch of the other
+ * side's list: the map needs no table. */
+#include "plan/bridge/bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct side {
+    int nlanes;
+    int *leaders;
+    int *members; /* group after group */
+    int group_size;
+} side;
+
+struct lierne_megatron_leaders {
+    side sides[2];
+    int *p2p;
+    int np2p;
+};
+
+static bool is_inside(const char *name) {
+    return strcmp(name, "dp") != 0 && strcmp(name, "gtp_remat") != 0 && strcmp(name, "pp") != 0;
+}
+
+/* Keeps the groups of the stage that holds the tensor. */
+static lierne_status keep_stage(side *s, const lierne_grid *grid, int ngroups, bool at_source) {
+    int coords[LIERNE_MAX_DIMS], pp = lierne_bridge_dim(grid, "pp");
+    int stage = at_source ? lierne_bridge_size(grid, "pp") - 1 : 0;
+    for (int g = 0; g < ngroups; g++) {
+        const int *group = s->members + (size_t)g * (size_t)s->group_size;
+        LIERNE_TRY(lierne_grid_get_coords(coords, grid, NULL, group[0]));
+        if (pp < 0 || coords[pp] == stage) {
+            memmove(s->members + (size_t)s->nlanes * (size_t)s->group_size, group,
+                    (size_t)s->group_size * sizeof *group);
+            s->nlanes++;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill_side(side *s, const lierne_grid *grid, bool at_source) {
+    const char *inside[LIERNE_MAX_DIMS];
+    int n = 0, ngroups;
+    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
+        const char *name = lierne_grid_get_dim_name(grid, NULL, d);
+        if (is_inside(name)) {
+            inside[n++] = name;
+        }
+    }
+    LIERNE_TRY(lierne_alloc(&s->members, (size_t)lierne_grid_get_size(grid), sizeof *s->members));
+    LIERNE_TRY(lierne_grid_get_groups(s->members, &ngroups, &s->group_size, grid, NULL, inside, n));
+    LIERNE_TRY(keep_stage(s, grid, ngroups, at_source));
+    LIERNE_TRY(lierne_alloc(&s->leaders, (size_t)s->nlanes, sizeof *s->leaders));
+    for (int lane = 0; lane < s->nlanes; lane++) {
+        s->leaders[lane] = s->members[lane * s->group_size + (at_source ? s->group_size - 1 : 0)];
+    }
+    return LIERNE_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+static lierne_status fill_p2p(lierne_megatron_leaders *l) {
+    const side *src = &l->sides[LIERNE_MEGATRON_SRC], *dst = &l->sides[LIERNE_MEGATRON_DST];
+    size_t n = (size_t)src->nlanes + (size_t)dst->nlanes;
+    LIERNE_TRY(lierne_alloc(&l->p2p, n, sizeof *l->p2p));
+    memcpy(l->p2p, src->leaders, (size_t)src->nlanes * sizeof *l->p2p);
+    memcpy(l->p2p + src->nlanes, dst->leaders, (size_t)dst->nlanes * sizeof *l->p2p);
+    qsort(l->p2p, n, sizeof *l->p2p, ascending);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || l->p2p[i] != l->p2p[l->np2p - 1]) {
+            l->p2p[l->np2p++] = l->p2p[i];
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill(lierne_megatron_leaders *l, const lierne_bridge_spec *spec) {
+    LIERNE_TRY(lierne_bridge_check_one(spec->src, "LEADER: source", "cp", ""));
+    LIERNE_TRY(lierne_bridge_check_one(spec->dst, "LEADER: destination", "cp", ""));
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SRC], spec->src, true));
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_DST], spec->dst, false));
+    int src = l->sides[LIERNE_MEGATRON_SRC].nlanes, dst = l->sides[LIERNE_MEGATRON_DST].nlanes;
+    if (src % dst != 0 && dst % src != 0) {
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "LEADER: %d source lanes and %d destination lanes: "
+                           "neither divides the other",
+                           src, dst);
+    }
+    return fill_p2p(l);
+}
+
+lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
+                                           const lierne_bridge_spec *spec) {
+    lierne_bridge_resolved r;
+    lierne_megatron_leaders *leaders;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&leaders, 1, sizeof *leaders));
+    lierne_status status = lierne_bridge_resolve(spec, &r);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_check_grids(&r.spec);
+    }
+    if (status == LIERNE_OK) {
+        status = fill(leaders, &r.spec);
+    }
+    lierne_bridge_resolved_destroy(&r);
+    if (status != LIERNE_OK) {
+        lierne_megatron_leaders_destroy(leaders);
+        return status;
+    }
+    *out = leaders;
+    return LIERNE_OK;
+}
+
+void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders) {
+    if (leaders) {
+        for (int i = 0; i < 2; i++) {
+            lierne_mem_free(leaders->sides[i].leaders);
+            lierne_mem_free(leaders->sides[i].members);
+        }
+        lierne_mem_free(leaders->p2p);
+        lierne_mem_free(leaders);
+    }
+}
+
+static lierne_status check_side(const lierne_megatron_leaders *leaders, lierne_megatron_side which,
+                                const char *func) {
+    if (!leaders || (which != LIERNE_MEGATRON_SRC && which != LIERNE_MEGATRON_DST)) {
+        return lierne_fail(LIERNE_INVALID, func, "leaders is NULL or side is %d, must be 0 or 1",
+                           (int)which);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders, lierne_megatron_side which) {
+    LIERNE_TRY(check_side(leaders, which, __func__));
+    if (!ranks || !count) {
+        return LIERNE_FAIL(LIERNE_INVALID, "ranks or count is NULL");
+    }
+    *ranks = leaders->sides[which].leaders;
+    *count = leaders->sides[which].nlanes;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_leaders *leaders, lierne_megatron_side which) {
+    LIERNE_TRY(check_side(leaders, which, __func__));
+    if (!ranks || !ngroups || !group_size) {
+        return LIERNE_FAIL(LIERNE_INVALID, "ranks, ngroups or group_size is NULL");
+    }
+    *ranks = leaders->sides[which].members;
+    *ngroups = leaders->sides[which].nlanes;
+    *group_size = leaders->sides[which].group_size;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders) {
+    if (!leaders || !ranks || !count) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    *ranks = leaders->p2p;
+    *count = leaders->np2p;
+    return LIERNE_OK;
+}
+
+/* The leaders of the other side that a rank talks to as a leader of this one. */
+static void find_peers(const side *own, const side *other, int rank, const int **peers, int *n) {
+    *peers = NULL;
+    *n = 0;
+    for (int lane = 0; lane < own->nlanes; lane++) {
+        if (own->leaders[lane] == rank) {
+            bool many = other->nlanes >= own->nlanes;
+            *n = many ? other->nlanes / own->nlanes : 1;
+            *peers = other->leaders + (many ? lane * *n : lane / (own->nlanes / other->nlanes));
+        }
+    }
+}
+
+lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends, const int **recv_from, int *nrecvs, const lierne_megatron_leaders *leaders, int rank) {
+    if (!leaders || !send_to || !nsends || !recv_from || !nrecvs) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    const side *src = &leaders->sides[LIERNE_MEGATRON_SRC], *dst = &leaders->sides[LIERNE_MEGATRON_DST];
+    find_peers(src, dst, rank, send_to, nsends);
+    find_peers(dst, src, rank, recv_from, nrecvs);
+    return LIERNE_OK;
+}

@@ -1,0 +1,246 @@
+/* What a pair of grids means for a bridge: direction, scale, gather groups, misaligned ranks.
+ *
+ * Every coordinate comes from the grids' mixed radix. The reference numbers tp groups in the order
+ * of their enumeration instead and takes the number for the dp coordinate, which is right only
+ * while tp and dp are the only dims larger than 1; here any further dim is one more kind of
+ * replica, and gets gather groups of its own. For the pairs that the reference maps correctly the
+ * order of groups is the same: the dims that make no difference there have size 1. */
+#include "plan/bridge/bridge.h"
+
+/* The dims of a grid that a bridge knows; -1 where the grid has none of that name. */
+typedef struct dims {
+    int tp;
+    int dp;
+    int cp;
+} dims;
+
+/* Where a rank is in its grid. rest numbers the coordinates of all further dims. */
+typedef struct position {
+    int tp;
+    int dp;
+    int cp;
+    int rest;
+} position;
+
+struct lierne_megatron_map {
+    lierne_megatron_kind kind;
+    int scale;
+    int offset;
+    int nranks; /* of the source grid */
+    int *slots; /* per rank of the source grid, from its first; NULL for kind general */
+    int *gather;
+    int ngather;
+    int *cp;
+    int ncp;
+    int cp_size;
+    int *misaligned;
+    int nmisaligned;
+    char refusal[LIERNE_BRIDGE_REFUSAL];
+};
+
+static dims dims_of(const lierne_grid *grid) {
+    return (dims){lierne_bridge_dim(grid, "tp"), lierne_bridge_dim(grid, "dp"),
+                  lierne_bridge_dim(grid, "cp")};
+}
+
+static position position_of(const lierne_grid *grid, const dims *at, int rank) {
+    int coords[LIERNE_MAX_DIMS] = {0};
+    position p = {0};
+    int stride = 1;
+    lierne_grid_get_coords(coords, grid, NULL, rank);
+    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
+        if (d != at->tp && d != at->dp && d != at->cp) {
+            p.rest += coords[d] * stride;
+            stride *= lierne_grid_get_dim_size(grid, NULL, d);
+        }
+    }
+    p.tp = coords[at->tp];
+    p.dp = coords[at->dp];
+    p.cp = at->cp < 0 ? 0 : coords[at->cp];
+    return p;
+}
+
+static int scale_of(int src_dp, int dst_dp) {
+    int wide = src_dp > dst_dp ? src_dp : dst_dp, narrow = src_dp > dst_dp ? dst_dp : src_dp;
+    return wide % narrow == 0 ? wide / narrow : 0;
+}
+
+/* Gather groups lie in the grid with more lanes: ranks that differ in their slot only, ordered by
+ * wide lane, tp, cp, and what other dims there are. */
+static lierne_status map_gather(lierne_megatron_map *map, const lierne_grid *many) {
+    const dims at = dims_of(many);
+    int tp = lierne_bridge_size(many, "tp"), cp = lierne_bridge_size(many, "cp"),
+        n = lierne_grid_get_size(many);
+    int rest = n / (tp * cp * lierne_bridge_size(many, "dp"));
+    LIERNE_TRY(lierne_alloc(&map->gather, (size_t)n, sizeof *map->gather));
+    map->ngather = n / map->scale;
+    for (int i = 0; i < n; i++) {
+        position p = position_of(many, &at, map->offset + i);
+        int group = ((p.dp / map->scale * tp + p.tp) * cp + p.cp) * rest + p.rest;
+        map->gather[group * map->scale + p.dp % map->scale] = map->offset + i;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status map_slots(lierne_megatron_map *map, const lierne_grid *many) {
+    const dims at = dims_of(many);
+    LIERNE_TRY(lierne_alloc(&map->slots, (size_t)map->nranks, sizeof *map->slots));
+    for (int i = 0; i < map->nranks; i++) {
+        map->slots[i] = position_of(many, &at, map->offset + i).dp % map->scale;
+    }
+    return LIERNE_OK;
+}
+
+/* All ranks whose lanes on the two sides do not hold common samples. */
+static lierne_status map_misaligned(lierne_megatron_map *map, const lierne_bridge_spec *spec) {
+    map->nmisaligned = lierne_bridge_misaligned(spec, NULL, 0);
+    LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nmisaligned, sizeof *map->misaligned));
+    lierne_bridge_misaligned(spec, map->misaligned, map->nmisaligned);
+    return LIERNE_OK;
+}
+
+static lierne_status map_cp(lierne_megatron_map *map, const lierne_grid *dst) {
+    static const char *const names[] = {"cp"};
+    if (lierne_bridge_size(dst, "cp") == 1) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&map->cp, (size_t)lierne_grid_get_size(dst), sizeof *map->cp));
+    return lierne_grid_get_groups(map->cp, &map->ncp, &map->cp_size, dst, NULL, names, 1);
+}
+
+static lierne_status fill(lierne_megatron_map *map, const lierne_bridge_spec *spec) {
+    int src_dp = lierne_bridge_size(spec->src, "dp"), dst_dp = lierne_bridge_size(spec->dst, "dp");
+    const lierne_grid *many = src_dp > dst_dp ? spec->src : spec->dst;
+    map->scale = scale_of(src_dp, dst_dp);
+    map->offset = lierne_grid_get_offset(spec->src);
+    map->nranks = lierne_grid_get_size(spec->src);
+    lierne_bridge_refusal(spec, map->refusal, sizeof map->refusal);
+    LIERNE_TRY(map_cp(map, spec->dst));
+    LIERNE_TRY(map_misaligned(map, spec));
+    if (map->refusal[0] != '\0') {
+        return LIERNE_OK;
+    }
+    map->kind = src_dp > dst_dp   ? LIERNE_MEGATRON_FAN_IN
+                : src_dp < dst_dp ? LIERNE_MEGATRON_FAN_OUT
+                                  : LIERNE_MEGATRON_EQUAL;
+    LIERNE_TRY(map_slots(map, many));
+    return map->kind == LIERNE_MEGATRON_EQUAL ? LIERNE_OK : map_gather(map, many);
+}
+
+lierne_status lierne_megatron_map_create(lierne_megatron_map **out, const lierne_bridge_spec *spec) {
+    lierne_bridge_resolved r;
+    lierne_megatron_map *map;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    }
+    *out = NULL;
+    LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
+    lierne_status status = lierne_bridge_resolve(spec, &r);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_check_grids(&r.spec);
+    }
+    if (status == LIERNE_OK) {
+        status = fill(map, &r.spec);
+    }
+    lierne_bridge_resolved_destroy(&r);
+    if (status != LIERNE_OK) {
+        lierne_megatron_map_destroy(map);
+        return status;
+    }
+    *out = map;
+    return LIERNE_OK;
+}
+
+void lierne_megatron_map_destroy(lierne_megatron_map *map) {
+    if (map) {
+        lierne_mem_free(map->slots);
+        lierne_mem_free(map->gather);
+        lierne_mem_free(map->cp);
+        lierne_mem_free(map->misaligned);
+        lierne_mem_free(map);
+    }
+}
+
+lierne_megatron_kind lierne_megatron_map_get_kind(const lierne_megatron_map *map) {
+    return map ? map->kind : LIERNE_MEGATRON_GENERAL;
+}
+
+const char *lierne_megatron_kind_name(lierne_megatron_kind kind) {
+    switch (kind) {
+    case LIERNE_MEGATRON_FAN_IN:
+        return "fan_in";
+    case LIERNE_MEGATRON_FAN_OUT:
+        return "fan_out";
+    case LIERNE_MEGATRON_EQUAL:
+        return "equal";
+    default:
+        return "general";
+    }
+}
+
+int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map) {
+    return map ? map->scale : -1;
+}
+
+const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
+    return map ? map->refusal : "";
+}
+
+static lierne_status hand_out(int *from, int count, int size, const int **ranks, int *ngroups,
+                              int *group_size, const char *func) {
+    if (!ranks || !ngroups || !group_size) {
+        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+                           !ranks     ? "ranks"
+                           : !ngroups ? "ngroups"
+                                      : "group_size");
+    }
+    *ranks = from;
+    *ngroups = count;
+    *group_size = from ? size : 0;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map) {
+    if (!map) {
+        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
+    }
+    return hand_out(map->gather, map->ngather, map->scale, ranks, ngroups, group_size, __func__);
+}
+
+lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map) {
+    if (!map) {
+        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
+    }
+    return hand_out(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
+}
+
+lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size, const lierne_megatron_map *map, int rank, int64_t batch) {
+    if (!map || !start || !size) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    if (!map->slots) {
+        return LIERNE_FAIL(LIERNE_INVALID, "the pair has no slices: %s", map->refusal);
+    }
+    if (rank < map->offset || rank - map->offset >= map->nranks || batch < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank is %d, must be %d to %d; batch is %lld, must be at least 0", rank,
+                           map->offset, map->offset + map->nranks - 1, (long long)batch);
+    }
+    if (batch % map->scale != 0) {
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "a batch of %lld is not divisible by the %s scale %d", (long long)batch,
+                           lierne_megatron_kind_name(map->kind), map->scale);
+    }
+    *size = batch / map->scale;
+    *start = *size * map->slots[rank - map->offset];
+    return LIERNE_OK;
+}
+
+lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count, const lierne_megatron_map *map) {
+    if (!map || !ranks || !count) {
+        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
+    }
+    *ranks = map->nmisaligned ? map->misaligned : NULL;
+    *count = map->nmisaligned;
+    return LIERNE_OK;
+}

@@ -1,0 +1,68 @@
+/* What the reference's two algorithms, COLLECTIVE and LEADER, have in common: both split lanes into
+ * equal slices along the batch and know no placement but replicas. */
+#include "plan/bridge/bridge.h"
+
+#include <string.h>
+
+lierne_status lierne_bridge_check_one(const lierne_grid *grid, const char *whose, const char *dim,
+                                      const char *hint) {
+    int size = lierne_bridge_size(grid, dim);
+    if (size != 1) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s %s is %d, must be 1%s", whose, dim, size, hint);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const char *algorithm) {
+    int64_t batch = spec->shape[spec->batch_axis];
+    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
+    int wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
+    if (wide % narrow != 0) {
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "%s: source dp %d and destination dp %d: neither "
+                           "divides the other",
+                           algorithm, src, dst);
+    }
+    if (batch % wide != 0) {
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "%s, %s: the batch of %lld samples does not divide "
+                           "over %d lanes at scale %d",
+                           algorithm,
+                           src > dst   ? "fan_in"
+                           : src < dst ? "fan_out"
+                                       : "equal",
+                           (long long)batch, wide, wide / narrow);
+    }
+    if (spec->src_placements || spec->dst_placements) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "%s needs replicas over all dims but dp: no "
+                           "placements",
+                           algorithm);
+    }
+    if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "%s needs a partial gradient and no counts, "
+                           "gradient_owner is %d",
+                           algorithm, (int)spec->gradient_owner);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec) {
+    switch (spec->algorithm) {
+    case LIERNE_BRIDGE_COLLECTIVE:
+        return lierne_bridge_check_collective(spec);
+    case LIERNE_BRIDGE_LEADER:
+        return lierne_bridge_check_leader(spec);
+    default:
+        return LIERNE_OK;
+    }
+}
+
+lierne_block lierne_bridge_slice(int naxes, const int64_t *shape, int batch_axis, int i, int n) {
+    int64_t local[LIERNE_MAX_AXES] = {0}, size[LIERNE_MAX_AXES];
+    memcpy(size, shape, (size_t)naxes * sizeof *size);
+    size[batch_axis] = shape[batch_axis] / n;
+    local[batch_axis] = i * size[batch_axis];
+    return lierne_block_box(naxes, shape, local, size);
+}

@@ -1,0 +1,100 @@
+/* The forward as an all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): every rank ends up with
+ * all rows of all ranks after ceil(log2 P) messages, each rank's blocks beginning with its own and
+ * going round. Ghosts are then copied out of them. */
+#include "plan/sparse/star_forest.h"
+
+/* first[i]: rows before the block of rank (rank + i) mod P; first[P]: rows of all. */
+static void lay_out(const lierne_star_forest *f, int world, const int64_t *nowned_of, int64_t *first) {
+    for (int i = 0; i < world; i++) {
+        first[i + 1] = first[i] + nowned_of[(f->rank + i) % world];
+    }
+}
+
+/* In step k, 2^k blocks are here: as many, or those that the receiver lacks, go on. */
+static lierne_status add_step(const lierne_star_forest *f, lierne_route *route, int world, int here,
+                              const int64_t *nowned_of, const int64_t *first) {
+    int to = (f->rank - here + world) % world, from = (f->rank + here) % world;
+    int blocks = here < world - here ? here : world - here;
+    int64_t arriving = first[here + blocks] - first[here];
+    lierne_stage *stage;
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    if (here == 1) {
+        lierne_place in = {LIERNE_IN,
+                           lierne_block_rows(0, nowned_of[f->rank], f->width, f->stride)};
+        lierne_place own = {LIERNE_SCRATCH,
+                            lierne_block_rows(0, nowned_of[f->rank], f->width, f->width)};
+        LIERNE_TRY(lierne_ops_put(&stage->copies, own, false, &in, 1));
+    }
+    if (first[blocks] > 0) {
+        bool own = here == 1; /* the copy is still under way */
+        LIERNE_TRY(lierne_messages_put(&stage->sends, to, own ? LIERNE_IN : LIERNE_SCRATCH,
+                                       lierne_block_rows(0, first[blocks], f->width,
+                                                         own ? f->stride : f->width)));
+    }
+    if (arriving > 0) {
+        LIERNE_TRY(
+            lierne_messages_put(&stage->recvs, from, LIERNE_SCRATCH,
+                                lierne_block_rows(first[here], arriving, f->width, f->width)));
+    }
+    return LIERNE_OK;
+}
+
+/* Where in scratch the row of each ghost is; nowhere for one that its owner, which refuses it, does
+ * not have. */
+static void find_rows(const lierne_star_forest *f, int world, const int64_t *nowned_of,
+                      const int64_t *first, int64_t *at) {
+    for (size_t s = 0; s < f->sources.count; s++) {
+        const lierne_peer_rows *source = &f->sources.at[s];
+        int64_t block = first[(source->rank - f->rank + world) % world];
+        for (int64_t i = source->first; i < source->first + source->count; i++) {
+            bool exists = f->row[i] >= 0 && f->row[i] < nowned_of[source->rank];
+            at[i] = exists ? block + f->row[i] : 0;
+        }
+    }
+}
+
+static lierne_status copy_ghosts(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
+                                 const int64_t *root_at) {
+    int64_t *at;
+    lierne_place from = {.buffer = LIERNE_SCRATCH}, to = {.buffer = LIERNE_OUT};
+    if (f->nghosts == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&at, (size_t)f->nghosts, sizeof *at));
+    for (int64_t k = 0; k < f->nghosts; k++) {
+        at[k] = root_at[lierne_star_forest_root(f, k)];
+    }
+    lierne_status status =
+        lierne_route_rows(route, &from.block, at, f->nghosts, f->width, f->width);
+    lierne_mem_free(at);
+    LIERNE_TRY(status);
+    to.block = lierne_block_rows(lierne_star_forest_ghosts_at(f), f->nghosts, f->width, f->stride);
+    return lierne_ops_put(&stage->sums, to, false, &from, 1);
+}
+
+static lierne_status fill(const lierne_star_forest *f, lierne_route *route, int world,
+                          const int64_t *nowned_of, int64_t *first, int64_t *root_at) {
+    int64_t offset;
+    lierne_stage *stage;
+    lay_out(f, world, nowned_of, first);
+    LIERNE_TRY(lierne_route_scratch(route, first[world] * f->width, &offset));
+    for (int here = 1; here < world; here *= 2) {
+        LIERNE_TRY(add_step(f, route, world, here, nowned_of, first));
+    }
+    find_rows(f, world, nowned_of, first, root_at);
+    LIERNE_TRY(lierne_route_add_stage(route, &stage));
+    return copy_ghosts(f, route, stage, root_at);
+}
+
+lierne_status lierne_star_forest_all_gather(const lierne_star_forest *f, lierne_route *route, int world,
+                                   const int64_t *nowned_of) {
+    int64_t *first, *root_at;
+    LIERNE_TRY(lierne_alloc(&first, (size_t)world + 1, sizeof *first));
+    lierne_status status = lierne_alloc(&root_at, (size_t)f->nroots, sizeof *root_at);
+    if (status == LIERNE_OK) {
+        status = fill(f, route, world, nowned_of, first, root_at);
+        lierne_mem_free(root_at);
+    }
+    lierne_mem_free(first);
+    return status;
+}

@@ -1,0 +1,383 @@
+/* The graph builder: from edges and owners to pairs.
+ *
+ * Rows of the graph are told apart by a bit each, with counts of the bits before every word: so the
+ * position of a row among the owned or the needed ones is found without searching, in a quarter of
+ * a byte per row of the graph, and needed rows come out distinct and ascending without sorting.
+ * They are then sorted by owner, which keeps the rows of each ascending. */
+#include "plan/sparse/saved_spec.h"
+
+typedef struct marks {
+    uint64_t *bits;
+    int64_t *before; /* marked rows in earlier words */
+    int64_t count;
+    int64_t first; /* row, where all follow one another; else -1 */
+} marks;
+
+/* Set bits of a word; the compiler's own is a call where the processor may lack it. */
+static int64_t ones(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (int64_t)(x * 0x0101010101010101u >> 56);
+}
+
+static size_t words_of(int64_t nrows) {
+    return (size_t)nrows / 64 + 1;
+}
+
+/* In two places of a shelf, from place on. */
+static lierne_status marks_take(marks *m, lierne_workspace *shelf, int place, int64_t nrows) {
+    size_t n = words_of(nrows);
+    LIERNE_TRY(lierne_workspace_take(shelf, place, &m->bits, n, sizeof *m->bits));
+    memset(m->bits, 0, n * sizeof *m->bits);
+    return lierne_workspace_take(shelf, place + 1, &m->before, n, sizeof *m->before);
+}
+
+static void mark(marks *m, int64_t row) {
+    m->bits[(uint64_t)row / 64] |= (uint64_t)1 << (uint64_t)row % 64;
+}
+
+static bool marked(const marks *m, int64_t row) {
+    return m->bits[(uint64_t)row / 64] >> (uint64_t)row % 64 & 1;
+}
+
+static void count_marks(marks *m, int64_t nrows) {
+    int64_t first = -1, last = -1;
+    for (size_t w = 0; w < words_of(nrows); w++) {
+        m->before[w] = m->count;
+        m->count += ones(m->bits[w]);
+        if (m->bits[w]) {
+            first = first < 0 ? (int64_t)w * 64 + __builtin_ctzll(m->bits[w]) : first;
+            last = (int64_t)w * 64 + 63 - __builtin_clzll(m->bits[w]);
+        }
+    }
+    m->first = last - first + 1 == m->count ? first : -1;
+}
+
+static int64_t position(const marks *m, int64_t row) {
+    if (m->first >= 0) {
+        return row - m->first;
+    }
+    uint64_t word = (uint64_t)row / 64, bit = (uint64_t)row % 64;
+    return m->before[word] + ones(m->bits[word] & (((uint64_t)1 << bit) - 1));
+}
+
+static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
+    for (size_t w = 0, n = 0; w < words_of(nrows); w++) {
+        for (uint64_t bits = m->bits[w]; bits; bits &= bits - 1) {
+            rows[n++] = (int64_t)w * 64 + __builtin_ctzll(bits);
+        }
+    }
+}
+
+/* What is worked out of one spec: in the places of a shelf that outlives it. */
+enum { OWNED = 0, NEEDED = 2, NEXT = 4, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
+typedef struct work {
+    const lierne_graph_spec *spec;
+    lierne_star_forest_memory *memory;
+    int rank;
+    int world;
+    marks owned;
+    marks needed;
+    int64_t *next;        /* local row that comes next, of each rank */
+    int64_t *row_of;      /* of each needed row, ascending: its local row at its owner */
+    int64_t *ghost_of;    /* ... and its place among the ghosts */
+    lierne_keyed *sorted; /* needed rows by owner, and as much spare */
+    int32_t *rank_of_ghost;
+    int64_t *row_of_ghost;
+    int64_t *ascending; /* needed rows */
+    int64_t owners;     /* a number that all owners come to */
+    bool took_lists;
+    lierne_star_forest_graph graph;
+} work;
+
+static bool readable(const lierne_graph_spec *spec) {
+    return spec && spec->size == sizeof *spec;
+}
+
+static lierne_status check_spec(const work *w) {
+    const lierne_graph_spec *s = w->spec;
+    if (!readable(s)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu", w->rank,
+                           sizeof *s);
+    }
+    if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: nrows is %lld and nedges %lld", w->rank,
+                           (long long)s->nrows, (long long)s->nedges);
+    }
+    if ((s->nrows > 0 && !s->owner) || (s->nedges > 0 && (!s->source || !s->target))) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", w->rank,
+                           s->nrows > 0 && !s->owner ? "owner" : "source or target");
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status mark_owned(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, owner by owner */
+    for (int64_t i = 0; i < s->nrows; i++) {
+        int32_t owner = s->owner[i];
+        if (owner < 0 || owner >= w->world) {
+            return LIERNE_FAIL(LIERNE_OWNER_RANGE,
+                               "rank %d: row %lld has owner %d, must be in 0 to %d", w->rank,
+                               (long long)i, (int)owner, w->world - 1);
+        }
+        hash = (hash ^ (uint32_t)owner) * 0x100000001b3u;
+        if (owner == w->rank) {
+            mark(&w->owned, i);
+        }
+    }
+    w->owners = (int64_t)(hash >> 1);
+    count_marks(&w->owned, s->nrows);
+    return LIERNE_OK;
+}
+
+static lierne_status check_edge(const work *w, int64_t e) {
+    const lierne_graph_spec *s = w->spec;
+    int64_t source = s->source[e], target = s->target[e];
+    if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
+        return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+                           "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
+                           "%lld",
+                           w->rank, (long long)e, (long long)source, (long long)target,
+                           (long long)s->nrows - 1);
+    }
+    if (s->owner[target] != w->rank) {
+        return LIERNE_FAIL(LIERNE_EDGE_TARGET_NOT_OWNED,
+                           "rank %d: edge %lld has target %lld, which rank "
+                           "%d owns",
+                           w->rank, (long long)e, (long long)target, (int)s->owner[target]);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status mark_needed(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    for (int64_t e = 0; e < s->nedges; e++) {
+        LIERNE_TRY(check_edge(w, e));
+        if (s->owner[s->source[e]] != w->rank) {
+            mark(&w->needed, s->source[e]);
+        }
+    }
+    count_marks(&w->needed, s->nrows);
+    return LIERNE_OK;
+}
+
+/* Local rows are positions among the rows of the same owner. */
+static void number_rows(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    for (int64_t i = 0, n = 0; n < w->needed.count; i++) {
+        int64_t row = w->next[s->owner[i]]++;
+        if (marked(&w->needed, i)) {
+            w->row_of[n++] = row;
+        }
+    }
+}
+
+static void sort_ghosts(work *w) {
+    int64_t n = w->needed.count;
+    list_marks(&w->needed, w->spec->nrows, w->ascending);
+    for (int64_t k = 0; k < n; k++) {
+        w->sorted[k] = (lierne_keyed){(uint64_t)w->spec->owner[w->ascending[k]], k};
+    }
+    lierne_sort_keyed(w->sorted, w->sorted + n, (size_t)n, (uint64_t)w->world);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = w->sorted[k].value;
+        w->ghost_of[at] = k;
+        w->rank_of_ghost[k] = (int32_t)w->sorted[k].key;
+        w->row_of_ghost[k] = w->row_of[at];
+        w->graph.ghosts[k] = w->ascending[at];
+    }
+}
+
+static int64_t local_source(const work *w, int64_t row) {
+    return w->spec->owner[row] == w->rank ? position(&w->owned, row)
+                                          : w->owned.count + w->ghost_of[position(&w->needed, row)];
+}
+
+/* Edges of one target mostly stand together. */
+static void localise_edges(work *w) {
+    const lierne_graph_spec *s = w->spec;
+    lierne_star_forest_graph *g = &w->graph;
+    int64_t *sources = g->edge_source, *targets = g->edge_target;
+    int64_t *lists[2] = {g->local_edges, g->remote_edges}, counts[2] = {0};
+    int64_t last = -1, at = 0;
+    for (int64_t e = 0; e < s->nedges; e++) {
+        int64_t source = local_source(w, s->source[e]), target = s->target[e];
+        bool remote = source >= w->owned.count;
+        at = target == last ? at : position(&w->owned, target);
+        last = target;
+        sources[e] = source;
+        targets[e] = at;
+        lists[remote][counts[remote]++] = e;
+    }
+    g->nedges = s->nedges;
+    g->nlocal_edges = counts[0];
+    g->nremote_edges = counts[1];
+}
+
+static lierne_status reserve_ghosts(work *w) {
+    size_t n = (size_t)w->needed.count, world = (size_t)w->world;
+    lierne_workspace *shelf = &w->memory->work;
+    LIERNE_TRY(lierne_workspace_take(shelf, NEXT, &w->next, world, sizeof *w->next));
+    memset(w->next, 0, world * sizeof *w->next);
+    LIERNE_TRY(lierne_workspace_take(shelf, ROW_OF, &w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_workspace_take(shelf, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_workspace_take(shelf, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
+    LIERNE_TRY(lierne_workspace_take(shelf, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_workspace_take(shelf, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    return lierne_workspace_take(shelf, ASCENDING, &w->ascending, n, sizeof *w->ascending);
+}
+
+static lierne_status take_list(lierne_star_forest_graph *g, int place, int64_t **out, int64_t n) {
+    return lierne_workspace_take(&g->shelf, place, out, (size_t)n, sizeof **out);
+}
+
+/* The lists of the graph before the last are used again. */
+static lierne_status reserve_lists(work *w) {
+    lierne_star_forest_graph *g = &w->graph;
+    int64_t n = w->spec->nedges;
+    g->shelf = w->memory->lists;
+    w->memory->lists = (lierne_workspace){0};
+    w->took_lists = true;
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->owned.count));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_GHOSTS, &g->ghosts, w->needed.count));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_SOURCE, &g->edge_source, n));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_TARGET, &g->edge_target, n));
+    LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_LOCAL, &g->local_edges, n));
+    return take_list(g, LIERNE_WORKSPACE_REMOTE, &g->remote_edges, n);
+}
+
+static lierne_status work_out(work *w) {
+    LIERNE_TRY(check_spec(w));
+    LIERNE_TRY(marks_take(&w->owned, &w->memory->work, OWNED, w->spec->nrows));
+    LIERNE_TRY(marks_take(&w->needed, &w->memory->work, NEEDED, w->spec->nrows));
+    LIERNE_TRY(mark_owned(w));
+    LIERNE_TRY(mark_needed(w));
+    LIERNE_TRY(reserve_ghosts(w));
+    LIERNE_TRY(reserve_lists(w));
+    list_marks(&w->owned, w->spec->nrows, w->graph.owned);
+    number_rows(w);
+    sort_ghosts(w);
+    localise_edges(w);
+    return LIERNE_OK;
+}
+
+static lierne_star_forest_spec forest_of(work *w) {
+    static const lierne_graph_spec none = {0};
+    const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
+    return (lierne_star_forest_spec){.pairs = {.size = sizeof(lierne_references_spec),
+                                          .nowned = w->owned.count,
+                                          .nghosts = w->needed.count,
+                                          .rank = w->rank_of_ghost,
+                                          .row = w->row_of_ghost,
+                                          .dtype = s->dtype,
+                                          .width = s->width,
+                                          .stride = s->stride,
+                                          .algorithm = s->algorithm,
+                                          .accumulate = s->accumulate,
+                                          .max_inflight = s->max_inflight},
+                                .graph = &w->graph,
+                                .nrows = s->nrows,
+                                .owners = w->owners};
+}
+
+lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
+                                const lierne_graph_spec *spec) {
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    if (status == LIERNE_OK) {
+        status = work_out(&w);
+    }
+    const lierne_star_forest_spec forest = forest_of(&w);
+    status = lierne_plan_star_forest(out, context, status, &forest);
+    if (status == LIERNE_OK) {
+        lierne_star_forest_saved_spec_of(*out)->memory = w.memory;
+        return LIERNE_OK;
+    }
+    lierne_workspace_destroy(&w.graph.shelf);
+    lierne_star_forest_memory_destroy(w.memory);
+    return status;
+}
+
+lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
+                                const lierne_references_spec *spec) {
+    lierne_star_forest_spec forest = {.nrows = -1};
+    lierne_status status = LIERNE_OK;
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    if (!out) {
+        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    } else if (spec && spec->size == sizeof *spec) {
+        forest.pairs = *spec;
+    } else {
+        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
+                             context->rank, sizeof *spec);
+    }
+    return lierne_plan_star_forest(out, context, status, &forest);
+}
+
+/* Whether a plan can become that of another graph. */
+static lierne_status check_update(const lierne_plan *plan, const lierne_graph_spec *spec) {
+    const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
+    if (!r || r->nrows < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan is not one of a graph",
+                           lierne_plan_context(plan)->rank);
+    }
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    int inflight = readable(spec) && spec->max_inflight ? spec->max_inflight : 1;
+    if (readable(spec) && (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
+                           inflight != r->spec.max_inflight)) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: dtype %d, width %lld and max_inflight %d differ from "
+                           "the plan's %d, %lld, %d",
+                           lierne_plan_context(plan)->rank, (int)spec->dtype,
+                           (long long)spec->width, inflight, (int)r->spec.dtype,
+                           (long long)r->spec.width, r->spec.max_inflight);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    lierne_context *context = lierne_plan_context(plan);
+    LIERNE_TRY(lierne_context_alive(context));
+    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    lierne_star_forest_saved_spec *old = lierne_star_forest_saved_spec_of(plan);
+    lierne_status status = check_update(plan, spec);
+    if (status == LIERNE_OK && !old->memory) { /* of a plan that was read */
+        status = lierne_alloc(&old->memory, 1, sizeof *old->memory);
+    }
+    if (status == LIERNE_OK) {
+        w.memory = old->memory;
+        old->memory = NULL;
+        old->heir = w.memory;
+        status = work_out(&w);
+    }
+    const lierne_star_forest_spec forest = forest_of(&w);
+    status = lierne_plan_update_star_forest(plan, status, &forest);
+    if (w.memory) {
+        lierne_star_forest_saved_spec *now = lierne_star_forest_saved_spec_of(plan);
+        now->memory = w.memory;
+        now->heir = NULL;
+        if (status != LIERNE_OK && w.took_lists) {
+            w.memory->lists = w.graph.shelf; /* unless they went with what was given up */
+        }
+    }
+    return status;
+}

@@ -1,0 +1,187 @@
+/* What a plan of a forest keeps and tells: lists for its user, and itself as JSON. */
+#include "plan/sparse/saved_spec.h"
+
+void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory) {
+    if (memory) {
+        lierne_workspace_destroy(&memory->work);
+        lierne_workspace_destroy(&memory->lists);
+        lierne_mem_free(memory);
+    }
+}
+
+static void free_recipe(lierne_saved_spec *base) {
+    lierne_star_forest_saved_spec *r = (lierne_star_forest_saved_spec *)base;
+    lierne_star_forest_destroy(&r->forest);
+    if (r->heir) {
+        r->heir->lists = r->graph.shelf;
+    } else {
+        lierne_workspace_destroy(&r->graph.shelf);
+    }
+    lierne_star_forest_memory_destroy(r->memory);
+    lierne_mem_free(r->source_ranks);
+    lierne_mem_free(r->source_counts);
+    lierne_mem_free(r->target_ranks);
+    lierne_mem_free(r->target_counts);
+    lierne_mem_free(r);
+}
+
+static const char *const algorithm_names[] = {"auto", "direct", "gather"};
+
+static void write_ints(lierne_text *text, const char *name, const int64_t *values, int64_t n) {
+    lierne_text_add(text, ",\n \"%s\": ", name);
+    lierne_text_numbers(text, values, n);
+}
+
+static void write_roots(lierne_text *text, const lierne_star_forest *f) {
+    lierne_text_add(text, ",\n \"root\": [");
+    for (int64_t k = 0; k < f->nghosts; k++) {
+        size_t s = 0;
+        int64_t root = lierne_star_forest_root(f, k);
+        while (root >= f->sources.at[s].first + f->sources.at[s].count) {
+            s++;
+        }
+        lierne_text_add(text, k ? ",[%d,%lld]" : "[%d,%lld]", f->sources.at[s].rank,
+                        (long long)f->row[root]);
+    }
+    lierne_text_add(text, "]");
+}
+
+/* A number for every rank, as many as there are in peers for those that are in it. */
+static void write_counts(lierne_text *text, const char *name, const lierne_peers *peers, int world,
+                         int self) {
+    size_t at = 0;
+    lierne_text_add(text, ",\n \"%s\": [", name);
+    for (int r = 0; r < world; r++) {
+        bool here = at < peers->count && peers->at[at].rank == r;
+        long long count = here && r != self ? (long long)peers->at[at].count : 0;
+        lierne_text_add(text, r ? ",%lld" : "%lld", count);
+        at += here;
+    }
+    lierne_text_add(text, "]");
+}
+
+static void write_graph(lierne_text *text, const lierne_star_forest_saved_spec *r) {
+    const lierne_star_forest_graph *g = &r->graph;
+    lierne_text_add(text, ",\n \"nrows\": %lld", (long long)r->nrows);
+    write_ints(text, "owned", g->owned, r->forest.nowned);
+    write_ints(text, "needed", g->ghosts, r->forest.nghosts);
+    lierne_text_add(text, ",\n \"edge_index_local\": [");
+    lierne_text_numbers(text, g->edge_source, g->nedges);
+    lierne_text_add(text, ",");
+    lierne_text_numbers(text, g->edge_target, g->nedges);
+    lierne_text_add(text, "]");
+    write_ints(text, "local_edge_idx", g->local_edges, g->nlocal_edges);
+    write_ints(text, "remote_edge_idx", g->remote_edges, g->nremote_edges);
+}
+
+static const char *truth(bool value) {
+    return value ? "true" : "false";
+}
+
+static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
+    const lierne_star_forest_saved_spec *r = (const lierne_star_forest_saved_spec *)base;
+    const lierne_star_forest *f = &r->forest;
+    lierne_text_add(
+        text,
+        "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
+        "\"algorithm\": \"%s\", \"accumulate\": %s, \"whole\": %s, \"keep_ghosts\": %s, "
+        "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
+        r->nrows < 0 ? "pairs" : "graph", lierne_dtype_name(r->spec.dtype), (long long)f->width,
+        (long long)f->stride, algorithm_names[r->spec.algorithm], truth(f->accumulate),
+        truth(f->whole), truth(f->keep_ghosts), r->spec.max_inflight, (long long)f->nowned,
+        (long long)f->nghosts);
+    write_roots(text, f);
+    write_counts(text, "recv_counts", &f->sources, r->world, f->rank);
+    write_counts(text, "send_counts", &f->targets, r->world, f->rank);
+    write_ints(text, "send_indices", f->wanted, f->ntargets);
+    if (r->nrows >= 0) {
+        write_graph(text, r);
+    }
+    lierne_text_add(text, "}\n");
+}
+
+lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out, const lierne_star_forest_spec *spec,
+                                       const lierne_context *context) {
+    const lierne_references_spec *pairs = &spec->pairs;
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    lierne_star_forest_saved_spec *r = *out;
+    r->base = (lierne_saved_spec){free_recipe, write_recipe};
+    r->world = context->world;
+    r->spec = *pairs;
+    r->spec.rank = NULL;
+    r->spec.row = NULL;
+    r->forest = (lierne_star_forest){.rank = context->rank,
+                                .nowned = pairs->nowned,
+                                .nghosts = pairs->nghosts,
+                                .width = pairs->width,
+                                .stride = pairs->stride ? pairs->stride : pairs->width,
+                                .whole = spec->whole,
+                                .keep_ghosts = spec->keep_ghosts,
+                                .accumulate = pairs->accumulate != 0};
+    r->nrows = -1;
+    if (spec->graph) {
+        r->nrows = spec->nrows;
+        r->graph = *spec->graph;
+        *spec->graph = (lierne_star_forest_graph){0};
+    }
+    return LIERNE_OK;
+}
+
+/* Ranks and counts of peers but this rank. */
+static lierne_status list_peers(const lierne_peers *peers, int self, int32_t **ranks,
+                                int64_t **counts, int64_t *n) {
+    LIERNE_TRY(lierne_alloc(ranks, peers->count, sizeof **ranks));
+    LIERNE_TRY(lierne_alloc(counts, peers->count, sizeof **counts));
+    *n = 0;
+    for (size_t i = 0; i < peers->count; i++) {
+        if (peers->at[i].rank != self) {
+            (*ranks)[*n] = peers->at[i].rank;
+            (*counts)[(*n)++] = peers->at[i].count;
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *r) {
+    int64_t ntargets;
+    LIERNE_TRY(list_peers(&r->forest.sources, r->forest.rank, &r->source_ranks, &r->source_counts,
+                          &r->nsources));
+    return list_peers(&r->forest.targets, r->forest.rank, &r->target_ranks, &r->target_counts,
+                      &ntargets);
+}
+
+lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan) {
+    return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, free_recipe) : NULL;
+}
+
+lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const lierne_plan *plan) {
+    const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
+    if (!r || !lists || lists->size != sizeof *lists) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the plan is NULL or not one of a graph or pairs, or lists "
+                           "is NULL or its size not %zu",
+                           sizeof *lists);
+    }
+    const lierne_star_forest *f = &r->forest;
+    const lierne_star_forest_graph *g = &r->graph;
+    *lists = (lierne_graph_lists){.size = sizeof *lists,
+                                  .nowned = f->nowned,
+                                  .owned = g->owned,
+                                  .nghosts = f->nghosts,
+                                  .ghosts = g->ghosts,
+                                  .nsources = r->nsources,
+                                  .source_ranks = r->source_ranks,
+                                  .source_counts = r->source_counts,
+                                  .ntargets = (int64_t)f->targets.count,
+                                  .target_ranks = r->target_ranks,
+                                  .target_counts = r->target_counts,
+                                  .target_rows = f->wanted,
+                                  .nedges = g->nedges,
+                                  .edge_source = g->edge_source,
+                                  .edge_target = g->edge_target,
+                                  .nlocal_edges = g->nlocal_edges,
+                                  .local_edges = g->local_edges,
+                                  .nremote_edges = g->nremote_edges,
+                                  .remote_edges = g->remote_edges};
+    return LIERNE_OK;
+}

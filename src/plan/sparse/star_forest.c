@@ -1,0 +1,149 @@
+/* Sorting ghosts by where their rows live.
+ *
+ * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted by
+ * rank, row and ghost: equal roots then stand together, their first ghost in front; and those first
+ * ones once more by rank and ghost, which is the order of roots. */
+#include "plan/sparse/star_forest.h"
+
+#include <string.h>
+
+static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
+    for (int64_t k = 1; k < n; k++) {
+        if (rank[k] < rank[k - 1] || (rank[k] == rank[k - 1] && row[k] <= row[k - 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *f) {
+    for (size_t s = 0; s < f->sources.count; s++) {
+        if (f->sources.at[s].rank == f->rank) {
+            return &f->sources.at[s];
+        }
+    }
+    return NULL;
+}
+
+int64_t lierne_star_forest_first(const lierne_star_forest *f, int64_t root) {
+    return f->first ? f->first[root] : root;
+}
+
+int64_t lierne_star_forest_root(const lierne_star_forest *f, int64_t ghost) {
+    return f->root ? f->root[ghost] : ghost;
+}
+
+/* A source for each run of roots of one rank. */
+static lierne_status add_sources(lierne_star_forest *f, const int32_t *rank) {
+    for (int64_t i = 0, end; i < f->nroots; i = end) {
+        int32_t owner = rank[lierne_star_forest_first(f, i)];
+        for (end = i + 1; end < f->nroots && rank[lierne_star_forest_first(f, end)] == owner; end++) {
+        }
+        lierne_peer_rows source = {owner, i, end - i};
+        LIERNE_TRY(LIERNE_VEC_PUSH(&f->sources, source));
+    }
+    return LIERNE_OK;
+}
+
+static uint64_t largest(const lierne_keyed *items, size_t n) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = items[i].key > most ? items[i].key : most;
+    }
+    return most;
+}
+
+static void sort(lierne_keyed *items, lierne_keyed *spare, size_t n) {
+    lierne_sort_keyed(items, spare, n, largest(items, n));
+}
+
+static void sort_by_rank(lierne_keyed *ghosts, lierne_keyed *spare, size_t n, const int32_t *rank) {
+    for (size_t i = 0; i < n; i++) {
+        ghosts[i].key = (uint64_t)rank[ghosts[i].value];
+    }
+    sort(ghosts, spare, n);
+}
+
+/* The first ghost of each root, moved to the front; the others note it. */
+static size_t leaders(lierne_star_forest *f, lierne_keyed *ghosts, const int32_t *rank,
+                      const int64_t *row) {
+    size_t n = 0;
+    for (int64_t i = 0; i < f->nghosts; i++) {
+        int64_t ghost = ghosts[i].value, first = n ? ghosts[n - 1].value : -1;
+        if (first >= 0 && rank[first] == rank[ghost] && row[first] == row[ghost]) {
+            f->root[ghost] = -1 - first;
+        } else {
+            ghosts[n] = (lierne_keyed){(uint64_t)ghost, ghost};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* A negative row sorts somewhere; that its owner does not have it is found later. */
+static void take_all(lierne_star_forest *f, const int32_t *rank, const int64_t *row,
+                     lierne_keyed *ghosts, lierne_keyed *spare) {
+    for (int64_t k = 0; k < f->nghosts; k++) {
+        ghosts[k] = (lierne_keyed){(uint64_t)row[k], k};
+    }
+    sort(ghosts, spare, (size_t)f->nghosts);
+    sort_by_rank(ghosts, spare, (size_t)f->nghosts, rank);
+    size_t n = leaders(f, ghosts, rank, row);
+    sort(ghosts, spare, n);
+    sort_by_rank(ghosts, spare, n, rank);
+    for (size_t i = 0; i < n; i++) {
+        f->first[i] = ghosts[i].value;
+        f->row[i] = row[ghosts[i].value];
+        f->root[ghosts[i].value] = (int64_t)i;
+    }
+    for (int64_t k = 0; k < f->nghosts; k++) {
+        f->root[k] = f->root[k] < 0 ? f->root[-1 - f->root[k]] : f->root[k];
+    }
+    f->nroots = (int64_t)n;
+}
+
+static lierne_status take_any(lierne_star_forest *f, const int32_t *rank, const int64_t *row) {
+    lierne_keyed *ghosts = NULL, *spare = NULL;
+    size_t n = (size_t)f->nghosts;
+    lierne_status status = lierne_alloc_unset(&ghosts, n, sizeof *ghosts);
+    status = status == LIERNE_OK ? lierne_alloc_unset(&spare, n, sizeof *spare) : status;
+    if (status == LIERNE_OK) {
+        take_all(f, rank, row, ghosts, spare);
+    }
+    lierne_mem_free(ghosts);
+    lierne_mem_free(spare);
+    return status;
+}
+
+lierne_status lierne_star_forest_sort(lierne_star_forest *f, const int32_t *rank, const int64_t *row) {
+    size_t n = (size_t)f->nghosts;
+    LIERNE_TRY(lierne_alloc_unset(&f->row, n, sizeof *f->row));
+    if (sorted(rank, row, f->nghosts)) {
+        f->nroots = f->nghosts;
+        if (n > 0) {
+            memcpy(f->row, row, n * sizeof *row);
+        }
+    } else {
+        LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
+        LIERNE_TRY(lierne_alloc_unset(&f->root, n, sizeof *f->root));
+        LIERNE_TRY(take_any(f, rank, row));
+    }
+    return add_sources(f, rank);
+}
+
+void lierne_star_forest_destroy(lierne_star_forest *f) {
+    lierne_mem_free(f->sources.at);
+    lierne_mem_free(f->row);
+    lierne_mem_free(f->first);
+    lierne_mem_free(f->root);
+    lierne_mem_free(f->targets.at);
+    lierne_mem_free(f->wanted);
+}
+
+int64_t lierne_star_forest_elements(const lierne_star_forest *f, int64_t n) {
+    return n > 0 ? (n - 1) * f->stride + f->width : 0;
+}
+
+int64_t lierne_star_forest_ghosts_at(const lierne_star_forest *f) {
+    return f->whole ? f->nowned : 0;
+}

@@ -1,0 +1,227 @@
+/* Sums of rows by lists.
+ *
+ * Rows have different numbers of contributions. An operation adds as many sources to each of its
+ * rows; so there is one per number, whose j-th source lists the j-th contribution of each of its
+ * rows. All contributions of a row are added in one go: in their order, whatever the order of
+ * arrival, and 16-bit types are rounded once.
+ *
+ * Nearly all rows of a border have one contribution. They are found with a byte per row, or, where
+ * contributions are few beside the rows, by sorting these: a plan then costs nothing in proportion to
+ * rows that only their owner has. Of the others only the contributions to rows with several are
+ * sorted: by row, and then by how many each has, both stable. */
+#include "plan/sparse/star_forest.h"
+
+enum { NONE, ONE, MORE };
+#define SPARSE 32 /* rows per contribution from which on a gap costs less than the list of its rows */
+
+typedef struct table {
+    const lierne_row_sums *sums;
+    lierne_route *route;
+    lierne_ops *ops;
+    uint8_t *seen;       /* of each row of `to`; NULL where these are sparse */
+    uint8_t *once;       /* of each contribution: its row has no other */
+    lierne_keyed *items; /* contributions to rows with several */
+    lierne_keyed *spare;
+    size_t nitems;
+    int64_t *lists;
+} table;
+
+static lierne_status list_place(const table *t, lierne_place *out, const lierne_row_place *of,
+                                const int64_t *rows, int64_t n) {
+    out->buffer = of->buffer;
+    LIERNE_TRY(lierne_route_rows(t->route, &out->block, rows, n, t->sums->width, of->stride));
+    out->block.offset += of->offset;
+    return LIERNE_OK;
+}
+
+/* The same rows of another array; its list is shared, so that the two are seen to be the same rows.
+ */
+static lierne_place same_rows(const lierne_place *place, const lierne_row_place *was,
+                              const lierne_row_place *of) {
+    lierne_place other = *place;
+    int64_t first = (place->block.offset - was->offset) / was->stride;
+    other.buffer = of->buffer;
+    other.block.offset = of->offset + first * of->stride;
+    other.block.stride[0] = of->stride;
+    return other;
+}
+
+/* An operation on n rows of `to`, the first list, from as many sources, the lists after it. */
+static lierne_status add_class(const table *t, const int64_t *lists, int64_t n, int64_t sources) {
+    const lierne_row_sums *sums = t->sums;
+    lierne_place to, from;
+    lierne_op *op;
+    LIERNE_TRY(list_place(t, &to, &sums->to, lists, n));
+    LIERNE_TRY(lierne_ops_add(t->ops, to, &op));
+    op->onto = sums->onto;
+    if (sums->base) {
+        LIERNE_TRY(lierne_op_add(op, same_rows(&to, &sums->to, sums->base)));
+    }
+    for (int64_t j = 1; j <= sources; j++) {
+        LIERNE_TRY(list_place(t, &from, &sums->from, lists + j * n, n));
+        LIERNE_TRY(lierne_op_add(op, from));
+    }
+    return lierne_op_join(op);
+}
+
+/* An operation on rows without a contribution. */
+static lierne_status put_rest(const table *t, lierne_place to) {
+    const lierne_row_sums *sums = t->sums;
+    bool copies = sums->rest == LIERNE_REST_COPY;
+    lierne_place from;
+    if (copies) {
+        from = same_rows(&to, &sums->to, sums->base);
+    }
+    return lierne_ops_put(t->ops, to, sums->onto, &from, copies);
+}
+
+static lierne_status add_rest(const table *t) {
+    int64_t n = 0;
+    for (int64_t r = 0; r < t->sums->nrows; r++) {
+        t->lists[n] = r;
+        n += t->seen[r] == NONE;
+    }
+    if (n == 0 || t->sums->rest == LIERNE_REST_NONE) {
+        return LIERNE_OK;
+    }
+    lierne_place to;
+    LIERNE_TRY(list_place(t, &to, &t->sums->to, t->lists, n));
+    return put_rest(t, to);
+}
+
+/* Rows from first to below end. */
+static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
+    const lierne_row_place *of = &t->sums->to;
+    if (first == end || t->sums->rest == LIERNE_REST_NONE) {
+        return LIERNE_OK;
+    }
+    lierne_place to = {of->buffer, lierne_block_rows(first, end - first, t->sums->width, of->stride)};
+    to.block.offset += of->offset;
+    return put_rest(t, to);
+}
+
+/* Marks contributions that are the only one of their row, and adds the rows without any: with a byte
+ * per row, or from the sorted contributions. */
+static lierne_status mark_seen(table *t, const int64_t *to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        t->once[i] = t->seen[to[i]] == ONE;
+    }
+    return add_rest(t);
+}
+
+static lierne_status mark_sorted(table *t, const int64_t *to, int64_t n) {
+    int64_t next = 0;
+    for (int64_t i = 0; i < n; i++) {
+        t->items[i] = (lierne_keyed){(uint64_t)to[i], i};
+    }
+    lierne_sort_keyed(t->items, t->spare, (size_t)n, (uint64_t)t->sums->nrows);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && t->items[end].key == t->items[i].key; end++) {
+        }
+        for (int64_t k = i; k < end; k++) {
+            t->once[t->items[k].value] = end == i + 1;
+        }
+        LIERNE_TRY(add_gap(t, next, (int64_t)t->items[i].key));
+        next = (int64_t)t->items[i].key + 1;
+    }
+    return add_gap(t, next, t->sums->nrows);
+}
+
+static lierne_status add_ones(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    int64_t ones = 0, at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ones += t->once[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (t->once[i]) {
+            t->lists[at] = to[i];
+            t->lists[ones + at++] = from[i];
+        } else {
+            t->items[t->nitems++] = (lierne_keyed){(uint64_t)to[i], from[i]};
+        }
+    }
+    return ones ? add_class(t, t->lists, ones, 1) : LIERNE_OK;
+}
+
+/* From contributions sorted by row to runs: spare[k] is the first item of row k, keyed by how many
+ * items it has. Returns the number of rows. */
+static size_t find_runs(table *t, lierne_keyed *runs) {
+    size_t nrows = 0;
+    for (size_t i = 0, end; i < t->nitems; i = end) {
+        for (end = i + 1; end < t->nitems && t->items[end].key == t->items[i].key; end++) {
+        }
+        runs[nrows++] = (lierne_keyed){end - i, (int64_t)i};
+    }
+    return nrows;
+}
+
+/* The rows with as many contributions, n runs of them. */
+static lierne_status add_runs(table *t, const lierne_keyed *runs, size_t n) {
+    size_t sources = runs[0].key;
+    for (size_t k = 0; k < n; k++) {
+        const lierne_keyed *items = t->items + runs[k].value;
+        t->lists[k] = (int64_t)items->key;
+        for (size_t j = 0; j < sources; j++) {
+            t->lists[(j + 1) * n + k] = items[j].value;
+        }
+    }
+    return add_class(t, t->lists, (int64_t)n, (int64_t)sources);
+}
+
+static lierne_status add_more(table *t, uint64_t nrows, lierne_keyed *runs, lierne_keyed *spare) {
+    lierne_sort_keyed(t->items, t->spare, t->nitems, nrows);
+    size_t n = find_runs(t, runs);
+    lierne_sort_keyed(runs, spare, n, t->nitems);
+    for (size_t k = 0, end; k < n; k = end) {
+        for (end = k + 1; end < n && runs[end].key == runs[k].key; end++) {
+        }
+        LIERNE_TRY(add_runs(t, runs + k, end - k));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status add_several(table *t) {
+    lierne_keyed *runs = NULL;
+    size_t n = t->nitems / 2; /* rows have two items at least */
+    if (t->nitems == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc_unset(&runs, 2 * n, sizeof *runs));
+    lierne_status status = add_more(t, (uint64_t)t->sums->nrows, runs, runs + n);
+    lierne_mem_free(runs);
+    return status;
+}
+
+static lierne_status reserve(table *t, int64_t n) {
+    size_t nrows = (size_t)t->sums->nrows, most = 2 * (size_t)n;
+    if (nrows / SPARSE <= (size_t)n) {
+        most = nrows > most ? nrows : most;
+        LIERNE_TRY(lierne_alloc(&t->seen, nrows, 1));
+    }
+    LIERNE_TRY(lierne_alloc_unset(&t->once, (size_t)n, 1));
+    LIERNE_TRY(lierne_alloc_unset(&t->items, (size_t)n, sizeof *t->items));
+    LIERNE_TRY(lierne_alloc_unset(&t->spare, (size_t)n, sizeof *t->spare));
+    return lierne_alloc_unset(&t->lists, most + 1, sizeof *t->lists);
+}
+
+static lierne_status fill(table *t, const int64_t *to, const int64_t *from, int64_t n) {
+    LIERNE_TRY(reserve(t, n));
+    LIERNE_TRY(t->seen ? mark_seen(t, to, n) : mark_sorted(t, to, n));
+    LIERNE_TRY(add_ones(t, to, from, n));
+    return add_several(t);
+}
+
+lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
+                                 const int64_t *to, const int64_t *from, int64_t n) {
+    table t = {.sums = sums, .route = route, .ops = ops};
+    lierne_status status = fill(&t, to, from, n);
+    lierne_mem_free(t.seen);
+    lierne_mem_free(t.once);
+    lierne_mem_free(t.items);
+    lierne_mem_free(t.spare);
+    lierne_mem_free(t.lists);
+    return status;
+}

@@ -1,0 +1,214 @@
+/* The transport of MPI: messages as nonblocking sends and receives on the communicator of MPI's
+ * control, whose state is its own.
+ *
+ * Counts of MPI are int, so a long message goes in pieces, all started at once to keep the order
+ * of messages. The last piece is always shorter than a full one, if need be empty: then no message
+ * can be taken for another of a different length, whatever the two lengths. A piece that is too
+ * long for its place is MPI's error; one that is too short is found by its count. Requests of the
+ * pieces stand side by side, without gaps, because MPI looks at all of them at each poll. */
+#include "transport/mpi/mpi.h"
+
+#include <limits.h>
+
+typedef struct slot {
+    bool receives;
+    int peer;
+    int tag;
+    size_t pending; /* pieces in flight */
+} slot;
+
+typedef struct piece {
+    size_t slot;
+    int bytes;
+} piece;
+
+typedef struct batch {
+    lierne_mpi_state *state;
+    size_t count; /* requests in flight */
+    size_t room;  /* of the four arrays */
+    MPI_Request *requests;
+    piece *pieces;
+    int *indices;
+    MPI_Status *statuses;
+    slot slots[];
+} batch;
+
+/* Executing allocates nothing but here, once, for messages of more than one piece. */
+static lierne_status reserve(batch *b, size_t room) {
+    if (room <= b->room) {
+        return LIERNE_OK;
+    }
+    if (room > INT_MAX) {
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "%zu pieces of messages at once, at most %d", room,
+                           INT_MAX);
+    }
+    LIERNE_TRY(lierne_realloc(&b->requests, room, sizeof *b->requests));
+    LIERNE_TRY(lierne_realloc(&b->pieces, room, sizeof *b->pieces));
+    LIERNE_TRY(lierne_realloc(&b->indices, room, sizeof *b->indices));
+    LIERNE_TRY(lierne_realloc(&b->statuses, room, sizeof *b->statuses));
+    b->room = room;
+    return LIERNE_OK;
+}
+
+/* Gives up a request; returns whether it has ended. A receive that was matched, or a send, cannot be
+ * cancelled: MPI ends it whenever the peer comes and this process calls MPI again. */
+static bool give_up_request(MPI_Request *request, bool receives) {
+    int ended = 0;
+    if (receives) {
+        MPI_Cancel(request);
+    }
+    if (MPI_Test(request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended) {
+        return ended;
+    }
+    MPI_Request_free(request);
+    return false;
+}
+
+/* Requests are in flight in a dead context only. Nothing waits. */
+static bool batch_destroy(void *self) {
+    batch *b = self;
+    bool quiet = true;
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    for (size_t i = 0; i < b->count && !finalized; i++) {
+        if (b->requests[i] != MPI_REQUEST_NULL) {
+            quiet &= give_up_request(&b->requests[i], b->slots[b->pieces[i].slot].receives);
+        }
+    }
+    lierne_mem_free(b->requests);
+    lierne_mem_free(b->pieces);
+    lierne_mem_free(b->indices);
+    lierne_mem_free(b->statuses);
+    lierne_mem_free(b);
+    return quiet;
+}
+
+static lierne_status batch_create(void *self, size_t capacity, void **out) {
+    batch *b;
+    LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->slots[0]));
+    b->state = self;
+    lierne_status status = reserve(b, capacity);
+    if (status != LIERNE_OK) {
+        batch_destroy(b);
+        return status;
+    }
+    *out = b;
+    return LIERNE_OK;
+}
+
+static lierne_status fail(const batch *b, const slot *s, int code) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
+    int length;
+    MPI_Error_string(code, text, &length);
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s rank %d with tag %d: %s", b->state->rank,
+                       s->receives ? "receiving from" : "sending to", s->peer, s->tag, text);
+}
+
+static lierne_status start_piece(batch *b, size_t at, const char *data, int bytes) {
+    slot *s = &b->slots[at];
+    MPI_Request *request = &b->requests[b->count];
+    MPI_Comm comm = b->state->comm;
+    int code = s->receives
+                   ? MPI_Irecv((void *)data, bytes, MPI_BYTE, s->peer, s->tag, comm, request)
+                   : MPI_Isend(data, bytes, MPI_BYTE, s->peer, s->tag, comm, request);
+    if (code != MPI_SUCCESS) {
+        return fail(b, s, code);
+    }
+    b->pieces[b->count++] = (piece){.slot = at, .bytes = bytes};
+    s->pending++;
+    return LIERNE_OK;
+}
+
+static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t bytes) {
+    size_t chunk = b->state->piece_bytes;
+    s.tag = s.tag < b->state->tags ? s.tag : s.tag % b->state->tags;
+    b->slots[at] = s;
+    b->state->met[s.peer] = true;
+    if (bytes < chunk && b->count < b->room) {
+        return start_piece(b, at, data, (int)bytes);
+    }
+    LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
+    for (; bytes >= chunk; bytes -= chunk, data += chunk) {
+        LIERNE_TRY(start_piece(b, at, data, (int)chunk));
+    }
+    return start_piece(b, at, data, (int)bytes);
+}
+
+static lierne_status send_message(void *self, size_t at, int peer, int tag, const void *data,
+                               size_t bytes) {
+    return start(self, at, (slot){.peer = peer, .tag = tag}, data, bytes);
+}
+
+static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data, size_t bytes) {
+    return start(self, at, (slot){.receives = true, .peer = peer, .tag = tag}, data, bytes);
+}
+
+static lierne_status check_piece(const batch *b, const piece *p, int code,
+                                 const MPI_Status *status) {
+    const slot *s = &b->slots[p->slot];
+    int got;
+    if (code != MPI_SUCCESS && status->MPI_ERROR != MPI_SUCCESS) {
+        return fail(b, s, status->MPI_ERROR);
+    }
+    if (!s->receives) {
+        return LIERNE_OK;
+    }
+    MPI_Get_count(status, MPI_BYTE, &got);
+    if (got != p->bytes) {
+        return LIERNE_FAIL(LIERNE_TRANSPORT,
+                           "rank %d expects %d bytes from rank %d with tag %d and got %d",
+                           b->state->rank, p->bytes, s->peer, s->tag, got);
+    }
+    return LIERNE_OK;
+}
+
+static void close_gaps(batch *b) {
+    size_t kept = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->requests[i] != MPI_REQUEST_NULL) {
+            b->requests[kept] = b->requests[i];
+            b->pieces[kept++] = b->pieces[i];
+        }
+    }
+    b->count = kept;
+}
+
+static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    int n = 0, kind = MPI_SUCCESS;
+    *ndone = 0;
+    if (b->count == 0) {
+        return LIERNE_OK;
+    }
+    int code = MPI_Testsome((int)b->count, b->requests, &n, b->indices, b->statuses);
+    if (code != MPI_SUCCESS) {
+        MPI_Error_class(code, &kind);
+    }
+    if (kind != MPI_SUCCESS && kind != MPI_ERR_IN_STATUS) {
+        return lierne_mpi_failed(b->state, code, "MPI_Testsome");
+    }
+    for (int i = 0; i < n; i++) {
+        const piece *p = &b->pieces[b->indices[i]];
+        LIERNE_TRY(check_piece(b, p, code, &b->statuses[i]));
+        if (--b->slots[p->slot].pending == 0) {
+            done[(*ndone)++] = p->slot;
+        }
+    }
+    if (n > 0) {
+        close_gaps(b);
+    }
+    return LIERNE_OK;
+}
+
+void lierne_mpi_set_piece_bytes(lierne_mpi_state *m, size_t bytes) {
+    m->piece_bytes = bytes;
+}
+
+const lierne_transport lierne_mpi_transport = {
+    .name = "mpi",
+    .batch_create = batch_create,
+    .batch_destroy = batch_destroy,
+    .send = send_message,
+    .recv = receive_message,
+    .poll = poll_messages,
+};

@@ -1,0 +1,121 @@
+/* The transport of a simulated world, whose ranks live in one process: sending copies the payload
+ * into a mailbox of the receiver, receiving copies it out. All of it runs under the world's lock. */
+#include "transport/sim/sim.h"
+
+#include "control/sim.h"
+
+#include <string.h>
+
+typedef struct slot {
+    bool used;
+    bool receives;
+    int peer;
+    int tag;
+    void *data;
+    size_t bytes;
+} slot;
+
+typedef struct batch {
+    lierne_sim_rank *rank;
+    size_t capacity;
+    slot slots[];
+} batch;
+
+static lierne_status batch_create(void *self, size_t capacity, void **out) {
+    batch *b;
+    LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->slots[0]));
+    b->rank = self;
+    b->capacity = capacity;
+    *out = b;
+    return LIERNE_OK;
+}
+
+static bool batch_destroy(void *self) {
+    lierne_mem_free(self); /* messages are copies */
+    return true;
+}
+
+static lierne_status send_message(void *self, size_t at, int peer, int tag, const void *data,
+                                  size_t bytes) {
+    batch *b = self;
+    lierne_sim_message *m;
+    LIERNE_TRY(lierne_alloc(&m, 1, sizeof *m + bytes));
+    m->from = b->rank->rank;
+    m->tag = tag;
+    m->bytes = bytes;
+    if (bytes) {
+        memcpy(m->data, data, bytes);
+    }
+    lierne_sim_rank *to = &b->rank->world->ranks[peer];
+    to->last = to->last ? to->last : &to->first;
+    *to->last = m;
+    to->last = &m->next;
+    b->rank->world->dirty = true;
+    b->slots[at] = (slot){.used = true, .peer = peer, .tag = tag};
+    return LIERNE_OK;
+}
+
+static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data,
+                                     size_t bytes) {
+    batch *b = self;
+    b->slots[at] = (slot){
+        .used = true, .receives = true, .peer = peer, .tag = tag, .data = data, .bytes = bytes};
+    return LIERNE_OK;
+}
+
+/* Takes the first message for a slot out of the mailbox; NULL if there is none. */
+static lierne_sim_message *take(lierne_sim_rank *s, const slot *wanted) {
+    for (lierne_sim_message **at = &s->first; *at; at = &(*at)->next) {
+        lierne_sim_message *m = *at;
+        if (m->from == wanted->peer && m->tag == wanted->tag) {
+            *at = m->next;
+            if (s->last == &m->next) {
+                s->last = at;
+            }
+            return m;
+        }
+    }
+    return NULL;
+}
+
+static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *m) {
+    lierne_status status = LIERNE_OK;
+    if (m->bytes != s->bytes) {
+        status = LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d and got %zu",
+                             b->rank->rank, s->bytes, s->peer, m->bytes);
+    } else if (m->bytes) {
+        memcpy(s->data, m->data, m->bytes);
+    }
+    lierne_mem_free(m);
+    return status;
+}
+
+static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    *ndone = 0;
+    for (size_t i = 0; i < b->capacity; i++) {
+        slot *s = &b->slots[i];
+        if (!s->used) {
+            continue;
+        }
+        if (s->receives) {
+            lierne_sim_message *m = take(b->rank, s);
+            if (!m) {
+                continue;
+            }
+            LIERNE_TRY(deliver(b, s, m));
+        }
+        s->used = false;
+        done[(*ndone)++] = i;
+    }
+    return LIERNE_OK;
+}
+
+const lierne_transport lierne_sim_transport = {
+    .name = "sim",
+    .batch_create = batch_create,
+    .batch_destroy = batch_destroy,
+    .send = send_message,
+    .recv = receive_message,
+    .poll = poll_messages,
+};

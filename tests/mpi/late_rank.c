@@ -1,0 +1,434 @@
+/* A rank that gives up leaves no trap for a rank that comes late. It frees its plan and its context
+ * at once, and uses the memory again; the late rank must get an error, never the data of memory that
+ * was used again, and what it sends must not land there. The giver keeps `in` and `out` until MPI
+ * ends, as lierne/context.h asks; where all ranks are on one node it breaks that rule on purpose and
+ * overwrites `in`: the late rank must not return OK then.
+ *
+ *   late                 two ranks: the late one is late only; control messages of planning.
+ *                        three ranks: a ring of rows, in which a victim is late or stopped
+ *   late killed N        three ranks; the victim is killed, so MPI cannot be ended either. N: 1 the
+ *                        adjoint, 2 packed, 3 both, 0 neither. For tests/cli/test_death.sh
+ *   ... apart            each rank is a node of its own: no flags, only messages */
+#include "lierne/sparse.h"
+#include "lierne/halo.h"
+#include "mpi/common.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIMEOUT 0.4 /* seconds, of ranks that give up */
+#define ROWS    4096
+#define WIDTH   64 /* a row is as long as several cache lines, and all rows too long to be sent eagerly */
+#define BLOCKS  12
+
+static bool one_node; /* abort flags reach all ranks */
+
+/* Memory that lierne gave back is given out again: what still reads or writes it is found out. */
+typedef struct reuse {
+    unsigned char *block[BLOCKS];
+    size_t bytes[BLOCKS];
+} reuse;
+
+static void reuse_memory(reuse *r) {
+    for (int i = 0; i < BLOCKS; i++) {
+        r->bytes[i] = (size_t)ROWS * WIDTH * 4 >> i % 4 * 2;
+        r->block[i] = malloc(r->bytes[i]);
+        memset(r->block[i], 0x5a, r->bytes[i]);
+    }
+}
+
+static void check_memory(reuse *r) {
+    size_t wrong = 0;
+    for (int i = 0; i < BLOCKS; i++) {
+        for (size_t b = 0; b < r->bytes[i]; b++) {
+            wrong += r->block[i][b] != 0x5a;
+        }
+        free(r->block[i]);
+    }
+    CHECK(wrong == 0, "%zu bytes were written into memory that was used again", wrong);
+}
+
+static lierne_context *context_new(void) {
+    lierne_context *context;
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    return context;
+}
+
+/* What happens to the victim. BEGUN: it is stopped when it has begun its call. */
+typedef enum fate { LATE, STOPPED, BEGUN, KILLED } fate;
+
+/* Who does what in a ring: the giver waits for the victim, the late rank for the giver. */
+typedef struct ring {
+    fate fate;
+    lierne_direction direction;
+    bool packed; /* rows that do not lie in one piece */
+    int giver, late, victim;
+    int pid;       /* of the victim */
+    MPI_Comm pair; /* of the giver and the late rank */
+    MPI_Comm able; /* of the ranks that answer while the victim plays its part */
+    lierne_context *context;
+    lierne_plan *plan;
+    float *in;
+    float *out;
+} ring;
+
+/* Rank r has ghosts of all rows of the rank before it, so that each waits for another one. */
+static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, bool packed) {
+    static int32_t rank[ROWS];
+    static int64_t row[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        rank[i] = (test_rank + test_world - 1) % test_world;
+        row[i] = packed ? ROWS - 1 - i : i;
+    }
+    lierne_references_spec spec = {.size = sizeof spec,
+                              .nowned = ROWS,
+                              .nghosts = ROWS,
+                              .rank = rank,
+                              .row = row,
+                              .dtype = LIERNE_F32,
+                              .width = WIDTH,
+                              .algorithm = LIERNE_GRAPH_DIRECT};
+    return lierne_plan_create_references(plan, context, &spec);
+}
+
+static float value(int rank, int row, int column) {
+    return (float)(1 + rank + 3 * ((row * WIDTH + column) % 4001));
+}
+
+static void fill(float *data, int rank) {
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        data[i] = value(rank, i / WIDTH, i % WIDTH);
+    }
+}
+
+static long count_wrong(const ring *r) {
+    int step = r->direction == LIERNE_FORWARD ? test_world - 1 : 1;
+    int from = (test_rank + step) % test_world;
+    long wrong = 0;
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        int row = r->packed ? ROWS - 1 - i / WIDTH : i / WIDTH;
+        wrong += r->out[i] != value(from, row, i % WIDTH);
+    }
+    return wrong;
+}
+
+static void open_ring(ring *r) {
+    r->victim = 2;
+    r->giver = r->direction == LIERNE_FORWARD ? 0 : 1;
+    r->late = 1 - r->giver;
+    r->pid = (int)getpid();
+    MPI_Bcast(&r->pid, 1, MPI_INT, r->victim, MPI_COMM_WORLD);
+    MPI_Comm_split(MPI_COMM_WORLD, test_rank == r->victim, test_rank, &r->pair);
+    r->able = r->fate == LATE ? MPI_COMM_WORLD : r->pair;
+    r->in = malloc(sizeof *r->in * ROWS * WIDTH);
+    r->out = malloc(sizeof *r->out * ROWS * WIDTH);
+    fill(r->in, test_rank);
+    memset(r->out, 0xff, sizeof *r->out * ROWS * WIDTH);
+    r->context = context_new();
+    CHECK(plan_ring(&r->plan, r->context, r->packed) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_rank == r->giver) {
+        test_hurry(r->context, TIMEOUT);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static lierne_status begin(ring *r, lierne_request **request) {
+    return r->direction == LIERNE_FORWARD
+               ? lierne_forward_begin(request, r->plan, r->out, r->in, NULL)
+               : lierne_adjoint_begin(request, r->plan, r->out, r->in, NULL);
+}
+
+static lierne_status execute(ring *r) {
+    lierne_request *request;
+    lierne_status status = begin(r, &request);
+    return status == LIERNE_OK ? lierne_end(request) : status;
+}
+
+static void free_ring(ring *r) {
+    CHECK(lierne_plan_destroy(r->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(r->context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void check_outcome(const ring *r, lierne_status status, const char *who) {
+    CHECK(status == LIERNE_OK || status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED,
+          "%s: %s", who, lierne_last_error());
+    if (status == LIERNE_OK) {
+        long wrong = count_wrong(r);
+        CHECK(wrong == 0, "%s returned OK with %ld wrong elements", who, wrong);
+    }
+}
+
+/* Returns whether it gave up: what a stopped rank has begun to send may be there all the same. */
+static bool give_up(ring *r) {
+    lierne_status status = execute(r);
+    check_outcome(r, status, "the giver");
+    CHECK(status != LIERNE_OK || r->fate == BEGUN, "nobody came, yet the giver's call ended");
+    free_ring(r);
+    if (status != LIERNE_OK && one_node) {
+        memset(r->in, 0x77, sizeof *r->in * ROWS * WIDTH);
+    }
+    return status != LIERNE_OK;
+}
+
+static void come_late(ring *r, bool gave_up) {
+    char name[32];
+    snprintf(name, sizeof name, "rank %d gave up", r->giver);
+    double start = lierne_now();
+    lierne_status status = execute(r);
+    check_outcome(r, status, "the late rank");
+    if (gave_up && one_node) {
+        CHECK(status != LIERNE_OK, "a rank gave up before, yet the late rank returned OK");
+        CHECK(strstr(lierne_last_error(), name), "'%s' lacks '%s'", lierne_last_error(), name);
+    }
+    CHECK(lierne_now() - start < PATIENT / 2.0, "it took %g s", lierne_now() - start);
+    free_ring(r);
+}
+
+static void play_pair(ring *r) {
+    reuse memory = {0};
+    int gave_up = 0;
+    if (test_rank == r->giver) {
+        gave_up = give_up(r);
+        reuse_memory(&memory);
+    }
+    MPI_Bcast(&gave_up, 1, MPI_INT, r->giver, r->able);
+    if (test_rank == r->late) {
+        come_late(r, gave_up);
+    }
+    MPI_Barrier(r->pair);
+    if (test_rank == r->giver && (r->fate == STOPPED || r->fate == BEGUN)) {
+        kill(r->pid, SIGCONT);
+    }
+    if (r->fate != KILLED) {
+        MPI_Barrier(MPI_COMM_WORLD); /* with the victim, which has ended its call by then */
+    }
+    check_memory(&memory);
+}
+
+static void play_victim(ring *r) {
+    lierne_request *request = NULL;
+    lierne_status status = LIERNE_OK;
+    int ignored = 0;
+    if (r->fate == BEGUN) {
+        status = begin(r, &request);
+    }
+    if (r->fate == LATE) {
+        MPI_Bcast(&ignored, 1, MPI_INT, r->giver, r->able);
+    } else {
+        raise(r->fate == KILLED ? SIGKILL : SIGSTOP);
+    }
+    if (status == LIERNE_OK) {
+        status = request ? lierne_end(request) : execute(r);
+    }
+    check_outcome(r, status, "the victim");
+    free_ring(r);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* in and out stay: those of a call that failed belong to MPI until it ends. */
+static void play(fate f, lierne_direction direction, bool packed) {
+    ring r = {.fate = f, .direction = direction, .packed = packed};
+    open_ring(&r);
+    if (test_rank == r.victim) {
+        play_victim(&r);
+    } else {
+        play_pair(&r);
+    }
+    if (f == KILLED) {
+        test_leave(r.pair);
+    }
+    MPI_Comm_free(&r.pair);
+}
+
+static void play_all(void) {
+    for (int f = LATE; f < KILLED; f++) {
+        for (int d = 0; d < 2; d++) {
+            play((fate)f, (lierne_direction)d, false);
+            play((fate)f, (lierne_direction)d, true);
+        }
+    }
+}
+
+/* Lanes of ranks 0 and 1 into one lane on both: each rank sends its half of every row. Blocks are
+ * strided, so that messages are staged in lierne's memory, and not so large that some wait for a
+ * place there, as these would never be sent. */
+#define SAMPLES  2 /* of each lane */
+#define SEQUENCE 200
+#define HIDDEN   400
+
+static lierne_status plan_lanes(lierne_plan **plan, lierne_context *context) {
+    bridge_case c = {.src = mesh_of("tcd", 1, 1, 2),
+                     .dst = mesh_of("tcd", 2, 1, 1),
+                     .size = {2 * SAMPLES, SEQUENCE, HIDDEN},
+                     .axis = {1, 0, 2},
+                     .dtype = LIERNE_F32};
+    return case_plan(plan, context, &c);
+}
+
+static float lane_value(int row, int sample, int h) {
+    return (float)((row * 2 * SAMPLES + sample) * HIDDEN + h);
+}
+
+static long wrong_in_lane(const float *out) {
+    long wrong = 0;
+    for (int i = 0; i < SEQUENCE * 2 * SAMPLES * HIDDEN; i++) {
+        int h = i % HIDDEN, sample = i / HIDDEN % (2 * SAMPLES);
+        wrong += out[i] != lane_value(i / HIDDEN / (2 * SAMPLES), sample, h);
+    }
+    return wrong;
+}
+
+/* Each waits for the other: the messages of both are under way when one gives up. */
+static void lanes(int late) {
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    reuse memory = {0};
+    float *in = malloc(sizeof *in * SEQUENCE * SAMPLES * HIDDEN);
+    float *out = malloc(sizeof *out * SEQUENCE * 2 * SAMPLES * HIDDEN);
+    for (int i = 0; i < SEQUENCE * SAMPLES * HIDDEN; i++) {
+        int h = i % HIDDEN, sample = test_rank * SAMPLES + i / HIDDEN % SAMPLES;
+        in[i] = lane_value(i / HIDDEN / SAMPLES, sample, h);
+    }
+    CHECK(plan_lanes(&plan, context) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_rank == late) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        test_hurry(context, TIMEOUT);
+    }
+    lierne_status status = lierne_forward(plan, out, in, NULL);
+    CHECK(status != LIERNE_OK || (test_rank == late && !one_node), "it ended without the other");
+    CHECK(status != LIERNE_OK || wrong_in_lane(out) == 0, "OK with wrong elements");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    reuse_memory(&memory);
+    if (test_rank != late) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    check_memory(&memory);
+}
+static int tests_at_once = 1;
+
+/* The library's, too: the late rank looks so often that it finds a collective call complete before it
+ * looks at flags. */
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    int code = PMPI_Test(request, flag, status);
+    for (int i = 1; i < tests_at_once && code == MPI_SUCCESS && !*flag; i++) {
+        code = PMPI_Test(request, flag, status);
+    }
+    return code;
+}
+
+/* The one that gave up had its say in the decision already, so that MPI ends it for the late rank. */
+static void decide_late(int late) {
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    if (test_rank == late) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        test_hurry(context, TIMEOUT);
+    }
+    tests_at_once = test_rank == late ? 100000 : 1;
+    lierne_status status = plan_lanes(&plan, context);
+    tests_at_once = 1;
+    if (one_node || test_rank != late) {
+        CHECK(status == LIERNE_TIMEOUT && !plan, "a plan, though a rank gave up planning");
+    }
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    if (test_rank != late) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static double asleep; /* seconds for which the next look for letters is put off */
+
+/* The library's, too. */
+int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
+                MPI_Status *status) {
+    usleep((useconds_t)(asleep * 1e6));
+    asleep = 0;
+    return PMPI_Improbe(source, tag, comm, flag, message, status);
+}
+
+/* Letters of several hundred kilobytes, which MPI reads where they lie when the receiver looks. */
+#define POINTS 40000
+
+static lierne_status plan_swap(lierne_context *context) {
+    static int64_t rows[POINTS];
+    const int64_t *lists[] = {rows};
+    const int64_t number = POINTS;
+    const int other = 1 - test_rank;
+    lierne_plan *plan;
+    lierne_halo_spec spec = {.size = sizeof spec,
+                             .nlocal = POINTS,
+                             .nghost = POINTS,
+                             .nswap = 1,
+                             .sendproc = &other,
+                             .recvproc = &other,
+                             .sendnum = &number,
+                             .recvnum = &number,
+                             .sendlist = lists,
+                             .dtype = LIERNE_F32,
+                             .width = 1};
+    return lierne_plan_create_halo(&plan, context, &spec);
+}
+
+static lierne_status make_brick(lierne_context *context) {
+    static double points[3 * POINTS];
+    lierne_brick *brick;
+    lierne_brick_spec spec = {.size = sizeof spec,
+                              .grid = {2, 1, 1},
+                              .box = {1, 1, 1},
+                              .cutoff = 0.3,
+                              .nlocal = POINTS,
+                              .positions = points};
+    for (int i = 0; i < POINTS; i++) {
+        points[3 * i] = 0.25 + 0.5 * test_rank;
+    }
+    return lierne_brick_create(&brick, context, &spec);
+}
+
+/* The late rank finds control messages of one that has given up, and nobody to go on with. */
+static void read_late(int late, lierne_status (*plan)(lierne_context *context)) {
+    lierne_context *context = context_new();
+    reuse memory = {0};
+    MPI_Barrier(MPI_COMM_WORLD);
+    test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
+    asleep = test_rank == late ? 2 * TIMEOUT : 0;
+    CHECK(plan(context) == LIERNE_TIMEOUT, "a rank gave up, yet planning ended");
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    reuse_memory(&memory);
+    MPI_Barrier(MPI_COMM_WORLD);
+    check_memory(&memory);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    one_node = argc < 2 || strcmp(argv[argc - 1], "apart") != 0;
+    if (!one_node) {
+        char node[16];
+        snprintf(node, sizeof node, "%d", test_rank);
+        setenv("LIERNE_NODE", node, 1);
+    }
+    if (argc > 2 && strcmp(argv[1], "killed") == 0) {
+        int n = atoi(argv[2]);
+        play(KILLED, (lierne_direction)(n & 1), n & 2);
+    }
+    if (test_world == 3) {
+        play_all();
+    } else {
+        for (int late = 0; late < 2; late++) {
+            lanes(late);
+            decide_late(late);
+            read_late(late, plan_swap);
+            read_late(late, make_brick);
+        }
+    }
+    return test_finish();
+}

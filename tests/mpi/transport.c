@@ -1,0 +1,319 @@
+/* The mpi wire below plans: making and freeing contexts, deciding together, messages of every
+ * length in pieces. What one rank does wrong must reach all ranks with the same words. */
+#include "mpi/common.h"
+#include "context/context.h"
+#include "transport/mpi/mpi.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static lierne_context *context_new(const lierne_context_spec *spec) {
+    lierne_context *context;
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec) == LIERNE_OK, "%s", lierne_last_error());
+    return context;
+}
+
+static void context_free(lierne_context *context) {
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void init_and_free_leave_nothing(void) {
+    size_t before = lierne_mem_live();
+    for (int i = 0; i < 100; i++) {
+        lierne_context *context = context_new(NULL);
+        CHECK(lierne_context_get_rank(context) == test_rank && lierne_context_get_world_size(context) == test_world,
+              "rank %d of %d", lierne_context_get_rank(context), lierne_context_get_world_size(context));
+        context_free(context);
+    }
+    CHECK(lierne_mem_live() == before, "%zu allocations alive, %zu before", lierne_mem_live(),
+          before);
+}
+
+static void comm_is_a_subset_with_other_ranks(void) {
+    MPI_Comm half;
+    lierne_context *context;
+    int odd = test_rank % 2, size;
+    MPI_Comm_split(MPI_COMM_WORLD, odd, -test_rank, &half);
+    MPI_Comm_size(half, &size);
+    CHECK(lierne_context_create_mpi(&context, half, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_get_world_size(context) == size, "world %d of %d", lierne_context_get_world_size(context), size);
+    CHECK(lierne_context_get_rank(context) == size - 1 - test_rank / 2, "rank %d", lierne_context_get_rank(context));
+    context_free(context);
+    MPI_Comm_free(&half);
+}
+
+/* Runs lierne_context_create_mpi with something wrong on rank `bad` only. */
+static void init_fails(const char *what, const lierne_context_spec *spec, lierne_context **out,
+                       lierne_status wanted) {
+    size_t before = lierne_mem_live();
+    lierne_status status = lierne_context_create_mpi(out, MPI_COMM_WORLD, spec);
+    test_same_error(status, wanted, what);
+    CHECK(!out || !*out, "%s: a context beside the error", what);
+    CHECK(lierne_mem_live() == before, "%s: %zu allocations leaked", what,
+          lierne_mem_live() - before);
+}
+
+static void init_fails_alike_on_all_ranks(int bad) {
+    lierne_context *context = NULL;
+    bool mine = test_rank == bad;
+    lierne_context_spec spec = {.size = sizeof spec};
+    spec.timeout = mine ? -1 : 0;
+    init_fails("timeout", &spec, &context, LIERNE_INVALID);
+    CHECK(strstr(lierne_last_error(), "-1") != NULL, "no value in '%s'", lierne_last_error());
+    spec.timeout = 0;
+    spec.size = mine ? 1 : sizeof spec;
+    init_fails("size", &spec, &context, LIERNE_INVALID);
+    init_fails("out", NULL, mine ? NULL : &context, LIERNE_INVALID);
+    static const char *const nodes[] = {"here", "", "1.5", " 1", "-1", "1000000000", "1x"};
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        if (mine) {
+            setenv("LIERNE_NODE", nodes[i], 1);
+        }
+        init_fails(nodes[i], NULL, &context, LIERNE_INVALID);
+        CHECK(strstr(lierne_last_error(), "LIERNE_NODE is '") != NULL, "no value in '%s'",
+              lierne_last_error());
+        unsetenv("LIERNE_NODE");
+    }
+    if (mine) {
+        setenv("LIERNE_TIMEOUT_MS", "0", 1);
+    }
+    init_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_INVALID);
+    unsetenv("LIERNE_TIMEOUT_MS");
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_INVALID, "MPI_COMM_NULL");
+}
+
+/* The first allocations of one rank fail one after another until init works. */
+static void init_without_memory(int bad) {
+    int last = LIERNE_NO_MEMORY;
+    int k = 0;
+    while (last != LIERNE_OK && ++k < 100) {
+        lierne_context *context;
+        size_t before = lierne_mem_live();
+        lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
+        lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL);
+        lierne_mem_fail_at(0);
+        last = (int)status;
+        MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
+        if (last == LIERNE_OK) {
+            CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+            context_free(context);
+        } else {
+            test_same_error(status, LIERNE_NO_MEMORY, "init without memory");
+        }
+        CHECK(lierne_mem_live() == before, "allocation %d: a leak", k);
+    }
+    CHECK(k > 2, "init works without %d allocations", k);
+}
+
+static void nodes_are_found(void) {
+    lierne_context *context = context_new(NULL);
+    int nodes[64];
+    CHECK(context->nodes == NULL, "ranks of one host on several nodes");
+    context_free(context);
+    for (int r = 0; r < test_world && r < 64; r++) {
+        nodes[r] = 7 - r / 2;
+    }
+    lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes};
+    context = context_new(&spec);
+    for (int r = 0; context->nodes && r < test_world; r++) {
+        CHECK(context->nodes[r] == r / 2 * 2, "rank %d on node %d", r, context->nodes[r]);
+    }
+    CHECK((context->nodes != NULL) == (test_world > 2), "nodes of %d ranks", test_world);
+    context_free(context);
+    if (test_rank == test_world - 1) {
+        setenv("LIERNE_NODE", "9", 1);
+    }
+    context = context_new(&spec);
+    unsetenv("LIERNE_NODE");
+    int last = test_world - 1;
+    CHECK(test_world < 2 || (context->nodes && context->nodes[last] == last),
+          "LIERNE_NODE does not win");
+    context_free(context);
+    nodes[0] += test_rank == last;
+    if (test_world > 1) {
+        init_fails("nodes that differ", &spec, &context, LIERNE_MISMATCH);
+    }
+}
+
+/* Decides over fields of which rank `odd` has field `index` otherwise. */
+static void decide(lierne_context *context, int n, int odd, int index) {
+    lierne_field fields[100] = {{{0}, 0}};
+    char wanted[128];
+    int id = -1;
+    for (int i = 0; i < n; i++) {
+        snprintf(fields[i].name, sizeof fields[i].name, "field%d", i);
+        fields[i].value = i == index && test_rank >= odd ? -5 : i;
+    }
+    lierne_status status = lierne_context_agree(context, LIERNE_OK, fields, (size_t)n, &id);
+    if (index >= n || odd >= test_world) {
+        CHECK(status == LIERNE_OK && id >= 0, "%s", lierne_last_error());
+        return;
+    }
+    test_same_error(status, LIERNE_MISMATCH, "fields");
+    snprintf(wanted, sizeof wanted, "field%d differs between ranks: %d on rank 0, -5 on rank %d",
+             index, index, odd);
+    CHECK(strstr(lierne_last_error(), wanted) != NULL, "'%s', wanted '%s'", lierne_last_error(),
+          wanted);
+}
+
+static void fields_that_differ_are_named(lierne_context *context) {
+    static const int counts[] = {0, 1, 31, 32, 33, 64, 100};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        int n = counts[c];
+        decide(context, n, 1, n);
+        decide(context, n, 1, n - 1 < 0 ? 0 : n - 1);
+        decide(context, n, test_world - 1 < 1 ? 1 : test_world - 1, n / 2);
+    }
+}
+
+static void counts_that_differ_are_named(lierne_context *context) {
+    lierne_field fields[2] = {{"a", 1}, {"b", 2}};
+    size_t few = test_rank == test_world - 1;
+    int id;
+    if (test_world > 1) {
+        lierne_status status = lierne_context_agree(context, LIERNE_OK, fields, 2 - few, &id);
+        test_same_error(status, LIERNE_MISMATCH, "one field less");
+        status = lierne_context_agree(context, LIERNE_OK, fields, 1 + few, &id);
+        test_same_error(status, LIERNE_MISMATCH, "one field more");
+        CHECK(strstr(lierne_last_error(), "b differs") != NULL, "'%s'", lierne_last_error());
+        fields[1].name[0] = few ? 'c' : 'b';
+        status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
+        test_same_error(status, LIERNE_MISMATCH, "another name");
+    }
+}
+
+static void the_lowest_failure_wins(lierne_context *context) {
+    for (int low = 0; low < test_world; low++) {
+        lierne_field field = {"same", test_rank}; /* differs, but failures come first */
+        lierne_status mine = LIERNE_OK;
+        char wanted[64];
+        int id;
+        if (test_rank >= low) {
+            mine = LIERNE_FAIL(test_rank == low ? LIERNE_IO : LIERNE_SYNTAX, "rank %d", test_rank);
+        }
+        snprintf(wanted, sizeof wanted, "the_lowest_failure_wins: rank %d", low);
+        lierne_status status = lierne_context_agree(context, mine, &field, 1, &id);
+        test_same_error(status, LIERNE_IO, "failures of several ranks");
+        CHECK(strcmp(lierne_last_error(), wanted) == 0, "'%s'", lierne_last_error());
+    }
+}
+
+/* Polls until `wanted` slots are done or the wire fails. */
+static lierne_status drain(lierne_context *context, void *batch, size_t wanted) {
+    size_t done[64], n;
+    while (wanted > 0) {
+        LIERNE_TRY(context->transport->poll(batch, done, &n));
+        wanted -= n;
+        if (n == 0) {
+            context->control->idle(context->control_self);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static unsigned char byte_of(int rank, size_t message, size_t i) {
+    return (unsigned char)mix((uint64_t)rank * 7919 + message * 104729 + i);
+}
+
+/* Every rank sends `lengths` messages of 0, 1, 2 ... bytes round the ring with one tag; that of the
+ * receives may be another one that means the same. */
+static void messages_of_every_length(lierne_context *context, size_t chunk, int tag, int same) {
+    enum { lengths = 24 };
+    unsigned char out[lengths][lengths], in[lengths][lengths];
+    int next = (test_rank + 1) % test_world, last = (test_rank + test_world - 1) % test_world;
+    const lierne_transport *w = context->transport;
+    void *batch;
+    lierne_mpi_set_piece_bytes(context->transport_self, chunk);
+    CHECK(w->batch_create(context->transport_self, 2 * lengths, &batch) == LIERNE_OK, "no batch");
+    memset(in, 0xa5, sizeof in);
+    for (size_t m = 0; m < lengths; m++) {
+        for (size_t i = 0; i < m; i++) {
+            out[m][i] = byte_of(test_rank, m, i);
+        }
+        CHECK(w->recv(batch, m, last, same, in[m], m) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(w->send(batch, lengths + m, next, tag, out[m], m) == LIERNE_OK, "%s",
+              lierne_last_error());
+    }
+    CHECK(drain(context, batch, 2 * lengths) == LIERNE_OK, "%s", lierne_last_error());
+    for (size_t m = 0; m < lengths; m++) {
+        size_t wrong = 0;
+        for (size_t i = 0; i < lengths; i++) {
+            wrong += in[m][i] != (i < m ? byte_of(last, m, i) : 0xa5);
+        }
+        CHECK(wrong == 0, "%zu bytes of a message of %zu in pieces of %zu are wrong", wrong, m,
+              chunk);
+    }
+    w->batch_destroy(batch);
+    lierne_mpi_set_piece_bytes(context->transport_self, (size_t)1 << 30);
+}
+
+/* Rank 0 sends `sent` bytes to rank 1, which expects `expected`. */
+static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
+    char data[64] = {0};
+    lierne_context *context = context_new(NULL);
+    void *batch;
+    lierne_status status = LIERNE_OK;
+    lierne_mpi_set_piece_bytes(context->transport_self, chunk);
+    CHECK(context->transport->batch_create(context->transport_self, 1, &batch) == LIERNE_OK, "no batch");
+    if (test_rank == 0) {
+        status = context->transport->send(batch, 0, 1, 3, data, sent);
+    } else if (test_rank == 1) {
+        status = context->transport->recv(batch, 0, 0, 3, data, expected);
+        status = status == LIERNE_OK ? drain(context, batch, 1) : status;
+        CHECK(status == LIERNE_TRANSPORT, "%zu bytes for %zu in pieces of %zu: %s", sent, expected,
+              chunk, lierne_status_name(status));
+        CHECK(strstr(lierne_last_error(), "from rank 0 with tag 3") != NULL, "'%s'",
+              lierne_last_error());
+        bool too_long = sent > expected && chunk == 1000; /* MPI's own error then */
+        CHECK((strstr(lierne_last_error(), " and got ") == NULL) == too_long || chunk != 1000,
+              "'%s'", lierne_last_error());
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    lierne_context_kill(context, LIERNE_TRANSPORT);
+    context->transport->batch_destroy(batch);
+    context_free(context);
+}
+
+static void messages(lierne_context *context) {
+    static const size_t lengths[] = {0, 1, 3, 4, 5, 8, 12, 13};
+    size_t n = sizeof lengths / sizeof *lengths;
+    static const size_t chunks[] = {1, 2, 3, 4, 7, 23, 1000};
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        messages_of_every_length(context, chunks[c], (int)c, (int)c);
+    }
+    messages_of_every_length(context, 1000, INT_MAX, INT_MAX);
+    lierne_mpi_state *l = context->transport_self;
+    int tags = l->tags;
+    l->tags = 1000; /* as an MPI with a low MPI_TAG_UB has it */
+    messages_of_every_length(context, 1000, 12345, 345);
+    l->tags = tags;
+    for (size_t i = 0; i < n * n && test_world > 1; i++) {
+        if (i / n != i % n) {
+            lengths_that_differ(lengths[i / n], lengths[i % n], i % 2 ? 4 : 1000);
+        }
+    }
+}
+
+/* MPICH raises errors of messages on MPI_COMM_WORLD (lierne/mpi.h). */
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    init_and_free_leave_nothing();
+    comm_is_a_subset_with_other_ranks();
+    for (int bad = 0; bad<test_world; bad += test_world> 2 ? test_world - 1 : 1) {
+        init_fails_alike_on_all_ranks(bad);
+        init_without_memory(bad);
+    }
+    nodes_are_found();
+    size_t before = lierne_mem_live();
+    lierne_context *context = context_new(NULL);
+    fields_that_differ_are_named(context);
+    counts_that_differ_are_named(context);
+    the_lowest_failure_wins(context);
+    messages(context);
+    context_free(context);
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    return test_finish();
+}

@@ -1,0 +1,371 @@
+/* Several plans in one exchange: the numbers of a model that uses nothing of the library, one by one
+ * and together, in both directions at once; fewer messages. */
+#include "base/base.h"
+#include "lierne.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 8, PLANS = 3 };
+
+static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
+    const char *names[] = {"tp", "cp", "dp"};
+    const int64_t sizes[] = {tp, cp, dp};
+    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
+                             .world_size = RANKS};
+    lierne_grid *g = NULL;
+    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
+    return g;
+}
+
+/* Vision tp2 dp4 in f32, audio tp1 dp8 in bf16, and a third one with a second stage, to one LLM. */
+typedef struct world {
+    lierne_sim *sim;
+    lierne_plan *plans[RANKS][PLANS];
+    lierne_coalesced *exchange[RANKS];
+    unsigned char *in[2][RANKS][PLANS], *out[2][RANKS][PLANS];
+    size_t out_bytes[2][RANKS][PLANS];
+} world;
+
+static const int64_t shapes[PLANS][3] = {{8, 4, 6}, {16, 2, 10}, {8, 8, 3}};
+static const lierne_dtype dtypes[PLANS] = {LIERNE_F32, LIERNE_BF16, LIERNE_I32};
+
+static void plan_all(world *w, int check) {
+    lierne_context_spec context = {.size = sizeof context, .timeout = 120, .check = check};
+    lierne_grid *src[PLANS] = {grid(2, 1, 4), grid(1, 1, 8), grid(8, 1, 1)};
+    lierne_grid *dst = grid(2, 4, 1);
+    memset(w, 0, sizeof *w);
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        for (int p = 0; p < PLANS; p++) {
+            lierne_bridge_spec spec = {.size = sizeof spec, .src = src[p], .dst = dst, .naxes = 3,
+                                       .shape = shapes[p], .dtype = dtypes[p],
+                                       .batch_axis = p % 2, .sequence_axis = 1 - p % 2};
+            cr_assert_eq(lierne_plan_create_bridge(&w->plans[r][p], lierne_sim_get_context(w->sim, r), &spec),
+                         LIERNE_OK, "%s", lierne_last_error());
+        }
+        cr_assert_eq(lierne_coalesced_create(&w->exchange[r], w->plans[r], PLANS), LIERNE_OK, "%s",
+                     lierne_last_error());
+    }
+    for (int p = 0; p < PLANS; p++) {
+        lierne_grid_destroy(src[p]);
+    }
+    lierne_grid_destroy(dst);
+}
+
+/* The model, from the definition of a bridge: element (g, s, h) of plan p, the summand of it that a cp
+ * rank has, and which elements a rank's buffer holds, in order. Small integers, no two neighbours the
+ * same: exact in every dtype, also when four are added. */
+static int value(int p, const int64_t *e) {
+    return (int)((37 * e[0] + 11 * e[1] + 5 * e[2] + 17 * p) % 101) - 50;
+}
+
+static int summand(int p, const int64_t *e, int cp) {
+    return (int)((53 * e[0] + 29 * e[1] + 13 * e[2] + 31 * cp + 7 * p) % 61) - 30;
+}
+
+static int total(int p, const int64_t *e) {
+    return summand(p, e, 0) + summand(p, e, 1) + summand(p, e, 2) + summand(p, e, 3);
+}
+
+enum { MOST = 16 * 2 * 10 };
+typedef enum side { SOURCE, DESTINATION } side;
+
+/* Ranks of a source lane; a destination has one lane, of all. */
+static const int src_tp[PLANS] = {2, 1, 8};
+
+static int64_t list(int p, side where, int r, int64_t (*e)[3]) {
+    int batch = p % 2, lanes = where == SOURCE ? RANKS / src_tp[p] : 1;
+    int lane = where == SOURCE ? r / src_tp[p] : 0;
+    int64_t size = shapes[p][batch], rest = size % lanes, n = 0;
+    int64_t from = size / lanes * lane + (lane < rest ? lane : rest);
+    int64_t to = from + size / lanes + (lane < rest);
+    int64_t begin[2] = {batch == 0 ? from : 0, batch == 1 ? from : 0};
+    int64_t end[2] = {batch == 0 ? to : shapes[p][0], batch == 1 ? to : shapes[p][1]};
+    for (int64_t i = begin[0]; i < end[0]; i++) {
+        for (int64_t j = begin[1]; j < end[1]; j++) {
+            for (int64_t h = 0; h < shapes[p][2]; h++, n++) {
+                e[n][0] = batch == 0 ? i : j, e[n][1] = batch == 0 ? j : i, e[n][2] = h;
+            }
+        }
+    }
+    return n;
+}
+
+static void put(lierne_dtype dtype, void *buffer, int64_t i, int v) {
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if (dtype == LIERNE_I32) {
+        ((int32_t *)buffer)[i] = v;
+    } else if (dtype == LIERNE_F32) {
+        ((float *)buffer)[i] = f;
+    } else { /* bf16: the upper half has all bits of such a number */
+        ((uint16_t *)buffer)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+static int get(lierne_dtype dtype, const void *buffer, int64_t i) {
+    uint32_t bits = dtype == LIERNE_BF16 ? (uint32_t)((const uint16_t *)buffer)[i] << 16 : 0;
+    float f;
+    memcpy(&f, &bits, 4);
+    return dtype == LIERNE_I32   ? ((const int32_t *)buffer)[i]
+           : dtype == LIERNE_F32 ? (int)((const float *)buffer)[i]
+                                 : (int)f;
+}
+
+static void make_buffers(world *w) {
+    static int64_t e[MOST][3];
+    for (int i = 0; i < 2 * RANKS * PLANS; i++) {
+        int d = i % 2, r = i / 2 % RANKS, p = i / 2 / RANKS;
+        int64_t n = list(p, d ? DESTINATION : SOURCE, r, e), n_in, n_out;
+        lierne_plan_get_elements(&n_in, &n_out, w->plans[r][p], (lierne_direction)d);
+        cr_assert_eq(n_in, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_in);
+        size_t size = lierne_dtype_size(dtypes[p]);
+        w->in[d][r][p] = malloc((size_t)n * size + 1);
+        for (int64_t k = 0; k < n; k++) {
+            put(dtypes[p], w->in[d][r][p], k,
+                d ? summand(p, e[k], r / 2 % 4) : value(p, e[k]));
+        }
+        n = list(p, d ? SOURCE : DESTINATION, r, e);
+        cr_assert_eq(n_out, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_out);
+        w->out_bytes[d][r][p] = (size_t)n * size;
+        w->out[d][r][p] = malloc(w->out_bytes[d][r][p] + 1);
+    }
+}
+
+/* Every output of a direction is what the model says. */
+static void check_values(const world *w, int d) {
+    static int64_t e[MOST][3];
+    for (int i = 0; i < RANKS * PLANS; i++) {
+        int r = i % RANKS, p = i / RANKS;
+        int64_t n = list(p, d ? SOURCE : DESTINATION, r, e);
+        for (int64_t k = 0; k < n; k++) {
+            int got = get(dtypes[p], w->out[d][r][p], k), want = d ? total(p, e[k]) : value(p, e[k]);
+            cr_assert_eq(got, want, "direction %d rank %d plan %d element %d is %d, must be %d", d, r,
+                         p, (int)k, got, want);
+        }
+    }
+}
+
+static void poison(world *w, int d) {
+    for (int r = 0; r < RANKS; r++) {
+        for (int p = 0; p < PLANS; p++) {
+            memset(w->out[d][r][p], 0xa5, w->out_bytes[d][r][p]);
+        }
+    }
+}
+
+static void run_apart(world *w, lierne_direction d) {
+    for (int p = 0; p < PLANS; p++) {
+        lierne_request *q[RANKS];
+        for (int r = 0; r < RANKS; r++) {
+            cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(
+                             &q[r], w->plans[r][p], w->out[d][r][p], w->in[d][r][p], NULL), 0);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            cr_assert_eq(lierne_end(q[r]), LIERNE_OK);
+        }
+    }
+}
+
+static void begin_exchange(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_coalesced_begin(w->exchange[r], d, (void *const *)w->out[d][r],
+                                       (const void *const *)w->in[d][r], NULL), LIERNE_OK, "%s",
+                 lierne_last_error());
+}
+
+static void end_exchange(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_coalesced_end(w->exchange[r], d), LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void run_together(world *w, lierne_direction d) {
+    for (int r = 0; r < RANKS; r++) {
+        begin_exchange(w, r, d);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        end_exchange(w, r, d);
+    }
+}
+
+static void close_all(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_coalesced_destroy(w->exchange[r]), LIERNE_OK);
+        for (int p = 0; p < PLANS; p++) {
+            cr_assert_eq(lierne_plan_destroy(w->plans[r][p]), LIERNE_OK);
+            for (int d = 0; d < 2; d++) {
+                free(w->in[d][r][p]);
+                free(w->out[d][r][p]);
+            }
+        }
+    }
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+}
+
+/* Messages that a rank sends: of its plans, and of the exchange. */
+static void count_messages(const world *w, int d, int64_t *apart, int64_t *together) {
+    for (int r = 0; r < RANKS; r++) {
+        int64_t sent;
+        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->exchange[r], (lierne_direction)d),
+                     LIERNE_OK);
+        *together += sent;
+        for (int p = 0; p < PLANS; p++) {
+            lierne_report report = {.size = sizeof report};
+            lierne_plan_get_report(&report, w->plans[r][p], (lierne_direction)d);
+            *apart += report.sent_messages;
+        }
+    }
+}
+
+Test(coalesced, together_has_the_bits_of_apart_and_fewer_messages) {
+    size_t before = lierne_mem_live();
+    for (int check = 0; check < 2; check++) {
+        world w;
+        plan_all(&w, check);
+        make_buffers(&w);
+        for (int d = 0; d < 2; d++) {
+            int64_t apart = 0, together = 0;
+            poison(&w, d);
+            run_apart(&w, (lierne_direction)d);
+            check_values(&w, d);
+            for (int round = 0; round < 2; round++) {
+                poison(&w, d);
+                run_together(&w, (lierne_direction)d);
+                check_values(&w, d);
+            }
+            count_messages(&w, d, &apart, &together);
+            cr_assert_lt(together, apart, "direction %d: %d messages together, %d apart", d,
+                         (int)together, (int)apart);
+        }
+        close_all(&w);
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+/* Both directions in flight: their messages must not be taken for one another's, whichever a rank
+ * begins or ends first. A context that checks wants one order of calls. */
+Test(coalesced, both_directions_at_once) {
+    world w;
+    plan_all(&w, 0);
+    make_buffers(&w);
+    for (int round = 0; round < 8; round++) {
+        poison(&w, LIERNE_FORWARD), poison(&w, LIERNE_ADJOINT);
+        for (int r = 0; r < RANKS; r++) {
+            lierne_direction first = (lierne_direction)((r ^ r / 2 ^ round) % 2);
+            begin_exchange(&w, r, first);
+            begin_exchange(&w, r, (lierne_direction)(1 - first));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            lierne_direction first = (lierne_direction)((r ^ round / 2) % 2);
+            end_exchange(&w, r, first);
+            end_exchange(&w, r, (lierne_direction)(1 - first));
+        }
+        check_values(&w, LIERNE_FORWARD);
+        check_values(&w, LIERNE_ADJOINT);
+    }
+    close_all(&w);
+}
+
+/* Two plans of one spec: nothing but their order tells that ranks would take the data of one for that
+ * of the other. */
+Test(coalesced, plans_in_another_order_on_one_rank) {
+    lierne_grid *src = grid(2, 1, 4), *dst = grid(2, 4, 1);
+    lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst, .naxes = 3,
+                               .shape = shapes[0], .dtype = LIERNE_F32, .sequence_axis = 1};
+    for (int odd = 0; odd < RANKS; odd++) {
+        lierne_sim *sim;
+        lierne_plan *plans[RANKS][3];
+        cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+        for (int i = 0; i < RANKS * 3; i++) {
+            cr_assert_eq(lierne_plan_create_bridge(&plans[i % RANKS][i / RANKS],
+                                            lierne_sim_get_context(sim, i % RANKS), &spec), LIERNE_OK);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            lierne_plan *order[3] = {plans[r][0], plans[r][r == odd ? 2 : 1],
+                                     plans[r][r == odd ? 1 : 2]};
+            lierne_coalesced *x;
+            lierne_status status = lierne_coalesced_create(&x, order, 3);
+            /* On sim a rank is compared with those before it, here with rank 0. */
+            bool told = odd == 0 ? r > 0 : r >= odd;
+            cr_assert_eq(status, told ? LIERNE_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s", odd,
+                         r, lierne_last_error());
+            cr_assert(!told || strstr(lierne_last_error(), "plans of the exchange differs"), "%s",
+                      lierne_last_error());
+            cr_assert_eq(lierne_coalesced_destroy(x), LIERNE_OK);
+        }
+        for (int i = 0; i < RANKS * 3; i++) {
+            cr_assert_eq(lierne_plan_destroy(plans[i % RANKS][i / RANKS]), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    }
+    lierne_grid_destroy(src), lierne_grid_destroy(dst);
+}
+
+Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
+    world w, other;
+    lierne_coalesced *x;
+    void *out[PLANS] = {0};
+    const void *in[PLANS] = {0};
+    plan_all(&w, 0);
+    plan_all(&other, 0);
+    make_buffers(&w);
+    make_buffers(&other);
+    cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_BUSY);
+    cr_assert(strstr(lierne_last_error(), "1 exchanges hold the plan"));
+    cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_INVALID);
+    lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};
+    cr_assert_eq(lierne_coalesced_create(&x, mixed, 2), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "plan 1 is NULL or of another context"));
+    cr_assert_null(x);
+    cr_assert_eq(lierne_coalesced_begin(NULL, LIERNE_FORWARD, out, in, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, NULL, in, NULL),
+                 LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, out, in, NULL),
+                 LIERNE_INVALID, "in is NULL");
+    cr_assert_eq(lierne_coalesced_end(w.exchange[0], LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_end(w.exchange[0], (lierne_direction)7), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_destroy(NULL), LIERNE_OK);
+    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
+                                       (const void *const *)w.in[0][0], NULL), LIERNE_OK);
+    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
+                                       (const void *const *)w.in[0][0], NULL), LIERNE_BUSY);
+    cr_assert_eq(lierne_coalesced_destroy(w.exchange[0]), LIERNE_BUSY);
+    for (int r = 1; r < RANKS; r++) {
+        cr_assert_eq(lierne_coalesced_begin(w.exchange[r], LIERNE_FORWARD,
+                                           (void *const *)w.out[0][r],
+                                           (const void *const *)w.in[0][r], NULL), LIERNE_OK);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_coalesced_end(w.exchange[r], LIERNE_FORWARD), LIERNE_OK);
+    }
+    close_all(&w);
+    close_all(&other);
+}
+
+Test(coalesced, running_out_of_memory_leaves_nothing) {
+    lierne_grid *g = grid(2, 1, 4), *h = grid(2, 4, 1);
+    lierne_bridge_spec spec = {.size = sizeof spec, .src = g, .dst = h, .naxes = 3,
+                               .shape = shapes[0], .dtype = LIERNE_F32, .sequence_axis = 1};
+    lierne_status status = LIERNE_NO_MEMORY;
+    for (size_t k = 1; status != LIERNE_OK; k++) {
+        lierne_sim *sim;
+        lierne_plan *plans[2];
+        lierne_coalesced *x;
+        lierne_sim_create(&sim, RANKS, NULL);
+        lierne_plan_create_bridge(&plans[0], lierne_sim_get_context(sim, 0), &spec);
+        lierne_plan_create_bridge(&plans[1], lierne_sim_get_context(sim, 0), &spec);
+        lierne_mem_fail_at(k);
+        status = lierne_coalesced_create(&x, plans, 2);
+        lierne_mem_fail_at(0);
+        cr_assert((status == LIERNE_OK) == (x != NULL));
+        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
+        lierne_coalesced_destroy(x);
+        cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(plans[1]), LIERNE_OK);
+        cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    }
+    lierne_grid_destroy(g), lierne_grid_destroy(h);
+}

@@ -1,0 +1,164 @@
+/* Plans made of plans, where they are refused and where arrays are one; what they compute is
+ * compared with serial models by tests/golden and tests/mpi. A world of one, all ghosts are of own
+ * rows. */
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <string.h>
+
+/* A plan from nowned rows to copies of some of them. */
+static lierne_plan *copies(lierne_sim *sim, int64_t nowned, const int64_t *row, int64_t n,
+                           lierne_dtype dtype, int accumulate) {
+    static const int32_t rank[8];
+    const lierne_references_spec spec = {.size = sizeof spec,
+                                    .nowned = nowned,
+                                    .nghosts = n,
+                                    .rank = rank,
+                                    .row = row,
+                                    .dtype = dtype,
+                                    .width = 1,
+                                    .accumulate = accumulate};
+    lierne_plan *plan = NULL;
+    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return plan;
+}
+
+static void close_sim(lierne_sim *sim) {
+    cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_mem_live(), 0);
+}
+
+Test(compose, only_plans_that_fit_are_composed) {
+    lierne_sim *sim, *other;
+    cr_assert(lierne_sim_create(&sim, 1, NULL) == LIERNE_OK &&
+              lierne_sim_create(&other, 1, NULL) == LIERNE_OK);
+    const int64_t rows[] = {2, 0, 2, 1};
+    lierne_plan *first = copies(sim, 3, rows, 2, LIERNE_I64, 0);
+    lierne_plan *bad[] = {copies(sim, 1, rows + 1, 1, LIERNE_I64, 0),
+                          copies(sim, 3, rows, 4, LIERNE_I64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_F64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_I64, 1),
+                          copies(other, 2, rows + 1, 1, LIERNE_I64, 0),
+                          NULL};
+    const char *says[] = {"forward of one plan gives 2 elements, the other takes 1",
+                          "forward of one plan gives 2 elements, the other takes 3",
+                          "dtypes i64 and f64 differ",
+                          "accumulates",
+                          "different contexts",
+                          "NULL"};
+    for (int i = 0; i < 6; i++) {
+        lierne_plan *plan = first;
+        lierne_status status = lierne_plan_create_composed(&plan, first, bad[i]);
+        cr_expect(status == LIERNE_INVALID && !plan, "%s: %s", says[i], lierne_status_name(status));
+        cr_expect(strstr(lierne_last_error(), says[i]), "%s: %s", says[i], lierne_last_error());
+        cr_expect_eq(lierne_plan_destroy(bad[i]), LIERNE_OK);
+    }
+    cr_expect_eq(lierne_plan_create_composed(NULL, first, first), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_destroy(first), LIERNE_OK);
+    cr_expect_eq(lierne_sim_destroy(other), LIERNE_OK);
+    close_sim(sim);
+}
+
+/* Two rows of width elements, stride apart, to ghosts that lie like them. */
+static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t stride) {
+    static const int32_t rank[2];
+    static const int64_t row[2] = {1, 0};
+    const lierne_references_spec spec = {.size = sizeof spec,
+                                    .nowned = nowned,
+                                    .nghosts = 2,
+                                    .rank = rank,
+                                    .row = row,
+                                    .dtype = LIERNE_I64,
+                                    .width = width,
+                                    .stride = stride};
+    lierne_plan *plan = NULL;
+    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return plan;
+}
+
+/* What lies between rows is not written: nothing may read it between two plans. */
+Test(compose, rows_that_lie_apart_fit_the_same_rows_only) {
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    const int64_t in[] = {1, 2, -1, 3, 4};
+    int64_t out[] = {0, 0, -7, 0, 0};
+    lierne_plan *apart = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
+    cr_expect_eq(lierne_plan_create_composed(&plan, apart, dense), LIERNE_INVALID);
+    cr_expect(strstr(lierne_last_error(), "lie apart"), "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_composed(&plan, apart, apart), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
+    cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_expect(lierne_plan_destroy(apart) == LIERNE_OK && lierne_plan_destroy(dense) == LIERNE_OK);
+    close_sim(sim);
+}
+
+/* A bridge of a tensor of three axes, then rows of it: both ends have as many axes. */
+Test(compose, shapes_of_plans_of_different_kinds) {
+    const char *names[] = {"tp", "cp", "dp"};
+    const int64_t sizes[] = {1, 1, 1};
+    const lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 3, .names = names, .sizes = sizes, .world_size = 1};
+    const int64_t shape[] = {2, 2, 3};
+    lierne_sim *sim;
+    lierne_grid *grid;
+    lierne_plan *bridge, *plan, *rows;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = grid,
+                                     .dst = grid,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_I64,
+                                     .sequence_axis = 1};
+    cr_assert_eq(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    rows = wide(sim, 4, 3, 3);
+    cr_assert_eq(lierne_plan_create_composed(&plan, bridge, rows), LIERNE_OK, "%s", lierne_last_error());
+    for (int d = 0; d < 2; d++) {
+        int64_t ends[2][LIERNE_MAX_AXES] = {{0}};
+        int naxes;
+        cr_expect_eq(lierne_plan_get_shape(&naxes, ends[d], ends[!d], plan, (lierne_direction)d),
+                     LIERNE_OK);
+        cr_expect_eq(naxes, 3);
+        cr_expect(ends[0][0] == 2 && ends[0][1] == 2 && ends[0][2] == 3);
+        cr_expect(ends[1][0] == 2 && ends[1][1] == 3 && ends[1][2] == 1);
+    }
+    cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(bridge) == LIERNE_OK);
+    cr_expect_eq(lierne_plan_destroy(rows), LIERNE_OK);
+    lierne_grid_destroy(grid);
+    close_sim(sim);
+}
+
+Test(compose, the_transpose_of_a_plan_in_place_is_in_place) {
+    const int self = 0;
+    const int64_t one = 1, row = 0, *rows = &row;
+    const lierne_halo_spec spec = {.size = sizeof spec,
+                                   .nlocal = 2,
+                                   .nghost = 1,
+                                   .nswap = 1,
+                                   .sendproc = &self,
+                                   .recvproc = &self,
+                                   .sendnum = &one,
+                                   .recvnum = &one,
+                                   .sendlist = &rows,
+                                   .dtype = LIERNE_I64,
+                                   .width = 1};
+    int64_t array[] = {10, 20, 5};
+    lierne_sim *sim;
+    lierne_plan *plan, *turned;
+    cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_halo(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    cr_assert_eq(lierne_plan_create_transposed(&turned, plan), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_forward(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 0);
+    cr_expect_eq(lierne_adjoint(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 15);
+    cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(turned) == LIERNE_OK);
+    close_sim(sim);
+}

@@ -1,0 +1,180 @@
+/* Copies and sums of every element type against plain loops; conversions of every 16-bit pattern. */
+#include "base/base.h"
+#include "memory/half.h"
+#include "memory/host.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+/* f16 by the definition: sign, exponent, fraction. */
+static double f16(uint16_t bits) {
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double magnitude = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+static void convert_every_f16(void) {
+    for (uint32_t i = 0; i < 0x10000; i++) {
+        uint16_t bits = (uint16_t)i;
+        float value = lierne_f16_to_float(bits);
+        if ((bits & 0x7fff) > 0x7c00) {
+            cr_assert(isnan(value));
+            cr_assert((lierne_f16_from_float(value) & 0x7fff) > 0x7c00);
+            continue;
+        }
+        if ((bits & 0x7fff) == 0x7c00) {
+            cr_assert(isinf(value));
+        } else {
+            cr_assert((double)value == f16(bits), "%04x", bits);
+        }
+        cr_assert_eq(lierne_f16_from_float(value), bits, "%04x", bits);
+    }
+}
+
+Test(host_memory, every_f16_pattern_converts_both_ways) {
+    convert_every_f16();
+}
+
+#ifdef __SSE2__
+/* What flushes subnormal floats to zero, as torch.set_flush_denormal and -ffast-math do, flushes no
+ * number of 16 bits. */
+Test(host_memory, f16_is_not_flushed_with_the_floats) {
+    unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);
+    convert_every_f16();
+    _mm_setcsr(before);
+}
+#endif
+
+Test(host_memory, every_bf16_pattern_converts_both_ways) {
+    for (uint32_t i = 0; i < 0x10000; i++) {
+        float value = lierne_bf16_to_float((uint16_t)i);
+        uint32_t bits = i << 16;
+        cr_assert_eq(memcmp(&value, &bits, 4), 0);
+        if (!isnan(value)) {
+            cr_assert_eq(lierne_bf16_from_float(value), i);
+        } else {
+            cr_assert(isnan(lierne_bf16_to_float(lierne_bf16_from_float(value))));
+        }
+    }
+}
+
+/* The nearest of both neighbours, ties to the even one: for values around every pattern. */
+Test(host_memory, rounding_is_to_nearest_even) {
+    for (uint32_t i = 0; i < 0x7bff; i++) {
+        double low = f16((uint16_t)i), high = f16((uint16_t)(i + 1)), middle = (low + high) / 2;
+        uint32_t even = i % 2 ? i + 1 : i;
+        cr_assert_eq(lierne_f16_from_float((float)middle), even, "between %x and %x", i, i + 1);
+        cr_assert_eq(lierne_f16_from_float(nextafterf((float)middle, 1e9f)), i + 1);
+        cr_assert_eq(lierne_f16_from_float(nextafterf((float)middle, -1e9f)), i);
+        cr_assert_eq(lierne_f16_from_float((float)-middle), even | 0x8000);
+    }
+    cr_assert_eq(lierne_f16_from_float(65519.996f), 0x7bff);
+    cr_assert_eq(lierne_f16_from_float(65520.0f), 0x7c00);
+    cr_assert_eq(lierne_bf16_from_float(1.00390625f), 0x3f80, "a tie goes to even");
+    cr_assert_eq(lierne_bf16_from_float(1.01171875f), 0x3f82, "a tie goes to even");
+}
+
+static lierne_block block3(int64_t offset, int64_t a, int64_t sa, int64_t b, int64_t sb, int64_t n,
+                           int64_t sn) {
+    return (lierne_block){.offset = offset, .ndims = 3, .count = {a, b, n}, .stride = {sa, sb, sn}};
+}
+
+Test(host_memory, copies_of_every_size_touch_their_block_only) {
+    static const size_t sizes[4] = {1, 2, 4, 8};
+    for (int k = 0; k < 4; k++) {
+        for (int64_t inner = 1; inner <= 2; inner++) { /* contiguous and strided runs */
+            size_t size = sizes[k];
+            unsigned char from[4096], to[4096], want[4096];
+            for (int i = 0; i < 4096; i++) {
+                from[i] = (unsigned char)(i * 7 + 1);
+            }
+            memset(to, 0xa5, sizeof to);
+            memset(want, 0xa5, sizeof want);
+            lierne_block a = block3(3, 2, 90, 3, 30, 5, inner), b = block3(7, 2, 100, 3, 20, 5, 2);
+            lierne_host_copy(size, to, &b, from, &a);
+            for (size_t i = 0; i < 2; i++) {
+                for (size_t j = 0; j < 3; j++) {
+                    for (size_t l = 0; l < 5; l++) {
+                        memcpy(want + (7 + i * 100 + j * 20 + l * 2) * size,
+                               from + (3 + i * 90 + j * 30 + l * (size_t)inner) * size, size);
+                    }
+                }
+            }
+            cr_assert_eq(memcmp(to, want, sizeof to), 0, "size %zu", size);
+        }
+    }
+}
+
+/* Three summands whose sum depends on the order and on how often it is rounded. */
+Test(host_memory, sums_keep_the_order_and_round_once) {
+    float a[1] = {1e8f}, b[1] = {-1e8f}, c[1] = {1}, out[1];
+    lierne_block one = lierne_block_range(0, 1);
+    lierne_contribution abc[3] = {{a, &one}, {b, &one}, {c, &one}};
+    lierne_contribution acb[3] = {{a, &one}, {c, &one}, {b, &one}};
+    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, out, &one, abc, 3);
+    cr_assert(out[0] == 1.0f);
+    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, out, &one, acb, 3);
+    cr_assert(out[0] == 0.0f);
+    /* bf16: 256 + 1 + 1 is 258 when rounded once and 256 when rounded after each addition. */
+    uint16_t big[1] = {0x4380}, small[1] = {0x3f80}, sum[1];
+    lierne_contribution bf[3] = {{big, &one}, {small, &one}, {small, &one}};
+    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, sum, &one, bf, 3);
+    cr_assert_eq(sum[0], 0x4381);
+    uint16_t f16_big[1] = {0x6800}, f16_small[1] = {0x3c00}; /* 2048 + 1 + 1 */
+    lierne_contribution f[3] = {{f16_big, &one}, {f16_small, &one}, {f16_small, &one}};
+    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, sum, &one, f, 3);
+    cr_assert_eq(sum[0], 0x6801);
+}
+
+Test(host_memory, sums_of_every_type_over_long_strided_blocks) {
+    enum { N = 1400 };
+    static const lierne_dtype types[5] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32, LIERNE_I8};
+    for (int t = 0; t < 5; t++) {
+        size_t size = lierne_dtype_size(types[t]);
+        unsigned char *x = calloc(4 * N, size), *out = malloc(2 * N * size);
+        for (int i = 0; i < 4 * N; i++) {
+            double d = i % 31 - 15;
+            float f = (float)d;
+            int64_t l = i % 31 - 15;
+            int32_t w = i % 31 - 15;
+            int8_t c = (int8_t)(i % 31 - 15);
+            const void *from[5] = {&d, &f, &l, &w, &c};
+            memcpy(x + (size_t)i * size, from[t], size);
+        }
+        lierne_block a = lierne_block_range(0, N), b = a, to = a;
+        b.offset = 1, b.stride[0] = 2;
+        to.stride[0] = 2;
+        lierne_contribution s[3] = {{x, &a}, {x, &b}, {x + (size_t)N * size, &a}};
+        memset(out, 0xa5, 2 * N * size);
+        lierne_host_reduce(types[t], LIERNE_SUM, out, &to, s, 3);
+        for (int i = 0; i < N; i++) {
+            int want = i % 31 - 15 + (2 * i + 1) % 31 - 15 + (i + N) % 31 - 15;
+            double d = want;
+            float f = (float)want;
+            int64_t l = want;
+            int32_t w = want;
+            int8_t c = (int8_t)want;
+            const void *expect[5] = {&d, &f, &l, &w, &c};
+            cr_assert_eq(memcmp(out + 2 * (size_t)i * size, expect[t], size), 0, "type %d at %d", t,
+                         i);
+            cr_assert_eq(out[(2 * (size_t)i + 1) * size], 0xa5, "a gap was written");
+        }
+        free(x), free(out);
+    }
+}
+
+Test(host_memory, integers_wrap) {
+    int32_t a[1] = {INT32_MAX}, b[1] = {2}, out[1];
+    uint8_t u[1] = {250}, v[1] = {10}, w[1];
+    lierne_block one = lierne_block_range(0, 1);
+    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, out, &one, (lierne_contribution[]){{a, &one}, {b, &one}}, 2);
+    cr_assert_eq(out[0], INT32_MIN + 1);
+    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, w, &one, (lierne_contribution[]){{u, &one}, {v, &one}}, 2);
+    cr_assert_eq(w[0], 4);
+}

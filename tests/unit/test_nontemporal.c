@@ -1,0 +1,46 @@
+/* Copies past the cache at every alignment and length: all bytes, and no byte beside them. */
+#include "memory/host.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define ROOM 512
+
+Test(nontemporal, copies_every_length_at_every_alignment) {
+    unsigned char from[ROOM], to[ROOM];
+    for (size_t i = 0; i < ROOM; i++) {
+        from[i] = (unsigned char)(i * 37 + 1);
+    }
+    for (size_t start = 0; start < 17; start++) {
+        for (size_t offset = 0; offset < 5; offset++) {
+            for (size_t bytes = 0; bytes < 300; bytes++) {
+                memset(to, 0xee, sizeof to);
+                lierne_nontemporal_copy(to + 32 + start, from + offset, bytes);
+                lierne_nontemporal_fence();
+                size_t wrong = memcmp(to + 32 + start, from + offset, bytes) != 0;
+                for (size_t i = 0; i < ROOM; i++) {
+                    bool inside = i >= 32 + start && i < 32 + start + bytes;
+                    wrong += !inside && to[i] != 0xee;
+                }
+                cr_assert_eq(wrong, 0, "%zu bytes from %zu to %zu", bytes, offset, start);
+            }
+        }
+    }
+}
+
+/* Large enough to go past the cache: 5 MB, of a buffer with wider rows. */
+Test(nontemporal, large_strided_copies) {
+    enum { rows = 1000, wide = 1500, narrow = 1300 };
+    static int32_t from[rows * wide], to[rows * narrow];
+    const lierne_block in = {.offset = 7, .ndims = 2, .count = {rows, narrow}, .stride = {wide, 1}};
+    const lierne_block out = {.ndims = 2, .count = {rows, narrow}, .stride = {narrow, 1}};
+    int64_t wrong = 0;
+    for (int32_t i = 0; i < rows * wide; i++) {
+        from[i] = i;
+    }
+    lierne_host_copy(4, to, &out, from, &in);
+    for (int32_t i = 0; i < rows * narrow; i++) {
+        wrong += to[i] != i / narrow * wide + 7 + i % narrow;
+    }
+    cr_expect_eq(wrong, 0);
+}

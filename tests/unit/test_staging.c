@@ -1,0 +1,128 @@
+/* Long messages that one end must pack take turns in a few places: the values must be those of the
+ * closed form, and the memory that of the places, not of the tensor. Every place is used more than
+ * twice: who does not wait for it would get away with two. */
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { S = 2048, B = 6, H = 512, RANKS = 6 };
+
+static unsigned char value(int64_t s, int64_t b, int64_t h) {
+    return (unsigned char)(1 + (s * 7 + b * 31 + h * 3 + (s * b + h) % 11) % 250);
+}
+
+/* The samples of a data lane of n, on either side. */
+static void fill(unsigned char *x, int lane, int n) {
+    int64_t share = B / n;
+    for (int64_t s = 0; s < S; s++) {
+        for (int64_t b = 0; b < share; b++) {
+            for (int64_t h = 0; h < H; h++) {
+                x[(s * share + b) * H + h] = value(s, lane * share + b, h);
+            }
+        }
+    }
+}
+
+static size_t wrong(const unsigned char *x, int lane, int n) {
+    unsigned char *expected = malloc((size_t)S * B * H);
+    size_t count = 0;
+    fill(expected, lane, n);
+    for (size_t i = 0; i < (size_t)(S * B / n * H); i++) {
+        count += x[i] != expected[i];
+    }
+    free(expected);
+    return count;
+}
+
+typedef struct side {
+    lierne_plan *plan[RANKS];
+    unsigned char *in[RANKS];
+    unsigned char *out[RANKS];
+} side;
+
+static void execute(side *x, lierne_direction d, int from, int to) {
+    lierne_request *request[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        fill(x->in[r], from == 1 ? 0 : r % from, from);
+        memset(x->out[r], 251, (size_t)S * B * H);
+        cr_assert_eq(d == LIERNE_FORWARD
+                         ? lierne_forward_begin(&request[r], x->plan[r], x->out[r], x->in[r], NULL)
+                         : lierne_adjoint_begin(&request[r], x->plan[r], x->out[r], x->in[r], NULL),
+                     LIERNE_OK);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_end(request[r]), LIERNE_OK, "%s", lierne_last_error());
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(wrong(x->out[r], to == 1 ? 0 : r % to, to), 0, "rank %d, %d to %d", r, from,
+                     to);
+    }
+}
+
+static void check_memory(const lierne_plan *plan, lierne_direction d, int peers) {
+    lierne_report report = {.size = sizeof report};
+    cr_assert_eq(lierne_plan_get_report(&report, plan, d), LIERNE_OK);
+    cr_expect_leq(report.scratch_bytes, (int64_t)peers * 3 * (256 << 10));
+    cr_expect_eq(report.received_bytes, report.min_bytes);
+}
+
+static lierne_grid *grid_of(int dp) {
+    lierne_grid *grid = NULL;
+    static const char *const names[] = {"dp", "tp"};
+    const int64_t sizes[] = {dp, RANKS / dp};
+    const lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 2, .names = names, .sizes = sizes, .world_size = RANKS};
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    return grid;
+}
+
+static void try_bridge(int src_dp, int dst_dp) {
+    static const int64_t shape[] = {S, B, H};
+    lierne_sim *sim;
+    side x;
+    lierne_grid *src = grid_of(src_dp), *dst = grid_of(dst_dp);
+    cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        const lierne_bridge_spec spec = {.size = sizeof spec,
+                                         .src = src,
+                                         .dst = dst,
+                                         .naxes = 3,
+                                         .shape = shape,
+                                         .dtype = LIERNE_U8,
+                                         .batch_axis = 1,
+                                         .sequence_axis = 0};
+        cr_assert_eq(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK,
+                     "%s", lierne_last_error());
+        x.in[r] = malloc((size_t)S * B * H);
+        x.out[r] = malloc((size_t)S * B * H);
+        for (int d = 0; d < 2; d++) {
+            check_memory(x.plan[r], (lierne_direction)d, 2 * RANKS);
+        }
+    }
+    for (int again = 0; again < 2; again++) {
+        execute(&x, LIERNE_FORWARD, src_dp, dst_dp);
+        execute(&x, LIERNE_ADJOINT, dst_dp, src_dp);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_plan_destroy(x.plan[r]), LIERNE_OK);
+        free(x.in[r]);
+        free(x.out[r]);
+    }
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
+Test(staging, fan_in) {
+    try_bridge(2, 1);
+}
+
+Test(staging, fan_out) {
+    try_bridge(1, 2);
+}
+
+Test(staging, lanes_that_do_not_divide) {
+    try_bridge(3, 2);
+    try_bridge(2, 3);
+}
