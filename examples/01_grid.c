@@ -1,7 +1,8 @@
 /* 01_grid: a grid, its groups, and a second view of the same ranks.
  *
- * Introduces lierne_grid_create, lierne_grid_get_groups, lierne_grid_add_view and lierne_grid_get_key.
- * Nothing here communicates: this is what a launcher can ask before a job starts. */
+ * Introduces lierne_grid_create, lierne_grid_get_groups, lierne_grid_add_view and
+ * lierne_grid_get_key. Nothing here communicates: this is what a launcher can ask before a job
+ * starts. */
 #include <lierne.h>
 
 #include <stdio.h>
@@ -34,8 +35,8 @@ int main(void) {
     /* An LLM on 8 ranks: tp2 x cp2 x dp2, tp fastest. */
     const char *names[] = {"tp", "cp", "pp", "dp"};
     const int64_t sizes[] = {2, 2, 1, 2};
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 4, .names = names, .sizes = sizes,
-                             .world_size = 8};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 4, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid *llm;
     must(lierne_grid_create(&llm, &spec));
 
@@ -46,8 +47,12 @@ int main(void) {
     /* Its experts see the same ranks as ep8, and share the pipeline dim. */
     const char *expert_names[] = {"ep", "pp"}, *shared[] = {"pp"};
     const int64_t expert_sizes[] = {8, 1};
-    lierne_view_spec expert = {.size = sizeof expert, .name = "expert", .ndims = 2,
-                               .names = expert_names, .sizes = expert_sizes, .nshared = 1,
+    lierne_view_spec expert = {.size = sizeof expert,
+                               .name = "expert",
+                               .ndims = 2,
+                               .names = expert_names,
+                               .sizes = expert_sizes,
+                               .nshared = 1,
                                .shared = shared};
     must(lierne_grid_add_view(llm, &expert));
     print_groups(llm, "expert", (const char *const[]){"ep"}, 1);

@@ -1,7 +1,7 @@
 /* 02_bridge: an encoder's activations go to an LLM's layout, and the gradient comes back.
  *
- * Introduces lierne_context_create_mpi, lierne_plan_create_bridge, lierne_forward and lierne_adjoint.
- * Run with 8 ranks: mpirun -n 8 build/examples/02_bridge */
+ * Introduces lierne_context_create_mpi, lierne_plan_create_bridge, lierne_forward and
+ * lierne_adjoint. Run with 8 ranks: mpirun -n 8 build/examples/02_bridge */
 #include <lierne.h>
 #include <lierne/mpi.h>
 
@@ -19,8 +19,8 @@ static void must(lierne_status status) {
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
     const char *names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {tp, cp, dp};
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
-                             .world_size = 8};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid *g;
     must(lierne_grid_create(&g, &spec));
     return g;
@@ -35,9 +35,15 @@ int main(int argc, char **argv) {
     /* 8 samples of 16 rows of 4: on the encoder 2 per lane, on the LLM 4 per lane. */
     const int64_t shape[] = {8, 16, 4};
     lierne_grid *encoder = grid(2, 1, 4), *llm = grid(2, 2, 2);
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = encoder, .dst = llm, .naxes = 3,
-                               .shape = shape, .dtype = LIERNE_F32, .batch_axis = 0,
-                               .sequence_axis = 1, .gradient_owner = LIERNE_GRADIENT_PARTIAL};
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = encoder,
+                               .dst = llm,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .batch_axis = 0,
+                               .sequence_axis = 1,
+                               .gradient_owner = LIERNE_GRADIENT_PARTIAL};
     lierne_plan *plan;
     must(lierne_plan_create_bridge(&plan, context, &spec));
 

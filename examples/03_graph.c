@@ -1,8 +1,8 @@
 /* 03_graph: a layer of message passing on a graph whose nodes live on different ranks.
  *
- * Introduces lierne_partition_morton, lierne_plan_create_graph, lierne_plan_get_graph_lists, and begin and
- * end: edges between own nodes are worked on while ghosts are under way, in both directions. Run
- * with 1 to 8 ranks: mpirun -n 4 build/examples/03_graph */
+ * Introduces lierne_partition_morton, lierne_plan_create_graph, lierne_plan_get_graph_lists, and
+ * begin and end: edges between own nodes are worked on while ghosts are under way, in both
+ * directions. Run with 1 to 8 ranks: mpirun -n 4 build/examples/03_graph */
 #include <lierne.h>
 #include <lierne/mpi.h>
 

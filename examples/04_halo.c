@@ -1,9 +1,9 @@
 /* 04_halo: points in a periodic box, cut in bricks; each brick gets a shell of its neighbours'
  * points.
  *
- * Introduces lierne_brick_create, lierne_plan_create_halo, working in place, lierne_plan_create_flattened and
- * lierne_plan_get_report.
- * Run with 1 to 8 ranks: mpirun -n 8 build/examples/04_halo */
+ * Introduces lierne_brick_create, lierne_plan_create_halo, working in place,
+ * lierne_plan_create_flattened and lierne_plan_get_report. Run with 1 to 8 ranks: mpirun -n 8
+ * build/examples/04_halo */
 #include <lierne.h>
 #include <lierne/mpi.h>
 

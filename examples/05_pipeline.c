@@ -5,9 +5,9 @@
  * (1F1B), fetching each microbatch's activations while the one before is at work; the gradients
  * gather in one buffer, and one adjoint takes them all home.
  *
- * The batch is [microbatch, sample, features]: a microbatch is a view along the leading axis, on both
- * sides, so the plan for one microbatch serves all of them, and a second plan with one axis more
- * serves the whole. Run with 8 ranks: mpirun -n 8 build/examples/05_pipeline */
+ * The batch is [microbatch, sample, features]: a microbatch is a view along the leading axis, on
+ * both sides, so the plan for one microbatch serves all of them, and a second plan with one axis
+ * more serves the whole. Run with 8 ranks: mpirun -n 8 build/examples/05_pipeline */
 #include <lierne.h>
 #include <lierne/mpi.h>
 
@@ -24,8 +24,8 @@ static void must(lierne_status status) {
 }
 
 static lierne_grid *grid(int n, const char *const *names, const int64_t *sizes) {
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = n, .names = names, .sizes = sizes,
-                             .world_size = 8};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = n, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid *g;
     must(lierne_grid_create(&g, &spec));
     return g;
@@ -42,11 +42,11 @@ static float w_of(int microbatch, int sample, int f) {
 
 typedef struct step {
     lierne_plan *microbatch;
-    const float *x;                /* [M, OWN, F] of this rank's encoder lane */
-    float y[M][LANE * F];          /* what stage 0 received */
-    float gradient[M][LANE * F];   /* of y, on stage 0 */
+    const float *x;              /* [M, OWN, F] of this rank's encoder lane */
+    float y[M][LANE * F];        /* what stage 0 received */
+    float gradient[M][LANE * F]; /* of y, on stage 0 */
     lierne_request *requests[M];
-    int stage, lane, partner;      /* partner: the rank of the other stage */
+    int stage, lane, partner; /* partner: the rank of the other stage */
     int wrong;
 } step;
 
@@ -114,8 +114,13 @@ int main(int argc, char **argv) {
 
     /* One microbatch, up to two of them in flight; and the whole batch, for the adjoint. */
     const int64_t one[] = {SAMPLES, F}, whole[] = {M, SAMPLES, F};
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = encoder, .dst = llm, .naxes = 2,
-                               .shape = one, .dtype = LIERNE_F32, .sequence_axis = -1,
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = encoder,
+                               .dst = llm,
+                               .naxes = 2,
+                               .shape = one,
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = -1,
                                .max_inflight = 2};
     lierne_plan *home;
     step s = {.stage = rank / 2 % STAGES, .lane = rank / 4};

@@ -7,12 +7,12 @@
 #include "lierne/config.h"
 #include "lierne/context.h"
 #include "lierne/exchange.h"
-#include "lierne/sparse.h"
 #include "lierne/grid.h"
 #include "lierne/halo.h"
 #include "lierne/layout.h"
 #include "lierne/partition.h"
 #include "lierne/plan.h"
+#include "lierne/sparse.h"
 #include "lierne/status.h"
 
 #endif

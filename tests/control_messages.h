@@ -47,8 +47,8 @@ static inline size_t letter_count(int round, int from, int to, size_t most) {
 }
 
 /* What a rank sends: returns how many letters; the array has room for world. */
-static inline size_t letters_make(lierne_control_message *letters, pattern p, int round, int from, int world,
-                                  size_t most) {
+static inline size_t letters_make(lierne_control_message *letters, pattern p, int round, int from,
+                                  int world, size_t most) {
     size_t n = 0;
     for (int to = world - 1; to >= 0; to--) {
         if (letter_exists(p, round, from, to, world)) {
@@ -70,8 +70,8 @@ static inline void letters_drop(const lierne_control_message *letters, size_t n)
 }
 
 /* How much of what a rank received is wrong, missing, too much or out of order. */
-static inline size_t letters_wrong(const lierne_control_messages *received, pattern p, int round, int to,
-                                   int world, size_t most) {
+static inline size_t letters_wrong(const lierne_control_messages *received, pattern p, int round,
+                                   int to, int world, size_t most) {
     size_t wrong = 0, at = 0;
     for (int from = 0; from < world; from++) {
         if (letter_exists(p, round, from, to, world)) {

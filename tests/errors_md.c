@@ -43,10 +43,11 @@ int main(void) {
 #define PRINT_STATUS(name, number, text) print_status(#name, number, text);
     LIERNE_STATUS_TABLE(PRINT_STATUS)
     puts("## Findings\n");
-    print_wrapped("What `lierne check` and `lierne_config_get_diagnostic()` name in a configuration, with "
-                  "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never "
-                  "change. A finding that has the name of a status as its code comes from the "
-                  "builder of bridges, which refused what no rule of the format foresees.");
+    print_wrapped(
+        "What `lierne check` and `lierne_config_get_diagnostic()` name in a configuration, with "
+        "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never "
+        "change. A finding that has the name of a status as its code comes from the "
+        "builder of bridges, which refused what no rule of the format foresees.");
 #define PRINT_FINDING(number, name, text)                                                          \
     print_finding(LIERNE_DIAGNOSTIC_CODE(number), LIERNE_DIAGNOSTIC_NUMBER(number), #name, text);
     LIERNE_DIAGNOSTIC_TABLE(PRINT_FINDING)

@@ -4,9 +4,9 @@
  *
  * Forward. A sample belongs to one data lane (coordinate of "dp") on each side. A source rank holds
  * the rows of its lane, and a destination rank receives all rows of its lane, replicated over every
- * other dim, unless placements say that a dim cuts the sequence or the hidden axis, or delivery that
- * a cp rank wants its own rows only. Where a grid has "pp", the source holds the tensor on its last
- * stage and the destination wants it on its first.
+ * other dim, unless placements say that a dim cuts the sequence or the hidden axis, or delivery
+ * that a cp rank wants its own rows only. Where a grid has "pp", the source holds the tensor on its
+ * last stage and the destination wants it on its first.
  *
  * Adjoint. The gradient of the output is equal over the destination's tp; over its cp it is
  *   partial     every cp rank holds a summand of the whole sequence (as after a zero-padded
@@ -14,16 +14,17 @@
  *   zigzag, contiguous, rows   every row has one owner, whose value is taken.
  * Every source rank gets the complete gradient of its own rows exactly once: no factor cp, no
  * factor tp, no scaling. In the letters of spmd_types (PyPI): input S over dp, I over tp; output S
- * over dp, I over tp, R over cp; gradient of the output S over dp, I over tp, P (partial) or V (owned)
- * over cp; gradient of the input S over dp, I over tp. (I: equal, as are the gradients; R: equal, and
- * the gradients are to be added.) The adjoint is that of the operator which counts replicas once.
+ * over dp, I over tp, R over cp; gradient of the output S over dp, I over tp, P (partial) or V
+ * (owned) over cp; gradient of the input S over dp, I over tp. (I: equal, as are the gradients; R:
+ * equal, and the gradients are to be added.) The adjoint is that of the operator which counts
+ * replicas once.
  *
- * Three algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what it
- * needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM for grids on the
- * same ranks (#4368, with destination cp > 1 as in #7435): all-gather over groups, gradients summed
- * over cp first; LEADER is the one of Megatron-LM for disjoint grids: one rank of a lane sends to
- * one rank of each lane of the other side that needs it, which broadcasts over a binomial tree.
- * Measured differences are in docs/performance.md. */
+ * Three algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what
+ * it needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM for grids on
+ * the same ranks (#4368, with destination cp > 1 as in #7435): all-gather over groups, gradients
+ * summed over cp first; LEADER is the one of Megatron-LM for disjoint grids: one rank of a lane
+ * sends to one rank of each lane of the other side that needs it, which broadcasts over a binomial
+ * tree. Measured differences are in docs/performance.md. */
 #ifndef LIERNE_BRIDGE_H
 #define LIERNE_BRIDGE_H
 
@@ -49,12 +50,13 @@ typedef enum lierne_gradient_owner {
 
 /* What a destination cp rank receives. */
 typedef enum lierne_bridge_output {
-    LIERNE_OUTPUT_WHOLE = 0, /* the whole sequence of its lane */
-    LIERNE_OUTPUT_SHARDED = 1    /* the rows that are its own by gradient_owner, in gradient_storage */
+    LIERNE_OUTPUT_WHOLE = 0,  /* the whole sequence of its lane */
+    LIERNE_OUTPUT_SHARDED = 1 /* the rows that are its own by gradient_owner, in gradient_storage */
 } lierne_bridge_output;
 
 /* How the rows of a 2-D tensor [rows, hidden] run. An encoder that emits [S, B, H] and flattens it
- * has sequence-major rows: slicing those would cut across samples (Megatron-LM#4021 and its kin). */
+ * has sequence-major rows: slicing those would cut across samples (Megatron-LM#4021 and its kin).
+ */
 typedef enum lierne_row_order {
     LIERNE_SAMPLE_MAJOR = 0,  /* row b * S + s */
     LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b of a lane's B samples */
@@ -64,24 +66,25 @@ typedef enum lierne_row_order {
  * must be the same on every rank. */
 typedef struct lierne_bridge_spec {
     size_t size;
-    const lierne_grid *src;   /* world sizes of both grids equal the context's; both have tp, dp */
+    const lierne_grid *src; /* world sizes of both grids equal the context's; both have tp, dp */
     const lierne_grid *dst;
-    int naxes;                /* 2 or 3 (a 2-D tensor of rows has its batch axis on the rows) */
-    const int64_t *shape;     /* global shape: the batch axis counts the samples of all lanes */
+    int naxes;            /* 2 or 3 (a 2-D tensor of rows has its batch axis on the rows) */
+    const int64_t *shape; /* global shape: the batch axis counts the samples of all lanes */
     lierne_dtype dtype;
     int batch_axis;
-    int sequence_axis;        /* -1 if there is none; needed by every owner but PARTIAL and by cp
-                                 ownership in general; not the batch axis */
+    int sequence_axis;         /* -1 if there is none; needed by every owner but PARTIAL and by cp
+                                  ownership in general; not the batch axis */
     const int64_t *src_counts; /* samples per source lane, or NULL: balanced */
     const int64_t *dst_counts;
     lierne_bridge_algorithm algorithm;
     lierne_gradient_owner gradient_owner;
     /* Of the gradient of the output, and with delivery OWN of the output too.
      * FULL: the gradient has the output's shape on every rank; of rows that are not its own a rank
-     * reads nothing (of an output with delivery OWN: it writes nothing there). With delivery OWN and
-     * owner zigzag or contiguous, that shape has the whole sequence, also where placements cut it.
-     * COMPACT: own rows only, in the order of (sample, position); with delivery WHOLE the gradient is
-     * smaller than the output. Needs an owner. Where the destination has no cp dim, all rows are own. */
+     * reads nothing (of an output with delivery OWN: it writes nothing there). With delivery OWN
+     * and owner zigzag or contiguous, that shape has the whole sequence, also where placements cut
+     * it. COMPACT: own rows only, in the order of (sample, position); with delivery WHOLE the
+     * gradient is smaller than the output. Needs an owner. Where the destination has no cp dim, all
+     * rows are own. */
     lierne_storage gradient_storage;
     const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
                                  samples b of the batch; else NULL. Compact storage has the own
@@ -90,26 +93,28 @@ typedef struct lierne_bridge_spec {
     int max_inflight;         /* requests in flight at once per direction; 0 means 1 */
     const char *src_view;     /* view of the grid that the tensor lies on; NULL: "base" */
     const char *dst_view;
-    /* How the tensor lies over the dims of the view (one placement per dim, in their order): SHARD or
-     * SHARD_ZIGZAG of an axis without counts, or REPLICATE, which is also what dp and pp (placed by
-     * their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A source
-     * with cp > 1 must say how it lies. A buffer has its shard only (but see gradient_storage). A tp
-     * rank of a sequence-parallel encoder, for example, is SHARD of the sequence axis. Where the
-     * destination's cut the sequence, an owner zigzag or contiguous needs delivery OWN: cut by cp as
-     * well, a rank's own rows of the gradient would not be rows of its output. With rows_per_sample,
-     * axes are those of the 3-D tensor. */
+    /* How the tensor lies over the dims of the view (one placement per dim, in their order): SHARD
+     * or SHARD_ZIGZAG of an axis without counts, or REPLICATE, which is also what dp and pp (placed
+     * by their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A
+     * source with cp > 1 must say how it lies. A buffer has its shard only (but see
+     * gradient_storage). A tp rank of a sequence-parallel encoder, for example, is SHARD of the
+     * sequence axis. Where the destination's cut the sequence, an owner zigzag or contiguous needs
+     * delivery OWN: cut by cp as well, a rank's own rows of the gradient would not be rows of its
+     * output. With rows_per_sample, axes are those of the 3-D tensor. */
     const lierne_placement *src_placements;
     const lierne_placement *dst_placements;
     lierne_bridge_output delivery; /* OWN needs an owner other than PARTIAL */
     /* For naxes 2: S > 0 says that the batch axis has B * S rows, S per sample, in row_order; the
-     * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis must
-     * be -1, and lanes, counts, owners and axes of placements are of that tensor. 0: every row is a sample of its own. */
+     * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis
+     * must be -1, and lanes, counts, owners and axes of placements are of that tensor. 0: every row
+     * is a sample of its own. */
     int64_t rows_per_sample;
     lierne_row_order row_order;
     /* Nonzero: samples have up to shape[1] rows, a number that changes every step (image tokens).
      * Axes must be batch, sequence, hidden; a lane's buffer holds its samples' rows back to back,
-     * its shape is [rows, 1, hidden], and lierne_plan_get_elements gives what the step's counts come to
-     * (after planning: the most). DIRECT, partial gradients and whole delivery only, no placements. */
+     * its shape is [rows, 1, hidden], and lierne_plan_get_elements gives what the step's counts
+     * come to (after planning: the most). DIRECT, partial gradients and whole delivery only, no
+     * placements. */
     int variable_rows;
 } lierne_bridge_spec;
 
@@ -119,22 +124,22 @@ typedef struct lierne_bridge_spec {
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
  * world size that is not the context's); UNKNOWN_VIEW; INDIVISIBLE; UNSUPPORTED (source cp > 1
- * without src_placements; for COLLECTIVE also: spans that differ, pp > 1, dims other than tp, cp, pp,
- * dp, an owned gradient, counts, placements, delivery OWN; for LEADER also: spans that overlap,
+ * without src_placements; for COLLECTIVE also: spans that differ, pp > 1, dims other than tp, cp,
+ * pp, dp, an owned gradient, counts, placements, delivery OWN; for LEADER also: spans that overlap,
  * destination cp > 1, gtp_remat > 1 (a view can join it with dp), an owned gradient, counts,
  * placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec);
  * OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
-                                            const lierne_bridge_spec *spec);
+                                                   const lierne_bridge_spec *spec);
 
-/* Replaces the row map of a plan of lierne_plan_create_bridge with gradient_owner ROWS: another map of the
- * same size, for the steps that follow. Where image tokens fall decides who owns a row, and changes
- * with every batch. Shapes of compact buffers change with the map: ask lierne_plan_get_shape again.
- * Collective; every rank gives the same map (copied); no request may be in flight. Planning again is
- * each rank's own affair but for one decision, that all could and that the maps are equal; on any
- * rank's failure every rank gets the same error and keeps the old map.
- * Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY, TIMEOUT,
- * PEER_FAILED, TRANSPORT. */
+/* Replaces the row map of a plan of lierne_plan_create_bridge with gradient_owner ROWS: another map
+ * of the same size, for the steps that follow. Where image tokens fall decides who owns a row, and
+ * changes with every batch. Shapes of compact buffers change with the map: ask
+ * lierne_plan_get_shape again. Collective; every rank gives the same map (copied); no request may
+ * be in flight. Planning again is each rank's own affair but for one decision, that all could and
+ * that the maps are equal; on any rank's failure every rank gets the same error and keeps the old
+ * map. Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY,
+ * TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner);
 
 /* Gives a plan with variable_rows the rows of each sample for the steps that follow. rows: of the
@@ -142,10 +147,10 @@ LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_
  * source. Ranks of one lane give the same. The counts travel to the ranks that receive the samples
  * and to nobody else, by the plan's own rules; then every rank adapts its plan without planning
  * again. Collective; blocking; no request may be in flight. Costs one message where data has one,
- * and one decision of all ranks that every count was in range: on any rank's failure every rank gets
- * the same error and keeps the old counts.
- * Errors: INVALID (NULL, not such a plan, a count out of range), BUSY, TIMEOUT, PEER_FAILED,
- * TRANSPORT (ranks of one lane that gave different counts are found when data arrives). */
+ * and one decision of all ranks that every count was in range: on any rank's failure every rank
+ * gets the same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out
+ * of range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (ranks of one lane that gave different counts
+ * are found when data arrives). */
 LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* What a pair of grids means for a bridge, without a context: pure, not collective. The mapping is
@@ -163,7 +168,7 @@ typedef struct lierne_megatron_map lierne_megatron_map;
  * Errors: INVALID (NULL, spec->size; a missing dim, looked for as source tp, source dp, destination
  * tp, destination dp; grids of different worlds), NO_MEMORY. */
 LIERNE_API lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
-                                                  const lierne_bridge_spec *spec);
+                                                    const lierne_bridge_spec *spec);
 LIERNE_API void lierne_megatron_map_destroy(lierne_megatron_map *map);
 LIERNE_API lierne_megatron_kind lierne_megatron_map_get_kind(const lierne_megatron_map *map);
 /* "general", "fan_in", "fan_out", "equal". */
@@ -179,52 +184,69 @@ LIERNE_API const char *lierne_megatron_map_get_rejection(const lierne_megatron_m
  * cp 1). Dims other than tp, dp and cp are replicas, with gather groups of their own, innermost.
  * Writes the number of groups and their size; *ranks is the map's, group after group, NULL if there
  * is none. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map);
-LIERNE_API lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map);
+LIERNE_API lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups,
+                                                               int *group_size,
+                                                               const lierne_megatron_map *map);
+LIERNE_API lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups,
+                                                           int *group_size,
+                                                           const lierne_megatron_map *map);
 
 /* The slice of the wider lane's batch that a rank of the source grid keeps: fan-in of the
  * destination lane's, fan-out of the source lane's, equal the whole. batch is the wider lane's
  * number of samples. Errors: INVALID (NULL, rank outside the grid, kind general, batch negative);
  * INDIVISIBLE (batch by the scale; the message names batch, direction and scale). */
-LIERNE_API lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size, const lierne_megatron_map *map, int rank, int64_t batch);
+LIERNE_API lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
+                                                       const lierne_megatron_map *map, int rank,
+                                                       int64_t batch);
 
 /* Ranks on which the data lanes do not line up (Megatron-LM delivers another lane's samples there),
- * ascending, owned by the map, NULL if there is none. Known also for pairs that Megatron-LM refuses,
- * where the spans are equal and the dp sizes divide; none otherwise. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count, const lierne_megatron_map *map);
+ * ascending, owned by the map, NULL if there is none. Known also for pairs that Megatron-LM
+ * refuses, where the spans are equal and the dp sizes divide; none otherwise. Errors: INVALID
+ * (NULL). */
+LIERNE_API lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count,
+                                                            const lierne_megatron_map *map);
 
-/* Who talks to whom under LEADER, without a context: pure, not collective. A lane is one combination
- * of the coordinates of dp and gtp_remat; lanes are in the order of their first ranks. A lane's group
- * are its ranks on the stage that holds the tensor (the last of pp at the source, the first at the
- * destination), ascending; its leader is the last of them at the source, the first at the
- * destination. These are Megatron-LM's, where lanes have tp, cp and pp inside; any further dim is a
- * kind of replica here. Spans may overlap, as Megatron-LM lets them; LIERNE_BRIDGE_LEADER refuses
- * that. */
+/* Who talks to whom under LEADER, without a context: pure, not collective. A lane is one
+ * combination of the coordinates of dp and gtp_remat; lanes are in the order of their first ranks.
+ * A lane's group are its ranks on the stage that holds the tensor (the last of pp at the source,
+ * the first at the destination), ascending; its leader is the last of them at the source, the first
+ * at the destination. These are Megatron-LM's, where lanes have tp, cp and pp inside; any further
+ * dim is a kind of replica here. Spans may overlap, as Megatron-LM lets them; LIERNE_BRIDGE_LEADER
+ * refuses that. */
 typedef enum lierne_megatron_side {
     LIERNE_MEGATRON_SRC = 0,
     LIERNE_MEGATRON_DST = 1
 } lierne_megatron_side;
 typedef struct lierne_megatron_leaders lierne_megatron_leaders;
-/* Looks at the grids of spec only. Free with lierne_megatron_leaders_destroy; it keeps nothing of spec.
- * Costs memory in proportion to the ranks.
- * Errors: as lierne_megatron_map_create; UNSUPPORTED (cp of either grid is not 1); INDIVISIBLE
- * (neither number of lanes divides the other; the message names both). */
+/* Looks at the grids of spec only. Free with lierne_megatron_leaders_destroy; it keeps nothing of
+ * spec. Costs memory in proportion to the ranks. Errors: as lierne_megatron_map_create; UNSUPPORTED
+ * (cp of either grid is not 1); INDIVISIBLE (neither number of lanes divides the other; the message
+ * names both). */
 LIERNE_API lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
-                                                      const lierne_bridge_spec *spec);
+                                                        const lierne_bridge_spec *spec);
 LIERNE_API void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders);
 
 /* The leaders of a side, lane by lane; the groups in which they broadcast, lane by lane; and the
  * leaders of both sides, ascending, each once: the ranks that cross. Arrays are owned by leaders.
  * Errors: INVALID (NULL, side). */
-LIERNE_API lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders, lierne_megatron_side side);
-LIERNE_API lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_leaders *leaders, lierne_megatron_side side);
-LIERNE_API lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders);
+LIERNE_API lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
+                                                           const lierne_megatron_leaders *leaders,
+                                                           lierne_megatron_side side);
+LIERNE_API lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups,
+                                                            int *group_size,
+                                                            const lierne_megatron_leaders *leaders,
+                                                            lierne_megatron_side side);
+LIERNE_API lierne_status lierne_megatron_leaders_get_p2p_ranks(
+    const int **ranks, int *count, const lierne_megatron_leaders *leaders);
 
 /* The ranks that a rank sends to and receives from in the forward direction, in the order of their
  * lanes; the adjoint is the other way round. Who sends is a source leader, who receives a
  * destination leader; anyone else, also a rank outside both grids, has neither. Arrays are owned by
  * leaders, NULL where empty. Errors: INVALID (NULL). */
-LIERNE_API lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends, const int **recv_from, int *nrecvs, const lierne_megatron_leaders *leaders, int rank);
+LIERNE_API lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends,
+                                                           const int **recv_from, int *nrecvs,
+                                                           const lierne_megatron_leaders *leaders,
+                                                           int rank);
 
 #ifdef __cplusplus
 }

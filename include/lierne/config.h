@@ -21,8 +21,8 @@ typedef enum lierne_severity { LIERNE_WARNING = 0, LIERNE_ERROR = 1 } lierne_sev
 
 typedef struct lierne_diagnostic {
     lierne_severity severity;
-    const char *code;    /* "LG001" and up, or the name of a status */
-    int line;            /* from 1; column counts bytes, from 1 */
+    const char *code; /* "LG001" and up, or the name of a status */
+    int line;         /* from 1; column counts bytes, from 1 */
     int column;
     const char *pointer; /* RFC 6901, "/grids/llm/shape/tp"; "" is the whole file */
     const char *message; /* one line: what is wrong, with the value and the bound */
@@ -43,7 +43,8 @@ LIERNE_API void lierne_config_destroy(lierne_config *config);
 
 /* Findings, in the order of their place in the file. */
 LIERNE_API int lierne_config_get_ndiagnostics(const lierne_config *config);
-LIERNE_API const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config, int i);
+LIERNE_API const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config,
+                                                                 int i);
 
 /* What the file describes; usable when it has no finding of severity error. */
 LIERNE_API int lierne_config_get_world_size(const lierne_config *config);
@@ -55,14 +56,15 @@ LIERNE_API int lierne_config_get_nbridges(const lierne_config *config);
 LIERNE_API const char *lierne_config_get_bridge_name(const lierne_config *config, int i);
 /* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. */
 LIERNE_API const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config,
-                                                          const char *name);
+                                                              const char *name);
 /* Names of a bridge's source and destination grids and of its axes ("b", "s", "h"); NULL if there
  * is no such bridge or axis. */
 LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name,
-                                                 int axis);
-/* Node of every rank, lierne_config_get_world_size() ints, or NULL where the file has no "nodes". */
+                                                     int axis);
+/* Node of every rank, lierne_config_get_world_size() ints, or NULL where the file has no "nodes".
+ */
 LIERNE_API const int *lierne_config_get_nodes(const lierne_config *config);
 
 #ifdef __cplusplus

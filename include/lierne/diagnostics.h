@@ -149,7 +149,7 @@
 #define LIERNE_DIAGNOSTIC_WARNING        101 /* the first that is a warning */
 
 typedef enum lierne_diagnostic_number {
-#define LIERNE_DIAGNOSTIC_ENUM(number, name, text)                                                    \
+#define LIERNE_DIAGNOSTIC_ENUM(number, name, text)                                                 \
     LIERNE_DIAGNOSTIC_##name = LIERNE_DIAGNOSTIC_NUMBER(number),
     LIERNE_DIAGNOSTIC_TABLE(LIERNE_DIAGNOSTIC_ENUM)
 #undef LIERNE_DIAGNOSTIC_ENUM

@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-#define LIERNE_MAX_DIMS 16        /* dims of a view */
-#define LIERNE_MAX_VIEWS 32       /* views of a grid beside "base" */
+#define LIERNE_MAX_DIMS  16        /* dims of a view */
+#define LIERNE_MAX_VIEWS 32        /* views of a grid beside "base" */
 #define LIERNE_MAX_RANKS (1 << 24) /* ranks of a world */
 
 typedef struct lierne_grid lierne_grid;
@@ -41,10 +41,10 @@ typedef struct lierne_grid_spec {
 /* A view to add to a grid. Set size to sizeof(lierne_view_spec) and the rest to zero first. */
 typedef struct lierne_view_spec {
     size_t size;
-    const char *name;          /* not "base", not a view that exists */
+    const char *name; /* not "base", not a view that exists */
     int ndims;
-    const char *const *names;  /* fastest first; distinct */
-    const int64_t *sizes;      /* their product is the grid's size */
+    const char *const *names; /* fastest first; distinct */
+    const int64_t *sizes;     /* their product is the grid's size */
     int nshared;
     const char *const *shared; /* dims that mean the same groups as in another view; see below */
     const char *with;          /* the view to share with; NULL means "base" */
@@ -88,14 +88,17 @@ LIERNE_API const char *lierne_grid_get_view_name(const lierne_grid *grid, int i)
 LIERNE_API int lierne_grid_get_ndims(const lierne_grid *grid, const char *view);
 LIERNE_API const char *lierne_grid_get_dim_name(const lierne_grid *grid, const char *view, int i);
 LIERNE_API int lierne_grid_get_dim_size(const lierne_grid *grid, const char *view, int i);
-LIERNE_API int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view, const char *name);
+LIERNE_API int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view,
+                                         const char *name);
 
 /* Coordinates of a rank in a view, one per dim, in the order of the dims. coords has room for
  * lierne_grid_get_ndims() ints. Errors: INVALID (NULL; rank outside the grid), UNKNOWN_VIEW. */
-LIERNE_API lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view, int rank);
+LIERNE_API lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid,
+                                                const char *view, int rank);
 
 /* The rank at coordinates. Errors: INVALID (NULL; a coordinate out of range), UNKNOWN_VIEW. */
-LIERNE_API lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view, const int *coords);
+LIERNE_API lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view,
+                                              const int *coords);
 
 /* The groups of a set of dims: the ranks that differ in those dims only. Each group ascends in
  * rank, groups ascend by first rank, and together they hold every rank of the grid once. The order
@@ -103,11 +106,15 @@ LIERNE_API lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid
  * Writes ngroups and group_size (either may be NULL), and into ranks, unless it is NULL,
  * lierne_grid_get_size() ints, group after group.
  * Errors: INVALID (NULL), UNKNOWN_VIEW, UNKNOWN_DIM (the first that is missing), DUPLICATE. */
-LIERNE_API lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size, const lierne_grid *grid, const char *view, const char *const *dims, int ndims);
+LIERNE_API lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size,
+                                                const lierne_grid *grid, const char *view,
+                                                const char *const *dims, int ndims);
 
 /* As lierne_grid_get_groups, but inside a group the ranks run through the dims in the order given,
  * the first being the slowest (the order that Megatron's disjoint bridge uses inside). */
-LIERNE_API lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups, int *group_size, const lierne_grid *grid, const char *view, const char *const *dims, int ndims);
+LIERNE_API lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups, int *group_size,
+                                                        const lierne_grid *grid, const char *view,
+                                                        const char *const *dims, int ndims);
 
 /* The key of a set of dims: the identity of its groups. In the base view it is the dims, slowest
  * first, joined with '-' ("dp-tp"); in a view "view:NAME:dim,dim", unless all dims are shared, in
@@ -116,7 +123,9 @@ LIERNE_API lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups
  * the key takes. With size 0 the call only asks for needed, and text may be NULL.
  * Errors: as lierne_grid_get_groups; INVALID (the key does not fit; needed is still written);
  * NO_MEMORY. */
-LIERNE_API lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const lierne_grid *grid, const char *view, const char *const *dims, int ndims);
+LIERNE_API lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed,
+                                             const lierne_grid *grid, const char *view,
+                                             const char *const *dims, int ndims);
 
 /* The keys that are alive: which sets of dims have groups made for them. This is the pure part of
  * a group's life: a query never creates, creating twice is an error, after clearing a key can be
@@ -129,12 +138,12 @@ LIERNE_API void lierne_group_keys_destroy(lierne_group_keys *keys);
 /* Marks the key of these dims as created. Errors: as lierne_grid_get_groups; DUPLICATE (it is);
  * NO_MEMORY. */
 LIERNE_API lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
-                                            const char *const *dims, int ndims);
+                                               const char *const *dims, int ndims);
 
 /* OK if the key of these dims is created, else NOT_CREATED; never creates. Other errors: as
  * lierne_grid_get_groups, NO_MEMORY. */
 LIERNE_API lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view,
-                                         const char *const *dims, int ndims);
+                                                const char *const *dims, int ndims);
 
 /* Number of keys, -1 for NULL; key i in ascending order (strcmp), valid until the table changes, or
  * NULL. */

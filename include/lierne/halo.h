@@ -50,10 +50,10 @@ typedef struct lierne_halo_spec {
  * COUNT_RANGE, PEER_RANGE, GHOST_COUNT, SELF_COUNT, SELF_ASYM, INDEX_RANGE, ROW_NOT_YET_FILLED,
  * PLAN_DEPTH, PEER_COUNT, MISMATCH, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context,
-                                          const lierne_halo_spec *spec);
+                                                 const lierne_halo_spec *spec);
 
-/* The swaps of a plan of lierne_plan_create_halo; pointers are into the plan. Errors: INVALID (NULL,
- * spec->size, a plan of another kind). */
+/* The swaps of a plan of lierne_plan_create_halo; pointers are into the plan. Errors: INVALID
+ * (NULL, spec->size, a plan of another kind). */
 LIERNE_API lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_plan *plan);
 
 /* The same exchange without some rows (atoms of types that a model does not know): keep[i] is
@@ -62,22 +62,23 @@ LIERNE_API lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const
  * INVALID (NULL, not a plan of swaps), MISMATCH (a rank keeps a ghost whose row its sender drops,
  * or the reverse: names rank, swap and row), and those of lierne_plan_create_halo. */
 LIERNE_API lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
-                                              const uint8_t *keep);
+                                                       const uint8_t *keep);
 
 /* The same exchange in one round: every ghost comes straight from its owner, each row once per rank
  * that has ghosts of it. The same arrays and results, but for the order of additions: the owned
  * value, then ascending rank, ghosts of a rank added there first, in their order. Often the fewer
- * bytes, always the fewer rounds (lierne_plan_get_report). With keep_ghosts ghost rows stay what they
- * are in in. separate nonzero: ghosts in an array of their own, as a graph plan has them.
+ * bytes, always the fewer rounds (lierne_plan_get_report). With keep_ghosts ghost rows stay what
+ * they are in in. separate nonzero: ghosts in an array of their own, as a graph plan has them.
  * Collective. Errors: INVALID (NULL, not a plan of swaps, separate without a swap), and those of
  * lierne_plan_create_references. */
 LIERNE_API lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
-                                             int separate);
+                                                      int separate);
 
 /* Where a ghost's row lives: rank and local row of ghost k, at rank[k], row[k] (room for nghost
  * each). Found while planning. Not collective. Errors: INVALID (NULL, not a plan of swaps, ghosts
  * but no swaps that fill them). */
-LIERNE_API lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row, const lierne_plan *plan);
+LIERNE_API lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row,
+                                                    const lierne_plan *plan);
 
 /* Bricks: swaps for programs that have no halo of their own. Space is a box from 0 to box[d], cut
  * into grid[0] x grid[1] x grid[2] bricks; brick (i, j, k) is rank (i * grid[1] + j) * grid[2] + k,
@@ -106,8 +107,8 @@ typedef struct lierne_brick lierne_brick;
 LIERNE_API lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                              const lierne_brick_spec *spec);
 LIERNE_API void lierne_brick_destroy(lierne_brick *brick);
-/* Fills nlocal to sendlist of a spec for lierne_plan_create_halo, whose size is set; pointers are into the
- * brick. Errors: INVALID. */
+/* Fills nlocal to sendlist of a spec for lierne_plan_create_halo, whose size is set; pointers are
+ * into the brick. Errors: INVALID. */
 LIERNE_API lierne_status lierne_brick_get_swaps(lierne_halo_spec *spec, const lierne_brick *brick);
 /* Positions of the ghosts, 3 coordinates each, shifted by the box where they are images; NULL for
  * NULL or no ghost. Owned by the brick. */

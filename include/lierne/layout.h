@@ -60,11 +60,11 @@ typedef struct lierne_placement {
                               rows[i * shape[axis2] + j]; global, the same on every rank */
 } lierne_placement;
 
-/* What a rank's buffer holds of an axis that dims cut: COMPACT, the own part only, in ascending order
- * of chunks; FULL (see full_axes), all of it, of which only the own part is read or written. Of
- * SHARD_ROWS the storage of axis2 counts. COMPACT: the two axes become one, of own rows, in the order
- * of (axis, axis2). FULL: all rows of what the other dims leave of the two axes, since a map cuts
- * nothing out of them; a SHARD of axis2 stays compact. */
+/* What a rank's buffer holds of an axis that dims cut: COMPACT, the own part only, in ascending
+ * order of chunks; FULL (see full_axes), all of it, of which only the own part is read or written.
+ * Of SHARD_ROWS the storage of axis2 counts. COMPACT: the two axes become one, of own rows, in the
+ * order of (axis, axis2). FULL: all rows of what the other dims leave of the two axes, since a map
+ * cuts nothing out of them; a SHARD of axis2 stays compact. */
 typedef enum lierne_storage { LIERNE_FULL = 0, LIERNE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;
@@ -73,9 +73,9 @@ typedef struct lierne_layout lierne_layout;
 typedef struct lierne_layout_spec {
     size_t size;
     const lierne_grid *grid;
-    const char *view;                   /* the placements are those of its dims; NULL: "base" */
-    int naxes;                          /* 1 to LIERNE_MAX_AXES */
-    const int64_t *shape;               /* global shape, each at least 0 */
+    const char *view;     /* the placements are those of its dims; NULL: "base" */
+    int naxes;            /* 1 to LIERNE_MAX_AXES */
+    const int64_t *shape; /* global shape, each at least 0 */
     lierne_dtype dtype;
     const lierne_placement *placements; /* one per dim of the view, in the order of the dims */
     uint32_t full_axes;                 /* bit a set: axis a is stored FULL, else COMPACT */
@@ -92,11 +92,13 @@ LIERNE_API void lierne_layout_destroy(lierne_layout *layout);
 /* Shape of a rank's buffer, naxes sizes (compact rows: the slower axis has the number of own rows,
  * the other is 1). A rank that holds nothing (outside the grid, or not AT its coordinate) has
  * zeros. Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout, int rank);
+LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout,
+                                                 int rank);
 
 /* Elements of a rank's buffer (the product of its shape) and, of these, elements that it owns
  * (fewer where the storage is full). Either may be NULL. */
-LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned, const lierne_layout *layout, int rank);
+LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
+                                                    const lierne_layout *layout, int rank);
 
 /* One box of what a rank owns: global indices [start, start + size) on each axis, at these local
  * indices of the rank's buffer. */
@@ -107,9 +109,10 @@ typedef struct lierne_box {
 } lierne_box;
 
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
- * slowest (SHARD_ROWS: of its axis, then axis2). Writes their number into count and, unless boxes is NULL, as many boxes as fit into capacity.
- * Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count, const lierne_layout *layout, int rank);
+ * slowest (SHARD_ROWS: of its axis, then axis2). Writes their number into count and, unless boxes
+ * is NULL, as many boxes as fit into capacity. Errors: INVALID (NULL), NO_MEMORY. */
+LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
+                                                 const lierne_layout *layout, int rank);
 
 #ifdef __cplusplus
 }

@@ -19,9 +19,9 @@ extern "C" {
 #define LIERNE_API
 #endif
 
-#define LIERNE_VERSION_MAJOR 0
-#define LIERNE_VERSION_MINOR 1
-#define LIERNE_VERSION_PATCH 0
+#define LIERNE_VERSION_MAJOR  0
+#define LIERNE_VERSION_MINOR  1
+#define LIERNE_VERSION_PATCH  0
 #define LIERNE_VERSION_STRING "0.1.0"
 
 /* The one table of statuses: X(name, number, paragraph). The enum, lierne_status_name(), the text
@@ -39,7 +39,8 @@ extern "C" {
       "A text is not the JSON that lierne accepts (strict RFC 8259). The message has line and "    \
       "column.")                                                                                   \
     X(CONFIG, -11,                                                                                 \
-      "A configuration file has findings of severity error. lierne_config_get_diagnostic() lists them "   \
+      "A configuration file has findings of severity error. lierne_config_get_diagnostic() lists " \
+      "them "                                                                                      \
       "all.")                                                                                      \
     X(DUPLICATE, -20, "A name stands twice where it may stand once (dim, view, group key).")       \
     X(UNKNOWN_DIM, -21, "A dim is not in the view. The message lists the dims that are.")          \
@@ -67,12 +68,12 @@ extern "C" {
       "A wait reached its deadline. The context is dead from then on: every further call that "    \
       "communicates returns this error.")                                                          \
     X(BUSY, -62,                                                                                   \
-      "A request of the plan or exchange is in flight that must end first: as many as may be, or "  \
+      "A request of the plan or exchange is in flight that must end first: as many as may be, or " \
       "one begun 64 calls ago; or an exchange holds the plan.")                                    \
     X(TRANSPORT, -63, "The transport (MPI) reported an error. The message has its text.")          \
     X(PEER_FAILED, -64,                                                                            \
       "The process of a rank that this rank waits for has ended. The context is dead from then "   \
-      "on. Found for processes of the same host; on other hosts a dead peer is a TIMEOUT.")         \
+      "on. Found for processes of the same host; on other hosts a dead peer is a TIMEOUT.")        \
     X(INDEX_RANGE, -80,                                                                            \
       "A row's number is outside the array or graph that it points into, or a point outside its "  \
       "brick. The message names rank, list and entry, the value and the bound.")                   \

@@ -41,15 +41,16 @@ LIERNE_PRIVATE lierne_status lierne_alloc(void *out, size_t count, size_t size);
 lierne_status lierne_alloc_unset(void *out, size_t count, size_t size);
 /* Like realloc, for an array of items; new items are not zeroed. *ptr is unchanged on failure. */
 LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
-/* Memory that is used again: a few places, each as large as it ever had to be. Zero-initialise. take
- * gives a place for count items of size bytes; what was in it is gone, and *out belongs to the shelf. */
+/* Memory that is used again: a few places, each as large as it ever had to be. Zero-initialise.
+ * take gives a place for count items of size bytes; what was in it is gone, and *out belongs to the
+ * shelf. */
 #define LIERNE_WORKSPACE_SLOTS 12
 typedef struct lierne_workspace {
     void *at[LIERNE_WORKSPACE_SLOTS];
     size_t bytes[LIERNE_WORKSPACE_SLOTS];
 } lierne_workspace;
 lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
-                                size_t size);
+                                    size_t size);
 void lierne_workspace_destroy(lierne_workspace *shelf);
 lierne_status lierne_strdup(char **out, const char *text);
 LIERNE_PRIVATE void lierne_mem_free(void *ptr);
@@ -68,8 +69,8 @@ bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
 /* A hash of bytes that continues hash (0 at first); the same on every machine. */
 LIERNE_PRIVATE uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
 
-/* Sorts items by key, ascending; equal keys keep their order. spare has room for n items; most: no key
- * is larger. */
+/* Sorts items by key, ascending; equal keys keep their order. spare has room for n items; most: no
+ * key is larger. */
 typedef struct lierne_keyed {
     uint64_t key;
     int64_t value;
@@ -99,8 +100,8 @@ int lierne_utf8_length(const char *text);
 LIERNE_PRIVATE double lierne_now(void);
 
 /* The deadline of a wait that looks at the clock again and again, in seconds. Where the process was
- * stopped, or the machine slept, for more than half of the timeout, what it waited for may have come
- * meanwhile, and it gets half of the timeout more to look, once. */
+ * stopped, or the machine slept, for more than half of the timeout, what it waited for may have
+ * come meanwhile, and it gets half of the timeout more to look, once. */
 typedef struct lierne_deadline {
     double timeout;
     double at;

@@ -2,7 +2,8 @@
  *
  * Every allocation of the library goes through here, for two reasons: tests count what is alive
  * before and after, and tests make the k-th allocation fail for every k. The counters are the
- * only global state of the library beside the thread-local message; nothing reads them but tests. */
+ * only global state of the library beside the thread-local message; nothing reads them but tests.
+ */
 #include "base/base.h"
 
 #include <stdatomic.h>
@@ -72,7 +73,7 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
 }
 
 lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
-                                size_t size) {
+                                    size_t size) {
     size_t bytes;
     if (!lierne_mul_size(count, size, &bytes)) {
         return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);

@@ -1,5 +1,5 @@
-/* Growing text, UTF-8 and the clock. Text remembers a failed allocation instead of returning it, so that
- * a printer of many lines checks once, at its end. */
+/* Growing text, UTF-8 and the clock. Text remembers a failed allocation instead of returning it, so
+ * that a printer of many lines checks once, at its end. */
 #include "base/base.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * missing or wrong: that has its own finding. So all rules always run and one fault never hides
  * another. A bridge that is sound by then is shown to the builder's own checks, so that
  * what `check` calls valid can be planned. */
-#include "plan/bridge/bridge.h"
 #include "config/read.h"
+#include "plan/bridge/bridge.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef const lierne_config_bridge_entry entry;
 /* Size of a dim of a side; 1 where the view has none of that name, 0 where the view is unknown. */
 static int size_of(entry *bridge, int side, const char *name) {
     int size = lierne_grid_find_dim_size(lierne_config_side(bridge, side),
-                                    lierne_config_side_view(bridge, side), name);
+                                         lierne_config_side_view(bridge, side), name);
     return size > 0 ? size : 0;
 }
 
@@ -39,13 +39,13 @@ static void check_dims(lierne_reader *r, values *v, entry *bridge) {
         if (lierne_config_side(bridge, side) &&
             lierne_config_side_dim(bridge, side, names[i % 2]) < 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DIM_MISSING,
-                               view   ? v->views[side]
-                               : side ? v->dst
-                                      : v->src,
-                               "both sides of a bridge have tp and dp, also of size 1",
-                               "%s %s has no dim '%s'", view ? "view" : "grid",
-                               lierne_quote(view ? view : name_of(bridge, side)).text,
-                               names[i % 2]);
+                                  view   ? v->views[side]
+                                  : side ? v->dst
+                                         : v->src,
+                                  "both sides of a bridge have tp and dp, also of size 1",
+                                  "%s %s has no dim '%s'", view ? "view" : "grid",
+                                  lierne_quote(view ? view : name_of(bridge, side)).text,
+                                  names[i % 2]);
         }
     }
 }
@@ -53,11 +53,12 @@ static void check_dims(lierne_reader *r, values *v, entry *bridge) {
 static void check_source_cp(lierne_reader *r, values *v, entry *bridge) {
     int cp = size_of(bridge, 0, "cp");
     if (cp > 1 && !v->placed[0][lierne_config_side_dim(bridge, 0, "cp")]) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SOURCE_CP, v->src,
-                           "add \"placements\": {\"src\": {\"cp\": ...}} to the bridge",
-                           "cp of the source grid %s is %d, and no placement says how the tensor "
-                           "lies over it",
-                           lierne_quote(bridge->src).text, cp);
+        lierne_diagnostic_add(
+            r, LIERNE_DIAGNOSTIC_SOURCE_CP, v->src,
+            "add \"placements\": {\"src\": {\"cp\": ...}} to the bridge",
+            "cp of the source grid %s is %d, and no placement says how the tensor "
+            "lies over it",
+            lierne_quote(bridge->src).text, cp);
     }
 }
 
@@ -65,7 +66,7 @@ static void check_axes(lierne_reader *r, values *v, entry *bridge) {
     int axis = bridge->spec.sequence_axis;
     if (axis >= 0 && axis == bridge->spec.batch_axis) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, v->sequence, "",
-                           "batch and sequence are both axis '%s'", bridge->axes[axis]);
+                              "batch and sequence are both axis '%s'", bridge->axes[axis]);
     }
 }
 
@@ -77,7 +78,7 @@ static void check_elements(lierne_reader *r, values *v, entry *bridge) {
     }
     if (!fits) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ELEMENTS, v->shape, "",
-                           "the bytes of the tensor do not fit 64 bits");
+                              "the bytes of the tensor do not fit 64 bits");
     }
 }
 
@@ -106,8 +107,8 @@ static void check_sample_rows(lierne_reader *r, values *v, entry *bridge) {
     }
     if (b >= 0 && per > 0 && bridge->shape[b] % per) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAMPLE_ROWS, v->sizes[b], "",
-                           "%lld rows are no whole samples of %lld", (long long)bridge->shape[b],
-                           (long long)per);
+                              "%lld rows are no whole samples of %lld", (long long)bridge->shape[b],
+                              (long long)per);
     }
 }
 
@@ -115,14 +116,14 @@ static void check_owner(lierne_reader *r, values *v, entry *bridge) {
     bool partial = bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL;
     if (!partial && !v->sequence && !v->rows_per_sample) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_OWNER_SEQUENCE, v->owner,
-                           "add \"sequence\" to the bridge",
-                           "owner %s needs the sequence axis, and the bridge names none",
-                           lierne_quote(lierne_json_string(v->owner)).text);
+                              "add \"sequence\" to the bridge",
+                              "owner %s needs the sequence axis, and the bridge names none",
+                              lierne_quote(lierne_json_string(v->owner)).text);
     }
     if (partial && bridge->spec.delivery == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DELIVERY, v->deliver,
-                           "deliver whole sequences, or name who owns the rows",
-                           "own rows are to be delivered, and the gradient is partial");
+                              "deliver whole sequences, or name who owns the rows",
+                              "own rows are to be delivered, and the gradient is partial");
     }
 }
 
@@ -131,13 +132,13 @@ static void check_storage(lierne_reader *r, values *v, entry *bridge) {
     int apart = v->planned.batch - v->planned.sequence;
     if (compact && v->owner && bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage,
-                           "store it full, or name who owns the rows",
-                           "a partial gradient cannot be stored compact");
+                              "store it full, or name who owns the rows",
+                              "a partial gradient cannot be stored compact");
     }
     if (compact && bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS && v->planned.batch >= 0 &&
         v->planned.sequence >= 0 && (apart > 1 || apart < -1)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage, "store it full",
-                           "rows are stored compact, and batch and sequence are not neighbours");
+                              "rows are stored compact, and batch and sequence are not neighbours");
     }
 }
 
@@ -147,14 +148,15 @@ static void check_row_owners(lierne_reader *r, values *v, entry *bridge) {
     bool known =
         batch_of(v) && sequence_of(v) && lierne_mul_i64(batch_of(v), sequence_of(v), &rows);
     if (known && rows != v->rows->count) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows, "one cp coordinate for each row (b, s)",
-                           "%d rows, must be %lld", v->rows->count, (long long)rows);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows,
+                              "one cp coordinate for each row (b, s)", "%d rows, must be %lld",
+                              v->rows->count, (long long)rows);
     }
     for (const lierne_json_node *n = lierne_json_first(v->rows); n && cp;
          n = lierne_json_next(r->doc, n)) {
         if (n->integer && n->value >= cp) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, n, "", "owner is %lld, must be 0 to %d",
-                               (long long)n->value, cp - 1);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, n, "",
+                                  "owner is %lld, must be 0 to %d", (long long)n->value, cp - 1);
         }
     }
 }
@@ -165,11 +167,12 @@ static void check_rows(lierne_reader *r, values *v, entry *bridge) {
         check_row_owners(r, v, bridge);
     } else if (wanted) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->owner, "add \"rows\" to the gradient",
-                           "owner is rows, and there are none");
+                              "owner is rows, and there are none");
     } else if (v->rows && v->owner) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows, "drop them, or let the owner be rows",
-                           "rows are given, but the owner is %s",
-                           lierne_quote(lierne_json_string(v->owner)).text);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows,
+                              "drop them, or let the owner be rows",
+                              "rows are given, but the owner is %s",
+                              lierne_quote(lierne_json_string(v->owner)).text);
     }
 }
 
@@ -178,9 +181,10 @@ static void check_chunks(lierne_reader *r, values *v, entry *bridge) {
     int cp = size_of(bridge, 1, "cp");
     if (sequence && cp && bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
         sequence % cp) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNEVEN_CHUNKS, v->planned.nodes[v->planned.sequence],
-                           "", "a sequence of %lld is not divisible by cp %d: chunks are uneven",
-                           (long long)sequence, cp);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNEVEN_CHUNKS,
+                              v->planned.nodes[v->planned.sequence], "",
+                              "a sequence of %lld is not divisible by cp %d: chunks are uneven",
+                              (long long)sequence, cp);
     }
 }
 
@@ -189,7 +193,7 @@ static void check_side_counts(lierne_reader *r, const lierne_json_node *list, in
     int64_t sum = 0;
     if (lanes && list->count != lanes) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "one count for each data lane",
-                           "%d counts for %d lanes", list->count, lanes);
+                              "%d counts for %d lanes", list->count, lanes);
         return;
     }
     bool fits = true;
@@ -201,8 +205,8 @@ static void check_side_counts(lierne_reader *r, const lierne_json_node *list, in
     }
     if (batch && (!fits || sum != batch)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "",
-                           "the counts add up to %s%lld, must be the batch of %lld",
-                           fits ? "" : "more than ", (long long)sum, (long long)batch);
+                              "the counts add up to %s%lld, must be the batch of %lld",
+                              fits ? "" : "more than ", (long long)sum, (long long)batch);
     }
 }
 
@@ -222,18 +226,19 @@ static void check_divisible(lierne_reader *r, values *v, entry *bridge) {
     }
     if (lanes[0] && lanes[1] && lanes[0] % lanes[1] && lanes[1] % lanes[0]) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INDIVISIBLE, v->require_divisible,
-                           "drop require_divisible: lierne serves any two sizes",
-                           "dp is %d at the source and %d at the destination: neither divides "
-                           "the other",
-                           lanes[0], lanes[1]);
+                              "drop require_divisible: lierne serves any two sizes",
+                              "dp is %d at the source and %d at the destination: neither divides "
+                              "the other",
+                              lanes[0], lanes[1]);
     }
     for (int side = 0; side < 2; side++) {
         if (lanes[side] && batch % lanes[side]) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INDIVISIBLE, v->planned.nodes[v->planned.batch],
-                               "drop require_divisible, or choose another batch",
-                               "a batch of %lld is not divisible by dp %d of grid %s",
-                               (long long)batch, lanes[side],
-                               lierne_quote(name_of(bridge, side)).text);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INDIVISIBLE,
+                                  v->planned.nodes[v->planned.batch],
+                                  "drop require_divisible, or choose another batch",
+                                  "a batch of %lld is not divisible by dp %d of grid %s",
+                                  (long long)batch, lanes[side],
+                                  lierne_quote(name_of(bridge, side)).text);
         }
     }
 }
@@ -243,10 +248,12 @@ static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
     for (int side = 0; side < 2; side++) {
         int lanes = size_of(bridge, side, "dp");
         if (batch && batch < lanes && !v->lane_counts[side]) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_EMPTY_LANES, v->planned.nodes[v->planned.batch],
-                               "choose a larger batch, or write counts to say that it is meant",
-                               "a batch of %lld leaves lanes of grid %s empty: dp is %d",
-                               (long long)batch, lierne_quote(name_of(bridge, side)).text, lanes);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_EMPTY_LANES,
+                                  v->planned.nodes[v->planned.batch],
+                                  "choose a larger batch, or write counts to say that it is meant",
+                                  "a batch of %lld leaves lanes of grid %s empty: dp is %d",
+                                  (long long)batch, lierne_quote(name_of(bridge, side)).text,
+                                  lanes);
         }
     }
 }
@@ -257,7 +264,7 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_co
     lierne_text text = {0};
     if (*c->refusal) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_REFUSED, v->bridge, "",
-                           "Megatron-LM's colocated bridge refuses this pair: %s", c->refusal);
+                              "Megatron-LM's colocated bridge refuses this pair: %s", c->refusal);
         return;
     }
     for (int i = 0; i < shown; i++) {
@@ -269,8 +276,8 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_co
     r->failed |= text.failed;
     if (text.length) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISALIGNED, v->bridge, "",
-                           "Megatron-LM would deliver another lane's samples to ranks %s",
-                           text.data);
+                              "Megatron-LM would deliver another lane's samples to ranks %s",
+                              text.data);
     }
     lierne_text_clear(&text);
 }
@@ -293,7 +300,7 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
         lierne_status status = lierne_bridge_validate(&bridge->spec, true);
         if (!lierne_reader_ok(r, status) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ALGORITHM, v->algorithm,
-                               "use the direct algorithm", "%s", lierne_reason());
+                                  "use the direct algorithm", "%s", lierne_reason());
         }
     } else if (lierne_reader_ok(r, lierne_bridge_compare(&comparison, &bridge->spec))) {
         compare_megatron(r, v, &comparison);

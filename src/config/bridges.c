@@ -1,5 +1,5 @@
-/* Bridges: from their values in the file to the spec that lierne_plan_create_bridge takes. Values are
- * read here one by one; what must be true between them is in bridge_rules.c. */
+/* Bridges: from their values in the file to the spec that lierne_plan_create_bridge takes. Values
+ * are read here one by one; what must be true between them is in bridge_rules.c. */
 #include "config/read.h"
 
 #include <string.h>
@@ -14,8 +14,9 @@ static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_
         }
     }
     if (node) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_UNKNOWN, node, "name one of the keys of 'grids'",
-                           "there is no grid %s", lierne_quote(lierne_json_string(node)).text);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_UNKNOWN, node,
+                              "name one of the keys of 'grids'", "there is no grid %s",
+                              lierne_quote(lierne_json_string(node)).text);
     }
     return NULL;
 }
@@ -100,9 +101,9 @@ static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *g
         }
     }
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_UNKNOWN, node,
-                       "name one of its 'views', or base for its own dims",
-                       "grid %s has no view %s", lierne_quote(grid->name).text,
-                       lierne_quote(lierne_json_string(node)).text);
+                          "name one of its 'views', or base for its own dims",
+                          "grid %s has no view %s", lierne_quote(grid->name).text,
+                          lierne_quote(lierne_json_string(node)).text);
     return NULL;
 }
 
@@ -133,7 +134,7 @@ static void read_name(lierne_reader *r, const lierne_json_node *node,
     const char *name = lierne_json_string(node);
     if (lierne_config_get_bridge(r->config, name)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "",
-                           "there is a bridge %s already", lierne_quote(name).text);
+                              "there is a bridge %s already", lierne_quote(name).text);
     }
     lierne_reader_ok(r, lierne_strdup(&bridge->name, name));
 }
@@ -237,8 +238,9 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
 
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges) {
     if (bridges->count > LIERNE_CONFIG_MAX_BRIDGES) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "", "%d bridges, at most %d are taken",
-                           bridges->count, LIERNE_CONFIG_MAX_BRIDGES);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "",
+                              "%d bridges, at most %d are taken", bridges->count,
+                              LIERNE_CONFIG_MAX_BRIDGES);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(bridges); n;

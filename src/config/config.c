@@ -1,6 +1,6 @@
 /* A configuration as a whole: the file's own keys, and what the caller may ask. Everything is read
- * whatever was wrong before it, so that one run shows all findings; only text that is not JSON is not
- * looked into any further. */
+ * whatever was wrong before it, so that one run shows all findings; only text that is not JSON is
+ * not looked into any further. */
 #include "config/read.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static void read_node_list(lierne_reader *r, const lierne_json_node *nodes) {
     int rank = 0;
     if (nodes->count != config->world) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NODES, nodes, "one node for each rank",
-                           "%d nodes for %d ranks", nodes->count, config->world);
+                              "%d nodes for %d ranks", nodes->count, config->world);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(nodes); n; n = lierne_json_next(r->doc, n)) {

@@ -16,7 +16,7 @@
 static const char *finding_code(int number) {
     switch (number) {
 #define FINDING_CODE(number, name, text)                                                           \
-    case LIERNE_DIAGNOSTIC_##name:                                                                    \
+    case LIERNE_DIAGNOSTIC_##name:                                                                 \
         return LIERNE_DIAGNOSTIC_CODE(number);
         LIERNE_DIAGNOSTIC_TABLE(FINDING_CODE)
 #undef FINDING_CODE
@@ -136,7 +136,7 @@ static int node_index(const lierne_reader *r, const lierne_json_node *node) {
 }
 
 void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node *node,
-                        const char *hint, const char *format, ...) {
+                           const char *hint, const char *format, ...) {
     lierne_json_place place = node ? node->place : (lierne_json_place){1, 1};
     va_list args;
     va_start(args, format);
@@ -145,7 +145,7 @@ void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node 
 }
 
 void lierne_diagnostic_add_key(lierne_reader *r, int number, const lierne_json_node *node,
-                            const char *hint, const char *format, ...) {
+                               const char *hint, const char *format, ...) {
     va_list args;
     va_start(args, format);
     add_at(r, number, node->key_place, node_index(r, node), hint, format, args);
@@ -166,8 +166,8 @@ void lierne_diagnostic_add_text(lierne_reader *r) {
         const lierne_json_duplicate *d = &doc->duplicates.at[i];
         lierne_json_place first = doc->nodes.at[d->first].key_place;
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_DUPLICATE_KEY, &doc->nodes.at[d->node],
-                               "keep one of the two", "key stands twice, first at %d:%d",
-                               first.line, first.column);
+                                  "keep one of the two", "key stands twice, first at %d:%d",
+                                  first.line, first.column);
     }
     if (doc->fault.number) {
         add_fault(r, &doc->fault, "%s", doc->fault.message);

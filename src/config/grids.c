@@ -8,92 +8,12 @@
 
 #include <string.h>
 
-static int dim_index(const lierne_config_dims *dims, const char *name) {
-    int d = 0;
-    while (d < dims->count && strcmp(dims->names[d], name) != 0) {
-        d++;
-    }
-    return d < dims->count ? d : -1;
-}
-
-static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
-    bool ok = true;
-    if (order->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "", "%d dims, at most %d are taken",
-                           order->count, LIERNE_MAX_DIMS);
-        return false;
-    }
-    for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
-        if (!lierne_config_name(r, n, false, LIERNE_CONFIG_KEY_NAME)) {
-            ok = false;
-        } else if (dim_index(out, lierne_json_string(n)) >= 0) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "",
-                               "dim %s stands twice in the order",
-                               lierne_quote(lierne_json_string(n)).text);
-            ok = false;
-        } else {
-            out->names[out->count++] = lierne_json_string(n);
-        }
-    }
-    return ok;
-}
-
-static bool read_sizes(lierne_reader *r, const lierne_json_node *shape, lierne_config_dims *out) {
-    bool ok = true;
-    for (const lierne_json_node *n = lierne_config_first(r, shape); n;
-         n = lierne_config_next(r, n)) {
-        int d = dim_index(out, lierne_json_key(n));
-        int64_t size = 1;
-        ok &= lierne_config_integer(r, n, 1, INT64_MAX, &size);
-        if (d >= 0) {
-            out->sizes[d] = size;
-        } else {
-            lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_ORDER_MISSING, n,
-                                   "write it into the order, fastest dim first",
-                                   "dim %s is not in the order", lierne_label(n).text);
-            ok = false;
-        }
-    }
-    return ok;
-}
-
-/* Every dim of the order must have got a size. */
-static bool check_sizes(lierne_reader *r, const lierne_json_node *order,
-                        const lierne_config_dims *dims) {
-    bool ok = true;
-    for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
-        int d = n->type == LIERNE_JSON_STRING ? dim_index(dims, lierne_json_string(n)) : -1;
-        if (d >= 0 && dims->sizes[d] == 0) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHAPE_MISSING, n,
-                               "write it into the shape, also if it is 1",
-                               "dim %s has no size in the shape",
-                               lierne_quote(dims->names[d]).text);
-            ok = false;
-        }
-    }
-    return ok;
-}
-
-bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
-                             const lierne_json_node *shape, lierne_config_dims *out) {
-    *out = (lierne_config_dims){0};
-    if (!order || !shape) {
-        return false;
-    }
-    /* A faulty order says nothing about which sizes it lacks. */
-    if (!read_order(r, order, out)) {
-        return false;
-    }
-    bool ok = read_sizes(r, shape, out);
-    return check_sizes(r, order, out) && ok;
-}
-
 static void add_refused(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
                         const lierne_json_node *offset) {
     if (status == LIERNE_OVERSIZED) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERSIZED, offset ? offset : shape,
-                           "shape, rank_offset and world_size must fit together", "%s",
-                           lierne_reason());
+                              "shape, rank_offset and world_size must fit together", "%s",
+                              lierne_reason());
     } else if (status == LIERNE_OVERFLOW) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "", "%s", lierne_reason());
     } else {
@@ -105,8 +25,9 @@ static void check_heads(lierne_reader *r, const lierne_json_node *node, const li
     int64_t heads;
     int tp = lierne_grid_find_dim_size(grid, NULL, "tp");
     if (lierne_config_integer(r, node, 1, INT64_MAX, &heads) && tp > 0 && heads % tp) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_HEADS, node, "choose a tp that divides the heads",
-                           "%lld heads are not divisible by tp %d", (long long)heads, tp);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_HEADS, node,
+                              "choose a tp that divides the heads",
+                              "%lld heads are not divisible by tp %d", (long long)heads, tp);
     }
 }
 
@@ -154,8 +75,8 @@ static void check_order(lierne_reader *r, const lierne_json_node *order,
     r->failed |= given.failed || hint.failed;
     if (!r->failed) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_REVERSED, order, hint.data,
-                           "order %s seems to have the slowest dim first, as torch lists them",
-                           given.data);
+                              "order %s seems to have the slowest dim first, as torch lists them",
+                              given.data);
     }
     lierne_text_clear(&given);
     lierne_text_clear(&hint);
@@ -214,7 +135,7 @@ void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, i
     const lierne_json_node *first = lierne_config_first(r, grids);
     if (!first || grids->count > LIERNE_CONFIG_MAX_GRIDS) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, grids, "", "%d grids, must be 1 to %d",
-                           first ? grids->count : 0, LIERNE_CONFIG_MAX_GRIDS);
+                              first ? grids->count : 0, LIERNE_CONFIG_MAX_GRIDS);
         return;
     }
     for (const lierne_json_node *n = first; n; n = lierne_config_next(r, n)) {

@@ -22,17 +22,17 @@ const char *lierne_config_side_view(const lierne_config_bridge_entry *bridge, in
 
 static const char *dim_name(const lierne_config_bridge_entry *bridge, int side, int dim) {
     return lierne_grid_get_dim_name(lierne_config_side(bridge, side),
-                                lierne_config_side_view(bridge, side), dim);
+                                    lierne_config_side_view(bridge, side), dim);
 }
 
 static int ndims_of(const lierne_config_bridge_entry *bridge, int side) {
     return lierne_grid_get_ndims(lierne_config_side(bridge, side),
-                             lierne_config_side_view(bridge, side));
+                                 lierne_config_side_view(bridge, side));
 }
 
 static int64_t dim_size(const lierne_config_bridge_entry *bridge, int side, int dim) {
     return lierne_grid_get_dim_size(lierne_config_side(bridge, side),
-                                lierne_config_side_view(bridge, side), dim);
+                                    lierne_config_side_view(bridge, side), dim);
 }
 
 int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, const char *name) {
@@ -62,12 +62,13 @@ static void check_dim(lierne_reader *r, const lierne_json_node *node,
     const char *means = meaning(lierne_json_key(node), side);
     if (means) {
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "drop it",
-                               "%s of the %s is placed by its meaning: %s", lierne_label(node).text,
-                               sides[side], means);
+                                  "%s of the %s is placed by its meaning: %s",
+                                  lierne_label(node).text, sides[side], means);
     } else if (lierne_config_side(bridge, side) &&
                lierne_config_side_dim(bridge, side, lierne_json_key(node)) < 0) {
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "",
-                               "%s is not a dim of the %s", lierne_label(node).text, sides[side]);
+                                  "%s is not a dim of the %s", lierne_label(node).text,
+                                  sides[side]);
     }
 }
 
@@ -79,12 +80,12 @@ static void read_axis(lierne_reader *r, const lierne_json_node *node,
     }
     if (planned->naxes && a == planned->naxes) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
-                           "%s is %s, which is not an axis of the tensor", lierne_label(node).text,
-                           lierne_quote(lierne_json_string(node)).text);
+                              "%s is %s, which is not an axis of the tensor",
+                              lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
     } else if (a < planned->naxes && a == planned->batch) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "only dp cuts it",
-                           "%s is '%s', which is the batch axis", lierne_label(node).text,
-                           planned->names[a]);
+                              "%s is '%s', which is the batch axis", lierne_label(node).text,
+                              planned->names[a]);
     }
     placement->axis = a;
 }
@@ -103,8 +104,8 @@ static lierne_placement read_placement(lierne_reader *r, const lierne_json_node 
     }
     if (!found[0] == !found[1]) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "",
-                           "%s has %s of shard and zigzag, must have one", lierne_label(node).text,
-                           found[0] ? "both" : "none");
+                              "%s has %s of shard and zigzag, must have one",
+                              lierne_label(node).text, found[0] ? "both" : "none");
         return placement;
     }
     placement.kind = found[0] ? LIERNE_SHARD : LIERNE_SHARD_ZIGZAG;
@@ -184,19 +185,20 @@ static void check_zigzag(lierne_reader *r, const lierne_config_bridge_nodes *nod
         before *= slower.axis == c.axis ? dim_size(bridge, side, d) : 1;
         if (slower.axis == c.axis && slower.kind == LIERNE_SHARD_ZIGZAG) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, c.node,
-                               "let one of them shard it, or choose another axis",
-                               "dims '%s' and '%s' of the %s both cut axis '%s' zigzag",
-                               dim_name(bridge, side, dim), dim_name(bridge, side, d), sides[side],
-                               nodes->planned.names[c.axis]);
+                                  "let one of them shard it, or choose another axis",
+                                  "dims '%s' and '%s' of the %s both cut axis '%s' zigzag",
+                                  dim_name(bridge, side, dim), dim_name(bridge, side, d),
+                                  sides[side], nodes->planned.names[c.axis]);
             return;
         }
     }
     if (chunks > 2 && size % (chunks * before)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ZIGZAG, c.node, "pad the axis, or choose another size",
-                           "axis '%s' of %lld is not divisible by 2 x %s = %lld%s",
-                           nodes->planned.names[c.axis], (long long)size,
-                           dim_name(bridge, side, dim), (long long)(chunks * before),
-                           before > 1 ? ", with the dims that cut it before" : "");
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ZIGZAG, c.node,
+                              "pad the axis, or choose another size",
+                              "axis '%s' of %lld is not divisible by 2 x %s = %lld%s",
+                              nodes->planned.names[c.axis], (long long)size,
+                              dim_name(bridge, side, dim), (long long)(chunks * before),
+                              before > 1 ? ", with the dims that cut it before" : "");
     }
 }
 
@@ -210,9 +212,10 @@ static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *n
                   bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
     if (dim != cp && c.node && c.axis >= 0 && c.axis == nodes->planned.sequence && chunks &&
         bridge->spec.delivery == LIERNE_OUTPUT_WHOLE) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DELIVERY, c.node, "add \"deliver\": \"own\"",
-                           "'%s' cuts the sequence, which the owner of the gradient cuts over cp",
-                           dim_name(bridge, 1, dim));
+        lierne_diagnostic_add(
+            r, LIERNE_DIAGNOSTIC_DELIVERY, c.node, "add \"deliver\": \"own\"",
+            "'%s' cuts the sequence, which the owner of the gradient cuts over cp",
+            dim_name(bridge, 1, dim));
     }
 }
 

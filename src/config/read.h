@@ -57,13 +57,13 @@ typedef struct lierne_reader {
 /* Remembers a failed allocation; whether there was none. */
 bool lierne_reader_ok(lierne_reader *r, lierne_status status);
 
-/* Findings (findings.c). number is LIERNE_DIAGNOSTIC_..., or a status for what the format's rules do
- * not foresee. They stand at the value of node, or at its key; node NULL is the whole file. */
+/* Findings (findings.c). number is LIERNE_DIAGNOSTIC_..., or a status for what the format's rules
+ * do not foresee. They stand at the value of node, or at its key; node NULL is the whole file. */
 void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node *node,
-                        const char *hint, const char *format, ...)
+                           const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void lierne_diagnostic_add_key(lierne_reader *r, int number, const lierne_json_node *node,
-                            const char *hint, const char *format, ...)
+                               const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* Adds what the scanner found. */
 void lierne_diagnostic_add_text(lierne_reader *r);

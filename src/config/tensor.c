@@ -20,7 +20,7 @@ static void read_axes(lierne_reader *r, const lierne_json_node *axes,
                       lierne_config_bridge_entry *bridge) {
     if (axes->count < 2 || axes->count > COUNT(axis_words)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, axes, "", "%d axes, must be 2 or 3",
-                           axes->count);
+                              axes->count);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(axes); n; n = lierne_json_next(r->doc, n)) {
@@ -30,7 +30,7 @@ static void read_axes(lierne_reader *r, const lierne_json_node *axes,
         }
         if (axis_index(bridge, axis_words[word]) >= 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, n, "", "axis '%s' stands twice",
-                               axis_words[word]);
+                                  axis_words[word]);
             continue;
         }
         bridge->axes[bridge->spec.naxes++] = axis_words[word];
@@ -44,7 +44,7 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         int a = axis_index(bridge, lierne_json_key(n));
         if (a < 0) {
             lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_UNKNOWN_KEY, n, "write it into axes",
-                                   "%s is not an axis of the tensor", lierne_label(n).text);
+                                      "%s is not an axis of the tensor", lierne_label(n).text);
         } else {
             nodes->sizes[a] = n;
             lierne_config_integer(r, n, 1, INT64_MAX, &bridge->shape[a]);
@@ -53,7 +53,7 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     for (int a = 0; a < bridge->spec.naxes; a++) {
         if (!nodes->sizes[a]) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_SIZE, nodes->shape, "",
-                               "axis '%s' has no size", bridge->axes[a]);
+                                  "axis '%s' has no size", bridge->axes[a]);
         }
     }
 }
@@ -152,8 +152,8 @@ static int read_axis(lierne_reader *r, const lierne_json_node *node,
     int a = axis_index(bridge, lierne_json_string(node));
     if (a < 0) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
-                           "%s is %s, which is not an axis of the tensor", lierne_label(node).text,
-                           lierne_quote(lierne_json_string(node)).text);
+                              "%s is %s, which is not an axis of the tensor",
+                              lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
     }
     return a;
 }

@@ -43,8 +43,8 @@ bool lierne_config_typed(lierne_reader *r, const lierne_json_node *node, int typ
     list_types(types, &wanted);
     r->failed |= wanted.failed;
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_TYPE, node, "", "%s is %s, must be %s",
-                       lierne_label(node).text, lierne_json_type_name(node->type),
-                       wanted.data ? wanted.data : "");
+                          lierne_label(node).text, lierne_json_type_name(node->type),
+                          wanted.data ? wanted.data : "");
     lierne_text_clear(&wanted);
     return false;
 }
@@ -57,7 +57,7 @@ static void add_unknown_key(lierne_reader *r, const lierne_json_node *member,
     }
     r->failed |= hint.failed;
     lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_UNKNOWN_KEY, member, hint.data ? hint.data : "",
-                           "key %s is not known", lierne_label(member).text);
+                              "key %s is not known", lierne_label(member).text);
     lierne_text_clear(&hint);
 }
 
@@ -84,8 +84,9 @@ bool lierne_config_object(lierne_reader *r, const lierne_json_node *node,
     }
     for (int i = 0; i < nkeys; i++) {
         if (keys[i].required && !(seen & (uint32_t)1 << i)) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISSING_KEY, node, "", "key '%s' is missing in %s",
-                               keys[i].name, lierne_label(node).text);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISSING_KEY, node, "",
+                                  "key '%s' is missing in %s", keys[i].name,
+                                  lierne_label(node).text);
         }
     }
     return true;
@@ -98,8 +99,8 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
     }
     if (!node->integer) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INTEGER, node,
-                           "write it without point and exponent, within 64 bits",
-                           "%s is not an integer", lierne_label(node).text);
+                              "write it without point and exponent, within 64 bits",
+                              "%s is not an integer", lierne_label(node).text);
         return false;
     }
     if (node->value >= low && node->value <= high) {
@@ -107,12 +108,13 @@ bool lierne_config_integer(lierne_reader *r, const lierne_json_node *node, int64
         return true;
     }
     if (high == INT64_MAX) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "", "%s is %lld, must be at least %lld",
-                           lierne_label(node).text, (long long)node->value, (long long)low);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "",
+                              "%s is %lld, must be at least %lld", lierne_label(node).text,
+                              (long long)node->value, (long long)low);
     } else {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "", "%s is %lld, must be %lld to %lld",
-                           lierne_label(node).text, (long long)node->value, (long long)low,
-                           (long long)high);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_RANGE, node, "",
+                              "%s is %lld, must be %lld to %lld", lierne_label(node).text,
+                              (long long)node->value, (long long)low, (long long)high);
     }
     return false;
 }
@@ -133,8 +135,8 @@ bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const ch
     }
     r->failed |= hint.failed;
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_CHOICE, node, hint.data ? hint.data : "",
-                       "%s is %s, which is not known", lierne_label(node).text,
-                       lierne_quote(lierne_json_string(node)).text);
+                          "%s is %s, which is not known", lierne_label(node).text,
+                          lierne_quote(lierne_json_string(node)).text);
     lierne_text_clear(&hint);
     return false;
 }
@@ -172,10 +174,10 @@ bool lierne_config_name(lierne_reader *r, const lierne_json_node *node, bool at_
     }
     if (at_key) {
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s",
-                               lierne_quote(name).text, fault);
+                                  lierne_quote(name).text, fault);
     } else {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s", lierne_quote(name).text,
-                           fault);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s",
+                              lierne_quote(name).text, fault);
     }
     return false;
 }

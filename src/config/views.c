@@ -35,8 +35,8 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
     }
     const char *name = lierne_json_string(n);
     if (find_dim(v->shared_names, before, name) >= 0) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_DUPLICATE, n, "", "dim %s is shared twice",
-                           lierne_quote(name).text);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_DUPLICATE, n, "",
+                              "dim %s is shared twice", lierne_quote(name).text);
         return false;
     }
     bool mine = find_dim(v->dims.names, v->dims.count, name) >= 0;
@@ -44,8 +44,8 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
         return true;
     }
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_UNKNOWN, n, "a shared dim is in both views",
-                       "shared dim %s is not in view %s", lierne_quote(name).text,
-                       mine ? lierne_quote(with_name(v)).text : lierne_label(v->node).text);
+                          "shared dim %s is not in view %s", lierne_quote(name).text,
+                          mine ? lierne_quote(with_name(v)).text : lierne_label(v->node).text);
     return false;
 }
 
@@ -53,8 +53,8 @@ static bool read_shared(lierne_reader *r, view_reading *v, const lierne_grid *gr
                         lierne_view_spec *spec) {
     bool ok = true;
     if (v->shared->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, v->shared, "", "%d dims, at most %d are taken",
-                           v->shared->count, LIERNE_MAX_DIMS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, v->shared, "",
+                              "%d dims, at most %d are taken", v->shared->count, LIERNE_MAX_DIMS);
         return false;
     }
     for (const lierne_json_node *n = lierne_json_first(v->shared); n;
@@ -117,8 +117,8 @@ static void add_memberships(lierne_reader *r, const view_reading *v, const liern
         one.shared = &name;
         if (!lierne_reader_ok(r, try_view(grid, &one)) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_MEMBERSHIP, n,
-                               "do not share it, or lay the view out so that its ranks agree", "%s",
-                               lierne_reason());
+                                  "do not share it, or lay the view out so that its ranks agree",
+                                  "%s", lierne_reason());
         }
     }
 }
@@ -128,11 +128,12 @@ static void add_refused(lierne_reader *r, lierne_status status, const view_readi
     switch (status) {
     case LIERNE_SIZE:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_SIZE, v->shape,
-                           "the sizes of a view multiply to the ranks of its grid", "%s",
-                           lierne_reason());
+                              "the sizes of a view multiply to the ranks of its grid", "%s",
+                              lierne_reason());
         break;
     case LIERNE_OVERFLOW:
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "", "%s",
+                              lierne_reason());
         break;
     case LIERNE_MEMBERSHIP:
         add_memberships(r, v, grid, spec);
@@ -152,8 +153,8 @@ static void add_view(lierne_reader *r, view_reading *v, lierne_grid *grid) {
     bool known = lierne_grid_get_ndims(grid, with_name(v)) >= 0;
     if (!known) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_WITH_UNKNOWN, v->with,
-                           "a view can share with 'base' and with views that stand before it",
-                           "view %s is not registered", lierne_quote(with_name(v)).text);
+                              "a view can share with 'base' and with views that stand before it",
+                              "view %s is not registered", lierne_quote(with_name(v)).text);
         spec.with = NULL;
     }
     if (v->shared && (!known || !read_shared(r, v, grid, &spec))) {
@@ -180,7 +181,7 @@ static void read_view(lierne_reader *r, const lierne_json_node *node, lierne_gri
     bool ok = lierne_config_name(r, node, true, LIERNE_CONFIG_KEY_NAME);
     if (strcmp(lierne_json_key(node), "base") == 0) {
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_VIEW_RESERVED, node, "choose another name",
-                               "'base' is the grid's own view");
+                                  "'base' is the grid's own view");
         ok = false;
     }
     ok &= lierne_config_object(r, node, keys, KEYS, found);
@@ -196,8 +197,8 @@ static void read_view(lierne_reader *r, const lierne_json_node *node, lierne_gri
 
 void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid) {
     if (views->count > LIERNE_MAX_VIEWS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, views, "", "%d views, at most %d are taken",
-                           views->count, LIERNE_MAX_VIEWS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, views, "",
+                              "%d views, at most %d are taken", views->count, LIERNE_MAX_VIEWS);
         return;
     }
     for (const lierne_json_node *n = lierne_config_first(r, views); n;

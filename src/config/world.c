@@ -115,10 +115,11 @@ static bool check_offsets(lierne_reader *r, const lierne_json_node *grids, int e
                  "give each grid the rank_offset at which the one before it ends, or, if they are "
                  "to share ranks, set world_size to %d",
                  end);
-        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_OFFSET, grid_node(r, grids, 1), hint,
-                               "%zu grids have together the %d ranks of the world, and all begin "
-                               "at rank 0",
-                               config->grids.count, config->world);
+        lierne_diagnostic_add_key(
+            r, LIERNE_DIAGNOSTIC_OFFSET, grid_node(r, grids, 1), hint,
+            "%zu grids have together the %d ranks of the world, and all begin "
+            "at rank 0",
+            config->grids.count, config->world);
         return true;
     }
     return false;
@@ -129,8 +130,8 @@ static void check_gaps(lierne_reader *r, const lierne_world_nodes *w, const gaps
     int world = r->config->world;
     if (lierne_config_true(w->cover)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNCOVERED, w->cover,
-                           "let grids span these ranks, or drop cover_world",
-                           "ranks %.400s of %d are in no grid", g->text.data, world);
+                              "let grids span these ranks, or drop cover_world",
+                              "ranks %.400s of %d are in no grid", g->text.data, world);
     }
     if (check_offsets(r, w->grids, g->end) || w->cover) {
         return;
@@ -140,7 +141,7 @@ static void check_gaps(lierne_reader *r, const lierne_world_nodes *w, const gaps
     snprintf(hint + used, sizeof hint - (size_t)used,
              "let grids span these ranks, or write \"cover_world\": false");
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_IDLE_RANKS, w->world, hint,
-                       "ranks %.400s of %d are in no grid", g->text.data, world);
+                          "ranks %.400s of %d are in no grid", g->text.data, world);
 }
 
 void lierne_config_check_world(lierne_reader *r, const lierne_world_nodes *w) {

@@ -42,8 +42,7 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     if (!context->control->await_agreement) {
         return LIERNE_OK;
     }
-    lierne_status status =
-        context->control->await_agreement(context->control_self, id, &decision);
+    lierne_status status = context->control->await_agreement(context->control_self, id, &decision);
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
@@ -56,8 +55,8 @@ lierne_status lierne_context_sparse_exchange(lierne_context *context,
                                              const lierne_control_message *messages, size_t n,
                                              lierne_control_messages *received) {
     LIERNE_TRY(lierne_context_alive(context));
-    return judge(context, context->control->sparse_exchange(context->control_self, messages, n,
-                                                            received));
+    return judge(context,
+                 context->control->sparse_exchange(context->control_self, messages, n, received));
 }
 
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {

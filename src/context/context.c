@@ -173,12 +173,11 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     lierne_context_leave(context);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
-        used = append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name,
-                      c->plan);
+        used =
+            append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name, c->plan);
         used = c->end > 0 ? append(text, size, used, "%s after %.3f s\n",
                                    lierne_status_name(c->status), c->end - c->start)
-                          : append(text, size, used, "begun %.3f s ago\n",
-                                   lierne_now() - c->start);
+                          : append(text, size, used, "begun %.3f s ago\n", lierne_now() - c->start);
     }
 }
 

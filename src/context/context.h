@@ -1,7 +1,7 @@
 /* A context from inside: one control, a transport, what is in flight, and how it died.
  *
- * Executions (execute/) are in flight as activities: the context moves all of them on while this rank
- * waits for anything, and shows them in its dump, without knowing what they are. */
+ * Executions (execute/) are in flight as activities: the context moves all of them on while this
+ * rank waits for anything, and shows them in its dump, without knowing what they are. */
 #ifndef LIERNE_CONTEXT_INTERNAL_H
 #define LIERNE_CONTEXT_INTERNAL_H
 
@@ -46,10 +46,10 @@ struct lierne_context {
     bool check;         /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
-    char *dead_dump; /* or NULL, where there was no memory for it */
+    char *dead_dump;                 /* or NULL, where there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones, call i at i % LIERNE_CALLS */
     int64_t ncalls;
-    size_t nplans;              /* alive */
+    size_t nplans; /* alive */
     lierne_activity *in_flight;
     lierne_activity *abandoned; /* destroyed while their messages were under way: kept to the end */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */

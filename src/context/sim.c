@@ -1,11 +1,11 @@
 /* A simulated world: the contexts of all its ranks, in one process.
  *
- * Whoever waits moves on what is in flight on all ranks, so that one thread can begin on all of them
- * and then end on all of them; a lock around that lets threads wait at the same time. The context of
- * a rank is filled when it is first asked for, so that planning one rank of a large world takes the
- * memory of one context; all of them share one array of nodes. */
-#include "context/context.h"
+ * Whoever waits moves on what is in flight on all ranks, so that one thread can begin on all of
+ * them and then end on all of them; a lock around that lets threads wait at the same time. The
+ * context of a rank is filled when it is first asked for, so that planning one rank of a large
+ * world takes the memory of one context; all of them share one array of nodes. */
 #include "control/sim.h"
+#include "context/context.h"
 #include "lierne/grid.h"
 #include "transport/sim/sim.h"
 

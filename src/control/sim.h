@@ -32,20 +32,21 @@ typedef struct lierne_sim_world lierne_sim_world;
 typedef struct lierne_sim_rank {
     lierne_sim_world *world;
     int rank;
-    atomic_int gave_up;   /* the status with which this rank gave up */
+    atomic_int gave_up;    /* the status with which this rank gave up */
     char *gave_up_message; /* or NULL, where there was no memory for it */
     lierne_sim_message *first;
     lierne_sim_message **last; /* NULL: nothing was ever sent here */
-    int agreements;     /* that this rank took part in */
-    size_t barriers;    /* likewise */
-    const void *shared; /* what it shows to the others at the present barrier */
+    int agreements;            /* that this rank took part in */
+    size_t barriers;           /* likewise */
+    const void *shared;        /* what it shows to the others at the present barrier */
     size_t nshared;
 } lierne_sim_rank;
 
 struct lierne_sim_world {
     int nranks;
     double timeout;
-    lierne_control_hook hook; /* moves on what is in flight on all ranks; called with the lock held */
+    lierne_control_hook
+        hook; /* moves on what is in flight on all ranks; called with the lock held */
     lierne_sim_rank *ranks;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* signalled when the lock is given back after a change */

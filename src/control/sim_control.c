@@ -1,9 +1,9 @@
 /* The control of a simulated world.
  *
  * An agreement cannot wait for ranks that the same thread has yet to call: a rank is compared with
- * the ranks that came before it, and those get the failure of a later one when they execute. Planning
- * that needs messages has to wait, so there ranks have threads; await_agreement and barriers are for
- * them.
+ * the ranks that came before it, and those get the failure of a later one when they execute.
+ * Planning that needs messages has to wait, so there ranks have threads; await_agreement and
+ * barriers are for them.
  *
  * At a barrier each rank shows what it brought, without a copy, looks at what the others show when
  * all have come, and leaves when all have looked. Counts of those who came and looked only grow,

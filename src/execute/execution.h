@@ -13,7 +13,7 @@ typedef struct lierne_subroute {
     int64_t scratch; /* where its scratch is in the execution's memory */
     char *base[LIERNE_BUFFERS];
     const char *in;
-    bool no_out; /* the result is taken as an alias: no copies */
+    bool no_out;      /* the result is taken as an alias: no copies */
     bool accumulates; /* this call */
     bool adds_to_out; /* every call */
 } lierne_subroute;
@@ -25,7 +25,8 @@ typedef struct lierne_segment {
 } lierne_segment;
 
 /* What travels as one message of the transport: the segments of all subroutes with the same peer. A
- * lone segment that lies in one piece needs no staging. Messages are numbered within their phase. */
+ * lone segment that lies in one piece needs no staging. Messages are numbered within their phase.
+ */
 typedef struct lierne_coalesced_message {
     int peer;
     size_t first; /* of its segments */
@@ -37,9 +38,9 @@ typedef struct lierne_coalesced_message {
     int64_t successor;   /* the next message of the pipeline; -1: none */
 } lierne_coalesced_message;
 
-/* Long staged messages with one peer take turns in a few staging slots, which stay in the cache. Those
- * that wait for a slot, and what comes after them, are a pipeline: posted later, in the order of the
- * messages. */
+/* Long staged messages with one peer take turns in a few staging slots, which stay in the cache.
+ * Those that wait for a slot, and what comes after them, are a pipeline: posted later, in the order
+ * of the messages. */
 typedef struct lierne_staging_pipeline {
     size_t first;
     int64_t next; /* to be posted; -1: none */

@@ -2,8 +2,8 @@
  *
  * Several routes in one execution is how plans are coalesced: in every stage the messages with the
  * same peer become one. Where a route has more than one message with a peer in a
- * stage, its k-th goes with the k-th of the others, at both ends alike. Executing allocates nothing:
- * all memory is reserved here. */
+ * stage, its k-th goes with the k-th of the others, at both ends alike. Executing allocates
+ * nothing: all memory is reserved here. */
 #include "execute/execution.h"
 
 static const lierne_messages *messages_of(const lierne_subroute *subroute, size_t stage,
@@ -48,8 +48,12 @@ static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bo
                                  size_t i) {
     const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
     int peer = messages->at[i].peer;
-    lierne_coalesced_message m = {.peer = peer, .first = e->segments.count, .staging = -1,
-                                  .predecessor = -1, .pipeline = -1, .successor = -1};
+    lierne_coalesced_message m = {.peer = peer,
+                                  .first = e->segments.count,
+                                  .staging = -1,
+                                  .predecessor = -1,
+                                  .pipeline = -1,
+                                  .successor = -1};
     LIERNE_TRY(add_segment(e, &m, &e->subroutes[p], &messages->at[i]));
     if (e->nsubroutes > 1) {
         size_t index = index_with_peer(messages, i);
@@ -102,7 +106,7 @@ static lierne_status reserve_memory(lierne_execution *e) {
         lierne_subroute *subroute = &e->subroutes[p];
         subroute->scratch = e->reserved;
         e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_SCRATCH] *
-                                          (int64_t)subroute->size);
+                                              (int64_t)subroute->size);
     }
     LIERNE_TRY(lierne_execution_assign_staging(e, &e->reserved));
     return lierne_alloc_unset(&e->memory, (size_t)e->reserved, 1);
@@ -139,9 +143,10 @@ static lierne_status prepare(lierne_execution *e, const lierne_execution_input *
     LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
     e->nsubroutes = n;
     for (size_t p = 0; p < n; p++) {
-        e->subroutes[p] = (lierne_subroute){.route = input[p].route, .dtype = input[p].dtype,
-                                      .size = lierne_dtype_size(input[p].dtype),
-                                      .adds_to_out = input[p].accumulates};
+        e->subroutes[p] = (lierne_subroute){.route = input[p].route,
+                                            .dtype = input[p].dtype,
+                                            .size = lierne_dtype_size(input[p].dtype),
+                                            .adds_to_out = input[p].accumulates};
     }
     LIERNE_TRY(add_phases(e));
     return reserve(e);

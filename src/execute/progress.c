@@ -1,7 +1,7 @@
 /* Calls of executions: beginning them, waiting for them, saying what they wait for.
  *
- * Whoever waits runs all executions of the context, not only the one waited for: a peer may wait for
- * another one first, and then needs this rank in its later stages. It lets other ranks work,
+ * Whoever waits runs all executions of the context, not only the one waited for: a peer may wait
+ * for another one first, and then needs this rank in its later stages. It lets other ranks work,
  * looks now and then whether the ranks that are waited for still live, and gives up at the
  * deadline. */
 #include "execute/execution.h"
@@ -41,8 +41,7 @@ static void list_missing(const lierne_execution *e, char *text, size_t size) {
     text[0] = '\0';
     for (size_t i = 0; i < slots_of(e) && used + 16 < size; i++) {
         if (e->waiting[i]) {
-            used += (size_t)snprintf(text + used, size - used, used ? ", %d" : "%d",
-                                     peer_of(e, i));
+            used += (size_t)snprintf(text + used, size - used, used ? ", %d" : "%d", peer_of(e, i));
         }
     }
 }
@@ -57,8 +56,8 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     int n = snprintf(text + used, size - used,
                      "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
                      "for rank %s\n",
-                     (long long)e->call, e->name, e->plan, e->phase,
-                     e->phases.count, lierne_now() - e->started, missing);
+                     (long long)e->call, e->name, e->plan, e->phase, e->phases.count,
+                     lierne_now() - e->started, missing);
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
@@ -101,9 +100,8 @@ static lierne_status time_out(const lierne_execution *e) {
     return LIERNE_FAIL(LIERNE_TIMEOUT,
                        "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
                        "after %g s, with rank %s",
-                       e->context->rank, e->name, (long long)e->call, e->phase,
-                       e->phases.count, e->pending, slots_of(e),
-                       e->context->timeout, missing);
+                       e->context->rank, e->name, (long long)e->call, e->phase, e->phases.count,
+                       e->pending, slots_of(e), e->context->timeout, missing);
 }
 
 /* Whether a rank gave up that is waited for, or whose message came, which does not count then. */
@@ -132,7 +130,8 @@ static lierne_status check_peers(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* The clock of a wait: it starts with the first look in vain, and is read in one of a few of those. */
+/* The clock of a wait: it starts with the first look in vain, and is read in one of a few of those.
+ */
 typedef struct watch {
     lierne_deadline deadline; /* timeout 0: not started */
     double next_check;

@@ -1,9 +1,9 @@
 /* Runs executions over a transport.
  *
  * A phase posts its receives, then its sends, then makes its local copies while both are in flight;
- * what arrives is unpacked as it arrives; when all has arrived, sums run and the next phase starts. A
- * contiguous block travels from and to the caller's own buffer; any other message is packed into, or
- * lands in, staging memory of the execution. */
+ * what arrives is unpacked as it arrives; when all has arrived, sums run and the next phase starts.
+ * A contiguous block travels from and to the caller's own buffer; any other message is packed into,
+ * or lands in, staging memory of the execution. */
 #include "execute/execution.h"
 
 #include <stdio.h>
@@ -48,7 +48,8 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
 }
 
 /* Whether a source is the target itself; in and out may be one buffer. */
-static bool in_place(const lierne_subroute *subroute, const lierne_place *from, const lierne_op *op) {
+static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
+                     const lierne_op *op) {
     lierne_place place = *from;
     if (place.buffer == LIERNE_IN && subroute->in == subroute->base[LIERNE_OUT]) {
         place.buffer = LIERNE_OUT;
@@ -56,15 +57,17 @@ static bool in_place(const lierne_subroute *subroute, const lierne_place *from, 
     return lierne_place_same(&place, &op->to);
 }
 
-static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op, bool onto) {
+static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op,
+                   bool onto) {
     size_t n = 0;
     if (onto) {
         e->contributions[n++] = (lierne_contribution){subroute->base[op->to.buffer], &op->to.block};
     }
     for (size_t s = 0; s < op->from.count; s++) {
         const lierne_place *from = &op->from.at[s];
-        e->contributions[n++] = (lierne_contribution){
-            readable(subroute, from->buffer), in_place(subroute, from, op) ? &op->to.block : &from->block};
+        e->contributions[n++] =
+            (lierne_contribution){readable(subroute, from->buffer),
+                                  in_place(subroute, from, op) ? &op->to.block : &from->block};
     }
     lierne_host_reduce(subroute->dtype, e->reduction, subroute->base[op->to.buffer], &op->to.block,
                        e->contributions, n);
@@ -78,7 +81,8 @@ static void copy(const lierne_subroute *subroute, const lierne_op *op) {
     }
 }
 
-static void run_ops(const lierne_execution *e, const lierne_subroute *subroute, const lierne_ops *ops) {
+static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
+                    const lierne_ops *ops) {
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
         bool onto = op->onto && subroute->accumulates;
@@ -92,7 +96,8 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute, 
     }
 }
 
-/* Copies while messages are in flight, or sums after them, of every subroute that has this stage. */
+/* Copies while messages are in flight, or sums after them, of every subroute that has this stage.
+ */
 static void run_subroutes(const lierne_execution *e, bool sums) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *subroute = &e->subroutes[p];
@@ -105,12 +110,14 @@ static void run_subroutes(const lierne_execution *e, bool sums) {
     }
 }
 
-static lierne_status post_recv(lierne_execution *e, const lierne_coalesced_message *m, size_t slot) {
+static lierne_status post_recv(lierne_execution *e, const lierne_coalesced_message *m,
+                               size_t slot) {
     char *to = m->staging >= 0 ? e->memory + m->staging : (char *)start_of(e, m);
     return e->context->transport->recv(e->batch, slot, m->peer, e->tag, to, (size_t)m->bytes);
 }
 
-static lierne_status post_send(lierne_execution *e, const lierne_coalesced_message *m, size_t slot) {
+static lierne_status post_send(lierne_execution *e, const lierne_coalesced_message *m,
+                               size_t slot) {
     const char *from = m->staging >= 0 ? e->memory + m->staging : start_of(e, m);
     if (m->staging >= 0) {
         pack_message(e, m, false);
@@ -139,7 +146,8 @@ static lierne_status post_pipeline(lierne_execution *e, lierne_staging_pipeline 
 }
 
 /* Whether a message is posted when its phase begins. */
-static bool goes_at_once(const lierne_execution *e, const lierne_coalesced_message *m, size_t slot) {
+static bool goes_at_once(const lierne_execution *e, const lierne_coalesced_message *m,
+                         size_t slot) {
     return m->pipeline < 0 || slot < e->pipelines.at[m->pipeline].first;
 }
 
@@ -159,7 +167,8 @@ static lierne_status post_phase(lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* What a rank sent before it gave up may have been changed by its caller before it was read here. */
+/* What a rank sent before it gave up may have been changed by its caller before it was read here.
+ */
 static lierne_status check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;

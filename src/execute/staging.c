@@ -1,9 +1,10 @@
 /* Where messages that must be packed or unpacked are staged.
  *
- * Short ones have memory of their own. Long ones, which a planner has cut so that they fit the cache,
- * take turns in a few staging slots per peer and direction: what arrived is unpacked from the cache
- * before the slot is used again, and memory far larger than the cache is touched once instead of
- * three times. Each peer has slots of its own, or ranks could wait for each other's in a circle. */
+ * Short ones have memory of their own. Long ones, which a planner has cut so that they fit the
+ * cache, take turns in a few staging slots per peer and direction: what arrived is unpacked from
+ * the cache before the slot is used again, and memory far larger than the cache is touched once
+ * instead of three times. Each peer has slots of its own, or ranks could wait for each other's in a
+ * circle. */
 #include "execute/execution.h"
 
 #define ALIGN 64         /* a cache line, in bytes */

@@ -118,7 +118,8 @@ int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view, const c
     return dim < 0 ? 1 : v->sizes[dim];
 }
 
-lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view, int rank) {
+lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view,
+                                     int rank) {
     const lierne_view *v;
     if (!grid || !coords) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "coords" : "grid");
@@ -134,7 +135,8 @@ lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const
     return LIERNE_OK;
 }
 
-lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view, const int *coords) {
+lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view,
+                                   const int *coords) {
     const lierne_view *v;
     if (!grid || !coords || !rank) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",

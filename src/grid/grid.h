@@ -38,7 +38,7 @@ int lierne_view_dim(const lierne_view *view, const char *name);
 
 /* A view of its own copies, sharing nothing. The dims must have been checked. */
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
-                              const char *const *names, const int64_t *sizes);
+                                 const char *const *names, const int64_t *sizes);
 void lierne_view_destroy(lierne_view *view);
 
 /* Checks that grids and views have in common; failures are in the name of func. */

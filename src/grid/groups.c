@@ -104,7 +104,9 @@ static void enumerate(const lierne_grid *grid, const lierne_query *query, const 
     }
 }
 
-lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size, const lierne_grid *grid, const char *view, const char *const *dims, int ndims) {
+lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size,
+                                     const lierne_grid *grid, const char *view,
+                                     const char *const *dims, int ndims) {
     lierne_query query;
     int inner[LIERNE_MAX_DIMS];
     LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
@@ -113,7 +115,9 @@ lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size, 
     return LIERNE_OK;
 }
 
-lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups, int *group_size, const lierne_grid *grid, const char *view, const char *const *dims, int ndims) {
+lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups, int *group_size,
+                                             const lierne_grid *grid, const char *view,
+                                             const char *const *dims, int ndims) {
     lierne_query query;
     int inner[LIERNE_MAX_DIMS];
     LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));

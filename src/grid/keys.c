@@ -41,7 +41,8 @@ lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *quer
     return lierne_text_take(&text, out);
 }
 
-lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const lierne_grid *grid, const char *view, const char *const *dims, int ndims) {
+lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const lierne_grid *grid,
+                                  const char *view, const char *const *dims, int ndims) {
     lierne_query query;
     char *key;
     LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
@@ -111,8 +112,8 @@ static bool find(const lierne_group_keys *keys, const char *key, size_t *place) 
     return false;
 }
 
-static lierne_status read_key(const lierne_group_keys *keys, const char *view, const char *const *dims,
-                              int ndims, const char *func, char **key) {
+static lierne_status read_key(const lierne_group_keys *keys, const char *view,
+                              const char *const *dims, int ndims, const char *func, char **key) {
     lierne_query query;
     if (!keys) {
         return lierne_fail(LIERNE_INVALID, func, "keys is NULL");
@@ -130,8 +131,8 @@ static lierne_status insert(lierne_group_keys *keys, size_t place, char *key) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view, const char *const *dims,
-                                 int ndims) {
+lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
+                                    const char *const *dims, int ndims) {
     char *key;
     size_t place;
     lierne_status status;
@@ -147,8 +148,8 @@ lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view, c
     return status;
 }
 
-lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view, const char *const *dims,
-                              int ndims) {
+lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view,
+                                     const char *const *dims, int ndims) {
     char *key;
     size_t place;
     lierne_status status = LIERNE_OK;

@@ -65,7 +65,7 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
 }
 
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
-                              const char *const *names, const int64_t *sizes) {
+                                 const char *const *names, const int64_t *sizes) {
     lierne_view *view;
     int stride = 1;
     *out = NULL;
@@ -121,10 +121,11 @@ lierne_status lierne_name_valid(const char *name, const char *func) {
     /* First of all, as the other messages repeat the name. */
     for (const char *c = name; *c; c += lierne_utf8_length(c)) {
         if (lierne_utf8_length(c) == 0) {
-            return lierne_fail(LIERNE_INVALID, func,
-                               "a name has the byte 0x%02x at place %d, which is not UTF-8 as names "
-                               "must be",
-                               (unsigned)(unsigned char)*c, (int)(c - name));
+            return lierne_fail(
+                LIERNE_INVALID, func,
+                "a name has the byte 0x%02x at place %d, which is not UTF-8 as names "
+                "must be",
+                (unsigned)(unsigned char)*c, (int)(c - name));
         }
     }
     for (const char *c = name; *c; c++) {

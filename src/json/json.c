@@ -79,7 +79,8 @@ static lierne_status copy_text(lierne_json *doc, const char *text, size_t length
 }
 
 static lierne_status refuse_size(lierne_json *doc, size_t length) {
-    doc->fault = (lierne_json_fault){LIERNE_DIAGNOSTIC_SIZE, -1, {1, 1}, "text is larger than 16 MiB"};
+    doc->fault =
+        (lierne_json_fault){LIERNE_DIAGNOSTIC_SIZE, -1, {1, 1}, "text is larger than 16 MiB"};
     return LIERNE_FAIL(LIERNE_SYNTAX, "text has %zu bytes, at most %zu are read", length,
                        LIERNE_JSON_MAX_SIZE);
 }

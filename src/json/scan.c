@@ -53,8 +53,8 @@ static lierne_status refuse_byte(scanner *s, const char *wanted) {
         return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "'%c' stands where %s must stand", byte,
                       wanted);
     }
-    return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "byte 0x%02X stands where %s must stand", byte,
-                  wanted);
+    return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "byte 0x%02X stands where %s must stand",
+                  byte, wanted);
 }
 
 static void skip_space(scanner *s) {

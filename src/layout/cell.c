@@ -102,8 +102,8 @@ int lierne_layout_partial(const lierne_layout *layout, int rank) {
     return index;
 }
 
-/* Whether a buffer has all of an axis, whatever cuts it. A row map cuts nothing out of its axes: FULL
- * storage of the second one means all rows of what the other dims leave. */
+/* Whether a buffer has all of an axis, whatever cuts it. A row map cuts nothing out of its axes:
+ * FULL storage of the second one means all rows of what the other dims leave. */
 static bool stores_all(const lierne_layout *layout, int axis) {
     bool mapped = layout->rows_dim >= 0 && layout->placements[layout->rows_dim].axis2 == axis;
     return (layout->full_axes >> axis & 1) && !mapped;
@@ -192,7 +192,9 @@ static lierne_status push_rows(row_walk *w, lierne_box box, lierne_boxes *boxes)
 static row_walk walk_rows(const lierne_layout *layout, const lierne_cell *cell,
                           const lierne_spans *spans) {
     const lierne_placement *p = &layout->placements[layout->rows_dim];
-    return (row_walk){.layout = layout, .p = p, .spans = spans,
+    return (row_walk){.layout = layout,
+                      .p = p,
+                      .spans = spans,
                       .coord = cell->coords[layout->rows_dim],
                       .full = layout->full_axes >> p->axis2 & 1};
 }

@@ -53,9 +53,9 @@ static lierne_status take_rows(lierne_layout *layout, int dim) {
     LIERNE_TRY(check_axis(layout, dim, p->axis2));
     if (p->axis2 == p->axis || layout->rows_dim >= 0 || !given) {
         return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs %s", dim,
-                           !given                 ? "rows"
+                           !given                ? "rows"
                            : p->axis2 == p->axis ? "two different axes"
-                                                  : "to be the only one");
+                                                 : "to be the only one");
     }
     if (!lierne_mul_size((size_t)layout->shape[p->axis], (size_t)layout->shape[p->axis2], &n)) {
         return LIERNE_FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
@@ -88,22 +88,25 @@ static lierne_status check_zigzag(const lierne_layout *layout, int dim,
             continue;
         }
         if (q->kind == LIERNE_SHARD_ZIGZAG || (d > dim && q->counts)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "dims %d and %d both cut axis %d, one in zigzag, the "
-                               "other in zigzag too or with counts", dim, d, p->axis);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "dims %d and %d both cut axis %d, one in zigzag, the "
+                               "other in zigzag too or with counts",
+                               dim, d, p->axis);
         }
         /* Slower dims cut before: each of their shares must divide. */
         chunks *= d > dim ? layout->sizes[d] : 1;
     }
     if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE, "zigzag over %d needs axis %d divisible by %lld, "
-                           "it has %lld", layout->sizes[dim], p->axis, (long long)chunks,
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "zigzag over %d needs axis %d divisible by %lld, "
+                           "it has %lld",
+                           layout->sizes[dim], p->axis, (long long)chunks,
                            (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
 
-static lierne_status take_placement(lierne_layout *layout, int dim,
-                                    const lierne_placement *spec) {
+static lierne_status take_placement(lierne_layout *layout, int dim, const lierne_placement *spec) {
     lierne_placement *p = &layout->placements[dim];
     switch (p->kind) {
     case LIERNE_REPLICATE:
@@ -137,8 +140,10 @@ static lierne_status check_nesting(const lierne_layout *layout) {
         for (int j = 0; j < i; j++) {
             const lierne_placement *q = &layout->placements[layout->cuts[j]];
             if (p->axis == q->axis && p->counts && q->kind != LIERNE_SHARD_ROWS) {
-                return LIERNE_FAIL(LIERNE_INVALID, "dim %d has counts, but dim %d cuts axis %d "
-                                   "before it", layout->cuts[i], layout->cuts[j], p->axis);
+                return LIERNE_FAIL(LIERNE_INVALID,
+                                   "dim %d has counts, but dim %d cuts axis %d "
+                                   "before it",
+                                   layout->cuts[i], layout->cuts[j], p->axis);
             }
         }
     }
@@ -184,8 +189,10 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
         }
         int64_t size = spec->shape[a] ? spec->shape[a] : 1; /* strides of other axes must fit too */
         if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW, "the tensor has more than %lld bytes, at axis %d of "
-                               "size %lld", (long long)MAX_BYTES, a, (long long)spec->shape[a]);
+            return LIERNE_FAIL(LIERNE_OVERFLOW,
+                               "the tensor has more than %lld bytes, at axis %d of "
+                               "size %lld",
+                               (long long)MAX_BYTES, a, (long long)spec->shape[a]);
         }
         layout->shape[a] = spec->shape[a];
     }
@@ -272,7 +279,8 @@ lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layou
     return lierne_layout_cell_boxes(layout, &cell, NULL, shape);
 }
 
-lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned, const lierne_layout *layout, int rank) {
+lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
+                                         const lierne_layout *layout, int rank) {
     lierne_boxes boxes = {0};
     lierne_cell cell;
     int64_t shape[LIERNE_MAX_AXES] = {0}, sum = 0, product = 1;
@@ -303,7 +311,8 @@ lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned, const 
     return LIERNE_OK;
 }
 
-lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count, const lierne_layout *layout, int rank) {
+lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
+                                      const lierne_layout *layout, int rank) {
     lierne_boxes found = {0};
     lierne_cell cell;
     if (!layout || !count) {

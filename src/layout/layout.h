@@ -29,7 +29,7 @@ struct lierne_layout {
     int offset;
     int nranks;
     int sizes[LIERNE_MAX_DIMS];
-    int strides[LIERNE_MAX_DIMS]; /* in ranks */
+    int strides[LIERNE_MAX_DIMS];                 /* in ranks */
     lierne_placement placements[LIERNE_MAX_DIMS]; /* counts as running sums, owned; rows owned */
     int ncuts;
     int cuts[LIERNE_MAX_DIMS]; /* dims that cut, slowest first */

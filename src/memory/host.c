@@ -4,8 +4,8 @@
  * by memcpy where the run is contiguous on both sides, sums in a small accumulator that stays in
  * the first-level cache, so that each summand is read once and the result written once however many
  * summands there are, and 16-bit types are rounded once. */
-#include "memory/half.h"
 #include "memory/host.h"
+#include "memory/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -251,8 +251,7 @@ void lierne_host_reduce(lierne_dtype dtype, lierne_reduction reduction, void *to
     size_t size = lierne_dtype_size(dtype);
     accumulator sum;
     cursor c = {0};
-    if (empty(to_block) ||
-        (reduction == LIERNE_SUM && add_rows(dtype, to, to_block, from, n))) {
+    if (empty(to_block) || (reduction == LIERNE_SUM && add_rows(dtype, to, to_block, from, n))) {
         return;
     }
     do {

@@ -1,10 +1,10 @@
 /* Copies past the cache.
  *
  * An ordinary store reads the line that it is about to overwrite; what is far larger than the cache
- * leaves it again before anybody reads it. Streaming stores spare that third of the traffic, but lose
- * for what fits into the cache; see the two bounds in the tables of docs/performance.md.
- * The C library would do so by itself, from a threshold that it derives from the whole machine's
- * cache, which in a virtual machine may be more than the processor has. */
+ * leaves it again before anybody reads it. Streaming stores spare that third of the traffic, but
+ * lose for what fits into the cache; see the two bounds in the tables of docs/performance.md. The C
+ * library would do so by itself, from a threshold that it derives from the whole machine's cache,
+ * which in a virtual machine may be more than the processor has. */
 #include "memory/host.h"
 
 #include <string.h>

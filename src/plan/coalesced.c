@@ -14,7 +14,8 @@ struct lierne_coalesced {
     int decision;
     lierne_plan **plans;
     lierne_execution *jobs[2];
-    int calls[2]; /* decisions that the call in flight was the same on all ranks; -1: not compared */
+    int calls[2]; /* decisions that the call in flight was the same on all ranks; -1: not compared
+                   */
 };
 
 static void drop(lierne_coalesced *x) {
@@ -33,7 +34,7 @@ static lierne_status make_job(lierne_coalesced *x, lierne_direction d) {
         cargo[i] = lierne_plan_execution_input(x->plans[i], d);
     }
     return lierne_execution_create(&x->jobs[d], x->context, cargo, (size_t)x->n,
-                          d == LIERNE_FORWARD ? "forward exchange" : "adjoint exchange");
+                                   d == LIERNE_FORWARD ? "forward exchange" : "adjoint exchange");
 }
 
 static lierne_status fill(lierne_coalesced **out, lierne_context *context,
@@ -133,8 +134,10 @@ lierne_status lierne_coalesced_destroy(lierne_coalesced *x) {
 
 static lierne_status check_direction(const lierne_coalesced *x, lierne_direction d) {
     if (d != LIERNE_FORWARD && d != LIERNE_ADJOINT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: direction is %d, must be %d (forward) or %d "
-                           "(adjoint)", x->context->rank, (int)d, LIERNE_FORWARD, LIERNE_ADJOINT);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: direction is %d, must be %d (forward) or %d "
+                           "(adjoint)",
+                           x->context->rank, (int)d, LIERNE_FORWARD, LIERNE_ADJOINT);
     }
     return LIERNE_OK;
 }
@@ -161,7 +164,7 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
 }
 
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
-                                    const void *const *in, void *stream) {
+                                     const void *const *in, void *stream) {
     int decision;
     LIERNE_TRY(check_exchange(x));
     LIERNE_TRY(lierne_context_alive(x->context));
@@ -183,7 +186,8 @@ lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
     return lierne_plan_end_call(x->context, x->calls[d], x->jobs[d]);
 }
 
-lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received, const lierne_coalesced *x, lierne_direction d) {
+lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received,
+                                            const lierne_coalesced *x, lierne_direction d) {
     int64_t s, r;
     LIERNE_TRY(check_exchange(x));
     LIERNE_TRY(check_direction(x, d));

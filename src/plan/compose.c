@@ -20,8 +20,10 @@ static lierne_status check_source(const lierne_plan *plan, const lierne_plan *ot
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plans are of different contexts", rank);
     }
     if (plan->parts.accumulate) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s accumulates, and a plan made of plans cannot "
-                           "read what out holds", rank, which);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %s accumulates, and a plan made of plans cannot "
+                           "read what out holds",
+                           rank, which);
     }
     return LIERNE_OK;
 }
@@ -52,8 +54,8 @@ static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
                                                          LIERNE_SCRATCH};
     const lierne_route *a = first->route, *b = second->route;
     int64_t between, scratch_a, scratch_b;
-    LIERNE_TRY(
-        lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN], b->elements[LIERNE_OUT]));
+    LIERNE_TRY(lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN],
+                                   b->elements[LIERNE_OUT]));
     LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_OUT], &between));
     LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_SCRATCH], &scratch_a));
     LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_SCRATCH], &scratch_b));
@@ -70,7 +72,7 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
     static const lierne_buffer same[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
     const lierne_route *route = from->route;
     LIERNE_TRY(lierne_route_create(&side->route, route->rank, route->elements[LIERNE_IN],
-                                route->elements[LIERNE_OUT]));
+                                   route->elements[LIERNE_OUT]));
     side->route->elements[LIERNE_SCRATCH] = route->elements[LIERNE_SCRATCH];
     LIERNE_TRY(lierne_route_append(side->route, route, same, (const int64_t[]){0, 0, 0}));
     LIERNE_TRY(lierne_route_keep_lists(side->route));
@@ -167,7 +169,7 @@ static lierne_status check_both(const lierne_plan *first, const lierne_plan *sec
 }
 
 lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
-                                  const lierne_plan *second) {
+                                          const lierne_plan *second) {
     lierne_plan_parts parts = {0};
     const lierne_plan *known = first ? first : second;
     if (out) {

@@ -1,4 +1,5 @@
-/* A plan from inside: what plan.c makes and executes, query.c tells about, derive.c makes others of. */
+/* A plan from inside: what plan.c makes and executes, query.c tells about, derive.c makes others
+ * of. */
 #ifndef LIERNE_PLAN_OBJECT_H
 #define LIERNE_PLAN_OBJECT_H
 

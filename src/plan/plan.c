@@ -68,9 +68,10 @@ int lierne_plan_number(const lierne_plan *plan) {
     return plan->decision;
 }
 
-lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan, lierne_direction direction) {
+lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan,
+                                                   lierne_direction direction) {
     return (lierne_execution_input){plan->parts.side[direction].route, plan->parts.dtype,
-                          plan->parts.accumulate && direction == LIERNE_ADJOINT};
+                                    plan->parts.accumulate && direction == LIERNE_ADJOINT};
 }
 
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction) {
@@ -180,7 +181,8 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     return status;
 }
 
-lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan, void (*free)(lierne_saved_spec *)) {
+lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
+                                          void (*free)(lierne_saved_spec *)) {
     lierne_saved_spec *recipe = plan->parts.recipe;
     return recipe && recipe->free == free ? recipe : NULL;
 }
@@ -203,8 +205,10 @@ lierne_status lierne_plan_destroy(lierne_plan *plan) {
 
 lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction) {
     if (!plan || (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL or direction %d is neither forward nor "
-                           "adjoint", (int)direction);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "plan is NULL or direction %d is neither forward nor "
+                           "adjoint",
+                           (int)direction);
     }
     return LIERNE_OK;
 }
@@ -220,16 +224,20 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     int rank = plan->context->rank;
     if (stream) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: stream is not NULL, but the context moves "
-                           "host memory", rank, direction_names[d]);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %s: stream is not NULL, but the context moves "
+                           "host memory",
+                           rank, direction_names[d]);
     }
     if (!in && n_in > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
                            direction_names[d], n_in);
     }
     if (!out && n_out > 0 && plan->view[d] < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: out is NULL, must hold %zu bytes (the "
-                           "result is no view)", rank, direction_names[d], n_out);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %s: out is NULL, must hold %zu bytes (the "
+                           "result is no view)",
+                           rank, direction_names[d], n_out);
     }
     if (in && out && a < b + n_out && b < a + n_in && !(plan->parts.in_place && a == b)) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in and out overlap", rank,
@@ -247,8 +255,10 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
         if (!lierne_execution_running(r->job)) {
             *next = *next ? *next : r;
         } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
-            return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s: the request begun %zu calls ago has not "
-                               "ended", plan->context->rank, direction_names[d],
+            return LIERNE_FAIL(LIERNE_BUSY,
+                               "rank %d: %s: the request begun %zu calls ago has not "
+                               "ended",
+                               plan->context->rank, direction_names[d],
                                plan->started[d] - r->number);
         }
     }
@@ -269,12 +279,16 @@ typedef struct call {
 static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction reduction) {
     int rank = plan->context->rank;
     if (!plan->parts.rows) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: the plan does not exchange rows, must "
-                           "be of a graph, pairs or a halo", rank);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: reduce: the plan does not exchange rows, must "
+                           "be of a graph, pairs or a halo",
+                           rank);
     }
     if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: reduction is %d, must be %d (max) or "
-                           "%d (min)", rank, (int)reduction, LIERNE_MAX, LIERNE_MIN);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: reduce: reduction is %d, must be %d (max) or "
+                           "%d (min)",
+                           rank, (int)reduction, LIERNE_MAX, LIERNE_MIN);
     }
     return LIERNE_OK;
 }
@@ -328,7 +342,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->job, plan->decision,
-                        lierne_plan_tag(plan->decision, c.direction, next->number));
+                              lierne_plan_tag(plan->decision, c.direction, next->number));
     LIERNE_TRY(lierne_execution_begin(next->job, c.reduction, &out, &in));
     *request = next;
     return LIERNE_OK;

@@ -29,19 +29,19 @@ enum {
 };
 
 #define LIERNE_MAX_INFLIGHT 64
-#define LIERNE_PLAN_GROUPS 2
+#define LIERNE_PLAN_GROUPS  2
 
 typedef struct lierne_plan_side {
     lierne_route *route;
     int naxes;
     int64_t in[LIERNE_MAX_AXES];
     int64_t out[LIERNE_MAX_AXES];
-    int64_t min_elements;              /* this rank's share of the lower bound */
-    LIERNE_VEC(lierne_block) owned;    /* blocks of out that must be written */
+    int64_t min_elements;           /* this rank's share of the lower bound */
+    LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
 } lierne_plan_side;
 
-/* What a builder keeps to plan again; starts with how to free it, and how to write it as a JSON object
- * (lierne_plan_serialize), or NULL. */
+/* What a builder keeps to plan again; starts with how to free it, and how to write it as a JSON
+ * object (lierne_plan_serialize), or NULL. */
 typedef struct lierne_saved_spec {
     void (*free)(struct lierne_saved_spec *recipe);
     void (*write)(const struct lierne_saved_spec *recipe, lierne_text *text);
@@ -54,11 +54,11 @@ typedef struct lierne_plan_parts {
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_saved_spec *recipe; /* or NULL */
-    const char *algorithm[2]; /* of each direction, for the report; static */
-    bool in_place;         /* in and out may be the same */
-    bool rows;             /* ghosts and owned rows: lierne_reduce has a meaning */
-    bool accumulate;       /* the adjoint adds to out */
-    bool waits;            /* for all ranks while it is made, so that none has a plan alone */
+    const char *algorithm[2];  /* of each direction, for the report; static */
+    bool in_place;             /* in and out may be the same */
+    bool rows;                 /* ghosts and owned rows: lierne_reduce has a meaning */
+    bool accumulate;           /* the adjoint adds to out */
+    bool waits;                /* for all ranks while it is made, so that none has a plan alone */
 } lierne_plan_parts;
 
 /* Collective. status is the outcome of the local planning; fields are what all ranks must have
@@ -69,13 +69,15 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 /* Frees parts that no plan was made of. */
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
 
-/* Collective. Gives a plan other parts, of the same dtype; without a recipe in them it keeps its own.
- * Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones. */
+/* Collective. Gives a plan other parts, of the same dtype; without a recipe in them it keeps its
+ * own. Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones.
+ */
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);
 
 /* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
-lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan, void (*free)(lierne_saved_spec *));
+lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
+                                          void (*free)(lierne_saved_spec *));
 lierne_context *lierne_plan_context(const lierne_plan *plan);
 /* The decision to make it, which numbers it; the tag of messages of its n-th call. */
 int lierne_plan_number(const lierne_plan *plan);
@@ -85,14 +87,15 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 void lierne_plan_refresh(lierne_plan *plan);
 /* For an exchange: a direction's route, the rules for its buffers, and how many exchanges hold the
  * plan (by is added). */
-lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan, lierne_direction direction);
+lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan,
+                                                   lierne_direction direction);
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
 /* Around a call that executes. compare: where the context checks, a decision of all ranks that each
- * may (mine) and that fields are the same, numbered in *decision; elsewhere mine, and -1. end: waits for
- * the job; where the transport agrees without waiting, first for the decision of all ranks, which may
- * be that nothing will come. */
+ * may (mine) and that fields are the same, numbered in *decision; elsewhere mine, and -1. end:
+ * waits for the job; where the transport agrees without waiting, first for the decision of all
+ * ranks, which may be that nothing will come. */
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
                                        const lierne_field *fields, size_t n, int *decision);
 lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_execution *job);

@@ -2,7 +2,8 @@
 #include "lierne/sparse.h"
 #include "plan/object.h"
 
-lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction) {
+lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
+                                       lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     const lierne_route *route = plan->parts.side[direction].route;
     if (in) {
@@ -14,7 +15,8 @@ lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_p
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan, lierne_direction direction) {
+lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan,
+                                    lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     const lierne_plan_side *side = &plan->parts.side[direction];
     if (naxes) {
@@ -31,7 +33,8 @@ lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan, lierne_direction direction) {
+lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
+                                    lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
@@ -40,7 +43,8 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan, li
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan, lierne_direction direction) {
+lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
+                                     lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));
     if (!report || report->size != sizeof *report) {
         return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);

@@ -3,8 +3,8 @@
  * A text has what was given to the builder, and lists that follow from it; the latter are for other
  * readers and are not read back. A rank whose text is bad tells the others before any of them
  * plans. */
-#include "plan/sparse/star_forest.h"
 #include "lierne/halo.h"
+#include "plan/sparse/star_forest.h"
 #include "json/json.h"
 
 #include <limits.h>
@@ -193,12 +193,12 @@ static lierne_status read_edges(reader *r) {
         target->type != LIERNE_JSON_ARRAY || source->count != target->count) {
         return wrong(both, "edge_index_local", "an array of two lists of one length");
     }
-    LIERNE_TRY(
-        shelve(r, source, "edge_index_local", LIERNE_WORKSPACE_SOURCE, &g->edge_source, &g->nedges));
+    LIERNE_TRY(shelve(r, source, "edge_index_local", LIERNE_WORKSPACE_SOURCE, &g->edge_source,
+                      &g->nedges));
     LIERNE_TRY(
         shelve(r, target, "edge_index_local", LIERNE_WORKSPACE_TARGET, &g->edge_target, &ntargets));
-    LIERNE_TRY(
-        get_shelved(r, "local_edge_idx", LIERNE_WORKSPACE_LOCAL, &g->local_edges, &g->nlocal_edges));
+    LIERNE_TRY(get_shelved(r, "local_edge_idx", LIERNE_WORKSPACE_LOCAL, &g->local_edges,
+                           &g->nlocal_edges));
     return get_shelved(r, "remote_edge_idx", LIERNE_WORKSPACE_REMOTE, &g->remote_edges,
                        &g->nremote_edges);
 }
@@ -351,7 +351,7 @@ static lierne_status read_text(reader *r, const char *text, size_t length) {
 }
 
 lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context, const char *text,
-                               size_t length) {
+                                      size_t length) {
     reader r = {0};
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");

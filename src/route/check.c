@@ -49,8 +49,7 @@ static int64_t offset_of(const lierne_block *block, const int64_t *at) {
     return offset;
 }
 
-static lierne_status walk(checker *c, lierne_buffer buffer, const lierne_block *block,
-                          access how) {
+static lierne_status walk(checker *c, lierne_buffer buffer, const lierne_block *block, access how) {
     int64_t at[LIERNE_MAX_AXES] = {0};
     if (lierne_block_elements(block) == 0) {
         return LIERNE_OK;
@@ -76,9 +75,11 @@ static lierne_status walk_messages(checker *c, const lierne_messages *messages, 
             elements += lierne_block_elements(&message->blocks.at[b]);
         }
         if (elements != message->elements || message->peer == c->route->rank) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d stage %zu: message with rank %d counts "
-                               "%lld elements and has %lld", c->route->rank, c->stage,
-                               message->peer, (long long)message->elements, (long long)elements);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d stage %zu: message with rank %d counts "
+                               "%lld elements and has %lld",
+                               c->route->rank, c->stage, message->peer,
+                               (long long)message->elements, (long long)elements);
         }
     }
     return LIERNE_OK;
@@ -91,8 +92,10 @@ static lierne_status walk_ops(checker *c, const lierne_ops *ops, access reads, b
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *from = &op->from.at[s];
             if (lierne_block_elements(&from->block) != lierne_block_elements(&op->to.block)) {
-                return LIERNE_FAIL(LIERNE_INVALID, "rank %d stage %zu: operation of %lld elements "
-                                   "has a source of %lld", c->route->rank, c->stage,
+                return LIERNE_FAIL(LIERNE_INVALID,
+                                   "rank %d stage %zu: operation of %lld elements "
+                                   "has a source of %lld",
+                                   c->route->rank, c->stage,
                                    (long long)lierne_block_elements(&op->to.block),
                                    (long long)lierne_block_elements(&from->block));
             }
@@ -171,9 +174,11 @@ static lierne_status pair(const lierne_route *const *routes, int n, int rank, si
             other = nth(sends ? &theirs->recvs : &theirs->sends, rank, earlier(messages, m));
         }
         if (!other || other->elements != messages->at[m].elements) {
-            return LIERNE_FAIL(LIERNE_INVALID, "stage %zu: rank %d %s rank %d %lld elements, but "
-                               "rank %d %s %lld", stage, rank, sends ? "sends" : "expects from",
-                               peer, (long long)messages->at[m].elements, peer,
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "stage %zu: rank %d %s rank %d %lld elements, but "
+                               "rank %d %s %lld",
+                               stage, rank, sends ? "sends" : "expects from", peer,
+                               (long long)messages->at[m].elements, peer,
                                sends ? "expects" : "sends",
                                (long long)(other ? other->elements : 0));
         }

@@ -120,7 +120,7 @@ static lierne_status reverse_stage(const lierne_route *forward, const lierne_sta
 lierne_status lierne_route_reverse(lierne_route **out, const lierne_route *route) {
     lierne_route *adjoint = NULL;
     LIERNE_TRY(lierne_route_create(&adjoint, route->rank, route->elements[LIERNE_OUT],
-                                route->elements[LIERNE_IN]));
+                                   route->elements[LIERNE_IN]));
     lierne_status status = start(route, adjoint);
     for (size_t i = route->stages.count; status == LIERNE_OK && i-- > 0;) {
         status = reverse_stage(route, &route->stages.at[i], adjoint);

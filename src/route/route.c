@@ -11,7 +11,9 @@ lierne_block lierne_block_range(int64_t offset, int64_t count) {
 }
 
 lierne_block lierne_block_rows(int64_t first, int64_t n, int64_t width, int64_t stride) {
-    return (lierne_block){.offset = first * stride, .ndims = 2, .count = {n, width},
+    return (lierne_block){.offset = first * stride,
+                          .ndims = 2,
+                          .count = {n, width},
                           .stride = {stride, 1}};
 }
 
@@ -196,8 +198,8 @@ lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage) 
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset) {
     *offset = route->elements[LIERNE_SCRATCH];
     if (!lierne_add_i64(*offset, elements, &route->elements[LIERNE_SCRATCH])) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "scratch of %lld and %lld elements",
-                           (long long)*offset, (long long)elements);
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "scratch of %lld and %lld elements", (long long)*offset,
+                           (long long)elements);
     }
     return LIERNE_OK;
 }
@@ -334,8 +336,11 @@ void lierne_route_print(const lierne_route *route, lierne_text *text) {
                     (long long)route->elements[LIERNE_SCRATCH]);
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *stage = &route->stages.at[i];
-        lierne_text_add(text, stage->group < 0 ? "stage %zu\n" : "stage %zu, all-gather of group "
-                        "%d\n", i, stage->group);
+        lierne_text_add(text,
+                        stage->group < 0 ? "stage %zu\n"
+                                         : "stage %zu, all-gather of group "
+                                           "%d\n",
+                        i, stage->group);
         print_messages(text, "send to", &stage->sends);
         print_messages(text, "receive from", &stage->recvs);
         print_ops(text, &stage->copies);

@@ -12,9 +12,9 @@ typedef enum lierne_buffer { LIERNE_IN = 0, LIERNE_OUT = 1, LIERNE_SCRATCH = 2 }
 
 /* Elements of a buffer: nested loops, outermost first, counts and strides in elements. ndims 1 with
  * stride 1 is contiguous. Where rows is not NULL, the outermost loop is an index list: its i-th
- * iteration is at rows[i] * stride[0] instead of i * stride[0]; such a block has 2 loops. Only an index
- * list may touch an element twice: it is worked on in its order, so that a row which is listed twice
- * is added to twice. */
+ * iteration is at rows[i] * stride[0] instead of i * stride[0]; such a block has 2 loops. Only an
+ * index list may touch an element twice: it is worked on in its order, so that a row which is
+ * listed twice is added to twice. */
 typedef struct lierne_block {
     int64_t offset;
     int ndims;
@@ -106,8 +106,8 @@ lierne_status lierne_route_rows(lierne_route *route, lierne_block *block, const 
 lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64_t n);
 /* Gives a route copies of the lists of its blocks, which are another route's. Once, at the end. */
 lierne_status lierne_route_keep_lists(lierne_route *route);
-/* Adds the stages of another route at the end, its buffer b read and written as buffers[b], offset[b]
- * elements further on. Lists stay the other's: see lierne_route_keep_lists. */
+/* Adds the stages of another route at the end, its buffer b read and written as buffers[b],
+ * offset[b] elements further on. Lists stay the other's: see lierne_route_keep_lists. */
 lierne_status lierne_route_append(lierne_route *route, const lierne_route *other,
                                   const lierne_buffer *buffers, const int64_t *offset);
 

@@ -53,7 +53,8 @@ static void print_text(const settings *s, const char *path, const lierne_config 
         tool_print_finding(stdout, path, lierne_config_get_diagnostic(config, i), s->color);
     }
     if (count(config, LIERNE_ERROR) == 0) {
-        int ngrids = lierne_config_get_ngrids(config), nbridges = lierne_config_get_nbridges(config);
+        int ngrids = lierne_config_get_ngrids(config),
+            nbridges = lierne_config_get_nbridges(config);
         tool_print_text(stdout, path);
         printf(": valid: %d grid%s, %d bridge%s\n", ngrids, ngrids == 1 ? "" : "s", nbridges,
                nbridges == 1 ? "" : "s");

@@ -142,8 +142,8 @@ void form_close(form *f) {
     f->own = NULL;
 }
 
-/* Full storage of chunks is the whole sequence; of rows, which cut nothing out of it, what the other
- * dims leave. */
+/* Full storage of chunks is the whole sequence; of rows, which cut nothing out of it, what the
+ * other dims leave. */
 static bool index_axes(form *f, const place *p) {
     bool full = f->owned && f->spec->gradient_storage == LIERNE_FULL;
     bool rows = f->owned && f->spec->gradient_owner == LIERNE_GRADIENT_ROWS;

@@ -68,7 +68,8 @@ static int print_groups(char **argv, const question *q, const lierne_grid *grid)
     if (!ranks) {
         return tool_usage(argv, "no memory for %d ranks", lierne_grid_get_size(grid));
     }
-    if (lierne_grid_get_groups(ranks, &ngroups, &size, grid, q->view, q->dims, q->ndims) != LIERNE_OK) {
+    if (lierne_grid_get_groups(ranks, &ngroups, &size, grid, q->view, q->dims, q->ndims) !=
+        LIERNE_OK) {
         status = tool_failed(argv);
     } else if (q->json) {
         print_json(q, ranks, ngroups, size);

@@ -55,7 +55,8 @@ static int plan_ranks(plan_view *view, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = view->first; status == LIERNE_OK && rank < view->end; rank++) {
         lierne_plan *plan;
-        status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), &view->job->spec);
+        status =
+            lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), &view->job->spec);
         if (status == LIERNE_OK) {
             status = add_rank(view, plan, rank);
         }
@@ -114,19 +115,6 @@ static int print(const tool_job *job, int only, char **argv) {
     }
     close_view(&view);
     return status;
-}
-
-bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size) {
-    return lierne_megatron_map_get_slice(start, size, view->map, rank, view->wide[rank - view->first]) ==
-           LIERNE_OK;
-}
-
-bool plan_view_shows(const plan_view *view, const int *ranks, int size) {
-    bool shown = view->only < 0;
-    for (int i = 0; !shown && i < size; i++) {
-        shown = ranks[i] == view->only;
-    }
-    return shown;
 }
 
 int tool_plan(int argc, char **argv) {

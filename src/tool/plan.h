@@ -18,9 +18,9 @@ typedef struct plan_view {
     const tool_job *job;
     lierne_megatron_map *map;
     lierne_megatron_leaders *leaders; /* NULL unless the algorithm is that of leaders */
-    int only;                       /* the one rank asked for, or -1 */
-    int first, end;                 /* the ranks that were planned */
-    int64_t *wide;                  /* per planned rank: samples of the wider of its two lanes */
+    int only;                         /* the one rank asked for, or -1 */
+    int first, end;                   /* the ranks that were planned */
+    int64_t *wide;                    /* per planned rank: samples of the wider of its two lanes */
     plan_cost cost[2];
     int64_t communicators; /* the most that one rank holds */
     char *route[2];        /* of the one rank */

@@ -88,7 +88,8 @@ static void print_leaders(const plan_view *view) {
         tool_print_ints(stdout, ranks, n);
     }
     for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
-        lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders, (lierne_megatron_side)side);
+        lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders,
+                                           (lierne_megatron_side)side);
         print_groups(view, keys[side], ranks, n, size);
     }
     lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, view->leaders);

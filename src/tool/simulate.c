@@ -55,7 +55,8 @@ static void progress(const world *w, const char *what, int rank) {
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->job->world; r++) {
         progress(w, "planning", r);
-        if (lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec) != LIERNE_OK) {
+        if (lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec) !=
+            LIERNE_OK) {
             return world_failed(w);
         }
     }

@@ -58,9 +58,9 @@ void tool_progress_end(void);
 
 /* One line for a finding: file:line:column: error: [CODE] message; hint. */
 void tool_print_finding(FILE *out, const char *path, const lierne_diagnostic *finding, bool color);
-/* Untrusted text (names, paths, messages that repeat them): control characters and bidirectional marks
- * are printed as escapes, \u009B, and bytes that are not UTF-8 as \xFF. Every such text is printed by
- * this, by tool_say or as a JSON string. */
+/* Untrusted text (names, paths, messages that repeat them): control characters and bidirectional
+ * marks are printed as escapes, \u009B, and bytes that are not UTF-8 as \xFF. Every such text is
+ * printed by this, by tool_say or as a JSON string. */
 void tool_print_text(FILE *out, const char *text);
 int tool_text_columns(const char *text);
 /* The same on standard output, like %*s: at the right of its width, or at the left of -width. */

@@ -1,5 +1,5 @@
-/* A transport moves messages between ranks and knows nothing else: it is a table of a few functions.
- * What the messages mean is in the route; who waits, and until when, is in execute/. */
+/* A transport moves messages between ranks and knows nothing else: it is a table of a few
+ * functions. What the messages mean is in the route; who waits, and until when, is in execute/. */
 #ifndef LIERNE_TRANSPORT_H
 #define LIERNE_TRANSPORT_H
 
@@ -9,8 +9,8 @@ typedef struct lierne_transport {
     const char *name;
 
     /* A batch holds up to capacity messages in flight, each in a slot of its own. A slot is free
-     * again when poll has named it. batch_destroy gives up what is in flight, and returns whether the
-     * memory of the messages is quiet; otherwise peers may still read and write it. */
+     * again when poll has named it. batch_destroy gives up what is in flight, and returns whether
+     * the memory of the messages is quiet; otherwise peers may still read and write it. */
     lierne_status (*batch_create)(void *self, size_t capacity, void **batch);
     bool (*batch_destroy)(void *batch);
 

@@ -54,7 +54,8 @@ static double time_plan(lierne_sim *sim, int rank, const lierne_bridge_spec *spe
     for (int i = 0; i < rounds; i++) {
         lierne_plan *plan;
         double start = now();
-        lierne_status status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), spec);
+        lierne_status status =
+            lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), spec);
         seconds[i] = now() - start;
         check(status == LIERNE_OK && lierne_plan_destroy(plan) == LIERNE_OK, "a plan");
     }

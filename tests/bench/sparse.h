@@ -8,8 +8,8 @@
 #define TESTS_BENCH_SPARSE_H
 
 #include "bench/bench.h"
-#include "lierne/sparse.h"
 #include "lierne/halo.h"
+#include "lierne/sparse.h"
 
 /* The rows that go to, or the ghosts that come from, one rank. */
 typedef struct lot {

@@ -49,13 +49,13 @@ static planned *open_planned(const sparse *w, bool (*run)(method *, int)) {
                                    .width = w->width,
                                    .accumulate = 1};
     p->pairs = (lierne_references_spec){.size = sizeof p->pairs,
-                                   .nowned = w->nowned,
-                                   .nghosts = w->nghosts,
-                                   .rank = w->rank,
-                                   .row = w->root,
-                                   .dtype = w->dtype,
-                                   .width = w->width,
-                                   .accumulate = 1};
+                                        .nowned = w->nowned,
+                                        .nghosts = w->nghosts,
+                                        .rank = w->rank,
+                                        .row = w->root,
+                                        .dtype = w->dtype,
+                                        .width = w->width,
+                                        .accumulate = 1};
     CHECK(lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     return p;
@@ -121,8 +121,9 @@ static void before_edges(method *m, int direction) {
 
 static bool run_edges(method *m, int direction) {
     planned *p = (planned *)m;
-    return direction == FORWARD ? lierne_plan_create_graph(&p->plan, p->context, &p->edges) == LIERNE_OK
-                                : lierne_plan_update_graph(p->plan, &p->edges) == LIERNE_OK;
+    return direction == FORWARD
+               ? lierne_plan_create_graph(&p->plan, p->context, &p->edges) == LIERNE_OK
+               : lierne_plan_update_graph(p->plan, &p->edges) == LIERNE_OK;
 }
 
 static bool run_pairs(method *m, int direction) {

@@ -47,7 +47,8 @@ static void map(const lierne_bridge_spec *spec) {
     MUST(lierne_megatron_map_get_rejection(m), "refusal");
     MUST(lierne_megatron_map_get_gather_groups(&ranks, &n, &size, m) == LIERNE_OK, "gather groups");
     for (int i = 0; i < n * size; i++) {
-        MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_get_world_size(spec->src), "rank of a gather group");
+        MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_get_world_size(spec->src),
+             "rank of a gather group");
     }
     MUST(lierne_megatron_map_get_cp_groups(&ranks, &n, &size, m) == LIERNE_OK, "cp groups");
     MUST(lierne_megatron_map_get_misaligned(&ranks, &n, m) == LIERNE_OK, "misaligned ranks");
@@ -91,7 +92,8 @@ static void plan(const lierne_bridge_spec *spec, int world, const int *nodes) {
     lierne_sim *sim;
     MUST(lierne_sim_create(&sim, world, &context) == LIERNE_OK, "sim");
     for (int r = 0; r < world; r++) {
-        MUST(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), spec) == LIERNE_OK,
+        MUST(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), spec) ==
+                 LIERNE_OK,
              "planning a valid bridge");
     }
     MUST(lierne_plan_check((const lierne_plan *const *)plans, world) == LIERNE_OK,

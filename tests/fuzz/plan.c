@@ -1,8 +1,8 @@
-/* Fuzzing of the texts of plans (lierne_plan_deserialize), a libFuzzer target. The input is the texts of the
- * ranks of a world, up to MAX_WORLD of them, with a zero byte between. Whatever the bytes: every rank
- * gets the same status, soon, and nothing is left behind; plans that come of them are written as texts
- * that give the same plans again, fit together, have a transpose, and, where they are small, can be
- * run. replay.c runs the same target over files, without a fuzzer. */
+/* Fuzzing of the texts of plans (lierne_plan_deserialize), a libFuzzer target. The input is the
+ * texts of the ranks of a world, up to MAX_WORLD of them, with a zero byte between. Whatever the
+ * bytes: every rank gets the same status, soon, and nothing is left behind; plans that come of them
+ * are written as texts that give the same plans again, fit together, have a transpose, and, where
+ * they are small, can be run. replay.c runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
 #include "rank_threads.h"
@@ -37,7 +37,8 @@ typedef struct world {
 static void split(world *w, const uint8_t *data, size_t size) {
     const char *at = (const char *)data, *end = at + size;
     for (w->n = 0; w->n < MAX_WORLD && (w->n == 0 || at < end); w->n++) {
-        const char *zero = w->n < MAX_WORLD - 1 && at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+        const char *zero =
+            w->n < MAX_WORLD - 1 && at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
         w->text[w->n] = at;
         w->length[w->n] = (size_t)((zero ? zero : end) - at);
         at = zero ? zero + 1 : end;
@@ -72,7 +73,8 @@ static void write_one(lierne_context *context, void *shared) {
     lierne_plan *plan = w->plans[lierne_context_get_rank(context)], *again, *back;
     char *text, *same;
     MUST(lierne_plan_serialize(&text, plan) == LIERNE_OK, "writing a plan");
-    MUST(lierne_plan_deserialize(&again, context, text, strlen(text)) == LIERNE_OK, "reading it again");
+    MUST(lierne_plan_deserialize(&again, context, text, strlen(text)) == LIERNE_OK,
+         "reading it again");
     MUST(lierne_plan_serialize(&same, again) == LIERNE_OK, "writing it again");
     MUST(strcmp(text, same) == 0, "a plan that was read is another one");
     lierne_text_destroy(text);
@@ -88,10 +90,12 @@ static bool small(const world *w) {
         for (int d = 0; d < 2; d++) {
             lierne_report report = {.size = sizeof report};
             int64_t in, out;
-            MUST(lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d) == LIERNE_OK &&
+            MUST(lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d) ==
+                         LIERNE_OK &&
                      lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d) == LIERNE_OK,
                  "what a plan says of itself");
-            if (in > MAX_ELEMENTS || out > MAX_ELEMENTS || report.scratch_bytes > 8 * MAX_ELEMENTS) {
+            if (in > MAX_ELEMENTS || out > MAX_ELEMENTS ||
+                report.scratch_bytes > 8 * MAX_ELEMENTS) {
                 return false;
             }
         }
@@ -109,8 +113,10 @@ static void execute(const world *w, lierne_direction d) {
         in[r] = malloc((size_t)n * 8), out[r] = malloc((size_t)m * 8);
         MUST((in[r] || n == 0) && (out[r] || m == 0), "memory of the test");
         memset(in[r], 0x3c, (size_t)n * 8), memset(out[r], 0xa5, (size_t)m * 8);
-        MUST((d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(
-                 &requests[r], w->plans[r], out[r], in[r], NULL) == LIERNE_OK, "beginning");
+        MUST((d == LIERNE_FORWARD ? lierne_forward_begin
+                                  : lierne_adjoint_begin)(&requests[r], w->plans[r], out[r], in[r],
+                                                          NULL) == LIERNE_OK,
+             "beginning");
     }
     for (int r = 0; r < w->n; r++) {
         MUST(lierne_end(requests[r]) == LIERNE_OK, "ending");

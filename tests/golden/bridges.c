@@ -106,7 +106,8 @@ static void expect_groups(golden_case *c, const pair *p) {
 
 static void expect_slice(golden_case *c, const pair *p, int64_t batch, int rank, const cJSON *row) {
     int64_t values[3] = {rank, -1, -1};
-    lierne_status status = lierne_megatron_map_get_slice(&values[1], &values[2], p->map, rank, batch);
+    lierne_status status =
+        lierne_megatron_map_get_slice(&values[1], &values[2], p->map, rank, batch);
     golden_expect_status(c, "lierne_megatron_map_get_slice", status, LIERNE_OK);
     golden_expect(c, golden_same_ints(row, values, 3), "slice of rank %d of %lld: %lld + %lld",
                   rank, (long long)batch, (long long)values[1], (long long)values[2]);
@@ -125,7 +126,8 @@ static void expect_slices(golden_case *c, const pair *p) {
                 expect_slice(c, p, batch, first + n++, row);
             }
         } else {
-            lierne_status status = lierne_megatron_map_get_slice(&start, &size, p->map, first, batch);
+            lierne_status status =
+                lierne_megatron_map_get_slice(&start, &size, p->map, first, batch);
             golden_expect(c, golden_get(list, "error") != NULL, "slices of another kind");
             golden_expect_status(c, "lierne_megatron_map_get_slice", status, LIERNE_INDIVISIBLE);
         }

@@ -63,12 +63,14 @@ static golden_type type_of(const variant *v, int rank) {
 static golden_row_case duty_of(const variant *v, int rank) {
     const golden_forest *f = &v->graph->forest;
     int64_t width = v->type.width;
-    golden_row_case row_case = golden_row_case_new(type_of(v, rank), false, f->nowned[rank], f->nghosts[rank]);
+    golden_row_case row_case =
+        golden_row_case_new(type_of(v, rank), false, f->nowned[rank], f->nghosts[rank]);
     for (int64_t i = 0; i < row_case.nx; i++) {
         double copies = (double)golden_forest_copies(f, rank, i);
         for (int64_t c = 0; c < width; c++) {
             row_case.x[i * width + c] = owned(v, rank, i, c);
-            row_case.ffx[i * width + c] = copies * row_case.x[i * width + c] + 0.0; /* no negative zero */
+            row_case.ffx[i * width + c] =
+                copies * row_case.x[i * width + c] + 0.0; /* no negative zero */
         }
     }
     for (int64_t k = 0; k < row_case.ny; k++) {
@@ -93,15 +95,15 @@ static void check_pairs(golden_case *c, lierne_context *context, const variant *
     int rank = lierne_context_get_rank(context);
     const golden_forest *f = &v->graph->forest;
     lierne_references_spec spec = {.size = sizeof spec,
-                              .nowned = f->nowned[rank],
-                              .nghosts = f->nghosts[rank],
-                              .rank = f->rank[rank],
-                              .row = f->row[rank],
-                              .dtype = v->type.dtype,
-                              .width = v->type.width,
-                              .stride = row_case->type.stride,
-                              .algorithm = v->algorithm,
-                              .accumulate = v->accumulate};
+                                   .nowned = f->nowned[rank],
+                                   .nghosts = f->nghosts[rank],
+                                   .rank = f->rank[rank],
+                                   .row = f->row[rank],
+                                   .dtype = v->type.dtype,
+                                   .width = v->type.width,
+                                   .stride = row_case->type.stride,
+                                   .algorithm = v->algorithm,
+                                   .accumulate = v->accumulate};
     lierne_plan *plan = NULL;
     lierne_graph_lists lists = {.size = sizeof lists};
     lierne_status status = lierne_plan_create_references(&plan, context, &spec);

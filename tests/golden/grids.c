@@ -75,7 +75,8 @@ static void expect_coords(golden_case *c, const lierne_grid *grid, const cJSON *
 static void expect_key(golden_case *c, const lierne_grid *grid, const cJSON *query) {
     golden_names names = golden_read_names(golden_get(query, "dims"));
     char key[1024], joined[1024] = "";
-    lierne_status status = lierne_grid_get_key(key, sizeof key, NULL, grid, NULL, names.at, names.n);
+    lierne_status status =
+        lierne_grid_get_key(key, sizeof key, NULL, grid, NULL, names.at, names.n);
     golden_expect_status(c, "lierne_grid_get_key", status, LIERNE_OK);
     golden_expect(c, strcmp(key, golden_string(query, "key")) == 0, "key is '%s', expected '%s'",
                   key, golden_string(query, "key"));
@@ -158,7 +159,8 @@ static void check_query(golden_case *c) {
     }
     if (error) {
         golden_names names = query_names(query, error);
-        lierne_status status = lierne_grid_get_groups(NULL, NULL, NULL, grid, NULL, names.at, names.n);
+        lierne_status status =
+            lierne_grid_get_groups(NULL, NULL, NULL, grid, NULL, names.at, names.n);
         expect_error(c, "lierne_grid_get_groups", status, error);
     } else {
         expect_groups(c, lierne_grid_get_groups, grid, NULL, query, golden_get(c->item, "groups"));
@@ -249,8 +251,8 @@ static void check_steps(golden_case *c) {
     stage s = {.grid = case_grid(c)};
     int n = 0;
     golden_expect(c, cJSON_GetArraySize(steps) > 0, "no steps");
-    if (s.grid &&
-        golden_expect_status(c, "lierne_group_keys_create", lierne_group_keys_create(&s.keys, s.grid), LIERNE_OK)) {
+    if (s.grid && golden_expect_status(c, "lierne_group_keys_create",
+                                       lierne_group_keys_create(&s.keys, s.grid), LIERNE_OK)) {
         cJSON_ArrayForEach(step, steps) {
             golden_case one = {.item = c->item};
             check_step(&one, &s, step);

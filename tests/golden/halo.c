@@ -41,7 +41,8 @@ static void read_bits(golden_case *c, golden_row_case *row_case, const cJSON *li
             memcpy(&f, &single, sizeof f);
             if (golden_expect(c, text && i < n, "too many bits, or not in hex")) {
                 memcpy(&row_case->fty[i], &wide, sizeof wide);
-                row_case->fty[i] = row_case->type.dtype == LIERNE_F32 ? (double)f : row_case->fty[i];
+                row_case->fty[i] =
+                    row_case->type.dtype == LIERNE_F32 ? (double)f : row_case->fty[i];
             }
             i++;
         }
@@ -205,7 +206,8 @@ static lierne_plan *plan_of(golden_case *c, lierne_context *context, const varia
     }
     bool ownerless = v->kind == SEPARATE && v->halo->nswap == 0;
     status = lierne_plan_create_flattened(&flat, swaps, v->kind == SEPARATE);
-    golden_expect_status(c, "lierne_plan_create_flattened", status, ownerless ? LIERNE_INVALID : LIERNE_OK);
+    golden_expect_status(c, "lierne_plan_create_flattened", status,
+                         ownerless ? LIERNE_INVALID : LIERNE_OK);
     golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(swaps), LIERNE_OK);
     return flat;
 }

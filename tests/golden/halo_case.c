@@ -213,13 +213,15 @@ static void fill_owned(golden_row_case *row_case, const golden_halo_case *halo, 
         double copies = (double)golden_forest_copies(&halo->forest, rank, i);
         for (int64_t c = 0; c < width; c++) {
             row_case->x[i * width + c] = owned(halo, rank, i, c, row_case->type);
-            row_case->ffx[i * width + c] = copies * row_case->x[i * width + c] + 0.0; /* no negative zero */
+            row_case->ffx[i * width + c] =
+                copies * row_case->x[i * width + c] + 0.0; /* no negative zero */
         }
     }
 }
 
 /* Ghosts of fx, from row `first` of it on; those without a root stay. */
-static void fill_ghosts(golden_row_case *row_case, const golden_halo_case *halo, int rank, int64_t first) {
+static void fill_ghosts(golden_row_case *row_case, const golden_halo_case *halo, int rank,
+                        int64_t first) {
     const golden_forest *f = &halo->forest;
     int64_t width = row_case->type.width;
     for (int64_t k = 0; k < f->nghosts[rank]; k++) {
@@ -236,8 +238,10 @@ static void fill_extremes(golden_row_case *row_case, const golden_halo_case *hal
     size_t bytes = (size_t)(row_case->nx * row_case->type.width) * sizeof(double);
     memcpy(row_case->most, start, bytes);
     memcpy(row_case->least, start, bytes);
-    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, 1, row_case->most);
-    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, -1, row_case->least);
+    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, 1,
+                          row_case->most);
+    golden_forest_extreme(&halo->forest, rank, true, row_case->type.width, value, -1,
+                          row_case->least);
 }
 
 static void clear_ghosts(const golden_row_case *row_case, int64_t nowned, double *rows) {
@@ -302,7 +306,8 @@ static void take_back(const golden_halo_case *halo, int rank, int s, int64_t wid
     }
 }
 
-void golden_halo_keep(const golden_halo_case *halo, int rank, golden_row_case *row_case, bool flat) {
+void golden_halo_keep(const golden_halo_case *halo, int rank, golden_row_case *row_case,
+                      bool flat) {
     int64_t width = row_case->type.width, nowned = halo->forest.nowned[rank];
     double **rows = golden_alloc(halo->world, sizeof *rows);
     for (int r = 0; r < halo->world; r++) {

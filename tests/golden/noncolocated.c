@@ -5,7 +5,8 @@
 #include <string.h>
 
 static void expect_side(golden_case *c, const lierne_megatron_leaders *leaders,
-                        lierne_megatron_side side, const char *leaders_key, const char *groups_key) {
+                        lierne_megatron_side side, const char *leaders_key,
+                        const char *groups_key) {
     const cJSON *expect = golden_get(c->item, "expect");
     const int *ranks = NULL;
     int n = 0, size = 0;
@@ -24,7 +25,8 @@ static void expect_row(golden_case *c, const lierne_megatron_leaders *leaders, c
                        int rank) {
     const int *to = NULL, *from = NULL;
     int nto = -1, nfrom = -1;
-    lierne_status status = lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, leaders, rank);
+    lierne_status status =
+        lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, leaders, rank);
     golden_expect_status(c, "lierne_megatron_leaders_get_peers", status, LIERNE_OK);
     const cJSON *at = cJSON_GetArrayItem(row, 0);
     const char *role = cJSON_GetStringValue(cJSON_GetArrayItem(row, 1));
@@ -42,8 +44,8 @@ static bool in_grid(const lierne_grid *grid, int rank) {
     return rank >= first && rank < first + lierne_grid_get_size(grid);
 }
 
-static void expect_map(golden_case *c, const lierne_megatron_leaders *leaders, const lierne_grid *src,
-                       const lierne_grid *dst) {
+static void expect_map(golden_case *c, const lierne_megatron_leaders *leaders,
+                       const lierne_grid *src, const lierne_grid *dst) {
     const cJSON *expect = golden_get(c->item, "expect"), *map = golden_get(expect, "comm_map");
     const cJSON *row = map ? map->child : NULL;
     const int *ranks = NULL;

@@ -152,8 +152,9 @@ static execution adjoint_of(const char *what, lierne_plan *plan, const golden_ro
 }
 
 void golden_row_case_expect(golden_case *c, const char *what, lierne_plan *plan,
-                        const golden_row_case *row_case) {
-    execution forward = forward_of(what, plan, row_case), adjoint = adjoint_of(what, plan, row_case);
+                            const golden_row_case *row_case) {
+    execution forward = forward_of(what, plan, row_case),
+              adjoint = adjoint_of(what, plan, row_case);
     expect_execution(c, &forward, row_case->whole);
     expect_execution(c, &adjoint, row_case->whole);
 }
@@ -172,8 +173,10 @@ static double dot(golden_case *c, const execution *e, const double *values) {
     return sum;
 }
 
-void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_case *row_case, double *dots) {
-    execution forward = forward_of("F x", plan, row_case), adjoint = adjoint_of("F* y", plan, row_case);
+void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_case *row_case,
+                          double *dots) {
+    execution forward = forward_of("F x", plan, row_case),
+              adjoint = adjoint_of("F* y", plan, row_case);
     dots[0] = dot(c, &forward, row_case->y);
     dots[1] = dot(c, &adjoint, row_case->x);
 }
@@ -205,7 +208,8 @@ static golden_row_case turned(const golden_row_case *row_case) {
     return t;
 }
 
-static void expect_transposed(golden_case *c, const lierne_plan *plan, const golden_row_case *row_case) {
+static void expect_transposed(golden_case *c, const lierne_plan *plan,
+                              const golden_row_case *row_case) {
     lierne_plan *once = NULL, *twice = NULL;
     golden_row_case other = turned(row_case);
     lierne_status status = lierne_plan_create_transposed(&once, plan);
@@ -221,7 +225,8 @@ static void expect_transposed(golden_case *c, const lierne_plan *plan, const gol
 }
 
 /* F* F is its own transpose. */
-static void expect_composed(golden_case *c, const lierne_plan *plan, const golden_row_case *row_case) {
+static void expect_composed(golden_case *c, const lierne_plan *plan,
+                            const golden_row_case *row_case) {
     lierne_plan *back = NULL, *both = NULL;
     golden_row_case square = *row_case;
     square.ny = square.nx;
@@ -256,7 +261,7 @@ static void expect_written(golden_case *c, lierne_context *context, const lierne
 }
 
 void golden_row_case_algebra(golden_case *c, lierne_context *context, const lierne_plan *plan,
-                         const golden_row_case *row_case) {
+                             const golden_row_case *row_case) {
     lierne_plan *refused = NULL;
     expect_written(c, context, plan, row_case);
     if (row_case->before) {

@@ -35,14 +35,15 @@ void golden_row_case_free(golden_row_case *row_case);
 /* Executes the plan, blocking and with begin and end, in place too where it is whole. Collective.
  */
 void golden_row_case_expect(golden_case *c, const char *what, lierne_plan *plan,
-                        const golden_row_case *row_case);
+                            const golden_row_case *row_case);
 /* <F x, y> and <x, F* y> of what the plan makes of x and y. Collective. */
-void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_case *row_case, double *dots);
+void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_case *row_case,
+                          double *dots);
 /* lierne_reduce, both ways. */
 void golden_row_case_reduce(golden_case *c, lierne_plan *plan, const golden_row_case *row_case);
 /* Plans made of a plan: transposed once and twice, written and read, followed by its transpose. */
 void golden_row_case_algebra(golden_case *c, lierne_context *context, const lierne_plan *plan,
-                         const golden_row_case *row_case);
+                             const golden_row_case *row_case);
 
 /* Which row of which rank each ghost is a copy of. row -1: of none. */
 typedef struct golden_forest {

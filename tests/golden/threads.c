@@ -1,7 +1,7 @@
 /* Ranks that are threads: all of them are in this process, so nothing needs to be brought together
  * from elsewhere. */
-#include "row_case.h"
 #include "rank_threads.h"
+#include "row_case.h"
 
 lierne_status golden_ranks_start(golden_world *world) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};

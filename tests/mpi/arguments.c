@@ -1,7 +1,7 @@
-/* A bad argument of one rank, in every collective call, in a context that checks: the same INVALID on
- * every rank, which names the rank and what is wrong; nobody waits, nothing moves, and the next call
- * works. Calls that make something are such everywhere; those that execute, where the context checks.
- * Each case is a call that is right on all ranks but one. */
+/* A bad argument of one rank, in every collective call, in a context that checks: the same INVALID
+ * on every rank, which names the rank and what is wrong; nobody waits, nothing moves, and the next
+ * call works. Calls that make something are such everywhere; those that execute, where the context
+ * checks. Each case is a call that is right on all ranks but one. */
 #include "mpi/common.h"
 
 #include "lierne/exchange.h"
@@ -15,7 +15,8 @@ enum { SAMPLES = 2, MOST = 4, WIDTH = 6, ROWS = 3 };
 
 static lierne_context *context, *alone;
 static lierne_grid *src, *dst, *one;
-static lierne_plan *first, *second, *back, *mapped, *variable; /* bridges; back is first transposed */
+static lierne_plan *first, *second, *back, *mapped,
+    *variable;               /* bridges; back is first transposed */
 static lierne_plan *foreign; /* of the context `alone` */
 static lierne_plan *pairs, *adding, *graph, *halo;
 static lierne_coalesced *both;
@@ -28,17 +29,26 @@ static const uint8_t keep[ROWS + 1] = {1, 1, 1, 1};
 
 static lierne_bridge_spec bridge_spec(int64_t *shape) {
     shape[0] = SAMPLES * test_world, shape[1] = MOST, shape[2] = WIDTH;
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec), .src = src, .dst = dst,
-                                .naxes = 3, .shape = shape, .dtype = LIERNE_F32,
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape,
+                                .dtype = LIERNE_F32,
                                 .sequence_axis = 1};
 }
 
 static lierne_graph_spec graph_spec(void) {
     edge_target = (int64_t)ROWS * test_rank;
     edge_source = (int64_t)ROWS * ((test_rank + 1) % test_world) + 1;
-    return (lierne_graph_spec){.size = sizeof(lierne_graph_spec), .nrows = ROWS * test_world,
-                               .owner = owners, .nedges = 1, .source = &edge_source,
-                               .target = &edge_target, .dtype = LIERNE_F32, .width = 1};
+    return (lierne_graph_spec){.size = sizeof(lierne_graph_spec),
+                               .nrows = ROWS * test_world,
+                               .owner = owners,
+                               .nedges = 1,
+                               .source = &edge_source,
+                               .target = &edge_target,
+                               .dtype = LIERNE_F32,
+                               .width = 1};
 }
 
 #define MADE(call) CHECK((call) == LIERNE_OK, #call ": %s", lierne_last_error())
@@ -66,9 +76,17 @@ static lierne_halo_spec halo_spec(void) {
     static const int64_t *const lists[1] = {row};
     static int to, from;
     to = (test_rank + 1) % test_world, from = (test_rank + test_world - 1) % test_world;
-    return (lierne_halo_spec){.size = sizeof(lierne_halo_spec), .nlocal = ROWS, .nghost = 1,
-                              .nswap = 1, .sendproc = &to, .recvproc = &from, .sendnum = &num,
-                              .recvnum = &num, .sendlist = lists, .dtype = LIERNE_F32, .width = 1};
+    return (lierne_halo_spec){.size = sizeof(lierne_halo_spec),
+                              .nlocal = ROWS,
+                              .nghost = 1,
+                              .nswap = 1,
+                              .sendproc = &to,
+                              .recvproc = &from,
+                              .sendnum = &num,
+                              .recvnum = &num,
+                              .sendlist = lists,
+                              .dtype = LIERNE_F32,
+                              .width = 1};
 }
 
 /* Each rank has one ghost, a row of the next rank. */
@@ -76,8 +94,13 @@ static lierne_references_spec pairs_spec(void) {
     static int32_t rank;
     static const int64_t row = 1;
     rank = (test_rank + 1) % test_world;
-    return (lierne_references_spec){.size = sizeof(lierne_references_spec), .nowned = ROWS, .nghosts = 1,
-                               .rank = &rank, .row = &row, .dtype = LIERNE_F32, .width = 1};
+    return (lierne_references_spec){.size = sizeof(lierne_references_spec),
+                                    .nowned = ROWS,
+                                    .nghosts = 1,
+                                    .rank = &rank,
+                                    .row = &row,
+                                    .dtype = LIERNE_F32,
+                                    .width = 1};
 }
 
 static void make_rows(void) {
@@ -96,8 +119,8 @@ static void set_up(void) {
     const char *names[] = {"tp", "dp"};
     const int64_t ones[] = {1, 1};
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
-    lierne_grid_spec grid = {.size = sizeof grid, .ndims = 2, .names = names, .sizes = ones,
-                             .world_size = 1};
+    lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 2, .names = names, .sizes = ones, .world_size = 1};
     MADE(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     MADE(lierne_context_create_self(&alone, &spec));
     MADE(lierne_grid_create(&one, &grid));
@@ -122,8 +145,8 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-    lierne_plan *plans[] = {first, second, back, mapped, variable, pairs, adding, graph, halo,
-                            foreign};
+    lierne_plan *plans[] = {first, second, back,  mapped, variable,
+                            pairs, adding, graph, halo,   foreign};
     MADE(lierne_coalesced_destroy(both));
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         MADE(lierne_plan_destroy(plans[i]));
@@ -325,8 +348,11 @@ static lierne_status halo_into_nothing(bool bad) {
 static lierne_status bricks_into_nothing(bool bad) {
     lierne_brick *brick = NULL;
     const double point[3] = {test_rank + 0.25, 0.5, 0.75};
-    lierne_brick_spec spec = {.size = sizeof spec, .grid = {test_world, 1, 1},
-                              .box = {test_world, 1, 1}, .cutoff = 0.125, .nlocal = 1,
+    lierne_brick_spec spec = {.size = sizeof spec,
+                              .grid = {test_world, 1, 1},
+                              .box = {test_world, 1, 1},
+                              .cutoff = 0.125,
+                              .nlocal = 1,
                               .positions = point};
     lierne_status status = lierne_brick_create(bad ? NULL : &brick, context, &spec);
     lierne_brick_destroy(brick);
@@ -337,7 +363,7 @@ static lierne_status read(bool bad, bool has_out, bool has_text) {
     char *text;
     MADE(lierne_plan_serialize(&text, pairs));
     lierne_status status = lierne_plan_deserialize(bad && !has_out ? NULL : &plan, context,
-                                            bad && !has_text ? NULL : text, strlen(text));
+                                                   bad && !has_text ? NULL : text, strlen(text));
     lierne_text_destroy(text);
     return drop(status, plan);
 }
@@ -348,7 +374,8 @@ static lierne_status read_from_nothing(bool bad) {
     return read(bad, true, false);
 }
 
-#define CASE(name, words) {#name, name, words}
+#define CASE(name, words)                                                                          \
+    { #name, name, words }
 static const struct {
     const char *name;
     lierne_status (*call)(bool bad);

@@ -2,8 +2,8 @@
  * closed form what its buffer must hold, and compares all bits. The sweep runs through dim orders,
  * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
  * combinations meet over the pairs without all being run for each. */
-#include "mpi/common.h"
 #include "context/context.h"
+#include "mpi/common.h"
 #include "transport/mpi/mpi.h"
 
 #include <stdlib.h>
@@ -118,7 +118,8 @@ static int64_t view_of(const trial *t) {
 static void run_view(trial *t) {
     int64_t offset;
     size_t size = lierne_dtype_size(t->c->dtype);
-    CHECK(lierne_plan_get_alias(&offset, t->plan, t->direction) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_get_alias(&offset, t->plan, t->direction) == LIERNE_OK, "%s",
+          lierne_last_error());
     if (t->direction == LIERNE_FORWARD && t->nout > 0) {
         CHECK(offset == view_of(t), "%s: view at %lld, wanted %lld", case_text(t->c),
               (long long)offset, (long long)view_of(t));
@@ -337,7 +338,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     grow_groups(context);
     for (int round = 0; round < ROUNDS; round++) {
         sweep(context, round);

@@ -29,8 +29,12 @@ static void open_setup(setup *s) {
     s->src = mesh_grid(&src);
     s->dst = mesh_grid(&dst);
     s->shape[0] = SAMPLES * test_world, s->shape[1] = 4, s->shape[2] = ROW / 4;
-    s->spec = (lierne_bridge_spec){.size = sizeof s->spec, .src = s->src, .dst = s->dst,
-                                   .naxes = 3, .shape = s->shape, .dtype = LIERNE_F32,
+    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
+                                   .src = s->src,
+                                   .dst = s->dst,
+                                   .naxes = 3,
+                                   .shape = s->shape,
+                                   .dtype = LIERNE_F32,
                                    .sequence_axis = 1};
     CHECK(lierne_plan_create_bridge(&s->first, s->context, &s->spec) == LIERNE_OK, "first");
     CHECK(lierne_plan_create_bridge(&s->second, s->context, &s->spec) == LIERNE_OK, "second");
@@ -119,7 +123,8 @@ static void no_place(setup *s) {
 /* A context that checks beside one that does not is refused. */
 static void half_checked(void) {
     lierne_context *context = NULL;
-    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT,
+    lierne_context_spec spec = {.size = sizeof spec,
+                                .timeout = PATIENT,
                                 .check = test_rank == test_world - 1};
     lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);
     test_same_error(status, LIERNE_MISMATCH, "check on one rank only");

@@ -12,13 +12,13 @@
 extern int test_rank;
 extern int test_world;
 
-/* Seconds. Machines are busy: a wait that must not end by its deadline has PATIENT; what must come at
- * once may take SLACK. */
+/* Seconds. Machines are busy: a wait that must not end by its deadline has PATIENT; what must come
+ * at once may take SLACK. */
 #define PATIENT 60
 #define SLACK   5
 
-/* Starts MPI. The program is ended as failed where no check is made for five minutes: that is a hang,
- * however slow the machine. */
+/* Starts MPI. The program is ended as failed where no check is made for five minutes: that is a
+ * hang, however slow the machine. */
 void test_start(int *argc, char ***argv);
 /* Adds up the counts of all ranks; rank 0 prints "N passed, N failed". Returns the exit status. */
 int test_finish(void);

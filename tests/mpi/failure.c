@@ -188,13 +188,15 @@ static void planning_without_memory(lierne_context *context, int bad,
         }
         CHECK(lierne_mem_live() == before, "allocation %d: %zu alive, %zu before", k,
               lierne_mem_live(), before);
-        CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive", lierne_context_get_ngroups(context));
+        CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive",
+              lierne_context_get_ngroups(context));
     }
     CHECK(k > 10 && k < 2000, "planning works from allocation %d on", k);
     close_setup(&s);
 }
 
-/* A rank without memory for its context waits for the others as long as its spec says, not longer. */
+/* A rank without memory for its context waits for the others as long as its spec says, not longer.
+ */
 static void making_a_context_without_memory(int bad) {
     MPI_Comm comm;
     lierne_context *context;
@@ -215,7 +217,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (int i = 0; i < 2; i++) {
         int rank = i == 0 ? test_world - 1 : 0;
         specs_that_differ(context, rank);

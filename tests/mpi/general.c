@@ -1,5 +1,5 @@
-/* Random bridges on real ranks: the cases of tests/unit/test_bridge_general.c, each rank doing its own
- * part. Every rank makes the same case from the same seed. */
+/* Random bridges on real ranks: the cases of tests/unit/test_bridge_general.c, each rank doing its
+ * own part. Every rank makes the same case from the same seed. */
 #include "lierne/mpi.h"
 #include "unit/random_case.h"
 

@@ -90,7 +90,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     const char *dir = argc > 1 ? argv[1] : "tests/golden";
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, refuse_swaps, true);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());

@@ -177,14 +177,16 @@ static void check_flat(lierne_plan *plan, const swaps *all, const shape *s, bool
     check_roots(plan, &f, "roots");
     check_reduce(plan, all, &f, s, LIERNE_MAX, "swaps");
     check_reduce(plan, all, &f, s, LIERNE_MIN, "swaps");
-    if (CHECK(lierne_plan_create_flattened(&flat, plan, 0) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_flattened(&flat, plan, 0) == LIERNE_OK, "%s",
+              lierne_last_error())) {
         check_whole(flat, all, &f, s, keep, "flat");
         check_flat_bytes(flat, &f, s, "flat");
         check_reduce(flat, all, &f, s, LIERNE_MAX, "flat");
     }
     lierne_plan_destroy(flat);
     flat = NULL;
-    if (CHECK(lierne_plan_create_flattened(&flat, plan, 1) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_flattened(&flat, plan, 1) == LIERNE_OK, "%s",
+              lierne_last_error())) {
         check_separate(flat, &f, s, "flat, ghosts apart");
     }
     lierne_plan_destroy(flat);
@@ -215,8 +217,8 @@ static void check_restricted(lierne_plan *plan, const swaps *all, const shape *s
     }
     if (f.nghosts[test_world - 1] > 0) {
         keep[test_world - 1][f.nowned[test_world - 1]] ^= 1;
-        test_same_error(lierne_plan_create_restricted(&plans[1], plan, keep[test_rank]), LIERNE_MISMATCH,
-                        "a ghost that only one side keeps");
+        test_same_error(lierne_plan_create_restricted(&plans[1], plan, keep[test_rank]),
+                        LIERNE_MISMATCH, "a ghost that only one side keeps");
     }
     CHECK(lierne_plan_destroy(plans[0]) == LIERNE_OK && !plans[1], "%s", lierne_last_error());
     for (int r = 0; r < test_world; r++) {
@@ -237,8 +239,8 @@ static void check_others(lierne_context *context, lierne_plan *plan, const swaps
         check_swaps(twice, all, s, keep, false, "swaps transposed twice");
     }
     CHECK(lierne_plan_serialize(&text, plan) == LIERNE_OK, "%s", lierne_last_error());
-    if (CHECK(lierne_plan_deserialize(&read, context, text, text ? strlen(text) : 0) == LIERNE_OK, "%s",
-              lierne_last_error())) {
+    if (CHECK(lierne_plan_deserialize(&read, context, text, text ? strlen(text) : 0) == LIERNE_OK,
+              "%s", lierne_last_error())) {
         check_swaps(read, all, s, keep, false, "swaps read again");
     }
     lierne_text_destroy(text);
@@ -252,7 +254,8 @@ static void run_swaps(lierne_context *context, const swaps *all, uint64_t seed, 
     spec.keep_ghosts = number / 2 % 3 == 0;
     bool keep = spec.keep_ghosts, filled = spec.nswap > 0;
     size_t before = lierne_mem_live();
-    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s",
+              lierne_last_error())) {
         check_swaps(plan, all, &s, keep, false, "swaps");
         check_others(context, plan, all, &s, keep);
         check_restricted(plan, all, &s, keep, seed);
@@ -277,7 +280,8 @@ static void run_no_swaps(lierne_context *context) {
                              .stride = s.stride};
     buffer x = buffer_new(&s, nlocal + nghost), empty = buffer_new(&s, nlocal + nghost);
     buffer_fill(&s, &x, 0, nlocal + nghost, VALUES, test_rank);
-    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s",
+              lierne_last_error())) {
         buffer_check(plan, LIERNE_FORWARD, &x, &empty, &x, "no swaps");
         buffer_check(plan, LIERNE_ADJOINT, &x, &empty, &x, "no swaps");
     }
@@ -477,7 +481,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (int i = 0; i < SWAPS; i++) {
         swaps all;
         uint64_t seed = (uint64_t)(i * 10 + test_world);

@@ -95,7 +95,8 @@ static void planning(setup *s) {
     if (test_rank % 2) {
         end(s, 2);
     }
-    CHECK(lierne_plan_create_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&more, s->context, &s->spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     if (test_rank % 2 == 0) {
         end(s, 2);
     }

@@ -214,7 +214,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     lanes(context);
     masks(context);
     floats(context);

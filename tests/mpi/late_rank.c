@@ -1,16 +1,16 @@
 /* A rank that gives up leaves no trap for a rank that comes late. It frees its plan and its context
- * at once, and uses the memory again; the late rank must get an error, never the data of memory that
- * was used again, and what it sends must not land there. The giver keeps `in` and `out` until MPI
- * ends, as lierne/context.h asks; where all ranks are on one node it breaks that rule on purpose and
- * overwrites `in`: the late rank must not return OK then.
+ * at once, and uses the memory again; the late rank must get an error, never the data of memory
+ * that was used again, and what it sends must not land there. The giver keeps `in` and `out` until
+ * MPI ends, as lierne/context.h asks; where all ranks are on one node it breaks that rule on
+ * purpose and overwrites `in`: the late rank must not return OK then.
  *
  *   late                 two ranks: the late one is late only; control messages of planning.
  *                        three ranks: a ring of rows, in which a victim is late or stopped
  *   late killed N        three ranks; the victim is killed, so MPI cannot be ended either. N: 1 the
  *                        adjoint, 2 packed, 3 both, 0 neither. For tests/cli/test_death.sh
  *   ... apart            each rank is a node of its own: no flags, only messages */
-#include "lierne/sparse.h"
 #include "lierne/halo.h"
+#include "lierne/sparse.h"
 #include "mpi/common.h"
 
 #include <signal.h>
@@ -21,8 +21,9 @@
 
 #define TIMEOUT 0.4 /* seconds, of ranks that give up */
 #define ROWS    4096
-#define WIDTH   64 /* a row is as long as several cache lines, and all rows too long to be sent eagerly */
-#define BLOCKS  12
+#define WIDTH                                                                                      \
+    64 /* a row is as long as several cache lines, and all rows too long to be sent eagerly */
+#define BLOCKS 12
 
 static bool one_node; /* abort flags reach all ranks */
 
@@ -54,7 +55,8 @@ static void check_memory(reuse *r) {
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     return context;
 }
 
@@ -85,13 +87,13 @@ static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, bool
         row[i] = packed ? ROWS - 1 - i : i;
     }
     lierne_references_spec spec = {.size = sizeof spec,
-                              .nowned = ROWS,
-                              .nghosts = ROWS,
-                              .rank = rank,
-                              .row = row,
-                              .dtype = LIERNE_F32,
-                              .width = WIDTH,
-                              .algorithm = LIERNE_GRAPH_DIRECT};
+                                   .nowned = ROWS,
+                                   .nghosts = ROWS,
+                                   .rank = rank,
+                                   .row = row,
+                                   .dtype = LIERNE_F32,
+                                   .width = WIDTH,
+                                   .algorithm = LIERNE_GRAPH_DIRECT};
     return lierne_plan_create_references(plan, context, &spec);
 }
 
@@ -154,8 +156,8 @@ static void free_ring(ring *r) {
 }
 
 static void check_outcome(const ring *r, lierne_status status, const char *who) {
-    CHECK(status == LIERNE_OK || status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED,
-          "%s: %s", who, lierne_last_error());
+    CHECK(status == LIERNE_OK || status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED, "%s: %s",
+          who, lierne_last_error());
     if (status == LIERNE_OK) {
         long wrong = count_wrong(r);
         CHECK(wrong == 0, "%s returned OK with %ld wrong elements", who, wrong);
@@ -313,8 +315,8 @@ static void lanes(int late) {
 }
 static int tests_at_once = 1;
 
-/* The library's, too: the late rank looks so often that it finds a collective call complete before it
- * looks at flags. */
+/* The library's, too: the late rank looks so often that it finds a collective call complete before
+ * it looks at flags. */
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     int code = PMPI_Test(request, flag, status);
     for (int i = 1; i < tests_at_once && code == MPI_SUCCESS && !*flag; i++) {
@@ -323,7 +325,8 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     return code;
 }
 
-/* The one that gave up had its say in the decision already, so that MPI ends it for the late rank. */
+/* The one that gave up had its say in the decision already, so that MPI ends it for the late rank.
+ */
 static void decide_late(int late) {
     lierne_context *context = context_new();
     lierne_plan *plan;

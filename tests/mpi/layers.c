@@ -5,8 +5,8 @@
  *
  * A layer: m[t] = h[t] + sum over edges s -> t of weight * h[s], then h'[t] = m[t] + a * m[t]^2.
  * Ranks work on edges between own atoms while ghosts are under way, both ways. */
-#include "lierne/sparse.h"
 #include "lierne/partition.h"
+#include "lierne/sparse.h"
 #include "mpi/common.h"
 #include "mpi/crystal.h"
 
@@ -284,7 +284,8 @@ int main(int argc, char **argv) {
     state_open(&alone, w.atoms.natoms);
     run_alone(&w, &alone);
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     CHECK(lierne_partition_split(w.owner, w.atoms.natoms, test_world) == LIERNE_OK, "%s",
           lierne_last_error());
     run_owners(context, &w, &alone, "split");

@@ -52,8 +52,8 @@ static void finish(lierne_context *context, lierne_status status, double seconds
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
     const char *names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {tp, cp, dp};
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
-                             .world_size = 4};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = 4};
     lierne_grid *g = NULL;
     lierne_grid_create(&g, &spec);
     return g;
@@ -67,8 +67,13 @@ int main(int argc, char **argv) {
     char pid[32];
     const int64_t shape[] = {4, 64, 256};
     lierne_grid *src = grid(1, 1, 4), *dst = grid(1, 4, 1);
-    lierne_bridge_spec bridge = {.size = sizeof bridge, .src = src, .dst = dst, .naxes = 3,
-                                 .shape = shape, .dtype = LIERNE_F32, .sequence_axis = 1};
+    lierne_bridge_spec bridge = {.size = sizeof bridge,
+                                 .src = src,
+                                 .dst = dst,
+                                 .naxes = 3,
+                                 .shape = shape,
+                                 .dtype = LIERNE_F32,
+                                 .sequence_axis = 1};
     folder = argc > 1 ? argv[1] : ".";
     if (lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
         lierne_plan_create_bridge(&plan, context, &bridge) != LIERNE_OK) {

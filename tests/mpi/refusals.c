@@ -287,7 +287,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     accept(context);
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         for (int third = 0; third < 3 && deeds[i].least <= test_world; third++) {

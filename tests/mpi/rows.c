@@ -243,15 +243,15 @@ lierne_status forest_plan(lierne_plan **plan, lierne_context *context, const for
         row[k] = f->ghosts[test_rank][k].row;
     }
     lierne_references_spec spec = {.size = sizeof spec,
-                              .nowned = f->nowned[test_rank],
-                              .nghosts = f->nghosts[test_rank],
-                              .rank = rank,
-                              .row = row,
-                              .dtype = s->dtype,
-                              .width = s->width,
-                              .stride = s->stride,
-                              .algorithm = algorithm,
-                              .accumulate = accumulate};
+                                   .nowned = f->nowned[test_rank],
+                                   .nghosts = f->nghosts[test_rank],
+                                   .rank = rank,
+                                   .row = row,
+                                   .dtype = s->dtype,
+                                   .width = s->width,
+                                   .stride = s->stride,
+                                   .algorithm = algorithm,
+                                   .accumulate = accumulate};
     return lierne_plan_create_references(plan, context, &spec);
 }
 

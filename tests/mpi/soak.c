@@ -115,7 +115,8 @@ static void use(lierne_context *context, int round, float *buffers) {
     CHECK(back[7] == (float)test_world * in[7], "round %d: %g of %g", round, (double)back[7],
           (double)in[7]);
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive", lierne_context_get_ngroups(context));
+    CHECK(lierne_context_get_ngroups(context) == 0, "%d groups alive",
+          lierne_context_get_ngroups(context));
 }
 
 static void of_contexts(float *buffers) {
@@ -137,7 +138,8 @@ static void of_contexts(float *buffers) {
 static void of_plans(float *buffers) {
     lierne_context *context;
     state before = {0};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     CHECK(communicators == 1, "%d communicators of one context", communicators);
     for (int i = 0; i < WARM_UP + ROUNDS; i++) {
         if (i == WARM_UP) {

@@ -60,7 +60,8 @@ static void check_transposed(lierne_plan *plan, const forest *f, const shape *s,
         forest_check(once, f, s, false, true, what);
         forest_check(twice, f, s, false, false, what);
     }
-    CHECK(lierne_plan_destroy(once) == LIERNE_OK && lierne_plan_destroy(twice) == LIERNE_OK, "%s", what);
+    CHECK(lierne_plan_destroy(once) == LIERNE_OK && lierne_plan_destroy(twice) == LIERNE_OK, "%s",
+          what);
 }
 
 /* Written down and read again. Collective. */
@@ -181,7 +182,8 @@ static void run_composed(lierne_context *context, int number) {
     CHECK(forest_plan(&first, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK &&
               forest_plan(&second, context, &g, &s, LIERNE_GRAPH_DIRECT, false) == LIERNE_OK,
           "%s", lierne_last_error());
-    if (CHECK(lierne_plan_create_composed(&plan, first, second) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (CHECK(lierne_plan_create_composed(&plan, first, second) == LIERNE_OK, "%s",
+              lierne_last_error())) {
         lierne_plan_destroy(first), lierne_plan_destroy(second);
         first = second = NULL;
         forest_check(plan, &both, &s, false, false, "composed");
@@ -225,7 +227,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (int i = 0; i < GRAPHS; i++) {
         run_graph(context, i, LIERNE_GRAPH_DIRECT);
         run_graph(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);

@@ -17,7 +17,8 @@
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     return context;
 }
 
@@ -64,7 +65,7 @@ static void every_length_of_pieces(lierne_context *context) {
 static void whole_pieces(lierne_context *context) {
     for (size_t pieces = 0; pieces < 4; pieces++) {
         lierne_control_message letters[2] = {{.peer = 0, .count = pieces * LIERNE_MPI_SINK},
-                                    {.peer = test_world - 1, .count = 1}};
+                                             {.peer = test_world - 1, .count = 1}};
         lierne_control_messages received = {0};
         int64_t *words = calloc(letters[0].count + 1, sizeof *words);
         for (size_t i = 0; i < letters[0].count; i++) {
@@ -73,7 +74,8 @@ static void whole_pieces(lierne_context *context) {
         int64_t small = test_rank;
         letters[0].words = words;
         letters[1].words = &small;
-        CHECK(lierne_context_sparse_exchange(context, letters, test_world > 1 ? 2 : 1, &received) == LIERNE_OK,
+        CHECK(lierne_context_sparse_exchange(context, letters, test_world > 1 ? 2 : 1, &received) ==
+                  LIERNE_OK,
               "%s", lierne_last_error());
         bool ends = test_rank == 0 || test_rank == test_world - 1;
         CHECK(received.count == (ends ? (size_t)test_world : 0), "%zu letters", received.count);
@@ -106,8 +108,8 @@ static void ranks_run_ahead(lierne_context *context) {
             sched_yield();
         }
         if (round % 2 == 0) {
-            CHECK(lierne_context_allreduce_max(context, values, LIERNE_MAX_REDUCED) == LIERNE_OK, "%s",
-                  lierne_last_error());
+            CHECK(lierne_context_allreduce_max(context, values, LIERNE_MAX_REDUCED) == LIERNE_OK,
+                  "%s", lierne_last_error());
             CHECK(values[0] == (round % 3 == 2 ? test_world - 1 : 0) - 7 && values[1] == round &&
                       values[LIERNE_MAX_REDUCED - 1] == 0,
                   "round %d: %lld, %lld", round, (long long)values[0], (long long)values[1]);
@@ -125,7 +127,8 @@ static void an_error_kills_nothing(lierne_context *context, int bad) {
     if (test_rank == bad) {
         mine = LIERNE_FAIL(LIERNE_INDEX_RANGE, "row 7 of rank %d", test_rank);
     }
-    test_same_error(lierne_context_agree_all(context, mine, NULL, 0, NULL), LIERNE_INDEX_RANGE, "settling");
+    test_same_error(lierne_context_agree_all(context, mine, NULL, 0, NULL), LIERNE_INDEX_RANGE,
+                    "settling");
     CHECK(post(context, EVERYBODY, 1, 5) == LIERNE_OK, "%s", lierne_last_error());
 }
 
@@ -166,8 +169,8 @@ static void long_letter_without_memory(lierne_context *context) {
 }
 
 /* Rank 0 comes when the others have given up, whose context is dead for good. Without letters all
- * have come to the meeting then, which does not count. Letters that were under way must outlive their
- * owner's interest: MPI reads them when rank 0 comes. */
+ * have come to the meeting then, which does not count. Letters that were under way must outlive
+ * their owner's interest: MPI reads them when rank 0 comes. */
 static void stay_away(size_t letters, size_t words) {
     size_t before = lierne_mem_live();
     lierne_context *context = context_new();

@@ -15,8 +15,12 @@ static int64_t shape[3];
 
 static lierne_bridge_spec spec_of(void) {
     shape[0] = SAMPLES * test_world, shape[1] = MOST, shape[2] = WIDTH;
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec), .src = src, .dst = dst,
-                                .naxes = 3, .shape = shape, .dtype = LIERNE_F32,
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape,
+                                .dtype = LIERNE_F32,
                                 .sequence_axis = 1};
 }
 
@@ -67,14 +71,16 @@ static void row_maps(void) {
         test_same_error(lierne_plan_update_rows(plan, map), LIERNE_MISMATCH, "maps that differ");
     }
     map[0] = 0;
-    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     if (test_world > 1) {
         lierne_status status =
             lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
         test_same_error(status, LIERNE_MISMATCH, "a map for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK, "free");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK,
+          "free");
     free(map), free(in);
 }
 
@@ -118,7 +124,8 @@ static void variable_rows(void) {
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
     test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_INVALID, "a count out of range");
-    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     rows[0] = 1;
     if (test_world > 1) {
         lierne_status status =
@@ -126,11 +133,13 @@ static void variable_rows(void) {
         test_same_error(status, LIERNE_MISMATCH, "counts for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
-    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK, "free");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK,
+          "free");
     free(y), free(want);
 }
 
-/* Two plans of one spec: input i of plan p on a rank, and the summand that a rank has of output i. */
+/* Two plans of one spec: input i of plan p on a rank, and the summand that a rank has of output i.
+ */
 typedef struct pair {
     lierne_plan *plans[2];
     lierne_coalesced *exchange;
@@ -184,7 +193,8 @@ static void begin(pair *x, lierne_direction d) {
         memset(out[p], 0xa5, (d == LIERNE_FORWARD ? x->all : x->own) * sizeof(float));
     }
     CHECK(lierne_coalesced_begin(x->exchange, d, (void *const *)out, (const void *const *)in,
-                                NULL) == LIERNE_OK, "%s", lierne_last_error());
+                                 NULL) == LIERNE_OK,
+          "%s", lierne_last_error());
 }
 
 static void end(pair *x, lierne_direction d) {
@@ -207,7 +217,8 @@ static void exchange(void) {
     int64_t sent;
     open_pair(&x);
     CHECK(lierne_coalesced_get_messages(&sent, NULL, x.exchange, LIERNE_FORWARD) == LIERNE_OK &&
-              sent == test_world - 1, "%lld messages", (long long)sent);
+              sent == test_world - 1,
+          "%lld messages", (long long)sent);
     begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
     begin(&x, LIERNE_ADJOINT), end(&x, LIERNE_ADJOINT);
     for (int round = 0; round < 20; round++) {
@@ -242,7 +253,8 @@ int main(int argc, char **argv) {
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
     src = mesh_grid(&from);
     dst = mesh_grid(&to);
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     row_maps();
     variable_rows();
     exchange();

@@ -1,6 +1,6 @@
-/* Rank 0 does not come. Whoever waits for it gets TIMEOUT at the deadline, the same error at once from
- * then on, and can still free everything. MPI itself stays healthy: the ranks meet again outside of
- * lierne after each case.
+/* Rank 0 does not come. Whoever waits for it gets TIMEOUT at the deadline, the same error at once
+ * from then on, and can still free everything. MPI itself stays healthy: the ranks meet again
+ * outside of lierne after each case.
  *
  * Time is the program's own, so that a deadline is measured exactly on the busiest machine: it is
  * linked with --wrap=lierne_now, and the library reads a clock in memory that all ranks share. It
@@ -104,7 +104,8 @@ static long long looks(void) {
 static lierne_context *context_new(void) {
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     return context;
 }
 

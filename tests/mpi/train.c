@@ -273,7 +273,8 @@ int main(int argc, char **argv) {
     }
     size_t before = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     expected e[CROSS + 1];
     for (int u = PLAIN; u <= CROSS; u++) {
         e[u].of = (problem){.use = (use)u, .samples = 2 * test_world};

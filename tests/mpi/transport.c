@@ -1,7 +1,7 @@
 /* The mpi wire below plans: making and freeing contexts, deciding together, messages of every
  * length in pieces. What one rank does wrong must reach all ranks with the same words. */
-#include "mpi/common.h"
 #include "context/context.h"
+#include "mpi/common.h"
 #include "transport/mpi/mpi.h"
 
 #include <limits.h>
@@ -11,7 +11,8 @@
 
 static lierne_context *context_new(const lierne_context_spec *spec) {
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     return context;
 }
 
@@ -23,8 +24,10 @@ static void init_and_free_leave_nothing(void) {
     size_t before = lierne_mem_live();
     for (int i = 0; i < 100; i++) {
         lierne_context *context = context_new(NULL);
-        CHECK(lierne_context_get_rank(context) == test_rank && lierne_context_get_world_size(context) == test_world,
-              "rank %d of %d", lierne_context_get_rank(context), lierne_context_get_world_size(context));
+        CHECK(lierne_context_get_rank(context) == test_rank &&
+                  lierne_context_get_world_size(context) == test_world,
+              "rank %d of %d", lierne_context_get_rank(context),
+              lierne_context_get_world_size(context));
         context_free(context);
     }
     CHECK(lierne_mem_live() == before, "%zu allocations alive, %zu before", lierne_mem_live(),
@@ -38,8 +41,10 @@ static void comm_is_a_subset_with_other_ranks(void) {
     MPI_Comm_split(MPI_COMM_WORLD, odd, -test_rank, &half);
     MPI_Comm_size(half, &size);
     CHECK(lierne_context_create_mpi(&context, half, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_get_world_size(context) == size, "world %d of %d", lierne_context_get_world_size(context), size);
-    CHECK(lierne_context_get_rank(context) == size - 1 - test_rank / 2, "rank %d", lierne_context_get_rank(context));
+    CHECK(lierne_context_get_world_size(context) == size, "world %d of %d",
+          lierne_context_get_world_size(context), size);
+    CHECK(lierne_context_get_rank(context) == size - 1 - test_rank / 2, "rank %d",
+          lierne_context_get_rank(context));
     context_free(context);
     MPI_Comm_free(&half);
 }
@@ -81,7 +86,8 @@ static void init_fails_alike_on_all_ranks(int bad) {
     }
     init_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_INVALID);
     unsetenv("LIERNE_TIMEOUT_MS");
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_INVALID, "MPI_COMM_NULL");
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_INVALID,
+          "MPI_COMM_NULL");
 }
 
 /* The first allocations of one rank fail one after another until init works. */
@@ -256,7 +262,8 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
     void *batch;
     lierne_status status = LIERNE_OK;
     lierne_mpi_set_piece_bytes(context->transport_self, chunk);
-    CHECK(context->transport->batch_create(context->transport_self, 1, &batch) == LIERNE_OK, "no batch");
+    CHECK(context->transport->batch_create(context->transport_self, 1, &batch) == LIERNE_OK,
+          "no batch");
     if (test_rank == 0) {
         status = context->transport->send(batch, 0, 1, 3, data, sent);
     } else if (test_rank == 1) {

@@ -52,7 +52,8 @@ static const int64_t *lists_at(lierne_plan *plan, const lierne_graph_spec *spec)
     return lists.edge_source;
 }
 
-/* The same graph again and again takes no more memory: lists lie where those before the last did. */
+/* The same graph again and again takes no more memory: lists lie where those before the last did.
+ */
 static size_t use_memory_again(lierne_plan *plan, const lierne_graph_spec *spec) {
     const int64_t *odd = lists_at(plan, spec), *even = lists_at(plan, spec);
     size_t live = lierne_mem_live();
@@ -74,8 +75,8 @@ static void follow(lierne_context *context, const shape *s) {
         graph_random(&g, i ? (kind)(i % KINDS) : DENSE, (uint64_t)(i * 100 + test_world));
         graph_forest(&g, &f);
         lierne_graph_spec spec = graph_spec(&g, s, &own);
-        lierne_status status =
-            i ? lierne_plan_update_graph(plan, &spec) : lierne_plan_create_graph(&plan, context, &spec);
+        lierne_status status = i ? lierne_plan_update_graph(plan, &spec)
+                                 : lierne_plan_create_graph(&plan, context, &spec);
         if (!CHECK(status == LIERNE_OK, "list %d: %s", i, lierne_last_error())) {
             break;
         }
@@ -118,7 +119,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t start = lierne_mem_live();
     lierne_context *context;
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (uint64_t seed = 1; seed < 4; seed++) {
         shape s = shape_random(seed, false);
         size_t before = lierne_mem_live();

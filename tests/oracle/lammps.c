@@ -152,7 +152,8 @@ int main(int argc, char **argv) {
     lierne_context *context;
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     run_melt(context, (int[]){4, 5, 6}, 0.3);
     run_melt(context, (int[]){7, 4, 4}, 0.9);
     run_melt(context, (int[]){2, 2, 3}, 1.2);

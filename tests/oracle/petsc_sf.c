@@ -134,7 +134,8 @@ int main(int argc, char **argv) {
     lierne_context *context;
     test_start(&argc, &argv);
     PETSC(PetscInitialize(&argc, &argv, NULL, NULL));
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (uint64_t i = 0; i < CASES; i++) {
         run_pairs(context, i * 10 + (uint64_t)test_world);
         run_swaps(context, i * 10 + (uint64_t)test_world);

@@ -65,7 +65,8 @@ static lierne_placement cut_of(const walk *w, int d) {
     const char *name = grid_of_walk(w)->names[d];
     lierne_placement none = {.kind = LIERNE_REPLICATE};
     if (strcmp(name, "dp") == 0) {
-        return (lierne_placement){.kind = LIERNE_SHARD, .axis = 0,
+        return (lierne_placement){.kind = LIERNE_SHARD,
+                                  .axis = 0,
                                   .counts = w->kind == INPUT ? c->src_counts : c->dst_counts};
     }
     if (strcmp(name, "cp") == 0 && w->kind != INPUT) {
@@ -141,8 +142,8 @@ static int mapped(const walk *w, int64_t g, int64_t s) {
            c->rows[g * c->sequence + s] == case_coord(&c->dst, w->rank, "cp");
 }
 
-/* Stored whole along the sequence, or in parts. A row map cuts nothing out of it: it is as long as the
- * other dims leave it. */
+/* Stored whole along the sequence, or in parts. A row map cuts nothing out of it: it is as long as
+ * the other dims leave it. */
 static int full(const walk *w) {
     return owned_kind(w) && w->c->owner != LIERNE_GRADIENT_PARTIAL &&
            w->c->owner != LIERNE_GRADIENT_ROWS && w->c->storage == LIERNE_FULL;
@@ -453,7 +454,8 @@ static const char *check_shape(const walk *w, const char *name, const int64_t *s
     }
     return !wrong ? NULL
                   : WRONG("rank %d: %s has %lld elements, shape %lld,%lld,%lld, instead of %lld x "
-                          "%lld x %lld", w->rank, name, (long long)elements, (long long)shape[0],
+                          "%lld x %lld",
+                          w->rank, name, (long long)elements, (long long)shape[0],
                           (long long)shape[1], (long long)shape[2], (long long)extent[0],
                           (long long)extent[1], (long long)extent[2]);
 }
@@ -466,11 +468,10 @@ static const char *check_shapes(const bridge_case *c, const lierne_plan *plan, i
     walk to = {.c = c, .kind = d == LIERNE_FORWARD ? OUTPUT : INPUT, .rank = r};
     lierne_plan_get_elements(&in, &out, plan, d);
     lierne_plan_get_shape(&naxes, in_shape, out_shape, plan, d);
-    const char *wrong =
-        check_shape(&from, d ? "the gradient" : "the input", in_shape, naxes, in);
-    return wrong ? wrong
-                 : check_shape(&to, d ? "the input's gradient" : "the output", out_shape, naxes,
-                               out);
+    const char *wrong = check_shape(&from, d ? "the gradient" : "the input", in_shape, naxes, in);
+    return wrong
+               ? wrong
+               : check_shape(&to, d ? "the input's gradient" : "the output", out_shape, naxes, out);
 }
 
 /* A gradient that is not compact has the shape of the output. */
@@ -482,11 +483,12 @@ static const char *compare_shapes(const bridge_case *c, const lierne_plan *plan,
     lierne_plan_get_elements(&of_gradient, NULL, plan, LIERNE_ADJOINT);
     int same = memcmp(output, gradient, sizeof output) == 0 && elements == of_gradient;
     int must = c->storage == LIERNE_FULL || c->delivery == LIERNE_OUTPUT_SHARDED;
-    return same || !must ? NULL
-                         : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
-                                 "%lld,%lld,%lld", r, (long long)output[0], (long long)output[1],
-                                 (long long)output[2], (long long)gradient[0],
-                                 (long long)gradient[1], (long long)gradient[2]);
+    return same || !must
+               ? NULL
+               : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
+                       "%lld,%lld,%lld",
+                       r, (long long)output[0], (long long)output[1], (long long)output[2],
+                       (long long)gradient[0], (long long)gradient[1], (long long)gradient[2]);
 }
 
 static const char *make_buffers(const bridge_case *c, lierne_plan **plans, lierne_direction d,
@@ -522,8 +524,9 @@ static const char *execute(const bridge_case *c, lierne_plan **plans, lierne_dir
     }
     for (int r = 0; r < c->world && !wrong; r++) {
         lierne_status status =
-            (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(
-                &requests[r], plans[r], b->out[r], b->in[r], NULL);
+            (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(&requests[r],
+                                                                                plans[r], b->out[r],
+                                                                                b->in[r], NULL);
         if (status != LIERNE_OK) {
             wrong = WRONG("begin on rank %d: %s", r, lierne_last_error());
         }
@@ -601,14 +604,19 @@ static const char *run_direction(const bridge_case *c, lierne_plan **plans, lier
 
 static lierne_grid *make_grid(const bridge_case *c, const case_grid *g) {
     lierne_grid *grid = NULL;
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = g->ndims, .names = g->names,
-                             .sizes = g->sizes, .rank_offset = g->offset, .world_size = c->world};
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = g->ndims,
+                             .names = g->names,
+                             .sizes = g->sizes,
+                             .rank_offset = g->offset,
+                             .world_size = c->world};
     lierne_grid_create(&grid, &spec);
     return grid;
 }
 
 /* Where the model's axes are in the tensor: a 2-D tensor of rows is planned as 3-D. */
-static void set_placements(const bridge_case *c, const lierne_placement *from, lierne_placement *to) {
+static void set_placements(const bridge_case *c, const lierne_placement *from,
+                           lierne_placement *to) {
     int where[3] = {c->axis_b, c->axis_s, c->axis_h};
     for (int d = 0; d < 6; d++) {
         to[d] = from[d];
@@ -628,12 +636,20 @@ lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lier
         set_placements(c, c->dst_placed, dst_placed);
     }
     shape[c->axis_h] = c->hidden;
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst,
-                               .naxes = c->axis_s < 0 ? 2 : 3, .shape = shape, .dtype = c->dtype,
-                               .batch_axis = c->axis_b, .sequence_axis = c->axis_s,
-                               .src_counts = c->src_counts, .dst_counts = c->dst_counts,
-                               .algorithm = c->algorithm, .gradient_owner = c->owner,
-                               .gradient_storage = c->storage, .row_owner = c->rows,
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = src,
+                               .dst = dst,
+                               .naxes = c->axis_s < 0 ? 2 : 3,
+                               .shape = shape,
+                               .dtype = c->dtype,
+                               .batch_axis = c->axis_b,
+                               .sequence_axis = c->axis_s,
+                               .src_counts = c->src_counts,
+                               .dst_counts = c->dst_counts,
+                               .algorithm = c->algorithm,
+                               .gradient_owner = c->owner,
+                               .gradient_storage = c->storage,
+                               .row_owner = c->rows,
                                .src_placements = c->placed ? src_placed : NULL,
                                .dst_placements = c->placed ? dst_placed : NULL,
                                .delivery = c->delivery,

@@ -60,8 +60,9 @@ typedef struct case_result {
 const char *run_case(const bridge_case *c, case_result *result);
 void free_result(case_result *result);
 
-/* The same rank by rank, for a transport of processes: a rank's plan; its input of a direction; what
- * is wrong with its output, NULL if nothing is, with its share of the dot test added to *dot. */
+/* The same rank by rank, for a transport of processes: a rank's plan; its input of a direction;
+ * what is wrong with its output, NULL if nothing is, with its share of the dot test added to *dot.
+ */
 lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lierne_plan **plan);
 void case_fill(const bridge_case *c, int rank, lierne_direction d, void *in);
 const char *case_check(const bridge_case *c, int rank, lierne_direction d, void *out, double *dot);

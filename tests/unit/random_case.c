@@ -54,8 +54,8 @@ static const int64_t *random_counts(int64_t lanes, int64_t batch, int64_t *count
 static void random_owner(bridge_case *c, int32_t *rows) {
     int64_t cp = case_size(&c->dst, "cp");
     c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
-    c->delivery = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE
-                                                      : (lierne_bridge_output)draw(2);
+    c->delivery =
+        c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE : (lierne_bridge_output)draw(2);
     for (int d = 0; d < c->dst.ndims; d++) {
         if (c->dst_placed[d].kind != LIERNE_REPLICATE && c->dst_placed[d].axis == 1 &&
             c->owner != LIERNE_GRADIENT_PARTIAL && c->owner != LIERNE_GRADIENT_ROWS) {
@@ -97,9 +97,9 @@ static int64_t divisor(const case_grid *g, const lierne_placement *p, int axis,
                        lierne_gradient_owner owner) {
     int64_t need = 1;
     for (int d = 0; d < g->ndims; d++) {
-        int zigzag = (p[d].kind == LIERNE_SHARD_ZIGZAG && p[d].axis == axis) ||
-                     (owner == LIERNE_GRADIENT_ZIGZAG && axis == 1 &&
-                      strcmp(g->names[d], "cp") == 0);
+        int zigzag =
+            (p[d].kind == LIERNE_SHARD_ZIGZAG && p[d].axis == axis) ||
+            (owner == LIERNE_GRADIENT_ZIGZAG && axis == 1 && strcmp(g->names[d], "cp") == 0);
         if (!zigzag) {
             continue;
         }
@@ -185,8 +185,10 @@ void show_case(const bridge_case *c) {
 
 void random_case(uint64_t seed, int world, bridge_case *c, case_room *room) {
     state = seed * 0x9e3779b97f4a7c15u + 1;
-    *c = (bridge_case){.world = world, .hidden = 1 + draw(3),
-                     .batch = draw(13), .sequence = 1 + draw(7)};
+    *c = (bridge_case){.world = world,
+                       .hidden = 1 + draw(3),
+                       .batch = draw(13),
+                       .sequence = 1 + draw(7)};
     c->src = random_grid(c->world, 3 + 2 * (int)draw(2));
     c->dst = random_grid(c->world, 5);
     c->dtype = (lierne_dtype)draw(8);

@@ -1,6 +1,6 @@
 /* Random bridges that no reference does: lanes that do not divide, counts, empty lanes, pipeline
- * stages, cp on both sides, unknown dims, tensors cut along sequence and hidden axis, delivery of own
- * rows, rows in either order, spans that differ, overlap or are disjoint, several nodes. */
+ * stages, cp on both sides, unknown dims, tensors cut along sequence and hidden axis, delivery of
+ * own rows, rows in either order, spans that differ, overlap or are disjoint, several nodes. */
 #ifndef RANDOM_CASE_H
 #define RANDOM_CASE_H
 

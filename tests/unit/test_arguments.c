@@ -45,10 +45,20 @@ typedef struct plans {
 static void make_plans(world *w, lierne_context *context, int r, plans *p) {
     const int64_t shape[2] = {SAMPLES, WIDTH}, row = 1;
     int32_t next = (r + 1) % WORLD;
-    lierne_bridge_spec bridge = {.size = sizeof bridge, .src = w->src, .dst = w->dst, .naxes = 2,
-                                 .shape = shape, .dtype = LIERNE_F32, .sequence_axis = -1};
-    lierne_references_spec pairs = {.size = sizeof pairs, .nowned = 2, .nghosts = 1, .rank = &next,
-                               .row = &row, .dtype = LIERNE_F32, .width = 1};
+    lierne_bridge_spec bridge = {.size = sizeof bridge,
+                                 .src = w->src,
+                                 .dst = w->dst,
+                                 .naxes = 2,
+                                 .shape = shape,
+                                 .dtype = LIERNE_F32,
+                                 .sequence_axis = -1};
+    lierne_references_spec pairs = {.size = sizeof pairs,
+                                    .nowned = 2,
+                                    .nghosts = 1,
+                                    .rank = &next,
+                                    .row = &row,
+                                    .dtype = LIERNE_F32,
+                                    .width = 1};
     EXPECT(lierne_plan_create_bridge(&p->bridge, context, &bridge) == LIERNE_OK)
     EXPECT(lierne_plan_create_references(&p->pairs, context, &pairs) == LIERNE_OK)
     EXPECT(lierne_coalesced_create(&p->exchange, &p->bridge, 1) == LIERNE_OK)
@@ -66,8 +76,9 @@ static lierne_status exchange(plans *p, lierne_direction d, void *out) {
 
 static lierne_status begin_and_end(plans *p, lierne_direction d, bool bad) {
     lierne_request *q = NULL;
-    lierne_status status = (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(
-        bad ? NULL : &q, p->bridge, p->out, p->in, NULL);
+    lierne_status status = (d == LIERNE_FORWARD ? lierne_forward_begin
+                                                : lierne_adjoint_begin)(bad ? NULL : &q, p->bridge,
+                                                                        p->out, p->in, NULL);
     return status == LIERNE_OK ? lierne_end(q) : status;
 }
 
@@ -114,8 +125,8 @@ static void run_rank(lierne_context *context, void *shared) {
 static lierne_grid *grid(int64_t cp, int64_t dp) {
     static const char *const names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {1, cp, dp};
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
-                             .world_size = WORLD};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = WORLD};
     lierne_grid *g;
     cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
     return g;
@@ -125,8 +136,8 @@ static void judge(const world *w, const char *words) {
     char name[16];
     snprintf(name, sizeof name, "rank %d: ", w->who);
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(w->broken[r], 0, "fault %d of rank %d: line %d on rank %d", (int)w->fault, w->who,
-                     w->broken[r], r);
+        cr_assert_eq(w->broken[r], 0, "fault %d of rank %d: line %d on rank %d", (int)w->fault,
+                     w->who, w->broken[r], r);
         cr_assert_eq(w->status[r], LIERNE_INVALID, "fault %d of rank %d: %s on rank %d: %s",
                      (int)w->fault, w->who, lierne_status_name(w->status[r]), r, w->message[r]);
         cr_assert_str_eq(w->message[r], w->message[0]);
@@ -157,8 +168,13 @@ Test(arguments, who_began_before_is_told_at_the_end) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     const int64_t shape[2] = {SAMPLES, WIDTH};
     lierne_grid *src = grid(1, WORLD), *dst = grid(WORLD, 1);
-    lierne_bridge_spec bridge = {.size = sizeof bridge, .src = src, .dst = dst, .naxes = 2,
-                                 .shape = shape, .dtype = LIERNE_F32, .sequence_axis = -1};
+    lierne_bridge_spec bridge = {.size = sizeof bridge,
+                                 .src = src,
+                                 .dst = dst,
+                                 .naxes = 2,
+                                 .shape = shape,
+                                 .dtype = LIERNE_F32,
+                                 .sequence_axis = -1};
     for (int coalesced = 0; coalesced < 2; coalesced++) {
         lierne_sim *sim;
         plans p[WORLD] = {0};
@@ -173,15 +189,16 @@ Test(arguments, who_began_before_is_told_at_the_end) {
             const void *in = p[r].in;
             void *out = p[r].out;
             lierne_direction d = r == WORLD - 1 ? (lierne_direction)2 : LIERNE_FORWARD;
-            lierne_status status =
-                coalesced ? lierne_coalesced_begin(p[r].exchange, d, &out, &in, NULL)
-                          : lierne_forward_begin(r == WORLD - 1 ? NULL : &q[r], p[r].bridge, out, in,
-                                                 NULL);
+            lierne_status status = coalesced
+                                       ? lierne_coalesced_begin(p[r].exchange, d, &out, &in, NULL)
+                                       : lierne_forward_begin(r == WORLD - 1 ? NULL : &q[r],
+                                                              p[r].bridge, out, in, NULL);
             cr_assert_eq(status, r == WORLD - 1 ? LIERNE_INVALID : LIERNE_OK);
         }
         for (int r = 0; r < WORLD - 1; r++) {
             cr_assert_eq(coalesced ? lierne_coalesced_end(p[r].exchange, LIERNE_FORWARD)
-                                   : lierne_end(q[r]), LIERNE_INVALID, "%s", lierne_last_error());
+                                   : lierne_end(q[r]),
+                         LIERNE_INVALID, "%s", lierne_last_error());
             cr_assert(strstr(lierne_last_error(), "rank 2: "), "%s", lierne_last_error());
         }
         for (int r = 0; r < WORLD; r++) {

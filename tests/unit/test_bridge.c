@@ -109,7 +109,8 @@ static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_I8,  LIERN
                                       LIERNE_F16, LIERNE_I64,  LIERNE_I32, LIERNE_U8};
 
 static void set_axes(bridge_case *c, int i) {
-    static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
+    static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0},
+                                   {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
     c->axis_b = axes[i % 6][0];
     c->axis_s = axes[i % 6][1];
     c->axis_h = axes[i % 6][2];
@@ -150,7 +151,9 @@ static void all_pairs(int world) {
                 }
                 for (int o = 0; o < 12; o++, pairs++) {
                     int64_t wide = dp > src_dp ? dp : src_dp;
-                    bridge_case c = {.world = world, .batch = 2 * wide, .sequence = 2 * cp,
+                    bridge_case c = {.world = world,
+                                     .batch = 2 * wide,
+                                     .sequence = 2 * cp,
                                      .hidden = 3};
                     c.src = grid_of(world / src_dp, 1, src_dp, o % 2 ? 5 : 0, pairs % 4);
                     c.dst = grid_of(world / dp / cp, cp, dp, o / 2, pairs / 4 % 4);

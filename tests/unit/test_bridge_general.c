@@ -27,7 +27,8 @@ static void run_random(uint64_t seed) {
     free_result(&result);
 }
 
-/* LIERNE_SEED=n runs the pair of that seed alone. A test per part, so that they run side by side. */
+/* LIERNE_SEED=n runs the pair of that seed alone. A test per part, so that they run side by side.
+ */
 static void run_part(int part) {
     const char *seed = getenv("LIERNE_SEED");
     if (seed) {
@@ -55,8 +56,14 @@ Test(bridge_general, random_pairs_3) {
 
 /* 4,096 ranks: tp8 dp512 -> tp8 cp4 dp128, and a full check that messages pair up. */
 Test(bridge_general, four_thousand_ranks) {
-    bridge_case c = {.world = 4096, .batch = 512, .sequence = 8, .hidden = 2, .axis_b = 1,
-                     .axis_h = 2, .dtype = LIERNE_BF16, .owner = LIERNE_GRADIENT_PARTIAL};
+    bridge_case c = {.world = 4096,
+                     .batch = 512,
+                     .sequence = 8,
+                     .hidden = 2,
+                     .axis_b = 1,
+                     .axis_h = 2,
+                     .dtype = LIERNE_BF16,
+                     .owner = LIERNE_GRADIENT_PARTIAL};
     c.src = (case_grid){.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, 512}};
     c.dst = (case_grid){.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {8, 4, 128}};
     for (int a = 0; a < 2; a++) {

@@ -1,6 +1,6 @@
-/* Every way in which the destination's dims cut the sequence, by every owner, storage and delivery, in
- * every order of the dims: the gradient has the output's shape, unless it is compact, and the values
- * are right; or the bridge is refused with the reason. */
+/* Every way in which the destination's dims cut the sequence, by every owner, storage and delivery,
+ * in every order of the dims: the gradient has the output's shape, unless it is compact, and the
+ * values are right; or the bridge is refused with the reason. */
 #include "unit/bridge_case.h"
 
 #include <criterion/criterion.h>
@@ -98,22 +98,30 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
 }
 
 static void all_destinations(int64_t cp) {
-    static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
+    static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0},
+                                   {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
     const int64_t sizes[4] = {2, cp, 2, 2};
     int planned = 0, n = 0;
     for (int order = 0; order < 24; order++) {
         for (int cuts = 0; cuts < CUTS * CUTS; cuts++, n++) {
             int tp = cuts % CUTS, ep = cuts / CUTS;
-            bridge_case c = {.world = (int)(8 * cp), .batch = BATCH, .sequence = SEQUENCE,
-                             .hidden = HIDDEN, .axis_b = axes[n % 6][0], .axis_s = axes[n % 6][1],
-                             .axis_h = axes[n % 6][2], .dtype = (lierne_dtype)(n % 8), .placed = 1};
+            bridge_case c = {.world = (int)(8 * cp),
+                             .batch = BATCH,
+                             .sequence = SEQUENCE,
+                             .hidden = HIDDEN,
+                             .axis_b = axes[n % 6][0],
+                             .axis_s = axes[n % 6][1],
+                             .axis_h = axes[n % 6][2],
+                             .dtype = (lierne_dtype)(n % 8),
+                             .placed = 1};
             char where[96];
             if (tp == 2 && ep == 2) {
                 continue;
             }
             c.src = (case_grid){.ndims = 2, .names = {"tp", "dp"}, .sizes = {2 * cp, 4}};
             set_destination(&c, order, sizes, tp, ep);
-            snprintf(where, sizeof where, "order %d cp %d cuts tp %d ep %d", order, (int)cp, tp, ep);
+            snprintf(where, sizeof where, "order %d cp %d cuts tp %d ep %d", order, (int)cp, tp,
+                     ep);
             planned += try_destination(&c, cuts_sequence(tp) || cuts_sequence(ep),
                                        tp == 2 || ep == 2, where);
         }
@@ -129,32 +137,42 @@ Test(bridge_shapes, gradient_and_output_over_cp_2) {
     all_destinations(2);
 }
 
-/* The case that had 12 elements in the output and 24 in its gradient, with rows counted by hand: tp 2
- * cuts a sequence of 4 rows of 3 elements, 2 samples; a lane has one sample, cp 2 owns by turns. */
+/* The case that had 12 elements in the output and 24 in its gradient, with rows counted by hand: tp
+ * 2 cuts a sequence of 4 rows of 3 elements, 2 samples; a lane has one sample, cp 2 owns by turns.
+ */
 Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
     static const char *const dims[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {2, 4, 3};
     const int32_t map[8] = {0, 1, 0, 1, 1, 0, 1, 0};
     const lierne_placement placed[3] = {{.kind = LIERNE_SHARD, .axis = 1}};
-    lierne_grid_spec grid = {.size = sizeof grid, .ndims = 3, .names = dims,
-                             .sizes = (const int64_t[]){2, 2, 1}, .world_size = 4};
+    lierne_grid_spec grid = {.size = sizeof grid,
+                             .ndims = 3,
+                             .names = dims,
+                             .sizes = (const int64_t[]){2, 2, 1},
+                             .world_size = 4};
     lierne_grid *src, *dst;
     lierne_sim *sim;
     lierne_plan *plan;
     cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
     grid.sizes = (const int64_t[]){4, 1, 1};
     cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst, .naxes = 3,
-                               .shape = shape, .dtype = LIERNE_F32, .sequence_axis = 1,
-                               .gradient_owner = LIERNE_GRADIENT_ROWS, .row_owner = map,
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = src,
+                               .dst = dst,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = 1,
+                               .gradient_owner = LIERNE_GRADIENT_ROWS,
+                               .row_owner = map,
                                .dst_placements = placed};
     cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
     for (int delivery = 0; delivery < 2; delivery++) {
         spec.delivery = (lierne_bridge_output)delivery;
         for (int r = 0; r < 4; r++) {
             int64_t out, gradient, at[4], lies[4];
-            cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec), LIERNE_OK,
-                         "%s", lierne_last_error());
+            cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec),
+                         LIERNE_OK, "%s", lierne_last_error());
             lierne_plan_get_elements(NULL, &out, plan, LIERNE_FORWARD);
             lierne_plan_get_elements(&gradient, NULL, plan, LIERNE_ADJOINT);
             cr_assert(out == 12 && gradient == 12, "%d and %d elements", (int)out, (int)gradient);

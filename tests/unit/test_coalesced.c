@@ -1,5 +1,5 @@
-/* Several plans in one exchange: the numbers of a model that uses nothing of the library, one by one
- * and together, in both directions at once; fewer messages. */
+/* Several plans in one exchange: the numbers of a model that uses nothing of the library, one by
+ * one and together, in both directions at once; fewer messages. */
 #include "base/base.h"
 #include "lierne.h"
 
@@ -12,8 +12,8 @@ enum { RANKS = 8, PLANS = 3 };
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
     const char *names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {tp, cp, dp};
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
-                             .world_size = RANKS};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
     lierne_grid *g = NULL;
     cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
     return g;
@@ -39,10 +39,16 @@ static void plan_all(world *w, int check) {
     cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < PLANS; p++) {
-            lierne_bridge_spec spec = {.size = sizeof spec, .src = src[p], .dst = dst, .naxes = 3,
-                                       .shape = shapes[p], .dtype = dtypes[p],
-                                       .batch_axis = p % 2, .sequence_axis = 1 - p % 2};
-            cr_assert_eq(lierne_plan_create_bridge(&w->plans[r][p], lierne_sim_get_context(w->sim, r), &spec),
+            lierne_bridge_spec spec = {.size = sizeof spec,
+                                       .src = src[p],
+                                       .dst = dst,
+                                       .naxes = 3,
+                                       .shape = shapes[p],
+                                       .dtype = dtypes[p],
+                                       .batch_axis = p % 2,
+                                       .sequence_axis = 1 - p % 2};
+            cr_assert_eq(lierne_plan_create_bridge(&w->plans[r][p],
+                                                   lierne_sim_get_context(w->sim, r), &spec),
                          LIERNE_OK, "%s", lierne_last_error());
         }
         cr_assert_eq(lierne_coalesced_create(&w->exchange[r], w->plans[r], PLANS), LIERNE_OK, "%s",
@@ -54,9 +60,9 @@ static void plan_all(world *w, int check) {
     lierne_grid_destroy(dst);
 }
 
-/* The model, from the definition of a bridge: element (g, s, h) of plan p, the summand of it that a cp
- * rank has, and which elements a rank's buffer holds, in order. Small integers, no two neighbours the
- * same: exact in every dtype, also when four are added. */
+/* The model, from the definition of a bridge: element (g, s, h) of plan p, the summand of it that a
+ * cp rank has, and which elements a rank's buffer holds, in order. Small integers, no two
+ * neighbours the same: exact in every dtype, also when four are added. */
 static int value(int p, const int64_t *e) {
     return (int)((37 * e[0] + 11 * e[1] + 5 * e[2] + 17 * p) % 101) - 50;
 }
@@ -125,8 +131,7 @@ static void make_buffers(world *w) {
         size_t size = lierne_dtype_size(dtypes[p]);
         w->in[d][r][p] = malloc((size_t)n * size + 1);
         for (int64_t k = 0; k < n; k++) {
-            put(dtypes[p], w->in[d][r][p], k,
-                d ? summand(p, e[k], r / 2 % 4) : value(p, e[k]));
+            put(dtypes[p], w->in[d][r][p], k, d ? summand(p, e[k], r / 2 % 4) : value(p, e[k]));
         }
         n = list(p, d ? SOURCE : DESTINATION, r, e);
         cr_assert_eq(n_out, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_out);
@@ -142,9 +147,10 @@ static void check_values(const world *w, int d) {
         int r = i % RANKS, p = i / RANKS;
         int64_t n = list(p, d ? SOURCE : DESTINATION, r, e);
         for (int64_t k = 0; k < n; k++) {
-            int got = get(dtypes[p], w->out[d][r][p], k), want = d ? total(p, e[k]) : value(p, e[k]);
-            cr_assert_eq(got, want, "direction %d rank %d plan %d element %d is %d, must be %d", d, r,
-                         p, (int)k, got, want);
+            int got = get(dtypes[p], w->out[d][r][p], k),
+                want = d ? total(p, e[k]) : value(p, e[k]);
+            cr_assert_eq(got, want, "direction %d rank %d plan %d element %d is %d, must be %d", d,
+                         r, p, (int)k, got, want);
         }
     }
 }
@@ -161,8 +167,10 @@ static void run_apart(world *w, lierne_direction d) {
     for (int p = 0; p < PLANS; p++) {
         lierne_request *q[RANKS];
         for (int r = 0; r < RANKS; r++) {
-            cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(
-                             &q[r], w->plans[r][p], w->out[d][r][p], w->in[d][r][p], NULL), 0);
+            cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&q[r], w->plans[r][p],
+                                                                           w->out[d][r][p],
+                                                                           w->in[d][r][p], NULL),
+                         0);
         }
         for (int r = 0; r < RANKS; r++) {
             cr_assert_eq(lierne_end(q[r]), LIERNE_OK);
@@ -172,8 +180,8 @@ static void run_apart(world *w, lierne_direction d) {
 
 static void begin_exchange(world *w, int r, lierne_direction d) {
     cr_assert_eq(lierne_coalesced_begin(w->exchange[r], d, (void *const *)w->out[d][r],
-                                       (const void *const *)w->in[d][r], NULL), LIERNE_OK, "%s",
-                 lierne_last_error());
+                                        (const void *const *)w->in[d][r], NULL),
+                 LIERNE_OK, "%s", lierne_last_error());
 }
 
 static void end_exchange(world *w, int r, lierne_direction d) {
@@ -207,7 +215,8 @@ static void close_all(world *w) {
 static void count_messages(const world *w, int d, int64_t *apart, int64_t *together) {
     for (int r = 0; r < RANKS; r++) {
         int64_t sent;
-        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->exchange[r], (lierne_direction)d),
+        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->exchange[r],
+                                                   (lierne_direction)d),
                      LIERNE_OK);
         *together += sent;
         for (int p = 0; p < PLANS; p++) {
@@ -267,19 +276,25 @@ Test(coalesced, both_directions_at_once) {
     close_all(&w);
 }
 
-/* Two plans of one spec: nothing but their order tells that ranks would take the data of one for that
- * of the other. */
+/* Two plans of one spec: nothing but their order tells that ranks would take the data of one for
+ * that of the other. */
 Test(coalesced, plans_in_another_order_on_one_rank) {
     lierne_grid *src = grid(2, 1, 4), *dst = grid(2, 4, 1);
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst, .naxes = 3,
-                               .shape = shapes[0], .dtype = LIERNE_F32, .sequence_axis = 1};
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = src,
+                               .dst = dst,
+                               .naxes = 3,
+                               .shape = shapes[0],
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = 1};
     for (int odd = 0; odd < RANKS; odd++) {
         lierne_sim *sim;
         lierne_plan *plans[RANKS][3];
         cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
         for (int i = 0; i < RANKS * 3; i++) {
             cr_assert_eq(lierne_plan_create_bridge(&plans[i % RANKS][i / RANKS],
-                                            lierne_sim_get_context(sim, i % RANKS), &spec), LIERNE_OK);
+                                                   lierne_sim_get_context(sim, i % RANKS), &spec),
+                         LIERNE_OK);
         }
         for (int r = 0; r < RANKS; r++) {
             lierne_plan *order[3] = {plans[r][0], plans[r][r == odd ? 2 : 1],
@@ -329,14 +344,17 @@ Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
     cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
     cr_assert_eq(lierne_coalesced_destroy(NULL), LIERNE_OK);
     cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
-                                       (const void *const *)w.in[0][0], NULL), LIERNE_OK);
+                                        (const void *const *)w.in[0][0], NULL),
+                 LIERNE_OK);
     cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
-                                       (const void *const *)w.in[0][0], NULL), LIERNE_BUSY);
+                                        (const void *const *)w.in[0][0], NULL),
+                 LIERNE_BUSY);
     cr_assert_eq(lierne_coalesced_destroy(w.exchange[0]), LIERNE_BUSY);
     for (int r = 1; r < RANKS; r++) {
         cr_assert_eq(lierne_coalesced_begin(w.exchange[r], LIERNE_FORWARD,
-                                           (void *const *)w.out[0][r],
-                                           (const void *const *)w.in[0][r], NULL), LIERNE_OK);
+                                            (void *const *)w.out[0][r],
+                                            (const void *const *)w.in[0][r], NULL),
+                     LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(lierne_coalesced_end(w.exchange[r], LIERNE_FORWARD), LIERNE_OK);
@@ -347,8 +365,13 @@ Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
 
 Test(coalesced, running_out_of_memory_leaves_nothing) {
     lierne_grid *g = grid(2, 1, 4), *h = grid(2, 4, 1);
-    lierne_bridge_spec spec = {.size = sizeof spec, .src = g, .dst = h, .naxes = 3,
-                               .shape = shapes[0], .dtype = LIERNE_F32, .sequence_axis = 1};
+    lierne_bridge_spec spec = {.size = sizeof spec,
+                               .src = g,
+                               .dst = h,
+                               .naxes = 3,
+                               .shape = shapes[0],
+                               .dtype = LIERNE_F32,
+                               .sequence_axis = 1};
     lierne_status status = LIERNE_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         lierne_sim *sim;

@@ -12,16 +12,16 @@ static lierne_plan *copies(lierne_sim *sim, int64_t nowned, const int64_t *row, 
                            lierne_dtype dtype, int accumulate) {
     static const int32_t rank[8];
     const lierne_references_spec spec = {.size = sizeof spec,
-                                    .nowned = nowned,
-                                    .nghosts = n,
-                                    .rank = rank,
-                                    .row = row,
-                                    .dtype = dtype,
-                                    .width = 1,
-                                    .accumulate = accumulate};
+                                         .nowned = nowned,
+                                         .nghosts = n,
+                                         .rank = rank,
+                                         .row = row,
+                                         .dtype = dtype,
+                                         .width = 1,
+                                         .accumulate = accumulate};
     lierne_plan *plan = NULL;
-    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
-                 lierne_last_error());
+    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec),
+                 LIERNE_OK, "%s", lierne_last_error());
     return plan;
 }
 
@@ -66,16 +66,16 @@ static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t
     static const int32_t rank[2];
     static const int64_t row[2] = {1, 0};
     const lierne_references_spec spec = {.size = sizeof spec,
-                                    .nowned = nowned,
-                                    .nghosts = 2,
-                                    .rank = rank,
-                                    .row = row,
-                                    .dtype = LIERNE_I64,
-                                    .width = width,
-                                    .stride = stride};
+                                         .nowned = nowned,
+                                         .nghosts = 2,
+                                         .rank = rank,
+                                         .row = row,
+                                         .dtype = LIERNE_I64,
+                                         .width = width,
+                                         .stride = stride};
     lierne_plan *plan = NULL;
-    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
-                 lierne_last_error());
+    cr_assert_eq(lierne_plan_create_references(&plan, lierne_sim_get_context(sim, 0), &spec),
+                 LIERNE_OK, "%s", lierne_last_error());
     return plan;
 }
 
@@ -88,7 +88,8 @@ Test(compose, rows_that_lie_apart_fit_the_same_rows_only) {
     lierne_plan *apart = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
     cr_expect_eq(lierne_plan_create_composed(&plan, apart, dense), LIERNE_INVALID);
     cr_expect(strstr(lierne_last_error(), "lie apart"), "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_create_composed(&plan, apart, apart), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_composed(&plan, apart, apart), LIERNE_OK, "%s",
+                 lierne_last_error());
     cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
     cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
     cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
@@ -115,10 +116,11 @@ Test(compose, shapes_of_plans_of_different_kinds) {
                                      .shape = shape,
                                      .dtype = LIERNE_I64,
                                      .sequence_axis = 1};
-    cr_assert_eq(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
-                 lierne_last_error());
+    cr_assert_eq(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec),
+                 LIERNE_OK, "%s", lierne_last_error());
     rows = wide(sim, 4, 3, 3);
-    cr_assert_eq(lierne_plan_create_composed(&plan, bridge, rows), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_composed(&plan, bridge, rows), LIERNE_OK, "%s",
+                 lierne_last_error());
     for (int d = 0; d < 2; d++) {
         int64_t ends[2][LIERNE_MAX_AXES] = {{0}};
         int naxes;
@@ -152,9 +154,10 @@ Test(compose, the_transpose_of_a_plan_in_place_is_in_place) {
     lierne_sim *sim;
     lierne_plan *plan, *turned;
     cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_halo(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK, "%s",
+    cr_assert_eq(lierne_plan_create_halo(&plan, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK,
+                 "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_transposed(&turned, plan), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_assert_eq(lierne_plan_create_transposed(&turned, plan), LIERNE_OK, "%s", lierne_last_error());
     cr_expect_eq(lierne_forward(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
     cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 0);
     cr_expect_eq(lierne_adjoint(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());

@@ -357,8 +357,9 @@ static void dump_placements(lierne_text *out, const lierne_grid *grid, const cha
 static void dump_bridge(lierne_text *out, const lierne_config *config, const char *name) {
     const lierne_bridge_spec *s = lierne_config_get_bridge(config, name);
     lierne_text_add(out, "bridge %s\n src %s\n dst %s\n dtype %d\n batch %d\n sequence %d\n", name,
-                    lierne_config_get_bridge_src(config, name), lierne_config_get_bridge_dst(config, name),
-                    (int)s->dtype, s->batch_axis, s->sequence_axis);
+                    lierne_config_get_bridge_src(config, name),
+                    lierne_config_get_bridge_dst(config, name), (int)s->dtype, s->batch_axis,
+                    s->sequence_axis);
     lierne_text_add(out, " owner %d\n storage %d\n algorithm %d\n divisible %d\n",
                     (int)s->gradient_owner, (int)s->gradient_storage, (int)s->algorithm,
                     s->require_divisible);
@@ -398,7 +399,8 @@ static char *dump(const lierne_config *config) {
     for (int i = 0; i < lierne_config_get_nbridges(config); i++) {
         dump_bridge(&out, config, lierne_config_get_bridge_name(config, i));
     }
-    for (int i = 0; lierne_config_get_nodes(config) && i < lierne_config_get_world_size(config); i++) {
+    for (int i = 0; lierne_config_get_nodes(config) && i < lierne_config_get_world_size(config);
+         i++) {
         lierne_text_add(&out, "node %d\n", lierne_config_get_nodes(config)[i]);
     }
     cr_assert_eq(lierne_text_take(&out, &text), LIERNE_OK);

@@ -144,7 +144,8 @@ Test(config_bounds, bridges_of_a_large_world_take_no_time) {
     cr_assert_eq(setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20}), 0);
     char *text = bridges_of_a_large_world();
     lierne_config *config = parse(text, LIERNE_CONFIG);
-    const lierne_diagnostic *found = lierne_config_get_diagnostic(config, 1); /* after that of g1's order */
+    const lierne_diagnostic *found =
+        lierne_config_get_diagnostic(config, 1); /* after that of g1's order */
     cr_expect_str_eq(found->code, "LG104");
     cr_expect_str_eq(found->message, "Megatron-LM would deliver another lane's samples to ranks 1, "
                                      "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and "

@@ -71,16 +71,16 @@ static void draw(world *w, unsigned seed, int rows, int ghosts) {
 
 static lierne_references_spec spec_of(const world *w, int r, lierne_dtype dtype) {
     return (lierne_references_spec){.size = sizeof(lierne_references_spec),
-                               .nowned = w->nowned[r],
-                               .nghosts = w->nghosts[r],
-                               .rank = w->rank[r],
-                               .row = w->row[r],
-                               .dtype = dtype,
-                               .width = w->width,
-                               .stride = w->stride,
-                               .algorithm = w->algorithm,
-                               .accumulate = w->accumulate,
-                               .max_inflight = w->inflight[r]};
+                                    .nowned = w->nowned[r],
+                                    .nghosts = w->nghosts[r],
+                                    .rank = w->rank[r],
+                                    .row = w->row[r],
+                                    .dtype = dtype,
+                                    .width = w->width,
+                                    .stride = w->stride,
+                                    .algorithm = w->algorithm,
+                                    .accumulate = w->accumulate,
+                                    .max_inflight = w->inflight[r]};
 }
 
 static void run_rank(lierne_context *context, void *shared) {
@@ -183,7 +183,8 @@ static void run_drawn(unsigned seeds, int rows, int ghosts) {
                 }
                 check_values(&w, what);
                 cr_assert(a != LIERNE_GRAPH_DIRECT || strcmp(w.taken, "direct") == 0);
-                cr_assert(a != LIERNE_GRAPH_ALL_GATHER || w.n == 1 || strcmp(w.taken, "gather") == 0);
+                cr_assert(a != LIERNE_GRAPH_ALL_GATHER || w.n == 1 ||
+                          strcmp(w.taken, "gather") == 0);
             }
         }
     }
@@ -198,8 +199,8 @@ Test(graph, few_ghosts_of_many_rows) {
     run_drawn(100, ROWS_MAX, 4);
 }
 
-/* Every rank owns as many rows and needs all of the others'. Bytes are then equal: three ranks have two
- * messages either way, which is a tie, and four have three messages or two. */
+/* Every rank owns as many rows and needs all of the others'. Bytes are then equal: three ranks have
+ * two messages either way, which is a tie, and four have three messages or two. */
 Test(graph, of_equal_costs_direct_is_taken) {
     static const char *const taken[] = {"direct", "gather"};
     static world w;

@@ -81,7 +81,8 @@ Test(grid, names_and_sizes_are_checked) {
         cr_assert(strstr(lierne_last_error(), "UTF-8"));
     }
     lierne_grid *grid;
-    spec = good_spec(), spec.names = (const char *const[]){"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    spec = good_spec(),
+    spec.names = (const char *const[]){"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
     lierne_grid_destroy(grid);
     static const int64_t sizes[] = {0, -1, INT64_MIN};

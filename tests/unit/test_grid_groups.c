@@ -180,7 +180,8 @@ Test(grid_groups, caller_order_is_kept_only_where_asked) {
     cr_assert_eq(lierne_grid_get_groups(ranks, NULL, NULL, grid, NULL, NAMES("tp", "cp"), 2),
                  LIERNE_OK);
     cr_assert_arr_eq(ranks, sorted, sizeof ranks);
-    cr_assert_eq(lierne_grid_get_groups_ordered(ranks, &ngroups, &size, grid, NULL, NAMES("tp", "cp"), 2),
+    cr_assert_eq(lierne_grid_get_groups_ordered(ranks, &ngroups, &size, grid, NULL,
+                                                NAMES("tp", "cp"), 2),
                  LIERNE_OK);
     cr_assert_arr_eq(ranks, raw, sizeof ranks);
     cr_assert_eq(ngroups, 2);
@@ -290,7 +291,8 @@ static void expect_key(const lierne_grid *grid, const char *view, const char *co
                        int ndims, const char *key) {
     char text[64];
     size_t needed;
-    cr_assert_eq(lierne_grid_get_key(text, sizeof text, &needed, grid, view, dims, ndims), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(text, sizeof text, &needed, grid, view, dims, ndims),
+                 LIERNE_OK);
     cr_assert_str_eq(text, key);
     cr_assert_eq(needed, strlen(key) + 1);
 }
@@ -325,7 +327,8 @@ Test(grid_keys, two_call_sizing) {
     lierne_grid *grid = cube();
     size_t needed = 0;
     char text[6] = "??";
-    cr_assert_eq(lierne_grid_get_key(NULL, 0, &needed, grid, NULL, NAMES("tp", "dp"), 2), LIERNE_OK);
+    cr_assert_eq(lierne_grid_get_key(NULL, 0, &needed, grid, NULL, NAMES("tp", "dp"), 2),
+                 LIERNE_OK);
     cr_assert_eq(needed, 6);
     cr_assert_eq(lierne_grid_get_key(NULL, 6, &needed, grid, NULL, NAMES("tp", "dp"), 2),
                  LIERNE_INVALID);
@@ -335,7 +338,8 @@ Test(grid_keys, two_call_sizing) {
     cr_assert_eq(needed, 6);
     cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("tp", "dp"), 2), LIERNE_OK);
     cr_assert_str_eq(text, "dp-tp");
-    cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("no"), 1), LIERNE_UNKNOWN_DIM);
+    cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("no"), 1),
+                 LIERNE_UNKNOWN_DIM);
     lierne_grid_destroy(grid);
 }
 
@@ -360,7 +364,8 @@ static int collect_keys(const lierne_grid *grid, const char *view, entry *entrie
         memset(e, 0, sizeof *e);
         cr_assert_eq(lierne_grid_get_key(e->key, sizeof e->key, NULL, grid, view, names, count),
                      LIERNE_OK);
-        cr_assert_eq(lierne_grid_get_groups(e->ranks, NULL, NULL, grid, view, names, count), LIERNE_OK);
+        cr_assert_eq(lierne_grid_get_groups(e->ranks, NULL, NULL, grid, view, names, count),
+                     LIERNE_OK);
         e->ranks[MAX_BRUTE - 1] = count;
     }
     return n;

@@ -237,7 +237,8 @@ Test(halo, two_ranks_by_hand) {
 
 /* Three ranks in a row; rank 1 owns nothing and hands rank 0's row on to rank 2. */
 static void relay(lierne_context *context, void *shared) {
-    int *bad = shared, rank = lierne_context_get_rank(context), next = (rank + 1) % 3, last = (rank + 2) % 3;
+    int *bad = shared, rank = lierne_context_get_rank(context), next = (rank + 1) % 3,
+        last = (rank + 2) % 3;
     const int to[2] = {next, next}, from[2] = {last, last};
     const int64_t sent[2] = {rank == 0, rank == 1}, received[2] = {rank == 1, rank == 2};
     const int64_t row[1] = {0};
@@ -296,7 +297,8 @@ static void stay(lierne_context *context, void *shared) {
     }
     bad[rank] |= lierne_plan_create_flattened(&plans[0], plan, 1) != LIERNE_INVALID;
     bad[rank] |= lierne_plan_create_flattened(&plans[1], plan, 0) != LIERNE_OK;
-    bad[rank] |= lierne_plan_get_halo_roots(owner, home, plan) != (rank ? LIERNE_INVALID : LIERNE_OK);
+    bad[rank] |=
+        lierne_plan_get_halo_roots(owner, home, plan) != (rank ? LIERNE_INVALID : LIERNE_OK);
     plans[0] = plan;
     for (int p = 0; p < 2; p++) {
         for (int d = 0; d < 2; d++) {

@@ -1,4 +1,5 @@
-/* Copies and sums of every element type against plain loops; conversions of every 16-bit pattern. */
+/* Copies and sums of every element type against plain loops; conversions of every 16-bit pattern.
+ */
 #include "base/base.h"
 #include "memory/half.h"
 #include "memory/host.h"
@@ -134,7 +135,8 @@ Test(host_memory, sums_keep_the_order_and_round_once) {
 
 Test(host_memory, sums_of_every_type_over_long_strided_blocks) {
     enum { N = 1400 };
-    static const lierne_dtype types[5] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32, LIERNE_I8};
+    static const lierne_dtype types[5] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32,
+                                          LIERNE_I8};
     for (int t = 0; t < 5; t++) {
         size_t size = lierne_dtype_size(types[t]);
         unsigned char *x = calloc(4 * N, size), *out = malloc(2 * N * size);
@@ -173,8 +175,10 @@ Test(host_memory, integers_wrap) {
     int32_t a[1] = {INT32_MAX}, b[1] = {2}, out[1];
     uint8_t u[1] = {250}, v[1] = {10}, w[1];
     lierne_block one = lierne_block_range(0, 1);
-    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, out, &one, (lierne_contribution[]){{a, &one}, {b, &one}}, 2);
+    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, out, &one,
+                       (lierne_contribution[]){{a, &one}, {b, &one}}, 2);
     cr_assert_eq(out[0], INT32_MIN + 1);
-    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, w, &one, (lierne_contribution[]){{u, &one}, {v, &one}}, 2);
+    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, w, &one,
+                       (lierne_contribution[]){{u, &one}, {v, &one}}, 2);
     cr_assert_eq(w[0], 4);
 }

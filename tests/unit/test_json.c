@@ -220,8 +220,10 @@ Test(json, refuses_zero_bytes) {
         size_t length;
         int number, column;
     } cases[] = {
-        {"[1]\0", 4, LIERNE_DIAGNOSTIC_TRAILING, 4}, {"[\"a\0b\"]", 7, LIERNE_DIAGNOSTIC_CONTROL, 4},
-        {"[\0]", 3, LIERNE_DIAGNOSTIC_SYNTAX, 2},    {"[\"\xe2\0", 4, LIERNE_DIAGNOSTIC_UTF8, 3},
+        {"[1]\0", 4, LIERNE_DIAGNOSTIC_TRAILING, 4},
+        {"[\"a\0b\"]", 7, LIERNE_DIAGNOSTIC_CONTROL, 4},
+        {"[\0]", 3, LIERNE_DIAGNOSTIC_SYNTAX, 2},
+        {"[\"\xe2\0", 4, LIERNE_DIAGNOSTIC_UTF8, 3},
         {"\0", 1, LIERNE_DIAGNOSTIC_SYNTAX, 1},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

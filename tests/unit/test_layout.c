@@ -7,8 +7,12 @@
 
 static lierne_grid *grid(int n, const char *const *names, const int64_t *sizes, int offset) {
     lierne_grid *g;
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = n, .names = names, .sizes = sizes,
-                             .rank_offset = offset, .world_size = 64};
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = n,
+                             .names = names,
+                             .sizes = sizes,
+                             .rank_offset = offset,
+                             .world_size = 64};
     cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
     return g;
 }
@@ -18,8 +22,13 @@ static const int64_t two_each[3] = {2, 2, 2}, shape[3] = {5, 8, 3};
 
 static lierne_layout *layout(const lierne_grid *g, lierne_placement cp, uint32_t full) {
     lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
-    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
-                               .dtype = LIERNE_F32, .placements = p, .full_axes = full};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = g,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = p,
+                               .full_axes = full};
     lierne_layout *l;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
     return l;
@@ -91,8 +100,13 @@ Test(layout, full_rows_of_a_shard) {
     lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
                              {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
                              {.kind = LIERNE_SHARD, .axis = 0}};
-    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
-                               .dtype = LIERNE_F32, .placements = p, .full_axes = 2};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = g,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = p,
+                               .full_axes = 2};
     lierne_layout *l;
     lierne_box boxes[4];
     size_t n;
@@ -113,8 +127,12 @@ Test(layout, only_one_stage_holds) {
     static const char *const names[2] = {"dp", "pp"};
     lierne_grid *g = grid(2, names, two_each, 0);
     lierne_placement p[2] = {{.kind = LIERNE_SHARD, .axis = 0}, {.kind = LIERNE_AT, .at = 1}};
-    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
-                               .dtype = LIERNE_F32, .placements = p};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = g,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = p};
     lierne_layout *l;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
     check(l, 0, (int64_t[]){0, 0, 0}, 0);
@@ -128,8 +146,12 @@ Test(layout, nested_shards_cut_slowest_first) {
     lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
                              {.kind = LIERNE_SHARD, .axis = 1},
                              {.kind = LIERNE_REPLICATE}};
-    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
-                               .dtype = LIERNE_F32, .placements = p};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = g,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = p};
     lierne_layout *l;
     lierne_box box;
     size_t n;
@@ -144,8 +166,13 @@ Test(layout, nested_shards_cut_slowest_first) {
 static void refused(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
                     const char *part) {
     lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
-    lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shape,
-                               .dtype = LIERNE_F32, .placements = p, .full_axes = full};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = g,
+                               .naxes = 3,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = p,
+                               .full_axes = full};
     lierne_layout *l = (lierne_layout *)&spec;
     size_t before = lierne_mem_live();
     cr_assert_eq(lierne_layout_create(&l, &spec), status, "%s", lierne_last_error());
@@ -180,14 +207,19 @@ Test(layout, refusals_name_value_and_bound) {
 
 /* An empty axis does not hide the others' sizes: strides are products of them. */
 Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
-    static const int64_t shapes[4][3] = {
-        {1, (int64_t)1 << 58, 1}, {2, (int64_t)1 << 58, 1}, {0, (int64_t)1 << 58, 2},
-        {2, 3, INT64_MAX}};
+    static const int64_t shapes[4][3] = {{1, (int64_t)1 << 58, 1},
+                                         {2, (int64_t)1 << 58, 1},
+                                         {0, (int64_t)1 << 58, 2},
+                                         {2, 3, INT64_MAX}};
     lierne_grid *g = grid(3, tcd, two_each, 0);
     lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}};
     for (int i = 0; i < 4; i++) {
-        lierne_layout_spec spec = {.size = sizeof spec, .grid = g, .naxes = 3, .shape = shapes[i],
-                                   .dtype = LIERNE_F32, .placements = p};
+        lierne_layout_spec spec = {.size = sizeof spec,
+                                   .grid = g,
+                                   .naxes = 3,
+                                   .shape = shapes[i],
+                                   .dtype = LIERNE_F32,
+                                   .placements = p};
         lierne_layout *l;
         cr_assert_eq(lierne_layout_create(&l, &spec), i ? LIERNE_OVERFLOW : LIERNE_OK, "%d", i);
         lierne_layout_destroy(l);

@@ -71,7 +71,7 @@ static void expect_peers(const lierne_megatron_leaders *l, int rank, int nto, co
 
 Test(megatron_leader, stages_and_an_order_with_dp_first) {
     lierne_megatron_leaders *l = leaders_of(grid_of(NAMES("dp", "tp", "pp"), SIZES(2, 2, 2), 4, 12),
-                                          grid_of(usual, SIZES(1, 1, 2, 1), 1, 12));
+                                            grid_of(usual, SIZES(1, 1, 2, 1), 1, 12));
     const int *ranks;
     int n;
     expect_side(l, LIERNE_MEGATRON_SRC, 2, RANKS(10, 11), 2, RANKS(8, 10, 9, 11));
@@ -86,7 +86,7 @@ Test(megatron_leader, stages_and_an_order_with_dp_first) {
 
 Test(megatron_leader, other_dims_are_replicas_inside_a_lane) {
     lierne_megatron_leaders *l = leaders_of(grid_of(NAMES("tp", "ep", "dp"), SIZES(2, 2, 1), 0, 6),
-                                          grid_of(NAMES("tp", "dp"), SIZES(1, 2), 4, 6));
+                                            grid_of(NAMES("tp", "dp"), SIZES(1, 2), 4, 6));
     expect_side(l, LIERNE_MEGATRON_SRC, 1, RANKS(3), 4, RANKS(0, 1, 2, 3));
     expect_peers(l, 3, 2, RANKS(4, 5), 0, NULL);
     lierne_megatron_leaders_destroy(l);
@@ -94,7 +94,7 @@ Test(megatron_leader, other_dims_are_replicas_inside_a_lane) {
 
 Test(megatron_leader, one_rank_may_lead_both_sides_of_overlapping_grids) {
     lierne_megatron_leaders *l = leaders_of(grid_of(usual, SIZES(1, 1, 1, 2), 0, 2),
-                                          grid_of(usual, SIZES(1, 1, 1, 2), 0, 2));
+                                            grid_of(usual, SIZES(1, 1, 1, 2), 0, 2));
     const int *ranks;
     int n;
     expect_peers(l, 1, 1, RANKS(1), 1, RANKS(1));
@@ -151,15 +151,18 @@ Test(megatron_leader, queries_without_memory) {
 
 Test(megatron_leader, arguments_of_queries) {
     lierne_megatron_leaders *l = leaders_of(grid_of(usual, SIZES(1, 1, 1, 1), 0, 2),
-                                          grid_of(usual, SIZES(1, 1, 1, 1), 1, 2));
+                                            grid_of(usual, SIZES(1, 1, 1, 1), 1, 2));
     const int *r;
     int n;
     lierne_megatron_side none = (lierne_megatron_side)2;
-    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, NULL, LIERNE_MEGATRON_SRC), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, NULL, LIERNE_MEGATRON_SRC),
+                 LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, l, none), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_ranks(NULL, &n, l, LIERNE_MEGATRON_SRC), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_ranks(NULL, &n, l, LIERNE_MEGATRON_SRC),
+                 LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, &n, l, none), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, NULL, l, LIERNE_MEGATRON_SRC), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, NULL, l, LIERNE_MEGATRON_SRC),
+                 LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_leaders_get_p2p_ranks(&r, NULL, l), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_leaders_get_peers(&r, &n, &r, NULL, l, 0), LIERNE_INVALID);
     lierne_megatron_leaders_destroy(l);
@@ -272,7 +275,8 @@ static void plan_world(world *w, const lierne_bridge_spec *spec) {
     w->n = lierne_grid_get_world_size(spec->src);
     w->status = lierne_sim_create(&w->sim, w->n, NULL);
     for (int r = 0; r < w->n && w->status == LIERNE_OK; r++) {
-        w->status = lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r), spec);
+        w->status =
+            lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r), spec);
     }
 }
 

@@ -35,7 +35,8 @@ static lierne_megatron_map *map_of(lierne_grid *src, lierne_grid *dst) {
     return map;
 }
 
-static lierne_megatron_map *usual_map(const int64_t *src, const int64_t *dst, int offset, int world) {
+static lierne_megatron_map *usual_map(const int64_t *src, const int64_t *dst, int offset,
+                                      int world) {
     return map_of(grid_of(usual, src, offset, world), grid_of(usual, dst, offset, world));
 }
 
@@ -103,7 +104,7 @@ Test(megatron_map, fan_out_with_cp) {
 
 Test(megatron_map, fan_out_orders_groups_by_tp_before_cp) {
     lierne_megatron_map *map = map_of(grid_of(usual, SIZES(8, 1, 1, 1), 0, 8),
-                                    grid_of(NAMES("cp", "tp", "dp"), SIZES(2, 2, 2), 0, 8));
+                                      grid_of(NAMES("cp", "tp", "dp"), SIZES(2, 2, 2), 0, 8));
     static const int gather[] = {0, 4, 1, 5, 2, 6, 3, 7};
     expect_groups(lierne_megatron_map_get_gather_groups, map, gather, 4, 2);
     lierne_megatron_map_destroy(map);
@@ -143,7 +144,7 @@ Test(megatron_map, slices_are_refused_with_the_numbers) {
 Test(megatron_map, misaligned_ranks_are_named) {
     /* Destination with tp slowest: its lane is rank / 2 % 2, the source's lane rank / 2. */
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 4), 0, 8),
-                                    grid_of(NAMES("cp", "dp", "tp"), SIZES(2, 2, 2), 0, 8));
+                                      grid_of(NAMES("cp", "dp", "tp"), SIZES(2, 2, 2), 0, 8));
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_FAN_IN);
     expect_misaligned(map, (int[]){2, 3, 4, 5}, 4);
     lierne_megatron_map_destroy(map);
@@ -159,9 +160,10 @@ Test(megatron_map, misaligned_ranks_are_named) {
 
 Test(megatron_map, other_dims_are_replicas) {
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(8, 1), 0, 8),
-                                    grid_of(NAMES("tp", "ep", "dp"), SIZES(2, 2, 2), 0, 8));
+                                      grid_of(NAMES("tp", "ep", "dp"), SIZES(2, 2, 2), 0, 8));
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_FAN_OUT);
-    expect_groups(lierne_megatron_map_get_gather_groups, map, (int[]){0, 4, 2, 6, 1, 5, 3, 7}, 4, 2);
+    expect_groups(lierne_megatron_map_get_gather_groups, map, (int[]){0, 4, 2, 6, 1, 5, 3, 7}, 4,
+                  2);
     lierne_megatron_map_destroy(map);
 }
 
@@ -183,8 +185,9 @@ Test(megatron_map, refusals_come_in_the_order_of_the_reference) {
         {usual, {6, 1, 1, 2}, {2, 2, 1, 3}, 0, "dp of the source grid is 2, that of the dest"},
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        lierne_megatron_map *map = map_of(grid_of(usual, steps[i].src, 0, 13),
-                                        grid_of(steps[i].names, steps[i].dst, steps[i].offset, 13));
+        lierne_megatron_map *map =
+            map_of(grid_of(usual, steps[i].src, 0, 13),
+                   grid_of(steps[i].names, steps[i].dst, steps[i].offset, 13));
         int64_t start, size;
         cr_assert(strstr(lierne_megatron_map_get_rejection(map), steps[i].word), "step %zu: %s", i,
                   lierne_megatron_map_get_rejection(map));
@@ -197,7 +200,7 @@ Test(megatron_map, refusals_come_in_the_order_of_the_reference) {
 
 Test(megatron_map, cp_after_dp_is_refused_at_size_one_too) {
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 4, 1), 0, 8),
-                                    grid_of(NAMES("tp", "dp", "cp"), SIZES(4, 2, 1), 0, 8));
+                                      grid_of(NAMES("tp", "dp", "cp"), SIZES(4, 2, 1), 0, 8));
     cr_assert(strstr(lierne_megatron_map_get_rejection(map), "cp stands after dp"));
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(map), 2);
     expect_misaligned(map, NULL, 0);
@@ -218,8 +221,12 @@ static lierne_grid *random_grid(unsigned *seed, const int *primes, int nprimes, 
         sizes[rand_r(seed) % 4] *= primes[i];
     }
     lierne_grid *grid;
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 4, .names = names, .sizes = sizes,
-                             .rank_offset = 5, .world_size = nranks + 5};
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = 4,
+                             .names = names,
+                             .sizes = sizes,
+                             .rank_offset = 5,
+                             .world_size = nranks + 5};
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
     return grid;
 }
@@ -236,7 +243,7 @@ static int lane_of(const lierne_grid *grid, int rank) {
 
 Test(megatron_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
     static const int worlds[][8] = {{2, 2, 2, 2, 3, 3}, {2, 3, 5, 2}, {2, 2, 2, 2, 2, 2, 2},
-                                    {3, 3, 3, 2, 2}, {7, 2, 3, 3}, {5, 5, 2, 2, 2}};
+                                    {3, 3, 3, 2, 2},    {7, 2, 3, 3}, {5, 5, 2, 2, 2}};
     int compared = 0;
     for (unsigned trial = 0; trial < 3000; trial++) {
         unsigned seed = trial;
@@ -247,7 +254,8 @@ Test(megatron_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
         }
         lierne_grid *src = random_grid(&seed, primes, nprimes, nranks);
         lierne_grid *dst = random_grid(&seed, primes, nprimes, nranks);
-        int from = lierne_grid_find_dim_size(src, NULL, "dp"), to = lierne_grid_find_dim_size(dst, NULL, "dp");
+        int from = lierne_grid_find_dim_size(src, NULL, "dp"),
+            to = lierne_grid_find_dim_size(dst, NULL, "dp");
         for (int r = 5; r < 5 + nranks && (from % to == 0 || to % from == 0); r++) {
             int a = lane_of(src, r), b = lane_of(dst, r);
             if (from > to ? a / (from / to) != b : b / (to / from) != a) {
@@ -264,7 +272,7 @@ Test(megatron_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
 
 Test(megatron_map, misaligned_ranks_are_known_of_refused_pairs_too) {
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 4), 0, 8),
-                                    grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 2, 2), 0, 8));
+                                      grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 2, 2), 0, 8));
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_GENERAL);
     expect_misaligned(map, (int[]){2, 3, 4, 5}, 4);
     lierne_megatron_map_destroy(map);

@@ -12,8 +12,8 @@ static lierne_grid *grid(int world, int64_t tp, int64_t cp, int64_t dp) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     int64_t sizes[3] = {tp, cp, dp};
     lierne_grid *g;
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes,
-                             .world_size = world};
+    lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = world};
     cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
     return g;
 }
@@ -21,9 +21,14 @@ static lierne_grid *grid(int world, int64_t tp, int64_t cp, int64_t dp) {
 /* [b, s, h] = [8, 4, 2] of f32, tp2 dp4 -> tp2 cp2 dp2 on 8 ranks unless changed. */
 static const int64_t shape842[3] = {8, 4, 2};
 static lierne_bridge_spec spec_of(const lierne_grid *src, const lierne_grid *dst) {
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec), .src = src, .dst = dst,
-                                .naxes = 3, .shape = shape842, .dtype = LIERNE_F32,
-                                .batch_axis = 0, .sequence_axis = 1};
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape842,
+                                .dtype = LIERNE_F32,
+                                .batch_axis = 0,
+                                .sequence_axis = 1};
 }
 
 static lierne_sim *sim_of(int n, double timeout) {
@@ -44,7 +49,8 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
     }
     for (int r = 0; r < 4; r++) {
         int64_t offset;
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK);
         cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_FORWARD), LIERNE_OK);
         cr_assert_eq(offset, 16 * r);
         cr_assert_eq(lierne_forward(plans[r], NULL, in, NULL), LIERNE_OK);
@@ -59,7 +65,8 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
     for (int r = 0; r < 4; r++) {
         lierne_plan *strided;
         int64_t offset;
-        cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK);
         lierne_plan_get_alias(&offset, strided, LIERNE_FORWARD);
         cr_assert_eq(offset, -1, "a narrow of an inner axis is no view");
         cr_assert_eq(lierne_forward(strided, NULL, in, NULL), LIERNE_INVALID);
@@ -136,7 +143,8 @@ Test(plan, requests_in_flight_and_busy) {
     lierne_request *q[2][3];
     float in[2][3][32], out[2][3][64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK);
     }
     for (int i = 0; i < 2; i++) {
         for (int r = 0; r < 2; r++) {
@@ -153,7 +161,8 @@ Test(plan, requests_in_flight_and_busy) {
     for (int i = 1; i >= 0; i--) { /* ended in another order */
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_end(q[r][i]), LIERNE_OK);
-            cr_assert(out[r][i][0] == (float)(1000 * i) && out[r][i][32] == (float)(1000 * i + 100));
+            cr_assert(out[r][i][0] == (float)(1000 * i) &&
+                      out[r][i][32] == (float)(1000 * i + 100));
         }
     }
     /* The second of two ended first: its place is free for a third, while the first goes on. */
@@ -196,7 +205,8 @@ Test(plan, bad_arguments_start_nothing) {
     int64_t offset;
     lierne_report report = {0};
     cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
     cr_assert_eq(lierne_context_destroy(self), LIERNE_INVALID, "a plan is alive");
     cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_forward(plan, x, NULL, NULL), LIERNE_INVALID);
@@ -227,8 +237,8 @@ Test(plan, bad_arguments_start_nothing) {
 static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
     lierne_sim *sim = sim_of(world, 5);
     lierne_plan *plan = (lierne_plan *)&spec;
-    cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 0), &spec), status, "%s: %s",
-                 part, lierne_last_error());
+    cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 0), &spec), status,
+                 "%s: %s", part, lierne_last_error());
     cr_assert(strstr(lierne_last_error(), part), "'%s' is not in '%s'", part, lierne_last_error());
     cr_assert_null(plan);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
@@ -269,12 +279,13 @@ Test(plan, bad_specs_are_refused_with_value_and_bound) {
     refused(s, LIERNE_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide", 8);
     const char *const names[2] = {"dp", "tp"};
     const int64_t sizes[2] = {4, 2};
-    lierne_grid_spec g = {.size = sizeof g, .ndims = 2, .names = names, .sizes = sizes,
-                          .world_size = 8};
+    lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 2, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid_create(&swapped, &g);
     s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = swapped;
     refused(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
-    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(cp), lierne_grid_destroy(odd);
+    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(cp),
+        lierne_grid_destroy(odd);
     lierne_grid_destroy(swapped);
 }
 
@@ -286,18 +297,24 @@ Test(plan, ranks_that_disagree_get_mismatch) {
     lierne_plan *first, *second;
     float x[64] = {1}, y[64];
     bad.shape = shape;
-    cr_assert_eq(lierne_plan_create_bridge(&first, lierne_sim_get_context(sim, 0), &good), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &bad), LIERNE_MISMATCH);
-    cr_assert(strstr(lierne_last_error(), "shape[2] differs between ranks: 2 on rank 0, 3 on rank 1"),
+    cr_assert_eq(lierne_plan_create_bridge(&first, lierne_sim_get_context(sim, 0), &good),
+                 LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &bad),
+                 LIERNE_MISMATCH);
+    cr_assert(strstr(lierne_last_error(),
+                     "shape[2] differs between ranks: 2 on rank 0, 3 on rank 1"),
               "%s", lierne_last_error());
     cr_assert_null(second);
-    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 2), &good), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 2), &good),
+                 LIERNE_MISMATCH);
     cr_assert_eq(lierne_forward(first, y, x, NULL), LIERNE_MISMATCH, "who came first is told too");
     lierne_plan_destroy(first);
     bad = good, bad.dst = other;
-    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &good), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &good),
+                 LIERNE_OK);
     lierne_plan_destroy(second);
-    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 0), &bad), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 0), &bad),
+                 LIERNE_MISMATCH);
     cr_assert(strstr(lierne_last_error(), "dst.sizes[0]"), "%s", lierne_last_error());
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(other);
@@ -311,15 +328,17 @@ Test(plan, who_waits_for_nobody_times_out) {
     lierne_request *request;
     float x[32] = {1}, y[64];
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK);
     }
     double start = lierne_now();
     cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
     cr_assert(lierne_now() - start < 10);
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages "
-                                          "missing after 0.2 s, with rank 1"), "%s",
-              lierne_last_error());
-    cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT, "it is dead");
+                                          "missing after 0.2 s, with rank 1"),
+              "%s", lierne_last_error());
+    cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT,
+                 "it is dead");
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0"));
     char dump[1024], little[10];
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
@@ -327,14 +346,16 @@ Test(plan, who_waits_for_nobody_times_out) {
     cr_assert(strstr(dump, "in flight: call 1, forward of plan 0, stage 0 of 1"), "%s", dump);
     cr_assert(strstr(dump, "waits for rank 1\n"), "%s", dump);
     cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
-    cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)), LIERNE_OK);
+    cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
+                 LIERNE_OK);
     cr_assert_eq(lierne_forward(plans[1], y, x, NULL), LIERNE_TIMEOUT, "rank 0 gave up before");
     cr_assert(strstr(lierne_last_error(), "rank 0 gave up: "), "%s", lierne_last_error());
     cr_assert_str_eq(little, "rank 1 of");
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_INVALID);
     lierne_plan *third;
-    cr_assert_eq(lierne_plan_create_bridge(&third, lierne_sim_get_context(sim, 0), &spec), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_create_bridge(&third, lierne_sim_get_context(sim, 0), &spec),
+                 LIERNE_TIMEOUT);
     for (int r = 0; r < 2; r++) {
         cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
     }
@@ -366,10 +387,11 @@ Test(plan, calls_are_compared_where_the_context_checks) {
         memset(z, 0x5a, sizeof z);
         cr_assert_eq(kind ? lierne_forward(b[1], z, x, NULL) : lierne_adjoint(a[1], z, x, NULL),
                      LIERNE_MISMATCH);
-        cr_assert(strstr(lierne_last_error(), kind ? "plan differs between ranks: 0 on rank 0, 1 on "
-                                                     "rank 1"
-                                                   : "call differs between ranks: 1 on rank 0, 2 on "
-                                                     "rank 1"),
+        cr_assert(strstr(lierne_last_error(), kind
+                                                  ? "plan differs between ranks: 0 on rank 0, 1 on "
+                                                    "rank 1"
+                                                  : "call differs between ranks: 1 on rank 0, 2 on "
+                                                    "rank 1"),
                   "%s", lierne_last_error());
         cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
         cr_assert_eq(lierne_end(q[0]), LIERNE_MISMATCH, "who called first is told");
@@ -426,7 +448,8 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
     spec.gradient_storage = LIERNE_COMPACT;
     spec.row_owner = rows;
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK);
     }
     lierne_grid_destroy(src), lierne_grid_destroy(dst); /* the plan has copies */
     for (int step = 0; step < 20; step++) {
@@ -574,10 +597,10 @@ Test(plan, a_rank_without_memory_is_heard_by_those_after_it) {
         lierne_mem_fail_at(0);
         lierne_status again =
             lierne_plan_create_bridge(&plans[1][0], lierne_sim_get_context(sim, 0), &spec);
-        cr_assert_eq(lierne_plan_create_bridge(&plans[0][1], lierne_sim_get_context(sim, 1), &spec), first,
-                     "k = %zu: %s", k, lierne_last_error());
-        cr_assert_eq(lierne_plan_create_bridge(&plans[1][1], lierne_sim_get_context(sim, 1), &spec), again,
-                     "k = %zu: %s", k, lierne_last_error());
+        cr_assert_eq(lierne_plan_create_bridge(&plans[0][1], lierne_sim_get_context(sim, 1), &spec),
+                     first, "k = %zu: %s", k, lierne_last_error());
+        cr_assert_eq(lierne_plan_create_bridge(&plans[1][1], lierne_sim_get_context(sim, 1), &spec),
+                     again, "k = %zu: %s", k, lierne_last_error());
         for (int i = 0; i < 4; i++) {
             lierne_plan_destroy(plans[i / 2][i % 2]);
         }
@@ -662,7 +685,8 @@ static void *variable_work(void *arg) {
         w->bad |= variable_step(w, plan, step) << step;
     }
     bad_rows[0] = MOST + 1; /* refused, and the old counts stay */
-    /* On sim a rank that gave nothing wrong, as an empty lane does, would wait for those that did. */
+    /* On sim a rank that gave nothing wrong, as an empty lane does, would wait for those that did.
+     */
     w->bad |= (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID)
               << 20;
     w->bad |= (lierne_plan_destroy(plan) != LIERNE_OK) << 21;
@@ -681,8 +705,15 @@ static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp
     pthread_t threads[8];
     variable_worker workers[8];
     for (int r = 0; r < world; r++) {
-        workers[r] = (variable_worker){lierne_sim_get_context(sim, r), &spec, src_dp, r / tp, dst_dp,
-                                       r / (dst_tp * cp), cp, r / dst_tp % cp, 0};
+        workers[r] = (variable_worker){lierne_sim_get_context(sim, r),
+                                       &spec,
+                                       src_dp,
+                                       r / tp,
+                                       dst_dp,
+                                       r / (dst_tp * cp),
+                                       cp,
+                                       r / dst_tp % cp,
+                                       0};
         pthread_create(&threads[r], NULL, variable_work, &workers[r]);
     }
     for (int r = 0; r < world; r++) {

@@ -27,7 +27,8 @@ Test(route, loops_that_run_together_are_joined) {
 
 Test(route, two_blocks_join_only_where_both_continue) {
     int64_t big[2] = {4, 6}, small[2] = {4, 3}, zero[2] = {0}, size[2] = {4, 3};
-    lierne_block a = lierne_block_box(2, small, zero, size), b = lierne_block_box(2, big, zero, size);
+    lierne_block a = lierne_block_box(2, small, zero, size),
+                 b = lierne_block_box(2, big, zero, size);
     lierne_blocks_join((lierne_block *const[]){&a, &b}, 2);
     cr_assert_eq(a.ndims, 2);
     cr_assert_eq(b.ndims, 2);
@@ -113,7 +114,8 @@ static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
         const lierne_execution_input cargo = {routes[r], LIERNE_I32, false};
         const void *from = in;
         void *to = out;
-        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &cargo, 1, "test"),
+        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &cargo, 1,
+                                             "test"),
                      LIERNE_OK);
         cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from), LIERNE_OK);
         in += routes[r]->elements[LIERNE_IN];
@@ -181,8 +183,8 @@ Test(route, reverse_of_one_stage) {
     lierne_route_destroy(r[1]);
 }
 
-/* Rank 0 copies its input to where, a stage later, rank 1's arrives: nothing of it is in the result,
- * and nothing of the gradient may come back. */
+/* Rank 0 copies its input to where, a stage later, rank 1's arrives: nothing of it is in the
+ * result, and nothing of the gradient may come back. */
 static lierne_route *overwritten(int rank) {
     lierne_route *r;
     lierne_stage *s;
@@ -230,8 +232,9 @@ static lierne_route *relay(int rank) {
         lierne_place out = {LIERNE_OUT, lierne_block_range(0, 3)};
         cr_assert_eq(lierne_ops_add(&s->sums, out, &op), LIERNE_OK);
         cr_assert_eq(lierne_op_add(op, out), LIERNE_OK);
-        cr_assert_eq(lierne_op_add(op, (lierne_place){LIERNE_SCRATCH,
-                                                      lierne_block_range(landing, 3)}), LIERNE_OK);
+        cr_assert_eq(lierne_op_add(op,
+                                   (lierne_place){LIERNE_SCRATCH, lierne_block_range(landing, 3)}),
+                     LIERNE_OK);
     }
     return r;
 }

@@ -111,7 +111,8 @@ Test(serialize, without_a_fault_it_becomes_a_plan) {
         cr_assert_eq(read_text(&again, sim, text), LIERNE_OK, "%s", lierne_last_error());
         try_plan(again, i == 0 ? 0 : 3);
         lierne_text_destroy(text);
-        cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(again) == LIERNE_OK);
+        cr_expect(lierne_plan_destroy(plan) == LIERNE_OK &&
+                  lierne_plan_destroy(again) == LIERNE_OK);
     }
     cr_expect_eq(lierne_sim_destroy(sim), LIERNE_OK);
     cr_expect_eq(lierne_mem_live(), 0);
@@ -128,7 +129,8 @@ static void change(char *to, size_t size, const char *text, const char *right, c
  * of cost nothing, up to more than any machine has memory for. */
 Test(serialize, a_huge_count_costs_nothing) {
     static const char pairs[] =
-        "{\"kind\": \"pairs\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": \"auto\",\n"
+        "{\"kind\": \"pairs\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": "
+        "\"auto\",\n"
         " \"accumulate\": false, \"whole\": false, \"keep_ghosts\": false, \"max_inflight\": 64,\n"
         " \"nowned\": 5, \"root\": [[0,4],[0,1],[0,4]]}";
     static const struct {
@@ -146,7 +148,8 @@ Test(serialize, a_huge_count_costs_nothing) {
         cr_assert_eq(lierne_plan_serialize(&written, plan), LIERNE_OK);
         cr_expect_lt(strlen(written), 1024);
         lierne_text_destroy(written);
-        cr_expect_eq(lierne_plan_create_transposed(&next, plan), LIERNE_OK, "%s", lierne_last_error());
+        cr_expect_eq(lierne_plan_create_transposed(&next, plan), LIERNE_OK, "%s",
+                     lierne_last_error());
         cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         if (i == 0) {
             change(whole, sizeof whole, text, "\"whole\": false", "\"whole\": true");
@@ -154,7 +157,8 @@ Test(serialize, a_huge_count_costs_nothing) {
             cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         }
         if (i == 1) {
-            cr_expect_eq(lierne_plan_create_flattened(&next, plan, 0), LIERNE_OK, "%s", lierne_last_error());
+            cr_expect_eq(lierne_plan_create_flattened(&next, plan, 0), LIERNE_OK, "%s",
+                         lierne_last_error());
             cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         }
         cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);

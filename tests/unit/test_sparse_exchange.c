@@ -179,7 +179,8 @@ static lierne_status (*const waiting_calls[])(board *b, lierne_context *context)
  */
 static void somebody_stays_away(lierne_context *context, void *shared) {
     board *b = shared;
-    int rank = lierne_context_get_rank(context), others = lierne_context_get_world_size(context) - 1;
+    int rank = lierne_context_get_rank(context),
+        others = lierne_context_get_world_size(context) - 1;
     double start = lierne_now();
     if (rank == b->absent) {
         while (b->came < others && lierne_now() < start + 60) {

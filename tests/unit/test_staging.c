@@ -92,8 +92,8 @@ static void try_bridge(int src_dp, int dst_dp) {
                                          .dtype = LIERNE_U8,
                                          .batch_axis = 1,
                                          .sequence_axis = 0};
-        cr_assert_eq(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec), LIERNE_OK,
-                     "%s", lierne_last_error());
+        cr_assert_eq(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK, "%s", lierne_last_error());
         x.in[r] = malloc((size_t)S * B * H);
         x.out[r] = malloc((size_t)S * B * H);
         for (int d = 0; d < 2; d++) {

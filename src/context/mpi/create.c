@@ -6,8 +6,8 @@
  *
  * Nodes are found by gathering one number per rank, a hash of the host's name, rather than with
  * MPI_Comm_split_type: that would make a communicator, and has no nonblocking form. */
-#include "lierne/mpi.h"
 #include "context/context.h"
+#include "lierne/mpi.h"
 #include "transport/mpi/mpi.h"
 
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static lierne_status check_comm(MPI_Comm comm) {
 
 /* A rank needs the state even to say that it has no memory, so it is asked for twice: *mine is the
  * outcome of the first time. */
-static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm, const lierne_context_spec *spec,
-                              lierne_status *mine) {
+static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
+                                  const lierne_context_spec *spec, lierne_status *mine) {
     lierne_mpi_state *m;
     *mine = lierne_alloc(&m, 1, sizeof *m);
     if (*mine != LIERNE_OK) {
@@ -55,7 +55,8 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm, const l
 }
 
 /* An id of the node of this rank: as LIERNE_NODE says, else spec->nodes, else the host's name. */
-static lierne_status own_node(const lierne_mpi_state *m, const lierne_context_spec *spec, uint64_t *id) {
+static lierne_status own_node(const lierne_mpi_state *m, const lierne_context_spec *spec,
+                              uint64_t *id) {
     char host[MPI_MAX_PROCESSOR_NAME];
     int length, node = -1;
     LIERNE_TRY(lierne_context_own_node(&node));
@@ -74,9 +75,9 @@ static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_sp
     lierne_rank_info *info = &m->ranks[m->rank];
     m->opened = lierne_abort_flags_open(m->world);
     *info = (lierne_rank_info){.rank = (uint64_t)m->rank,
-                          .space = lierne_mpi_process_space(),
-                          .process = (uint64_t)getpid(),
-                          .flags = m->opened < 0 ? LIERNE_NO_FLAGS : (uint64_t)m->opened};
+                               .space = lierne_mpi_process_space(),
+                               .process = (uint64_t)getpid(),
+                               .flags = m->opened < 0 ? LIERNE_NO_FLAGS : (uint64_t)m->opened};
     return own_node(m, spec, &info->node);
 }
 
@@ -131,11 +132,11 @@ static void number_nodes(lierne_context *context, lierne_mpi_state *m) {
 
 static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m) {
     MPI_Request request;
-    LIERNE_TRY(lierne_mpi_wait(m,
-                                MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m->ranks,
-                                               LIERNE_RANK_INFO_WORDS,
-                                               MPI_UINT64_T, m->comm, &request),
-                                &request, "finding nodes"));
+    LIERNE_TRY(
+        lierne_mpi_wait(m,
+                        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m->ranks,
+                                       LIERNE_RANK_INFO_WORDS, MPI_UINT64_T, m->comm, &request),
+                        &request, "finding nodes"));
     lierne_mpi_watch(m);
     bool reached = lierne_mpi_map_flags(m);
     number_nodes(context, m);

@@ -22,9 +22,9 @@ enum { FAILED, HASH, NOT_HASH, WORDS };
 lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation) {
     MPI_Request request;
     return lierne_mpi_wait(m,
-                            MPI_Iallreduce(m->reduce_in, m->reduce_out, words, MPI_INT64_T, operation,
-                                           m->comm, &request),
-                            &request, "agreeing");
+                           MPI_Iallreduce(m->reduce_in, m->reduce_out, words, MPI_INT64_T,
+                                          operation, m->comm, &request),
+                           &request, "agreeing");
 }
 
 static lierne_status minimum(lierne_mpi_state *m, int words) {
@@ -34,7 +34,7 @@ static lierne_status minimum(lierne_mpi_state *m, int words) {
 static lierne_status broadcast(lierne_mpi_state *m, void *data, size_t bytes, int root) {
     MPI_Request request;
     return lierne_mpi_wait(m, MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, m->comm, &request),
-                            &request, "agreeing");
+                           &request, "agreeing");
 }
 
 static void note(lierne_mpi_state *m, lierne_status status) {

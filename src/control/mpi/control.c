@@ -8,7 +8,8 @@
 
 /* A rank that is waited for may need the core; where each has its own, giving it up costs more than
  * the message. Open MPI gives it up by itself, in every poll, when it knows of more ranks than
- * cores: doing so again after each made small messages a fifth slower, so it is done after a few. */
+ * cores: doing so again after each made small messages a fifth slower, so it is done after a few.
+ */
 static bool idle(void *state) {
     lierne_mpi_state *m = state;
     if (m->crowded && ++m->idle_polls % POLLS_PER_YIELD == 0) {

@@ -39,8 +39,8 @@ bool lierne_mpi_map_flags(lierne_mpi_state *m) {
 }
 
 lierne_status lierne_mpi_listen(lierne_mpi_state *m) {
-    int code =
-        MPI_Irecv(&m->heard, sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, 0, m->notices, &m->listening);
+    int code = MPI_Irecv(&m->heard, sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, 0, m->notices,
+                         &m->listening);
     return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(m, code, "MPI_Irecv");
 }
 
@@ -48,8 +48,8 @@ lierne_status lierne_mpi_listen(lierne_mpi_state *m) {
 static void hear(lierne_mpi_state *m) {
     MPI_Status status;
     int came = 1;
-    while (m->listening != MPI_REQUEST_NULL && MPI_Test(&m->listening, &came, &status) == MPI_SUCCESS &&
-           came) {
+    while (m->listening != MPI_REQUEST_NULL &&
+           MPI_Test(&m->listening, &came, &status) == MPI_SUCCESS && came) {
         if (!m->heard_any) {
             m->first = m->heard;
         }

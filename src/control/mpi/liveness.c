@@ -1,10 +1,10 @@
 /* Who is still alive.
  *
  * MPI does not say that a peer has died (Open MPI 4.1 as packaged detects nothing, and a barrier
- * after a death waits for ever), so liveness is lierne's own: each rank holds a pidfd of every other
- * rank whose process numbers mean the same here, that is on the same boot of the same host and in
- * the same process-number namespace. A pidfd is readable once the process has ended and can never
- * mean another process. Where there is none, a dead peer shows as a missed deadline. */
+ * after a death waits for ever), so liveness is lierne's own: each rank holds a pidfd of every
+ * other rank whose process numbers mean the same here, that is on the same boot of the same host
+ * and in the same process-number namespace. A pidfd is readable once the process has ended and can
+ * never mean another process. Where there is none, a dead peer shows as a missed deadline. */
 #include "control/mpi/state.h"
 
 #include <fcntl.h>

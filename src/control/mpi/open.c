@@ -1,7 +1,7 @@
 /* Opening and closing MPI's control.
  *
- * The caller's communicator is duplicated, and only the duplicate is used. That of a dead context is
- * left behind, as MPI_Comm_free is collective and may wait for ever. */
+ * The caller's communicator is duplicated, and only the duplicate is used. That of a dead context
+ * is left behind, as MPI_Comm_free is collective and may wait for ever. */
 #include "control/mpi/state.h"
 
 #include <limits.h>
@@ -30,7 +30,7 @@ lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm) {
     }
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     lierne_status status = lierne_mpi_wait(m, MPI_Comm_idup(comm, &m->comm, &request), &request,
-                                            "duplicating the communicator");
+                                           "duplicating the communicator");
     MPI_Comm_set_errhandler(comm, handler);
     MPI_Errhandler_free(&handler);
     if (status == LIERNE_OK) {
@@ -43,7 +43,7 @@ lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm) {
 static lierne_status open_notices(lierne_mpi_state *m) {
     MPI_Request request;
     LIERNE_TRY(lierne_mpi_wait(m, MPI_Comm_idup(m->comm, &m->notices, &request), &request,
-                                "duplicating the communicator"));
+                               "duplicating the communicator"));
     MPI_Comm_set_errhandler(m->notices, MPI_ERRORS_RETURN);
     return lierne_mpi_listen(m);
 }

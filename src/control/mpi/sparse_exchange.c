@@ -1,16 +1,17 @@
-/* The sparse exchange of MPI: messages to ranks that do not expect them, by nonblocking consensus (the
- * NBX algorithm: Hoefler, Siebert, Lumsdaine 2010). A synchronous send is complete once its message
- * was taken, so a rank enters a barrier when all its own are, takes messages from anybody meanwhile,
- * and knows that there are no more when the barrier ends. Nobody counts messages of all ranks.
+/* The sparse exchange of MPI: messages to ranks that do not expect them, by nonblocking consensus
+ * (the NBX algorithm: Hoefler, Siebert, Lumsdaine 2010). A synchronous send is complete once its
+ * message was taken, so a rank enters a barrier when all its own are, takes messages from anybody
+ * meanwhile, and knows that there are no more when the barrier ends. Nobody counts messages of all
+ * ranks.
  *
- * A rank may be an exchange ahead of another, no more, as an exchange ends with a barrier: two tags in
- * turn keep exchanges apart.
+ * A rank may be an exchange ahead of another, no more, as an exchange ends with a barrier: two tags
+ * in turn keep exchanges apart.
  *
  * A long message goes in pieces; the end of the exchange is its end. So no piece is longer than the
- * state's sink, and a rank without memory can take what it cannot keep: others wait for that. Taking
- * it by a receive that is too short would not do: Open MPI 4.1 writes a long message all the same,
- * past the end. While a full piece or something for the sink is on its way, nothing else is taken, as
- * more of that message may move it, and as the sink is one for all.
+ * state's sink, and a rank without memory can take what it cannot keep: others wait for that.
+ * Taking it by a receive that is too short would not do: Open MPI 4.1 writes a long message all the
+ * same, past the end. While a full piece or something for the sink is on its way, nothing else is
+ * taken, as more of that message may move it, and as the sink is one for all.
  *
  * Requests in flight are few and have fixed places: sending must not need memory either. */
 #include "control/mpi/state.h"
@@ -73,8 +74,9 @@ static lierne_status look(const exchange *x, queue *q, bool *moved) {
 static lierne_status send_piece(exchange *x) {
     const lierne_control_message *message = &x->messages[x->next];
     size_t left = message->count - x->started, words = left < x->piece ? left : x->piece;
-    int code = MPI_Issend(message->words ? message->words + x->started : NULL, (int)words, MPI_INT64_T, message->peer,
-                          x->tag, x->state->comm, &x->sends.requests[free_place(&x->sends)]);
+    int code = MPI_Issend(message->words ? message->words + x->started : NULL, (int)words,
+                          MPI_INT64_T, message->peer, x->tag, x->state->comm,
+                          &x->sends.requests[free_place(&x->sends)]);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Issend");
     }
@@ -115,8 +117,8 @@ static lierne_status take(exchange *x, MPI_Message *matched, const MPI_Status *s
     MPI_Get_count(status, MPI_INT64_T, &words);
     size_t i = make_room(x, status->MPI_SOURCE, (size_t)words);
     const lierne_control_message *message = i == NOWHERE ? NULL : &x->received->at[i];
-    int code = MPI_Imrecv(message ? message->words + message->count - words : x->state->sink, words, MPI_INT64_T,
-                          matched, &x->receives.requests[place]);
+    int code = MPI_Imrecv(message ? message->words + message->count - words : x->state->sink, words,
+                          MPI_INT64_T, matched, &x->receives.requests[place]);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Imrecv");
     }
@@ -189,16 +191,17 @@ static int by_peer(const void *a, const void *b) {
     return (x->peer > y->peer) - (x->peer < y->peer);
 }
 
-lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_message *messages, size_t n,
-                               lierne_control_messages *received) {
+lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_message *messages,
+                                         size_t n, lierne_control_messages *received) {
     lierne_mpi_state *m = self;
-    size_t piece = (m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink) / sizeof m->sink[0];
+    size_t piece =
+        (m->piece_bytes < sizeof m->sink ? m->piece_bytes : sizeof m->sink) / sizeof m->sink[0];
     exchange x = {.state = m,
-               .tag = m->tags + (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
-               .piece = piece > 0 ? piece : 1,
-               .messages = messages,
-               .nmessages = n,
-               .received = received};
+                  .tag = m->tags + (int)(m->exchanges++ % LIERNE_MPI_CONTROL_TAGS),
+                  .piece = piece > 0 ? piece : 1,
+                  .messages = messages,
+                  .nmessages = n,
+                  .received = received};
     for (int i = 0; i < WINDOW; i++) {
         x.sends.requests[i] = x.receives.requests[i] = MPI_REQUEST_NULL;
     }

@@ -38,13 +38,13 @@ typedef struct lierne_mpi_state {
     MPI_Comm comm;
     int rank;
     int world;
-    int tags;           /* 0 to tags - 1 are the transport's, LIERNE_MPI_CONTROL_TAGS more the control's */
-    size_t piece_bytes; /* longest piece of a message */
-    double timeout;     /* seconds */
+    int tags; /* 0 to tags - 1 are the transport's, LIERNE_MPI_CONTROL_TAGS more the control's */
+    size_t piece_bytes;       /* longest piece of a message */
+    double timeout;           /* seconds */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
     unsigned exchanges; /* sparse ones */
-    bool abandoned;     /* MPI may still write here: a collective missed its deadline, for example */
+    bool abandoned; /* MPI may still write here: a collective missed its deadline, for example */
     bool reads_messages; /* a sparse exchange failed while messages were under way */
     int64_t reduce_in[LIERNE_MAX_REDUCED];
     int64_t reduce_out[LIERNE_MAX_REDUCED];
@@ -61,9 +61,9 @@ typedef struct lierne_mpi_state {
     bool ready;                /* ranks can tell each other that they give up */
     MPI_Comm notices;          /* where flags do not reach all ranks, or MPI_COMM_NULL */
     MPI_Request listening;
-    lierne_notice heard;         /* the last notice */
-    lierne_notice first;         /* the first one */
-    lierne_notice own;           /* this rank's own */
+    lierne_notice heard; /* the last notice */
+    lierne_notice first; /* the first one */
+    lierne_notice own;   /* this rank's own */
     bool heard_any;
     int *gave_up;                  /* per rank: the status of its notice */
     bool *met;                     /* per rank: messages were exchanged with it */
@@ -120,8 +120,8 @@ lierne_status lierne_mpi_sparse_exchange(void *state, const lierne_control_messa
 
 /* open.c. Duplicates comm. Collective. */
 lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm);
-/* Waits until all ranks have mapped their flags, and opens a way for notices where they do not reach
- * all ranks. Collective. */
+/* Waits until all ranks have mapped their flags, and opens a way for notices where they do not
+ * reach all ranks. Collective. */
 lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached);
 /* Frees the state. Collective unless dead. */
 void lierne_mpi_close(void *state, bool dead);

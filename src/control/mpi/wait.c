@@ -54,7 +54,7 @@ lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what) {
 }
 
 lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *request,
-                               const char *what) {
+                              const char *what) {
     int code = started, done = 0;
     for (;;) {
         if (code == MPI_SUCCESS) {
@@ -64,7 +64,8 @@ lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *req
             return lierne_mpi_failed(m, code, what);
         }
         if (done) {
-            return lierne_mpi_check_given_up(m); /* of ranks that gave up, some may have missed it */
+            return lierne_mpi_check_given_up(
+                m); /* of ranks that gave up, some may have missed it */
         }
         LIERNE_TRY(lierne_mpi_pause(m, what));
     }

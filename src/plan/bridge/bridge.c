@@ -19,8 +19,8 @@ static lierne_status take_owned(const lierne_layout *layout, int rank, lierne_pl
     }
     lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, NULL);
     for (size_t i = 0; i < boxes.count && status == LIERNE_OK; i++) {
-        lierne_block block = lierne_block_box(layout->naxes, side->out, boxes.at[i].local,
-                                              boxes.at[i].size);
+        lierne_block block =
+            lierne_block_box(layout->naxes, side->out, boxes.at[i].local, boxes.at[i].size);
         status = LIERNE_VEC_PUSH(&side->owned, block);
     }
     lierne_mem_free(boxes.at);
@@ -48,7 +48,7 @@ static lierne_status clear(lierne_plan_side *side) {
     const lierne_route *old = side->route;
     lierne_route *empty;
     LIERNE_TRY(lierne_route_create(&empty, old->rank, old->elements[LIERNE_IN],
-                                old->elements[LIERNE_OUT]));
+                                   old->elements[LIERNE_OUT]));
     lierne_route_destroy(side->route);
     side->route = empty;
     return LIERNE_OK;
@@ -60,8 +60,10 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     lierne_plan_side *adjoint = &parts->side[LIERNE_ADJOINT];
     LIERNE_TRY(lierne_bridge_check(spec));
     if (lierne_grid_get_world_size(spec->src) != context->world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the grids lie on a world of %d ranks, the context on "
-                           "one of %d", lierne_grid_get_world_size(spec->src), context->world);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the grids lie on a world of %d ranks, the context on "
+                           "one of %d",
+                           lierne_grid_get_world_size(spec->src), context->world);
     }
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
@@ -230,7 +232,7 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
 }
 
 lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
-                                 const lierne_bridge_spec *spec) {
+                                        const lierne_bridge_spec *spec) {
     lierne_bridge_resolved r = {0};
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
@@ -265,7 +267,8 @@ static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owne
                                 lierne_bridge_sides *sides, lierne_plan_parts *parts,
                                 fingerprint *f) {
     const lierne_bridge_saved_spec *recipe =
-        (const lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
+        (const lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan,
+                                                                 lierne_bridge_saved_spec_destroy);
     if (!recipe || !row_owner || recipe->spec.gradient_owner != LIERNE_GRADIENT_ROWS) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
                            row_owner ? "the plan has no row map" : "row_owner is NULL");

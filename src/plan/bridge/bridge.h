@@ -32,15 +32,15 @@ int lierne_bridge_size(const lierne_grid *grid, const char *name);
 /* Spec and grids alone; then all of a spec that needs neither a context nor a layout. */
 lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec);
-/* Whether the reference's algorithms are defined for a spec that lierne_bridge_check accepts: either,
- * or the one that the spec names. */
+/* Whether the reference's algorithms are defined for a spec that lierne_bridge_check accepts:
+ * either, or the one that the spec names. */
 lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_leader(const lierne_bridge_spec *spec);
 lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec);
 
-/* Returns the number of ranks whose dp ranks in the two grids hold no common samples, and writes the
- * first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp size
- * divides the other. The time grows with `most`, not with the number of ranks. */
+/* Returns the number of ranks whose dp ranks in the two grids hold no common samples, and writes
+ * the first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp
+ * size divides the other. The time grows with `most`, not with the number of ranks. */
 int lierne_bridge_misaligned(const lierne_bridge_spec *spec, int *ranks, int most);
 /* Writes why the reference's colocated bridge refuses the pair, or "". */
 void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t size);
@@ -64,8 +64,8 @@ lierne_status lierne_bridge_check_one(const lierne_grid *grid, const char *whose
 /* Slice i of n of a buffer, along the batch, which n divides. */
 lierne_block lierne_bridge_slice(int naxes, const int64_t *shape, int batch_axis, int i, int n);
 
-/* All of a spec as the caller gives it that needs no context: what lierne_plan_create_bridge would say.
- * Without algorithm, whether DIRECT could serve it. */
+/* All of a spec as the caller gives it that needs no context: what lierne_plan_create_bridge would
+ * say. Without algorithm, whether DIRECT could serve it. */
 lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool algorithm);
 
 /* sides is zero before; to be freed also after a failure. */
@@ -83,8 +83,9 @@ typedef struct lierne_bridge_counts {
     int64_t width;          /* elements of a row */
 } lierne_bridge_counts;
 /* Both leave nothing behind on failure. */
-lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_bridge_spec *spec,
-                                       const lierne_plan_parts *model, lierne_plan_parts *parts);
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out,
+                                          const lierne_bridge_spec *spec,
+                                          const lierne_plan_parts *model, lierne_plan_parts *parts);
 void lierne_bridge_counts_destroy(lierne_bridge_counts *counts);
 
 /* What a plan of a bridge keeps: its spec, with copies of all that it points to but the row map. */
@@ -98,7 +99,8 @@ typedef struct lierne_bridge_saved_spec {
     lierne_placement *placements[2];
     lierne_bridge_counts *variable; /* with variable rows */
 } lierne_bridge_saved_spec;
-lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out, const lierne_bridge_spec *spec);
+lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
+                                              const lierne_bridge_spec *spec);
 void lierne_bridge_saved_spec_destroy(lierne_saved_spec *recipe);
 
 /* Fills the routes, bounds and groups of the collective algorithm; routes exist and are empty. */

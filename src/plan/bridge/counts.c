@@ -2,9 +2,9 @@
  *
  * Which sample goes where does not change from step to step, only how long it is. So the bridge is
  * planned once in samples (a tensor of one element per sample), and that route is kept as a model;
- * the route that runs is the same lists with every block measured anew: sample k of a lane begins at
- * the running sum of the rows before it. Nothing is planned or allocated per step. A lane's counts
- * reach the other side as one more bridge of one number per sample. */
+ * the route that runs is the same lists with every block measured anew: sample k of a lane begins
+ * at the running sum of the rows before it. Nothing is planned or allocated per step. A lane's
+ * counts reach the other side as one more bridge of one number per sample. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>
@@ -104,7 +104,8 @@ static void set_shape(const lierne_bridge_counts *c, int lane, int64_t *shape) {
     shape[2] = c->width;
 }
 
-static void measure_side(const lierne_bridge_counts *c, lierne_direction d, lierne_plan_side *side) {
+static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
+                         lierne_plan_side *side) {
     int in = lane_of(d, LIERNE_IN), out = lane_of(d, LIERNE_OUT);
     measure_route(c, d, side->route);
     set_shape(c, in, side->in);
@@ -143,8 +144,10 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
 }
 
 /* Takes the routes of model; those of parts, equal to them, become the ones that run. */
-lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_bridge_spec *spec,
-                                       const lierne_plan_parts *model, lierne_plan_parts *parts) {
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out,
+                                          const lierne_bridge_spec *spec,
+                                          const lierne_plan_parts *model,
+                                          lierne_plan_parts *parts) {
     lierne_bridge_counts *c;
     LIERNE_TRY(lierne_alloc(&c, 1, sizeof *c));
     c->model[0] = model->side[0].route;
@@ -164,8 +167,10 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
     LIERNE_TRY(lierne_plan_check_idle(plan));
     for (int64_t k = 0; k < c->samples[0]; k++) {
         if (!rows || rows[k] < 0 || rows[k] > c->most) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: rows of sample %lld are %lld, must be in 0 "
-                               "to %lld", lierne_plan_context(plan)->rank, (long long)k,
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: rows of sample %lld are %lld, must be in 0 "
+                               "to %lld",
+                               lierne_plan_context(plan)->rank, (long long)k,
                                rows ? (long long)rows[k] : -1LL, (long long)c->most);
         }
     }
@@ -182,9 +187,9 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
                                    {"plan", lierne_plan_number(plan)}};
-    lierne_status status = c ? check_rows(plan, c, rows)
-                             : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows",
-                                           context->rank);
+    lierne_status status =
+        c ? check_rows(plan, c, rows)
+          : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows", context->rank);
     LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
     if (rows) {
         memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);

@@ -15,7 +15,8 @@ static void place(const lierne_bridge_spec *spec, bool at_source, lierne_placeme
         memcpy(placements, given, (size_t)lierne_grid_get_ndims(grid, NULL) * sizeof *placements);
     }
     placements[lierne_bridge_dim(grid, "dp")] =
-        (lierne_placement){.kind = LIERNE_SHARD, .axis = spec->batch_axis,
+        (lierne_placement){.kind = LIERNE_SHARD,
+                           .axis = spec->batch_axis,
                            .counts = at_source ? spec->src_counts : spec->dst_counts};
     if (pp >= 0) {
         int last = lierne_bridge_size(grid, "pp") - 1;
@@ -30,8 +31,10 @@ static lierne_placement place_gradient(const lierne_bridge_spec *spec) {
     case LIERNE_GRADIENT_CONTIGUOUS:
         return (lierne_placement){.kind = LIERNE_SHARD, .axis = spec->sequence_axis};
     case LIERNE_GRADIENT_ROWS:
-        return (lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis = spec->batch_axis,
-                                  .axis2 = spec->sequence_axis, .rows = spec->row_owner};
+        return (lierne_placement){.kind = LIERNE_SHARD_ROWS,
+                                  .axis = spec->batch_axis,
+                                  .axis2 = spec->sequence_axis,
+                                  .rows = spec->row_owner};
     default:
         return (lierne_placement){.kind = LIERNE_PARTIAL};
     }
@@ -58,9 +61,13 @@ static lierne_status check_cp(const lierne_bridge_spec *spec) {
 static lierne_status layout_of(lierne_layout **out, const lierne_bridge_spec *spec,
                                const lierne_grid *grid, const lierne_placement *placements,
                                uint32_t full_axes) {
-    lierne_layout_spec layout = {.size = sizeof layout, .grid = grid, .naxes = spec->naxes,
-                                 .shape = spec->shape, .dtype = spec->dtype,
-                                 .placements = placements, .full_axes = full_axes};
+    lierne_layout_spec layout = {.size = sizeof layout,
+                                 .grid = grid,
+                                 .naxes = spec->naxes,
+                                 .shape = spec->shape,
+                                 .dtype = spec->dtype,
+                                 .placements = placements,
+                                 .full_axes = full_axes};
     return lierne_layout_create(out, &layout);
 }
 

@@ -1,6 +1,6 @@
-/* A copy of a bridge's spec that lives as long as its plan, for planning again with another row map.
- * The caller may free its grids and arrays after planning, so everything is copied; the map itself
- * is not, since planning again brings the next one. */
+/* A copy of a bridge's spec that lives as long as its plan, for planning again with another row
+ * map. The caller may free its grids and arrays after planning, so everything is copied; the map
+ * itself is not, since planning again brings the next one. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>
@@ -8,8 +8,10 @@
 static lierne_status copy_grid(lierne_grid **out, const lierne_grid *grid) {
     const char *names[LIERNE_MAX_DIMS];
     int64_t sizes[LIERNE_MAX_DIMS];
-    lierne_grid_spec spec = {.size = sizeof spec, .ndims = lierne_grid_get_ndims(grid, NULL),
-                             .names = names, .sizes = sizes,
+    lierne_grid_spec spec = {.size = sizeof spec,
+                             .ndims = lierne_grid_get_ndims(grid, NULL),
+                             .names = names,
+                             .sizes = sizes,
                              .rank_offset = lierne_grid_get_offset(grid),
                              .world_size = lierne_grid_get_world_size(grid)};
     for (int d = 0; d < spec.ndims; d++) {
@@ -56,7 +58,8 @@ static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec 
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out, const lierne_bridge_spec *spec) {
+lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
+                                              const lierne_bridge_spec *spec) {
     lierne_bridge_saved_spec *recipe;
     LIERNE_TRY(lierne_alloc(&recipe, 1, sizeof *recipe));
     lierne_status status = fill(recipe, spec);

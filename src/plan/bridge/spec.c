@@ -1,4 +1,5 @@
-/* Reads a bridge's spec: first into one that has no views and no 2-D rows (resolve), then checks it.
+/* Reads a bridge's spec: first into one that has no views and no 2-D rows (resolve), then checks
+ * it.
  *
  * A view of a grid is a grid: the same ranks under other dims. Rows of samples are a third axis in
  * the same memory. With both taken care of here, nothing after has to know of them. */
@@ -37,7 +38,8 @@ static lierne_status resolve_rows(lierne_bridge_resolved *r) {
     if (per < 0 || !spec->shape || b < 0 || b > 1 || spec->sequence_axis != -1 ||
         spec->shape[b] < 0 || spec->shape[b] % per != 0 || (int)spec->row_order < 0 ||
         spec->row_order > LIERNE_SEQUENCE_MAJOR) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rows_per_sample is %lld, must divide the %lld rows of "
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rows_per_sample is %lld, must divide the %lld rows of "
                            "batch axis %d; sequence_axis is %d, must be -1; row_order is %d",
                            (long long)per,
                            spec->shape && b >= 0 && b < 2 ? (long long)spec->shape[b] : -1LL, b,
@@ -107,8 +109,10 @@ lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
         }
     }
     if (lierne_grid_get_world_size(spec->src) != lierne_grid_get_world_size(spec->dst)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the source grid lies on a world of %d ranks, the "
-                           "destination grid on one of %d", lierne_grid_get_world_size(spec->src),
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the source grid lies on a world of %d ranks, the "
+                           "destination grid on one of %d",
+                           lierne_grid_get_world_size(spec->src),
                            lierne_grid_get_world_size(spec->dst));
     }
     return LIERNE_OK;
@@ -125,8 +129,10 @@ static lierne_status check_axes(const lierne_bridge_spec *spec) {
                            (long long)spec->rows_per_sample);
     }
     if (b < 0 || b >= spec->naxes || s < -1 || s >= spec->naxes || s == b) {
-        return LIERNE_FAIL(LIERNE_INVALID, "batch_axis is %d and sequence_axis %d: must be two "
-                           "axes of %d, the latter or -1", b, s, spec->naxes);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "batch_axis is %d and sequence_axis %d: must be two "
+                           "axes of %d, the latter or -1",
+                           b, s, spec->naxes);
     }
     return LIERNE_OK;
 }
@@ -135,14 +141,17 @@ static lierne_status check_gradient(const lierne_bridge_spec *spec) {
     bool owned = spec->gradient_owner != LIERNE_GRADIENT_PARTIAL;
     if ((int)spec->gradient_owner < 0 || spec->gradient_owner > LIERNE_GRADIENT_ROWS ||
         (int)spec->gradient_storage < 0 || spec->gradient_storage > LIERNE_COMPACT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "gradient_owner is %d and gradient_storage %d, must be "
-                           "in 0 to 3 and 0 to 1", (int)spec->gradient_owner,
-                           (int)spec->gradient_storage);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "gradient_owner is %d and gradient_storage %d, must be "
+                           "in 0 to 3 and 0 to 1",
+                           (int)spec->gradient_owner, (int)spec->gradient_storage);
     }
     if ((int)spec->delivery < 0 || spec->delivery > LIERNE_OUTPUT_SHARDED ||
         (!owned && spec->delivery == LIERNE_OUTPUT_SHARDED)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "delivery is %d, must be 0, or 1 beside a gradient_owner "
-                           "other than partial", (int)spec->delivery);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "delivery is %d, must be 0, or 1 beside a gradient_owner "
+                           "other than partial",
+                           (int)spec->delivery);
     }
     if (owned && spec->sequence_axis < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "gradient_owner %d needs a sequence axis",
@@ -150,7 +159,7 @@ static lierne_status check_gradient(const lierne_bridge_spec *spec) {
     }
     if (!owned && spec->gradient_storage == LIERNE_COMPACT) {
         return LIERNE_FAIL(LIERNE_INVALID, "a partial gradient covers the whole sequence: its "
-                           "storage cannot be compact");
+                                           "storage cannot be compact");
     }
     if ((spec->gradient_owner == LIERNE_GRADIENT_ROWS) != (spec->row_owner != NULL)) {
         return LIERNE_FAIL(LIERNE_INVALID, "row_owner is %s, but gradient_owner is %d (rows is 3)",
@@ -163,14 +172,18 @@ static lierne_status check_divisible(const lierne_bridge_spec *spec) {
     int64_t src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
     int64_t batch = spec->shape[spec->batch_axis];
     if (src % dst != 0 && dst % src != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE, "source dp %lld and destination dp %lld: neither "
-                           "divides the other", (long long)src, (long long)dst);
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "source dp %lld and destination dp %lld: neither "
+                           "divides the other",
+                           (long long)src, (long long)dst);
     }
     int64_t wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
     if (batch % narrow != 0 || batch / narrow % (wide / narrow) != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE, "%s: the batch of %lld samples does not divide over "
-                           "%lld lanes at scale %lld", src > dst ? "fan_in" : "fan_out",
-                           (long long)batch, (long long)wide, (long long)(wide / narrow));
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "%s: the batch of %lld samples does not divide over "
+                           "%lld lanes at scale %lld",
+                           src > dst ? "fan_in" : "fan_out", (long long)batch, (long long)wide,
+                           (long long)(wide / narrow));
     }
     return LIERNE_OK;
 }
@@ -199,10 +212,11 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
                       spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
         if (cuts && !at_source && chunks && spec->delivery == LIERNE_OUTPUT_WHOLE &&
             given[d].axis == spec->sequence_axis) {
-            return LIERNE_FAIL(LIERNE_INVALID, "dst_placements: '%s' cuts the sequence axis, which "
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "dst_placements: '%s' cuts the sequence axis, which "
                                "gradient_owner %d cuts over cp: own rows of the gradient would not "
-                               "be rows of the output; delivery must be OWN", name,
-                               (int)spec->gradient_owner);
+                               "be rows of the output; delivery must be OWN",
+                               name, (int)spec->gradient_owner);
         }
     }
     return LIERNE_OK;
@@ -210,13 +224,15 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
 
 static lierne_status check_variable(const lierne_bridge_spec *spec) {
     if (spec->naxes != 3 || spec->batch_axis != 0 || spec->sequence_axis != 1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "variable_rows needs axes batch, sequence, hidden; there "
-                           "are %d, batch is %d and sequence %d", spec->naxes, spec->batch_axis,
-                           spec->sequence_axis);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "variable_rows needs axes batch, sequence, hidden; there "
+                           "are %d, batch is %d and sequence %d",
+                           spec->naxes, spec->batch_axis, spec->sequence_axis);
     }
     if (spec->algorithm != LIERNE_BRIDGE_DIRECT || spec->src_placements || spec->dst_placements ||
         spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "variable_rows needs DIRECT, a partial gradient and "
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "variable_rows needs DIRECT, a partial gradient and "
                            "no placements; algorithm is %d, gradient_owner %d",
                            (int)spec->algorithm, (int)spec->gradient_owner);
     }
@@ -236,7 +252,8 @@ lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
                            spec->max_inflight, LIERNE_MAX_INFLIGHT);
     }
     if (lierne_bridge_size(spec->src, "cp") != 1 && !spec->src_placements) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "source cp is %d, must be 1 unless src_placements "
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "source cp is %d, must be 1 unless src_placements "
                            "say how the source lies over it",
                            lierne_bridge_size(spec->src, "cp"));
     }

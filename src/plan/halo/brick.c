@@ -257,7 +257,8 @@ static lierne_status choose(const builder *b, const swap *s, word_vec *words) {
     return LIERNE_OK;
 }
 
-static lierne_status take(const builder *b, const swap *s, const lierne_control_messages *received) {
+static lierne_status take(const builder *b, const swap *s,
+                          const lierne_control_messages *received) {
     lierne_brick *brick = b->brick;
     if (received->count == 0) {
         return LIERNE_OK;
@@ -376,8 +377,9 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
         for (int d = 0; d < b.naxes; d++) {
             status = run_axis(&b, d, &number, status);
         }
-        status = context->dead == LIERNE_OK ? lierne_context_agree_all(context, status, NULL, 0, NULL)
-                                            : lierne_context_alive(context);
+        status = context->dead == LIERNE_OK
+                     ? lierne_context_agree_all(context, status, NULL, 0, NULL)
+                     : lierne_context_alive(context);
     }
     if (status != LIERNE_OK) {
         lierne_brick_destroy(b.brick);

@@ -6,8 +6,8 @@
  * ghost's root: for flattening, and for the bound of the report; that swaps bring as many of them
  * as expected is the check that lists of both ends fit. */
 #include "plan/halo/halo.h"
-#include "plan/sparse/star_forest.h"
 #include "lierne/grid.h"
+#include "plan/sparse/star_forest.h"
 
 #include <limits.h>
 #include <string.h>
@@ -43,7 +43,8 @@ static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec 
 }
 
 /* A letter to each other rank whose rows this one has ghosts of: how many different ones. */
-static lierne_status write_needs(const lierne_star_forest *f, lierne_control_messages *letters, int64_t *needed) {
+static lierne_status write_needs(const lierne_star_forest *f, lierne_control_messages *letters,
+                                 int64_t *needed) {
     for (size_t s = 0; s < f->sources.count; s++) {
         lierne_peer_rows *source = &f->sources.at[s];
         lierne_control_message letter = {source->rank, 1, &source->count};
@@ -154,7 +155,7 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
 }
 
 lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context,
-                               const lierne_halo_spec *spec) {
+                                      const lierne_halo_spec *spec) {
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
@@ -168,7 +169,8 @@ lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context
 }
 
 const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan) {
-    return plan ? (const lierne_halo_saved_spec *)lierne_plan_saved_spec(plan, lierne_halo_saved_spec_destroy)
+    return plan ? (const lierne_halo_saved_spec *)
+                      lierne_plan_saved_spec(plan, lierne_halo_saved_spec_destroy)
                 : NULL;
 }
 

@@ -18,7 +18,8 @@ typedef struct lierne_halo_saved_spec {
     int64_t *root_row;
 } lierne_halo_saved_spec;
 /* Of a spec that was checked. */
-lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out, const lierne_halo_spec *spec);
+lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
+                                            const lierne_halo_spec *spec);
 void lierne_halo_saved_spec_destroy(lierne_saved_spec *recipe);
 void lierne_halo_saved_spec_write(const lierne_saved_spec *recipe, lierne_text *text);
 /* The recipe of a plan of swaps, else NULL. */
@@ -27,20 +28,20 @@ const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan)
 /* All of a spec that a rank can tell alone. */
 lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int world);
 
-/* Words of rows, n each: from those of the owned rows come those of the ghosts. Where owned is NULL,
- * n is 2 and an owned row's words are its rank and its number, which take no memory. */
+/* Words of rows, n each: from those of the owned rows come those of the ghosts. Where owned is
+ * NULL, n is 2 and an owned row's words are its rank and its number, which take no memory. */
 typedef struct lierne_halo_words {
     size_t n;
     const int64_t *owned;
     int64_t *ghosts;
     int64_t *room; /* see lierne_halo_propagate_memory */
 } lierne_halo_words;
-/* Sends them through the forward, by letters. Collective, also after a failure, which is returned at
- * the end. PEER_COUNT where a swap brings another number of rows than this rank expects. */
+/* Sends them through the forward, by letters. Collective, also after a failure, which is returned
+ * at the end. PEER_COUNT where a swap brings another number of rows than this rank expects. */
 lierne_status lierne_halo_propagate(lierne_context *context, const lierne_halo_spec *spec,
-                               const lierne_halo_words *words);
-/* Memory that pushing n words a row needs, for lierne_context_free_message_memory. Apart, so that ranks can
- * agree that all have it before the first one sends. */
+                                    const lierne_halo_words *words);
+/* Memory that pushing n words a row needs, for lierne_context_free_message_memory. Apart, so that
+ * ranks can agree that all have it before the first one sends. */
 lierne_status lierne_halo_propagate_memory(int64_t **room, const lierne_halo_spec *spec, size_t n);
 
 /* Fills the routes, shapes and owned blocks of both sides. */

@@ -37,7 +37,8 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
 }
 
 /* The words of a row into their place in the letter. */
-static void pack(int64_t *packed, const lierne_halo_words *w, int64_t row, int64_t nlocal, int rank) {
+static void pack(int64_t *packed, const lierne_halo_words *w, int64_t row, int64_t nlocal,
+                 int rank) {
     if (row < nlocal && !w->owned) {
         packed[0] = rank;
         packed[1] = row;
@@ -72,7 +73,7 @@ lierne_status lierne_halo_propagate_memory(int64_t **room, const lierne_halo_spe
 }
 
 lierne_status lierne_halo_propagate(lierne_context *context, const lierne_halo_spec *spec,
-                               const lierne_halo_words *words) {
+                                    const lierne_halo_words *words) {
     char message[LIERNE_MESSAGE_SIZE];
     int64_t ghosts = 0;
     lierne_status status = LIERNE_OK;

@@ -118,7 +118,7 @@ static lierne_status prepare(cutter *c, const lierne_halo_saved_spec *r, const v
 }
 
 lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
-                                   const uint8_t *keep) {
+                                            const uint8_t *keep) {
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     cutter c = {0};
     if (out) {
@@ -134,7 +134,9 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
     lierne_status status = prepare(&c, r, out, keep, context->rank);
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {
-        const lierne_halo_words words = {.n = 1, .owned = c.keep, .ghosts = c.keep + c.old->nlocal,
+        const lierne_halo_words words = {.n = 1,
+                                         .owned = c.keep,
+                                         .ghosts = c.keep + c.old->nlocal,
                                          .room = c.room};
         status = lierne_halo_propagate(context, &r->spec, &words);
         if (status == LIERNE_OK) {

@@ -52,10 +52,12 @@ static void take(lierne_halo_saved_spec *r) {
     r->first = r->nums + 2 * n;
 }
 
-lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out, const lierne_halo_spec *spec) {
+lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
+                                            const lierne_halo_spec *spec) {
     lierne_halo_saved_spec *r;
     LIERNE_TRY(lierne_alloc(&r, 1, sizeof *r));
-    r->base = (lierne_saved_spec){.free = lierne_halo_saved_spec_destroy, .write = lierne_halo_saved_spec_write};
+    r->base = (lierne_saved_spec){.free = lierne_halo_saved_spec_destroy,
+                                  .write = lierne_halo_saved_spec_write};
     r->spec = *spec;
     r->spec.stride = spec->stride ? spec->stride : spec->width;
     r->spec.max_inflight = spec->max_inflight ? spec->max_inflight : 1;

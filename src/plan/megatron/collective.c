@@ -21,7 +21,7 @@ typedef struct collective {
     lierne_megatron_kind kind;
     int batch_axis;
     int scale;
-    int slot;        /* of this rank in its gather group */
+    int slot; /* of this rank in its gather group */
     int cp_coord;
     const lierne_group *gather; /* NULL for equal */
     const lierne_group *cp;     /* NULL for cp 1 */
@@ -46,10 +46,11 @@ static lierne_status refuse_dims(const lierne_bridge_spec *spec) {
 static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
     if (lierne_grid_get_size(spec->src) != lierne_grid_get_size(spec->dst) ||
         lierne_grid_get_offset(spec->src) != lierne_grid_get_offset(spec->dst)) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "COLLECTIVE: the source grid has %d ranks from %d "
-                           "on, the destination grid %d from %d on", lierne_grid_get_size(spec->src),
-                           lierne_grid_get_offset(spec->src), lierne_grid_get_size(spec->dst),
-                           lierne_grid_get_offset(spec->dst));
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "COLLECTIVE: the source grid has %d ranks from %d "
+                           "on, the destination grid %d from %d on",
+                           lierne_grid_get_size(spec->src), lierne_grid_get_offset(spec->src),
+                           lierne_grid_get_size(spec->dst), lierne_grid_get_offset(spec->dst));
     }
     LIERNE_TRY(refuse_dims(spec));
     return lierne_bridge_check_regular(spec, "COLLECTIVE");
@@ -64,11 +65,13 @@ static lierne_status refuse_misaligned(const lierne_bridge_spec *spec) {
         return LIERNE_OK;
     }
     for (int i = 0; i < count && i < SHOWN && length < sizeof list - 16; i++) {
-        length += (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d",
-                                   ranks[i]);
+        length +=
+            (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d", ranks[i]);
     }
-    return LIERNE_FAIL(LIERNE_MISALIGNED, "COLLECTIVE: the data lanes do not line up on %d ranks: "
-                       "%s%s", count, list, length < sizeof list - 16 ? "" : ", ...");
+    return LIERNE_FAIL(LIERNE_MISALIGNED,
+                       "COLLECTIVE: the data lanes do not line up on %d ranks: "
+                       "%s%s",
+                       count, list, length < sizeof list - 16 ? "" : ", ...");
 }
 
 lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec) {
@@ -111,8 +114,8 @@ static lierne_status find_groups(const lierne_bridge_spec *spec, collective *c) 
         LIERNE_TRY(lierne_grid_get_coords(coords, many, NULL, c->context->rank));
         int dp = coords[lierne_bridge_dim(many, "dp")];
         c->slot = dp % c->scale;
-        LIERNE_TRY(line_group(c, many, "gather", "dp", dp - c->slot, c->scale,
-                              &c->parts->groups[0]));
+        LIERNE_TRY(
+            line_group(c, many, "gather", "dp", dp - c->slot, c->scale, &c->parts->groups[0]));
         c->gather = c->parts->groups[0];
     }
     if (cp >= 0 && lierne_bridge_size(spec->dst, "cp") > 1) {
@@ -187,10 +190,10 @@ static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64
         LIERNE_TRY(lierne_route_scratch(route, mine.count[0], &landing));
         lierne_place arrival = {LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0])};
         LIERNE_TRY(lierne_op_add(op, arrival));
-        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
-                                       arrival.block));
-        LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_IN,
-                                       piece(c, elements, i)));
+        LIERNE_TRY(
+            lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH, arrival.block));
+        LIERNE_TRY(
+            lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_IN, piece(c, elements, i)));
     }
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 1;
@@ -236,7 +239,10 @@ static lierne_status fill(const collective *c) {
 
 lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
                                        const lierne_bridge_sides *sides, lierne_plan_parts *parts) {
-    collective c = {.context = context, .sides = sides, .parts = parts, .scale = 1,
+    collective c = {.context = context,
+                    .sides = sides,
+                    .parts = parts,
+                    .scale = 1,
                     .batch_axis = spec->batch_axis};
     LIERNE_TRY(check(spec, &c));
     int first = lierne_grid_get_offset(spec->src);

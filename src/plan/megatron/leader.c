@@ -110,7 +110,9 @@ static lierne_status fill(lierne_context *context, const lierne_megatron_leaders
                           int batch_axis, lierne_plan_parts *parts) {
     lead forward = {.side = &parts->side[LIERNE_FORWARD], .batch_axis = batch_axis};
     lead adjoint = {.side = &parts->side[LIERNE_ADJOINT], .batch_axis = batch_axis};
-    LIERNE_TRY(lierne_megatron_leaders_get_peers(&forward.receivers, &forward.nreceivers, &forward.senders, &forward.nsenders, leaders, context->rank));
+    LIERNE_TRY(lierne_megatron_leaders_get_peers(&forward.receivers, &forward.nreceivers,
+                                                 &forward.senders, &forward.nsenders, leaders,
+                                                 context->rank));
     adjoint.senders = forward.receivers;
     adjoint.nsenders = forward.nreceivers;
     adjoint.receivers = forward.senders;
@@ -137,7 +139,8 @@ lierne_status lierne_bridge_leader(lierne_context *context, const lierne_bridge_
 
 static lierne_status refuse_overlap(const lierne_bridge_spec *spec) {
     int src = lierne_grid_get_offset(spec->src), dst = lierne_grid_get_offset(spec->dst);
-    int src_end = src + lierne_grid_get_size(spec->src), dst_end = dst + lierne_grid_get_size(spec->dst);
+    int src_end = src + lierne_grid_get_size(spec->src),
+        dst_end = dst + lierne_grid_get_size(spec->dst);
     if (src < dst_end && dst < src_end) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "LEADER: the source grid has ranks %d to %d, the "

@@ -98,7 +98,7 @@ static lierne_status fill(lierne_megatron_leaders *l, const lierne_bridge_spec *
 }
 
 lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
-                                           const lierne_bridge_spec *spec) {
+                                             const lierne_bridge_spec *spec) {
     lierne_bridge_resolved r;
     lierne_megatron_leaders *leaders;
     if (!out) {
@@ -142,7 +142,9 @@ static lierne_status check_side(const lierne_megatron_leaders *leaders, lierne_m
     return LIERNE_OK;
 }
 
-lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders, lierne_megatron_side which) {
+lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
+                                                const lierne_megatron_leaders *leaders,
+                                                lierne_megatron_side which) {
     LIERNE_TRY(check_side(leaders, which, __func__));
     if (!ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "ranks or count is NULL");
@@ -152,7 +154,9 @@ lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count, c
     return LIERNE_OK;
 }
 
-lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_leaders *leaders, lierne_megatron_side which) {
+lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size,
+                                                 const lierne_megatron_leaders *leaders,
+                                                 lierne_megatron_side which) {
     LIERNE_TRY(check_side(leaders, which, __func__));
     if (!ranks || !ngroups || !group_size) {
         return LIERNE_FAIL(LIERNE_INVALID, "ranks, ngroups or group_size is NULL");
@@ -163,7 +167,8 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
     return LIERNE_OK;
 }
 
-lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count, const lierne_megatron_leaders *leaders) {
+lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count,
+                                                    const lierne_megatron_leaders *leaders) {
     if (!leaders || !ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
@@ -185,11 +190,14 @@ static void find_peers(const side *own, const side *other, int rank, const int *
     }
 }
 
-lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends, const int **recv_from, int *nrecvs, const lierne_megatron_leaders *leaders, int rank) {
+lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends,
+                                                const int **recv_from, int *nrecvs,
+                                                const lierne_megatron_leaders *leaders, int rank) {
     if (!leaders || !send_to || !nsends || !recv_from || !nrecvs) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
-    const side *src = &leaders->sides[LIERNE_MEGATRON_SRC], *dst = &leaders->sides[LIERNE_MEGATRON_DST];
+    const side *src = &leaders->sides[LIERNE_MEGATRON_SRC],
+               *dst = &leaders->sides[LIERNE_MEGATRON_DST];
     find_peers(src, dst, rank, send_to, nsends);
     find_peers(dst, src, rank, recv_from, nrecvs);
     return LIERNE_OK;

@@ -127,7 +127,8 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_bridge_spec *sp
     return map->kind == LIERNE_MEGATRON_EQUAL ? LIERNE_OK : map_gather(map, many);
 }
 
-lierne_status lierne_megatron_map_create(lierne_megatron_map **out, const lierne_bridge_spec *spec) {
+lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
+                                         const lierne_bridge_spec *spec) {
     lierne_bridge_resolved r;
     lierne_megatron_map *map;
     if (!out) {
@@ -200,21 +201,26 @@ static lierne_status hand_out(int *from, int count, int size, const int **ranks,
     return LIERNE_OK;
 }
 
-lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map) {
+lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups,
+                                                    int *group_size,
+                                                    const lierne_megatron_map *map) {
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
     return hand_out(map->gather, map->ngather, map->scale, ranks, ngroups, group_size, __func__);
 }
 
-lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size, const lierne_megatron_map *map) {
+lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size,
+                                                const lierne_megatron_map *map) {
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
     return hand_out(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
 }
 
-lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size, const lierne_megatron_map *map, int rank, int64_t batch) {
+lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
+                                            const lierne_megatron_map *map, int rank,
+                                            int64_t batch) {
     if (!map || !start || !size) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
@@ -236,7 +242,8 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size, const
     return LIERNE_OK;
 }
 
-lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count, const lierne_megatron_map *map) {
+lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count,
+                                                 const lierne_megatron_map *map) {
     if (!map || !ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }

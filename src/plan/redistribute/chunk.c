@@ -1,7 +1,7 @@
 /* A box that lies apart in a buffer would have to be packed; a piece of it that does not lie apart
  * is sent from and received into its place. So boxes are cut into the pieces of the end where they
- * are longer: that end then packs nothing, and the other end packs piece by piece, if at all. Where it
- * does, pieces are short enough that what was received is unpacked while the cache has it. */
+ * are longer: that end then packs nothing, and the other end packs piece by piece, if at all. Where
+ * it does, pieces are short enough that what was received is unpacked while the cache has it. */
 #include "plan/redistribute/chunk.h"
 
 /* The slowest axis from which on a box lies in one piece. */
@@ -13,8 +13,8 @@ static int solid_axis(int naxes, const int64_t *size, const int64_t *shape) {
     return a;
 }
 
-lierne_chunking lierne_chunking_of(int naxes, const int64_t *size, const int64_t *mine, const int64_t *theirs,
-                         int64_t window) {
+lierne_chunking lierne_chunking_of(int naxes, const int64_t *size, const int64_t *mine,
+                                   const int64_t *theirs, int64_t window) {
     int a = solid_axis(naxes, size, mine), b = solid_axis(naxes, size, theirs);
     lierne_chunking cut = {.axis = a < b ? a : b, .elements = 1};
     for (int d = cut.axis; d < naxes; d++) {
@@ -41,7 +41,8 @@ lierne_overlap lierne_chunking_first(const lierne_overlap *box, const lierne_chu
     return piece;
 }
 
-bool lierne_chunking_next(lierne_overlap *piece, const lierne_overlap *box, const lierne_chunking *cut) {
+bool lierne_chunking_next(lierne_overlap *piece, const lierne_overlap *box,
+                          const lierne_chunking *cut) {
     for (int a = cut->axis; a >= 0; a--) {
         int64_t step = piece->size[a], end = box->start[a] + box->size[a];
         piece->start[a] += step;

@@ -18,8 +18,9 @@
 
 #include "plan/redistribute/chunk.h"
 
-#define LEAST_PIECE (256 << 10) /* bytes of a piece that is worth a message of its own, and that stays
-                                   in the cache until it is unpacked */
+#define LEAST_PIECE                                                                                \
+    (256 << 10) /* bytes of a piece that is worth a message of its own, and that stays             \
+                   in the cache until it is unpacked */
 
 typedef struct planner {
     lierne_route *route;
@@ -38,13 +39,13 @@ typedef struct meeting {
     lierne_cell to;
     lierne_overlaps overlaps;
     int64_t elements;
-    lierne_ranks needers; /* ascending */
-    lierne_ranks adders;  /* ascending; needers or some of them */
-    bool divided;         /* adder k adds part k and hands it on */
-    bool none_holds;      /* no needer holds a summand */
-    int seed;             /* starts the rotation over replicas */
+    lierne_ranks needers;   /* ascending */
+    lierne_ranks adders;    /* ascending; needers or some of them */
+    bool divided;           /* adder k adds part k and hands it on */
+    bool none_holds;        /* no needer holds a summand */
+    int seed;               /* starts the rotation over replicas */
     lierne_ranks suppliers; /* of one summand, per adder */
-    lierne_overlaps part; /* of the adder at work */
+    lierne_overlaps part;   /* of the adder at work */
     int64_t part_elements;
 } meeting;
 
@@ -178,13 +179,13 @@ static lierne_status take_part(const planner *p, meeting *m, size_t k) {
 }
 
 static lierne_place in_place(const planner *p, const lierne_overlap *o) {
-    return (lierne_place){LIERNE_IN, lierne_block_box(p->from->naxes, p->in_shape, o->local_a,
-                                                      o->size)};
+    return (lierne_place){LIERNE_IN,
+                          lierne_block_box(p->from->naxes, p->in_shape, o->local_a, o->size)};
 }
 
 static lierne_place out_place(const planner *p, const lierne_overlap *o) {
-    return (lierne_place){LIERNE_OUT, lierne_block_box(p->from->naxes, p->out_shape, o->local_b,
-                                                       o->size)};
+    return (lierne_place){LIERNE_OUT,
+                          lierne_block_box(p->from->naxes, p->out_shape, o->local_b, o->size)};
 }
 
 static lierne_place place_of(const planner *p, const lierne_overlap *o, lierne_buffer buffer) {
@@ -196,7 +197,7 @@ static int64_t least_piece(const planner *p) {
 }
 
 static lierne_chunking cut_of(const planner *p, const lierne_overlap *box, const int64_t *mine,
-                         const int64_t *theirs) {
+                              const int64_t *theirs) {
     return lierne_chunking_of(p->from->naxes, box->size, mine, theirs, least_piece(p));
 }
 
@@ -221,8 +222,9 @@ static lierne_status add_whole(const planner *p, const meeting *m, lierne_messag
     return LIERNE_OK;
 }
 
-static lierne_status add_pieces(const planner *p, const lierne_overlap *box, const lierne_chunking *cut,
-                                lierne_messages *messages, int peer, lierne_buffer buffer) {
+static lierne_status add_pieces(const planner *p, const lierne_overlap *box,
+                                const lierne_chunking *cut, lierne_messages *messages, int peer,
+                                lierne_buffer buffer) {
     lierne_overlap piece = lierne_chunking_first(box, cut);
     do {
         lierne_message *message;
@@ -375,8 +377,8 @@ static lierne_status hand_on(const planner *p, meeting *m) {
         }
         for (size_t i = 0; i < m->needers.count; i++) {
             if (m->needers.at[i] != adder) {
-                LIERNE_TRY(add_messages(p, m, &stage->sends, m->needers.at[i], LIERNE_OUT,
-                                        LIERNE_OUT));
+                LIERNE_TRY(
+                    add_messages(p, m, &stage->sends, m->needers.at[i], LIERNE_OUT, LIERNE_OUT));
             }
         }
     }
@@ -460,7 +462,11 @@ static lierne_status meet_all(planner *p, const lierne_cell *own_from, const lie
 lierne_status lierne_redistribute(lierne_route *route, const lierne_layout *from,
                                   const lierne_layout *to, const int *nodes,
                                   int64_t *min_elements) {
-    planner p = {.route = route, .from = from, .to = to, .nodes = nodes, .rank = route->rank,
+    planner p = {.route = route,
+                 .from = from,
+                 .to = to,
+                 .nodes = nodes,
+                 .rank = route->rank,
                  .first_stage = route->stages.count};
     lierne_cell own_from, own_to;
     lierne_stage *stage;

@@ -13,7 +13,6 @@
  * rank, or NULL. min_elements: this rank's share of what must be received at least.
  * Costs time and memory in proportion to the ranks that the rank has data in common with. */
 lierne_status lierne_redistribute(lierne_route *route, const lierne_layout *from,
-                                  const lierne_layout *to, const int *nodes,
-                                  int64_t *min_elements);
+                                  const lierne_layout *to, const int *nodes, int64_t *min_elements);
 
 #endif

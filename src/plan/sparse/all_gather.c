@@ -4,7 +4,8 @@
 #include "plan/sparse/star_forest.h"
 
 /* first[i]: rows before the block of rank (rank + i) mod P; first[P]: rows of all. */
-static void lay_out(const lierne_star_forest *f, int world, const int64_t *nowned_of, int64_t *first) {
+static void lay_out(const lierne_star_forest *f, int world, const int64_t *nowned_of,
+                    int64_t *first) {
     for (int i = 0; i < world; i++) {
         first[i + 1] = first[i] + nowned_of[(f->rank + i) % world];
     }
@@ -53,8 +54,8 @@ static void find_rows(const lierne_star_forest *f, int world, const int64_t *now
     }
 }
 
-static lierne_status copy_ghosts(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
-                                 const int64_t *root_at) {
+static lierne_status copy_ghosts(const lierne_star_forest *f, lierne_route *route,
+                                 lierne_stage *stage, const int64_t *root_at) {
     int64_t *at;
     lierne_place from = {.buffer = LIERNE_SCRATCH}, to = {.buffer = LIERNE_OUT};
     if (f->nghosts == 0) {
@@ -86,8 +87,8 @@ static lierne_status fill(const lierne_star_forest *f, lierne_route *route, int 
     return copy_ghosts(f, route, stage, root_at);
 }
 
-lierne_status lierne_star_forest_all_gather(const lierne_star_forest *f, lierne_route *route, int world,
-                                   const int64_t *nowned_of) {
+lierne_status lierne_star_forest_all_gather(const lierne_star_forest *f, lierne_route *route,
+                                            int world, const int64_t *nowned_of) {
     int64_t *first, *root_at;
     LIERNE_TRY(lierne_alloc(&first, (size_t)world + 1, sizeof *first));
     lierne_status status = lierne_alloc(&root_at, (size_t)f->nroots, sizeof *root_at);

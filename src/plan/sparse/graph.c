@@ -267,23 +267,23 @@ static lierne_star_forest_spec forest_of(work *w) {
     static const lierne_graph_spec none = {0};
     const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
     return (lierne_star_forest_spec){.pairs = {.size = sizeof(lierne_references_spec),
-                                          .nowned = w->owned.count,
-                                          .nghosts = w->needed.count,
-                                          .rank = w->rank_of_ghost,
-                                          .row = w->row_of_ghost,
-                                          .dtype = s->dtype,
-                                          .width = s->width,
-                                          .stride = s->stride,
-                                          .algorithm = s->algorithm,
-                                          .accumulate = s->accumulate,
-                                          .max_inflight = s->max_inflight},
-                                .graph = &w->graph,
-                                .nrows = s->nrows,
-                                .owners = w->owners};
+                                               .nowned = w->owned.count,
+                                               .nghosts = w->needed.count,
+                                               .rank = w->rank_of_ghost,
+                                               .row = w->row_of_ghost,
+                                               .dtype = s->dtype,
+                                               .width = s->width,
+                                               .stride = s->stride,
+                                               .algorithm = s->algorithm,
+                                               .accumulate = s->accumulate,
+                                               .max_inflight = s->max_inflight},
+                                     .graph = &w->graph,
+                                     .nrows = s->nrows,
+                                     .owners = w->owners};
 }
 
 lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
-                                const lierne_graph_spec *spec) {
+                                       const lierne_graph_spec *spec) {
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
@@ -309,7 +309,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
 }
 
 lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
-                                const lierne_references_spec *spec) {
+                                            const lierne_references_spec *spec) {
     lierne_star_forest_spec forest = {.nrows = -1};
     lierne_status status = LIERNE_OK;
     if (!context) {

@@ -3,9 +3,10 @@
  * Every rank works the owners out for itself, so the result must be a function of the input alone.
  * Two things could spoil that. Ties: many rows may lie in one cell, and a sort that is not stable
  * may order them anyhow. Rows are sorted by a radix sort, which is stable: the order is that of
- * (code, index), in time that grows with the rows only, for any number of them. Rounding: a cell depends on the last bit, so each operation is rounded to the type of the
- * positions. One piece of code does for both types: float operations done in double and then
- * rounded give what float arithmetic gives, as double has more than twice float's bits. */
+ * (code, index), in time that grows with the rows only, for any number of them. Rounding: a cell
+ * depends on the last bit, so each operation is rounded to the type of the positions. One piece of
+ * code does for both types: float operations done in double and then rounded give what float
+ * arithmetic gives, as double has more than twice float's bits. */
 #include "lierne/partition.h"
 #include "layout/layout.h"
 

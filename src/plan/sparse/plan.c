@@ -114,21 +114,23 @@ static lierne_status settle(planning *p) {
                                    {"keep_ghosts", s->keep_ghosts},
                                    {"nrows", s->nrows},
                                    {"owners of rows", s->owners}};
-    return lierne_context_agree_all(p->context, p->status, fields,
-                                    sizeof fields / sizeof fields[0], NULL);
+    return lierne_context_agree_all(p->context, p->status, fields, sizeof fields / sizeof fields[0],
+                                    NULL);
 }
 
 /* Letters with the rows asked of each source; they point into the forest. */
 static lierne_status write_letters(const lierne_star_forest *f, lierne_control_messages *letters) {
     for (size_t s = 0; s < f->sources.count; s++) {
         const lierne_peer_rows *source = &f->sources.at[s];
-        lierne_control_message letter = {source->rank, (size_t)source->count, f->row + source->first};
+        lierne_control_message letter = {source->rank, (size_t)source->count,
+                                         f->row + source->first};
         LIERNE_TRY(LIERNE_VEC_PUSH(letters, letter));
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_letter(const lierne_star_forest *f, const lierne_control_message *letter) {
+static lierne_status check_letter(const lierne_star_forest *f,
+                                  const lierne_control_message *letter) {
     for (size_t i = 0; i < letter->count; i++) {
         if (letter->words[i] < 0 || letter->words[i] >= f->nowned) {
             return LIERNE_FAIL(LIERNE_INDEX_RANGE,
@@ -250,7 +252,8 @@ static lierne_status ask_sizes(planning *p) {
         *nowned = p->spec->pairs.nowned;
         letters[r] = (lierne_control_message){(int)r, 1, nowned};
     }
-    lierne_status status = lierne_context_sparse_exchange(p->context, letters, able ? world : 0, &received);
+    lierne_status status =
+        lierne_context_sparse_exchange(p->context, letters, able ? world : 0, &received);
     for (size_t i = 0; p->nowned_of && i < received.count; i++) {
         p->nowned_of[received.at[i].peer] = received.at[i].words[0];
     }
@@ -268,7 +271,7 @@ static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *s
     side->out[0] = out;
     side->in[1] = side->out[1] = f->width;
     LIERNE_TRY(lierne_route_create(&side->route, f->rank, lierne_star_forest_elements(f, in),
-                                lierne_star_forest_elements(f, out)));
+                                   lierne_star_forest_elements(f, out)));
     lierne_block all = lierne_block_rows(0, out, f->width, f->stride);
     return out > 0 && written ? LIERNE_VEC_PUSH(&side->owned, all) : LIERNE_OK;
 }
@@ -302,7 +305,8 @@ static lierne_status fill_routes(planning *p) {
                           !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
     adjoint->min_elements = f->ntargets * f->width;
-    LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, p->context->world, p->nowned_of)
+    LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, p->context->world,
+                                                          p->nowned_of)
                           : lierne_star_forest_forward(f, forward->route));
     return lierne_star_forest_adjoint(f, adjoint->route);
 }
@@ -357,8 +361,8 @@ static lierne_status plan_all(planning *p, lierne_context *context, lierne_statu
     return status;
 }
 
-lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context, lierne_status status,
-                                 const lierne_star_forest_spec *spec) {
+lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context,
+                                      lierne_status status, const lierne_star_forest_spec *spec) {
     const lierne_field field = {"call", LIERNE_CALL_STAR_FOREST_NEW};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, context, status, spec));
@@ -366,7 +370,7 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
 }
 
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
-                                       const lierne_star_forest_spec *spec) {
+                                             const lierne_star_forest_spec *spec) {
     const lierne_field fields[] = {{"call", LIERNE_CALL_STAR_FOREST_UPDATE},
                                    {"plan", lierne_plan_number(plan)}};
     planning p = {0};

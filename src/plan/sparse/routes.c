@@ -15,7 +15,8 @@ static lierne_block span(const lierne_star_forest *f, int64_t first, int64_t n) 
     return lierne_block_rows(first, n, f->width, f->stride);
 }
 
-static lierne_status copy_span(const lierne_star_forest *f, lierne_ops *ops, int64_t first, int64_t n) {
+static lierne_status copy_span(const lierne_star_forest *f, lierne_ops *ops, int64_t first,
+                               int64_t n) {
     lierne_place from = place_of(LIERNE_IN, span(f, first, n));
     return n > 0 ? lierne_ops_put(ops, place_of(LIERNE_OUT, from.block), false, &from, 1)
                  : LIERNE_OK;
@@ -47,7 +48,8 @@ static lierne_status receive(const lierne_star_forest *f, lierne_route *route, l
     return lierne_ops_put(&stage->copies, place_of(LIERNE_OUT, ghosts), false, &from, 1);
 }
 
-static lierne_status send_wanted(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage) {
+static lierne_status send_wanted(const lierne_star_forest *f, lierne_route *route,
+                                 lierne_stage *stage) {
     for (size_t t = 0; t < f->targets.count; t++) {
         const lierne_peer_rows *target = &f->targets.at[t];
         lierne_block rows;
@@ -68,7 +70,8 @@ static void list_further(const lierne_star_forest *f, int64_t *further, int64_t 
     }
 }
 
-static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage) {
+static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route,
+                             lierne_stage *stage) {
     const int64_t offset = lierne_star_forest_ghosts_at(f) * f->stride, n = f->nghosts - f->nroots;
     const lierne_row_sums copies = {.to = {LIERNE_OUT, offset, f->stride},
                                     .nrows = f->nghosts,
@@ -80,7 +83,8 @@ static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route, l
     }
     LIERNE_TRY(lierne_alloc_unset(&lists, 2 * (size_t)n, sizeof *lists));
     list_further(f, lists, lists + n);
-    lierne_status status = lierne_star_forest_sums(route, &stage->sums, &copies, lists, lists + n, n);
+    lierne_status status =
+        lierne_star_forest_sums(route, &stage->sums, &copies, lists, lists + n, n);
     lierne_mem_free(lists);
     return status;
 }
@@ -155,8 +159,8 @@ static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route
     return status;
 }
 
-static lierne_status send_home(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
-                               const desk *d) {
+static lierne_status send_home(const lierne_star_forest *f, lierne_route *route,
+                               lierne_stage *stage, const desk *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     for (size_t s = 0; s < f->sources.count; s++) {
         const lierne_peer_rows *source = &f->sources.at[s];
@@ -195,8 +199,9 @@ static lierne_status take_home(const lierne_star_forest *f, lierne_stage *stage,
     return LIERNE_OK;
 }
 
-static lierne_status add_arrivals(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
-                                  const desk *d, const int64_t *row, int64_t *at) {
+static lierne_status add_arrivals(const lierne_star_forest *f, lierne_route *route,
+                                  lierne_stage *stage, const desk *d, const int64_t *row,
+                                  int64_t *at) {
     const lierne_row_place base = {LIERNE_IN, 0, f->stride};
     const lierne_row_sums sums = {.to = {LIERNE_OUT, 0, f->stride},
                                   .nrows = f->nowned,

@@ -100,8 +100,9 @@ static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
     lierne_text_add(text, "}\n");
 }
 
-lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out, const lierne_star_forest_spec *spec,
-                                       const lierne_context *context) {
+lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out,
+                                                   const lierne_star_forest_spec *spec,
+                                                   const lierne_context *context) {
     const lierne_references_spec *pairs = &spec->pairs;
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
@@ -111,13 +112,13 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     r->spec.rank = NULL;
     r->spec.row = NULL;
     r->forest = (lierne_star_forest){.rank = context->rank,
-                                .nowned = pairs->nowned,
-                                .nghosts = pairs->nghosts,
-                                .width = pairs->width,
-                                .stride = pairs->stride ? pairs->stride : pairs->width,
-                                .whole = spec->whole,
-                                .keep_ghosts = spec->keep_ghosts,
-                                .accumulate = pairs->accumulate != 0};
+                                     .nowned = pairs->nowned,
+                                     .nghosts = pairs->nghosts,
+                                     .width = pairs->width,
+                                     .stride = pairs->stride ? pairs->stride : pairs->width,
+                                     .whole = spec->whole,
+                                     .keep_ghosts = spec->keep_ghosts,
+                                     .accumulate = pairs->accumulate != 0};
     r->nrows = -1;
     if (spec->graph) {
         r->nrows = spec->nrows;

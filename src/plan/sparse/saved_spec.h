@@ -20,7 +20,7 @@ typedef struct lierne_star_forest_saved_spec {
     lierne_star_forest forest;
     lierne_references_spec spec;    /* pointers are NULL */
     lierne_star_forest_graph graph; /* NULLs for pairs */
-    int64_t nrows;             /* of the graph; -1 for pairs */
+    int64_t nrows;                  /* of the graph; -1 for pairs */
     int world;
     /* For lierne_plan_get_graph_lists. */
     int64_t nsources;
@@ -33,8 +33,9 @@ typedef struct lierne_star_forest_saved_spec {
 void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory);
 
 /* Copies a spec that was checked, takes its graph. The forest has its sizes, and no pairs yet. */
-lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out, const lierne_star_forest_spec *spec,
-                                       const lierne_context *context);
+lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out,
+                                                   const lierne_star_forest_spec *spec,
+                                                   const lierne_context *context);
 /* Fills what lists need, when the forest is complete. */
 lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *recipe);
 /* The recipe of a plan of a forest; NULL for another plan. */

@@ -37,7 +37,8 @@ int64_t lierne_star_forest_root(const lierne_star_forest *f, int64_t ghost) {
 static lierne_status add_sources(lierne_star_forest *f, const int32_t *rank) {
     for (int64_t i = 0, end; i < f->nroots; i = end) {
         int32_t owner = rank[lierne_star_forest_first(f, i)];
-        for (end = i + 1; end < f->nroots && rank[lierne_star_forest_first(f, end)] == owner; end++) {
+        for (end = i + 1; end < f->nroots && rank[lierne_star_forest_first(f, end)] == owner;
+             end++) {
         }
         lierne_peer_rows source = {owner, i, end - i};
         LIERNE_TRY(LIERNE_VEC_PUSH(&f->sources, source));
@@ -115,7 +116,8 @@ static lierne_status take_any(lierne_star_forest *f, const int32_t *rank, const 
     return status;
 }
 
-lierne_status lierne_star_forest_sort(lierne_star_forest *f, const int32_t *rank, const int64_t *row) {
+lierne_status lierne_star_forest_sort(lierne_star_forest *f, const int32_t *rank,
+                                      const int64_t *row) {
     size_t n = (size_t)f->nghosts;
     LIERNE_TRY(lierne_alloc_unset(&f->row, n, sizeof *f->row));
     if (sorted(rank, row, f->nghosts)) {

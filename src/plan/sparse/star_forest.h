@@ -36,18 +36,18 @@ typedef struct lierne_star_forest_spec {
     bool whole;
     bool keep_ghosts; /* of a whole array: the adjoint leaves ghost rows of in as they are */
     lierne_star_forest_graph *graph; /* or NULL; its arrays go over to a plan that comes of it */
-    int64_t nrows;              /* of the graph, and a number that owners of all rows come to */
+    int64_t nrows; /* of the graph, and a number that owners of all rows come to */
     int64_t owners;
 } lierne_star_forest_spec;
 
 /* Collective; waits for all ranks. status: how the caller's own preparation ended on this rank. As
- * lierne_plan_create_references, whose errors it has; the plan is written and listed as one of pairs, or of a
- * graph. */
-lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context, lierne_status status,
-                                 const lierne_star_forest_spec *spec);
+ * lierne_plan_create_references, whose errors it has; the plan is written and listed as one of
+ * pairs, or of a graph. */
+lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context,
+                                      lierne_status status, const lierne_star_forest_spec *spec);
 /* The same for a plan that there is, which is one of lierne_plan_star_forest. */
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
-                                       const lierne_star_forest_spec *spec);
+                                             const lierne_star_forest_spec *spec);
 
 /* Rows that pass between this rank and another one (or itself). */
 typedef struct lierne_peer_rows {
@@ -79,7 +79,8 @@ typedef struct lierne_star_forest {
 } lierne_star_forest;
 
 /* Sorts pairs into sources and roots. forest is zero but for the fields above sources. */
-lierne_status lierne_star_forest_sort(lierne_star_forest *forest, const int32_t *rank, const int64_t *row);
+lierne_status lierne_star_forest_sort(lierne_star_forest *forest, const int32_t *rank,
+                                      const int64_t *row);
 void lierne_star_forest_destroy(lierne_star_forest *forest);
 /* This rank among the sources; NULL where it has no ghosts of its own rows. */
 const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *forest);
@@ -88,8 +89,8 @@ int64_t lierne_star_forest_root(const lierne_star_forest *forest, int64_t ghost)
 
 /* Routes into empty ones. nowned_of: rows of every rank, for the all-gather. */
 lierne_status lierne_star_forest_forward(const lierne_star_forest *forest, lierne_route *route);
-lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, lierne_route *route, int world,
-                                   const int64_t *nowned_of);
+lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, lierne_route *route,
+                                            int world, const int64_t *nowned_of);
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *forest, lierne_route *route);
 /* Elements of an array of n rows. */
 int64_t lierne_star_forest_elements(const lierne_star_forest *forest, int64_t n);
@@ -114,7 +115,8 @@ typedef struct lierne_row_sums {
     lierne_rest rest;             /* COPY: of base */
     int64_t width;
 } lierne_row_sums;
-lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
-                                 const int64_t *to, const int64_t *from, int64_t n);
+lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops,
+                                      const lierne_row_sums *sums, const int64_t *to,
+                                      const int64_t *from, int64_t n);
 
 #endif

@@ -6,13 +6,14 @@
  * arrival, and 16-bit types are rounded once.
  *
  * Nearly all rows of a border have one contribution. They are found with a byte per row, or, where
- * contributions are few beside the rows, by sorting these: a plan then costs nothing in proportion to
- * rows that only their owner has. Of the others only the contributions to rows with several are
+ * contributions are few beside the rows, by sorting these: a plan then costs nothing in proportion
+ * to rows that only their owner has. Of the others only the contributions to rows with several are
  * sorted: by row, and then by how many each has, both stable. */
 #include "plan/sparse/star_forest.h"
 
 enum { NONE, ONE, MORE };
-#define SPARSE 32 /* rows per contribution from which on a gap costs less than the list of its rows */
+#define SPARSE                                                                                     \
+    32 /* rows per contribution from which on a gap costs less than the list of its rows */
 
 typedef struct table {
     const lierne_row_sums *sums;
@@ -95,13 +96,14 @@ static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
     if (first == end || t->sums->rest == LIERNE_REST_NONE) {
         return LIERNE_OK;
     }
-    lierne_place to = {of->buffer, lierne_block_rows(first, end - first, t->sums->width, of->stride)};
+    lierne_place to = {of->buffer,
+                       lierne_block_rows(first, end - first, t->sums->width, of->stride)};
     to.block.offset += of->offset;
     return put_rest(t, to);
 }
 
-/* Marks contributions that are the only one of their row, and adds the rows without any: with a byte
- * per row, or from the sorted contributions. */
+/* Marks contributions that are the only one of their row, and adds the rows without any: with a
+ * byte per row, or from the sorted contributions. */
 static lierne_status mark_seen(table *t, const int64_t *to, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
@@ -214,8 +216,9 @@ static lierne_status fill(table *t, const int64_t *to, const int64_t *from, int6
     return add_several(t);
 }
 
-lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops, const lierne_row_sums *sums,
-                                 const int64_t *to, const int64_t *from, int64_t n) {
+lierne_status lierne_star_forest_sums(lierne_route *route, lierne_ops *ops,
+                                      const lierne_row_sums *sums, const int64_t *to,
+                                      const int64_t *from, int64_t n) {
     table t = {.sums = sums, .route = route, .ops = ops};
     lierne_status status = fill(&t, to, from, n);
     lierne_mem_free(t.seen);

@@ -50,8 +50,8 @@ static lierne_status reserve(batch *b, size_t room) {
     return LIERNE_OK;
 }
 
-/* Gives up a request; returns whether it has ended. A receive that was matched, or a send, cannot be
- * cancelled: MPI ends it whenever the peer comes and this process calls MPI again. */
+/* Gives up a request; returns whether it has ended. A receive that was matched, or a send, cannot
+ * be cancelled: MPI ends it whenever the peer comes and this process calls MPI again. */
 static bool give_up_request(MPI_Request *request, bool receives) {
     int ended = 0;
     if (receives) {
@@ -135,11 +135,12 @@ static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t
 }
 
 static lierne_status send_message(void *self, size_t at, int peer, int tag, const void *data,
-                               size_t bytes) {
+                                  size_t bytes) {
     return start(self, at, (slot){.peer = peer, .tag = tag}, data, bytes);
 }
 
-static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data, size_t bytes) {
+static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data,
+                                     size_t bytes) {
     return start(self, at, (slot){.receives = true, .peer = peer, .tag = tag}, data, bytes);
 }
 

@@ -1,5 +1,6 @@
 /* The transport of a simulated world, whose ranks live in one process: sending copies the payload
- * into a mailbox of the receiver, receiving copies it out. All of it runs under the world's lock. */
+ * into a mailbox of the receiver, receiving copies it out. All of it runs under the world's lock.
+ */
 #include "transport/sim/sim.h"
 
 #include "control/sim.h"
