@@ -55,8 +55,8 @@ static int plan_ranks(plan_view *view, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = view->first; status == LIERNE_OK && rank < view->end; rank++) {
         lierne_plan *plan;
-        status =
-            lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), &view->job->spec);
+        status = tool_job_plan(&plan, lierne_sim_get_context(sim, rank), &view->job->spec,
+                               view->job->method);
         if (status == LIERNE_OK) {
             status = add_rank(view, plan, rank);
         }
@@ -83,7 +83,7 @@ static int plan_world(plan_view *view, char **argv) {
 static lierne_status query_grids(plan_view *view) {
     const lierne_bridge_spec *spec = &view->job->spec;
     lierne_status status = lierne_megatron_map_create(&view->map, spec);
-    if (status == LIERNE_OK && spec->algorithm == LIERNE_BRIDGE_LEADER) {
+    if (status == LIERNE_OK && view->job->method == TOOL_LEADER) {
         status = lierne_megatron_leaders_create(&view->leaders, spec);
     }
     return status;

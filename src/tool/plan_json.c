@@ -126,7 +126,7 @@ void plan_print_json(const plan_view *view) {
     if (view->leaders) {
         print_leaders(view);
     }
-    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(spec->algorithm));
+    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(view->job->method));
     print_cost("forward", &view->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
     printf(",\"communicators\":%" PRId64 "}", view->communicators);
