@@ -131,5 +131,9 @@ void plan_print_json(const plan_view *view) {
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
     printf(",\"communicators\":%" PRId64 "}", view->communicators);
     plan_semantics_json(view->job);
+    if (view->only >= 0) {
+        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", view->route[LIERNE_FORWARD],
+               view->route[LIERNE_ADJOINT]);
+    }
     printf("}\n");
 }

@@ -29,7 +29,7 @@ typedef struct table {
 
 static lierne_status list_place(const table *t, lierne_place *out, const lierne_row_place *of,
                                 const int64_t *rows, int64_t n) {
-    out->buffer = of->buffer;
+    *out = (lierne_place){.buffer = of->buffer};
     LIERNE_TRY(lierne_route_rows(t->route, &out->block, rows, n, t->sums->width, of->stride));
     out->block.offset += of->offset;
     return LIERNE_OK;
