@@ -7,6 +7,7 @@
 #include "control/sim.h"
 #include "context/context.h"
 #include "lierne/grid.h"
+#include "lierne/sim.h"
 #include "transport/sim/sim.h"
 
 struct lierne_sim {
@@ -66,11 +67,14 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
 
 lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
     lierne_sim *sim;
-    if (!out || nranks < 1 || nranks > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL, or nranks is %d, must be in 1 to %d",
-                           nranks, LIERNE_MAX_RANKS);
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
+    if (nranks < 1 || nranks > LIERNE_MAX_RANKS) {
+        return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,
+                           LIERNE_MAX_RANKS);
+    }
     LIERNE_TRY(lierne_alloc(&sim, 1, sizeof *sim));
     lierne_status status = open_sim(sim, nranks, spec);
     if (status != LIERNE_OK) {

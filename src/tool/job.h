@@ -4,6 +4,8 @@
 
 #include "tool.h"
 
+#include "lierne/sim.h"
+
 typedef struct tool_job {
     const char *path;
     const char *bridge;

@@ -4,6 +4,7 @@
 #define LIERNE_TESTS_GOLDEN_SIMULATE_H
 
 #include "golden.h"
+#include "lierne/sim.h"
 
 /* Which cp rank fills which rows of the gradient; DENSE: all of them fill every row. */
 typedef enum golden_mode {

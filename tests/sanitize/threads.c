@@ -4,6 +4,7 @@
  * closed forms. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,6 +5,7 @@
 #define BRIDGE_CASE_H
 
 #include "lierne.h"
+#include "lierne/sim.h"
 
 typedef struct case_grid {
     int ndims;

@@ -2,6 +2,7 @@
  * that runs out. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
