@@ -65,8 +65,8 @@ lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *val
 }
 
 void lierne_context_free_message_memory(const lierne_context *context, void *memory) {
-    if (!context->control->reads_messages ||
-        !context->control->reads_messages(context->control_self)) {
+    if (!context->control->has_pending_buffers ||
+        !context->control->has_pending_buffers(context->control_self)) {
         lierne_mem_free(memory);
     }
 }

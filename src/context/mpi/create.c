@@ -102,7 +102,7 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     }
     LIERNE_TRY(lierne_alloc(&m->flag, world, sizeof *m->flag));
     LIERNE_TRY(lierne_alloc(&m->gave_up, world, sizeof *m->gave_up));
-    LIERNE_TRY(lierne_alloc(&m->met, world, sizeof *m->met));
+    LIERNE_TRY(lierne_alloc(&m->contacted, world, sizeof *m->contacted));
     return fill_rank_info(m, spec);
 }
 
