@@ -79,6 +79,8 @@ typedef struct lierne_references_spec {
     int64_t stride;
     lierne_graph_algorithm algorithm;
     int accumulate;
+    int combined;
+    int keep_ghosts;
     int max_inflight;
 } lierne_references_spec;
 

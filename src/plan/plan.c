@@ -19,8 +19,8 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         lierne_group_release(context, parts->groups[g]);
     }
-    if (parts->recipe) {
-        parts->recipe->free(parts->recipe);
+    if (parts->saved_spec) {
+        parts->saved_spec->free(parts->saved_spec);
     }
 }
 
@@ -169,9 +169,9 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
         plan->decision = decision;
-        if (!plan->parts.recipe) {
-            plan->parts.recipe = next->parts.recipe;
-            next->parts.recipe = NULL;
+        if (!plan->parts.saved_spec) {
+            plan->parts.saved_spec = next->parts.saved_spec;
+            next->parts.saved_spec = NULL;
         }
     }
     lierne_plan_parts_free(context, parts);
@@ -183,8 +183,8 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
 
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *)) {
-    lierne_saved_spec *recipe = plan->parts.recipe;
-    return recipe && recipe->free == free ? recipe : NULL;
+    lierne_saved_spec *saved_spec = plan->parts.saved_spec;
+    return saved_spec && saved_spec->free == free ? saved_spec : NULL;
 }
 
 lierne_context *lierne_plan_context(const lierne_plan *plan) {
@@ -281,7 +281,7 @@ static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction r
     if (!plan->parts.rows) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: reduce: the plan does not exchange rows, must "
-                           "be of a graph, pairs or a halo",
+                           "be of a graph, of references or of swaps",
                            rank);
     }
     if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {

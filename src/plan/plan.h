@@ -19,13 +19,14 @@ enum {
     LIERNE_CALL_STAR_FOREST = 11,
     LIERNE_CALL_STAR_FOREST_NEW,
     LIERNE_CALL_STAR_FOREST_UPDATE,
-    LIERNE_CALL_READ,
+    LIERNE_CALL_DESERIALIZE,
     LIERNE_CALL_HALO,
     LIERNE_CALL_HALO_NEW,
     LIERNE_CALL_RESTRICT,
     LIERNE_CALL_BRICK,
     LIERNE_CALL_TRANSPOSE,
-    LIERNE_CALL_COMPOSE
+    LIERNE_CALL_COMPOSE,
+    LIERNE_CALL_FLATTEN
 };
 
 #define LIERNE_MAX_INFLIGHT 64
@@ -43,8 +44,8 @@ typedef struct lierne_plan_side {
 /* What a builder keeps to plan again; starts with how to free it, and how to write it as a JSON
  * object (lierne_plan_serialize), or NULL. */
 typedef struct lierne_saved_spec {
-    void (*free)(struct lierne_saved_spec *recipe);
-    void (*write)(const struct lierne_saved_spec *recipe, lierne_text *text);
+    void (*free)(struct lierne_saved_spec *saved_spec);
+    void (*write)(const struct lierne_saved_spec *saved_spec, lierne_text *text);
 } lierne_saved_spec;
 
 /* Everything that is in here belongs to the plan that is made of it, or is freed with it. */
@@ -53,12 +54,12 @@ typedef struct lierne_plan_parts {
     int max_inflight;
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
-    lierne_saved_spec *recipe; /* or NULL */
-    const char *algorithm[2];  /* of each direction, for the report; static */
-    bool in_place;             /* in and out may be the same */
-    bool rows;                 /* ghosts and owned rows: lierne_reduce has a meaning */
-    bool accumulate;           /* the adjoint adds to out */
-    bool waits;                /* for all ranks while it is made, so that none has a plan alone */
+    lierne_saved_spec *saved_spec; /* or NULL */
+    const char *algorithm[2];      /* of each direction, for the report; static */
+    bool in_place;                 /* in and out may be the same */
+    bool rows;                     /* ghosts and owned rows: lierne_reduce has a meaning */
+    bool accumulate;               /* the adjoint adds to out */
+    bool waits; /* for all ranks while it is made, so that none has a plan alone */
 } lierne_plan_parts;
 
 /* Collective. status is the outcome of the local planning; fields are what all ranks must have
@@ -69,13 +70,14 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 /* Frees parts that no plan was made of. */
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
 
-/* Collective. Gives a plan other parts, of the same dtype; without a recipe in them it keeps its
- * own. Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones.
+/* Collective. Gives a plan other parts, of the same dtype; without a saved_spec in them it keeps
+ * its own. Takes the parts, whatever happens; on a failure on any rank every rank keeps the old
+ * ones.
  */
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);
 
-/* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
+/* The saved_spec of a plan whose builder frees recipes so; NULL for another builder's plan. */
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *));
 lierne_context *lierne_plan_context(const lierne_plan *plan);

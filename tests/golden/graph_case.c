@@ -200,7 +200,7 @@ void golden_graph_expect_reports(golden_case *c, const lierne_plan *plan,
     if (!golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK)) {
         return;
     }
-    if (strcmp(forward.algorithm, "gather") == 0) {
+    if (strcmp(forward.algorithm, "all_gather") == 0) {
         expect_gather(c, &forward, graph, row_bytes, rank);
     } else {
         golden_expect(c, strcmp(forward.algorithm, "direct") == 0, "forward is '%s'",

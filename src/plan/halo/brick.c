@@ -4,8 +4,8 @@
  * same: axis by axis, so that ghosts of earlier axes bring the corners along; a pair of swaps per
  * hop, to the low side and to the high side; the first pair of an axis looks at everything present
  * before it, later pairs only at what the pair before brought. Positions travel with the swaps as
- * letters, since how many rows come is known only when they do. A rank that fails goes on with
- * empty letters. */
+ * messages, since how many rows come is known only when they do. A rank that fails goes on with
+ * empty messages. */
 #include "base/base.h"
 #include "lierne/halo.h"
 #include "plan/plan.h"
@@ -263,13 +263,13 @@ static lierne_status take(const builder *b, const swap *s,
     if (received->count == 0) {
         return LIERNE_OK;
     }
-    const lierne_control_message *letter = &received->at[0];
-    for (size_t i = 0; i < letter->count; i++) {
+    const lierne_control_message *message = &received->at[0];
+    for (size_t i = 0; i < message->count; i++) {
         double x;
-        memcpy(&x, &letter->words[i], sizeof x);
+        memcpy(&x, &message->words[i], sizeof x);
         LIERNE_TRY(LIERNE_VEC_PUSH(&brick->points, x));
     }
-    brick->nums[brick->nswap + s->number] = (int64_t)letter->count / 3;
+    brick->nums[brick->nswap + s->number] = (int64_t)message->count / 3;
     return LIERNE_OK;
 }
 
@@ -284,9 +284,9 @@ static lierne_status run_swap(const builder *b, const swap *s, lierne_status sta
     if (status == LIERNE_OK) {
         status = choose(b, s, &words);
     }
-    lierne_control_message letter = {a->neighbors[s->side], words.count, words.at};
+    lierne_control_message message = {a->neighbors[s->side], words.count, words.at};
     bool sent = status == LIERNE_OK && words.count > 0;
-    lierne_status posted = lierne_context_sparse_exchange(b->context, &letter, sent, &received);
+    lierne_status posted = lierne_context_sparse_exchange(b->context, &message, sent, &received);
     if (status == LIERNE_OK) {
         status = posted == LIERNE_OK ? take(b, s, &received) : posted;
     }

@@ -20,9 +20,9 @@ typedef struct lierne_halo_saved_spec {
 /* Of a spec that was checked. */
 lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
                                             const lierne_halo_spec *spec);
-void lierne_halo_saved_spec_destroy(lierne_saved_spec *recipe);
-void lierne_halo_saved_spec_write(const lierne_saved_spec *recipe, lierne_text *text);
-/* The recipe of a plan of swaps, else NULL. */
+void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved);
+void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *text);
+/* The saved of a plan of swaps, else NULL. */
 const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan);
 
 /* All of a spec that a rank can tell alone. */
@@ -36,7 +36,7 @@ typedef struct lierne_halo_words {
     int64_t *ghosts;
     int64_t *room; /* see lierne_halo_propagate_memory */
 } lierne_halo_words;
-/* Sends them through the forward, by letters. Collective, also after a failure, which is returned
+/* Sends them through the forward, by messages. Collective, also after a failure, which is returned
  * at the end. PEER_COUNT where a swap brings another number of rows than this rank expects. */
 lierne_status lierne_halo_propagate(lierne_context *context, const lierne_halo_spec *spec,
                                     const lierne_halo_words *words);
@@ -44,8 +44,13 @@ lierne_status lierne_halo_propagate(lierne_context *context, const lierne_halo_s
  * ranks can agree that all have it before the first one sends. */
 lierne_status lierne_halo_propagate_memory(int64_t **room, const lierne_halo_spec *spec, size_t n);
 
+/* The lower bound, in rows that pass between ranks: those that this rank needs, and those that
+ * others need of it. Collective, also where status is a failure, which it returns. */
+lierne_status lierne_halo_count_rows(lierne_context *context, const lierne_halo_saved_spec *saved,
+                                     lierne_status status, int64_t *rows);
+
 /* Fills the routes, shapes and owned blocks of both sides. */
-lierne_status lierne_halo_routes(const lierne_halo_saved_spec *recipe, int rank,
+lierne_status lierne_halo_routes(const lierne_halo_saved_spec *saved, int rank,
                                  lierne_plan_parts *parts);
 
 /* lierne_plan_create_halo, where status is how the caller's own preparation ended on this rank. */

@@ -14,17 +14,17 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
                           const lierne_control_messages *received, int64_t *words, size_t n) {
     int64_t rows = 0;
     for (size_t i = 0; i < received->count; i++) {
-        const lierne_control_message *letter = &received->at[i];
-        if (letter->peer != spec->recvproc[s]) {
+        const lierne_control_message *message = &received->at[i];
+        if (message->peer != spec->recvproc[s]) {
             return LIERNE_FAIL(LIERNE_PEER_COUNT,
                                "swap %d: rank %d sends %zu rows to rank %d, which expects 0 of it "
                                "and %lld of rank %d",
-                               s, letter->peer, letter->count / n, context->rank,
+                               s, message->peer, message->count / n, context->rank,
                                (long long)spec->recvnum[s], spec->recvproc[s]);
         }
-        rows = (int64_t)(letter->count / n);
+        rows = (int64_t)(message->count / n);
         if (rows == spec->recvnum[s]) {
-            memcpy(words, letter->words, letter->count * sizeof *words);
+            memcpy(words, message->words, message->count * sizeof *words);
         }
     }
     if (rows != spec->recvnum[s]) {
@@ -36,7 +36,7 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
     return LIERNE_OK;
 }
 
-/* The words of a row into their place in the letter. */
+/* The words of a row into their place in the message. */
 static void pack(int64_t *packed, const lierne_halo_words *w, int64_t row, int64_t nlocal,
                  int rank) {
     if (row < nlocal && !w->owned) {
@@ -53,11 +53,11 @@ static void pack(int64_t *packed, const lierne_halo_words *w, int64_t row, int64
 static lierne_status push_swap(lierne_context *context, const lierne_halo_spec *spec, int s,
                                const lierne_halo_words *w, int64_t ghosts) {
     lierne_control_messages received = {0};
-    lierne_control_message letter = {spec->sendproc[s], (size_t)spec->sendnum[s] * w->n, w->room};
+    lierne_control_message message = {spec->sendproc[s], (size_t)spec->sendnum[s] * w->n, w->room};
     for (int64_t i = 0; i < spec->sendnum[s]; i++) {
         pack(w->room + (size_t)i * w->n, w, spec->sendlist[s][i], spec->nlocal, context->rank);
     }
-    LIERNE_TRY(lierne_context_sparse_exchange(context, &letter, letter.count > 0, &received));
+    LIERNE_TRY(lierne_context_sparse_exchange(context, &message, message.count > 0, &received));
     lierne_status status =
         take(context, spec, s, &received, w->ghosts + (size_t)ghosts * w->n, w->n);
     lierne_control_messages_destroy(&received);

@@ -7,7 +7,7 @@
 
 /* Swaps that are cut. */
 typedef struct cutter {
-    const lierne_halo_saved_spec *recipe;
+    const lierne_halo_saved_spec *saved;
     const lierne_halo_spec *old;
     int64_t *keep;  /* of each row, 0 or 1 */
     int64_t *moved; /* its new number */
@@ -21,7 +21,7 @@ typedef struct cutter {
 static void cutter_free(const lierne_context *context, cutter *c) {
     lierne_mem_free(c->keep);
     lierne_mem_free(c->moved);
-    lierne_context_free_message_memory(context, c->room); /* where letters lie */
+    lierne_context_free_message_memory(context, c->room); /* where messages lie */
     lierne_mem_free(c->nums);
     lierne_mem_free(c->rows);
     lierne_mem_free(c->lists);
@@ -52,7 +52,7 @@ static lierne_status cutter_new(cutter *c, const uint8_t *keep, int rank) {
 /* Ghosts of swap s: whether its sender keeps the same ones. keep has what senders said, mask what
  * this rank was given. */
 static lierne_status compare_swap(const cutter *c, const uint8_t *mask, int rank, int s) {
-    int64_t first = c->recipe->first[s];
+    int64_t first = c->saved->first[s];
     for (int64_t i = first; i < first + c->old->recvnum[s]; i++) {
         if (c->keep[i] != (mask[i] != 0)) {
             return LIERNE_FAIL(LIERNE_MISMATCH,
@@ -88,7 +88,7 @@ static void cut(cutter *c) {
     c->spec.nlocal = number(c, 0, old->nlocal, 0);
     c->spec.nghost = number(c, old->nlocal, old->nghost, c->spec.nlocal);
     for (int s = 0; s < old->nswap; s++) {
-        int64_t first = c->recipe->first[s];
+        int64_t first = c->saved->first[s];
         c->lists[s] = rows;
         for (int64_t i = 0; i < old->sendnum[s]; i++) {
             if (c->keep[old->sendlist[s][i]]) {
@@ -112,7 +112,7 @@ static lierne_status prepare(cutter *c, const lierne_halo_saved_spec *r, const v
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
                            r ? "out is NULL" : "the plan is not one of swaps");
     }
-    c->recipe = r;
+    c->saved = r;
     c->old = &r->spec;
     return cutter_new(c, keep, rank);
 }

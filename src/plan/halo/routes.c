@@ -8,7 +8,7 @@
 #include "plan/halo/halo.h"
 
 typedef struct swapper {
-    const lierne_halo_saved_spec *recipe;
+    const lierne_halo_saved_spec *saved;
     const lierne_halo_spec *spec;
     lierne_route *route;
     lierne_stage *stage;  /* of the swap at work */
@@ -24,7 +24,7 @@ static lierne_block rows_of(const swapper *w, int64_t first, int64_t n) {
 
 /* The swap's ghosts, as a message has them; then with the loops of the list. */
 static lierne_block ghosts(const swapper *w) {
-    return rows_of(w, w->recipe->first[w->swap], w->spec->recvnum[w->swap]);
+    return rows_of(w, w->saved->first[w->swap], w->spec->recvnum[w->swap]);
 }
 
 static lierne_block ghosts_like_list(const swapper *w) {
@@ -33,7 +33,7 @@ static lierne_block ghosts_like_list(const swapper *w) {
         return ghosts(w);
     }
     block.rows = NULL;
-    block.offset = w->recipe->first[w->swap] * w->spec->stride;
+    block.offset = w->saved->first[w->swap] * w->spec->stride;
     return block;
 }
 
@@ -144,14 +144,14 @@ static lierne_status identity(swapper *w) {
     return copy_rows(w, w->spec->nlocal + w->spec->nghost);
 }
 
-lierne_status lierne_halo_routes(const lierne_halo_saved_spec *recipe, int rank,
+lierne_status lierne_halo_routes(const lierne_halo_saved_spec *saved, int rank,
                                  lierne_plan_parts *parts) {
-    const lierne_halo_spec *spec = &recipe->spec;
+    const lierne_halo_spec *spec = &saved->spec;
     int64_t rows = spec->nlocal + spec->nghost;
     int64_t elements = rows > 0 ? (rows - 1) * spec->stride + spec->width : 0;
     for (int d = 0; d < 2; d++) {
         lierne_plan_side *side = &parts->side[d];
-        swapper w = {.recipe = recipe, .spec = spec};
+        swapper w = {.saved = saved, .spec = spec};
         side->naxes = 2;
         side->in[0] = side->out[0] = rows;
         side->in[1] = side->out[1] = spec->width;

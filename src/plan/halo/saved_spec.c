@@ -72,8 +72,8 @@ lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
     return LIERNE_OK;
 }
 
-void lierne_halo_saved_spec_destroy(lierne_saved_spec *recipe) {
-    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)recipe;
+void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved) {
+    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)saved;
     lierne_mem_free(r->procs);
     lierne_mem_free(r->nums);
     lierne_mem_free(r->lists);
@@ -91,9 +91,9 @@ static void write_ranks(lierne_text *text, const char *key, const int *ranks, in
     lierne_text_add(text, "]");
 }
 
-void lierne_halo_saved_spec_write(const lierne_saved_spec *recipe, lierne_text *text) {
+void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *text) {
     static const char *const counts[] = {"sendnum", "recvnum", "firstrecv"};
-    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)recipe;
+    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)saved;
     const lierne_halo_spec *spec = &r->spec;
     lierne_text_add(text, "{\"kind\":\"halo\",\"dtype\":\"%s\",\"width\":%lld,\"stride\":%lld,",
                     lierne_dtype_name(spec->dtype), (long long)spec->width,

@@ -25,12 +25,12 @@ static size_t words_of(int64_t nrows) {
     return (size_t)nrows / 64 + 1;
 }
 
-/* In two places of a shelf, from place on. */
-static lierne_status marks_take(marks *m, lierne_workspace *shelf, int place, int64_t nrows) {
+/* In two places of a workspace, from place on. */
+static lierne_status marks_take(marks *m, lierne_workspace *workspace, int place, int64_t nrows) {
     size_t n = words_of(nrows);
-    LIERNE_TRY(lierne_workspace_take(shelf, place, &m->bits, n, sizeof *m->bits));
+    LIERNE_TRY(lierne_workspace_take(workspace, place, &m->bits, n, sizeof *m->bits));
     memset(m->bits, 0, n * sizeof *m->bits);
-    return lierne_workspace_take(shelf, place + 1, &m->before, n, sizeof *m->before);
+    return lierne_workspace_take(workspace, place + 1, &m->before, n, sizeof *m->before);
 }
 
 static void mark(marks *m, int64_t row) {
@@ -70,7 +70,7 @@ static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
     }
 }
 
-/* What is worked out of one spec: in the places of a shelf that outlives it. */
+/* What is worked out of one spec: in the places of a workspace that outlives it. */
 enum { OWNED = 0, NEEDED = 2, NEXT = 4, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
 typedef struct work {
     const lierne_graph_spec *spec;
@@ -218,26 +218,27 @@ static void localise_edges(work *w) {
 
 static lierne_status reserve_ghosts(work *w) {
     size_t n = (size_t)w->needed.count, world = (size_t)w->world;
-    lierne_workspace *shelf = &w->memory->work;
-    LIERNE_TRY(lierne_workspace_take(shelf, NEXT, &w->next, world, sizeof *w->next));
+    lierne_workspace *workspace = &w->memory->work;
+    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, world, sizeof *w->next));
     memset(w->next, 0, world * sizeof *w->next);
-    LIERNE_TRY(lierne_workspace_take(shelf, ROW_OF, &w->row_of, n, sizeof *w->row_of));
-    LIERNE_TRY(lierne_workspace_take(shelf, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
-    LIERNE_TRY(lierne_workspace_take(shelf, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
-    LIERNE_TRY(lierne_workspace_take(shelf, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
-    LIERNE_TRY(lierne_workspace_take(shelf, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
-    return lierne_workspace_take(shelf, ASCENDING, &w->ascending, n, sizeof *w->ascending);
+    LIERNE_TRY(lierne_workspace_take(workspace, ROW_OF, &w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_workspace_take(workspace, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_workspace_take(workspace, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
+    LIERNE_TRY(
+        lierne_workspace_take(workspace, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_workspace_take(workspace, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    return lierne_workspace_take(workspace, ASCENDING, &w->ascending, n, sizeof *w->ascending);
 }
 
 static lierne_status take_list(lierne_star_forest_graph *g, int place, int64_t **out, int64_t n) {
-    return lierne_workspace_take(&g->shelf, place, out, (size_t)n, sizeof **out);
+    return lierne_workspace_take(&g->workspace, place, out, (size_t)n, sizeof **out);
 }
 
 /* The lists of the graph before the last are used again. */
 static lierne_status reserve_lists(work *w) {
     lierne_star_forest_graph *g = &w->graph;
     int64_t n = w->spec->nedges;
-    g->shelf = w->memory->lists;
+    g->workspace = w->memory->lists;
     w->memory->lists = (lierne_workspace){0};
     w->took_lists = true;
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->owned.count));
@@ -266,17 +267,17 @@ static lierne_status work_out(work *w) {
 static lierne_star_forest_spec forest_of(work *w) {
     static const lierne_graph_spec none = {0};
     const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
-    return (lierne_star_forest_spec){.pairs = {.size = sizeof(lierne_references_spec),
-                                               .nowned = w->owned.count,
-                                               .nghosts = w->needed.count,
-                                               .rank = w->rank_of_ghost,
-                                               .row = w->row_of_ghost,
-                                               .dtype = s->dtype,
-                                               .width = s->width,
-                                               .stride = s->stride,
-                                               .algorithm = s->algorithm,
-                                               .accumulate = s->accumulate,
-                                               .max_inflight = s->max_inflight},
+    return (lierne_star_forest_spec){.references = {.size = sizeof(lierne_references_spec),
+                                                    .nowned = w->owned.count,
+                                                    .nghosts = w->needed.count,
+                                                    .rank = w->rank_of_ghost,
+                                                    .row = w->row_of_ghost,
+                                                    .dtype = s->dtype,
+                                                    .width = s->width,
+                                                    .stride = s->stride,
+                                                    .algorithm = s->algorithm,
+                                                    .accumulate = s->accumulate,
+                                                    .max_inflight = s->max_inflight},
                                      .graph = &w->graph,
                                      .nrows = s->nrows,
                                      .owners = w->owners};
@@ -303,7 +304,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         lierne_star_forest_saved_spec_of(*out)->memory = w.memory;
         return LIERNE_OK;
     }
-    lierne_workspace_destroy(&w.graph.shelf);
+    lierne_workspace_destroy(&w.graph.workspace);
     lierne_star_forest_memory_destroy(w.memory);
     return status;
 }
@@ -322,7 +323,7 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     if (!out) {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     } else if (spec && spec->size == sizeof *spec) {
-        forest.pairs = *spec;
+        forest.references = *spec;
     } else {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
                              context->rank, sizeof *spec);
@@ -366,7 +367,7 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
     if (status == LIERNE_OK) {
         w.memory = old->memory;
         old->memory = NULL;
-        old->heir = w.memory;
+        old->next_owner = w.memory;
         status = work_out(&w);
     }
     const lierne_star_forest_spec forest = forest_of(&w);
@@ -374,9 +375,9 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
     if (w.memory) {
         lierne_star_forest_saved_spec *now = lierne_star_forest_saved_spec_of(plan);
         now->memory = w.memory;
-        now->heir = NULL;
+        now->next_owner = NULL;
         if (status != LIERNE_OK && w.took_lists) {
-            w.memory->lists = w.graph.shelf; /* unless they went with what was given up */
+            w.memory->lists = w.graph.workspace; /* unless they went with what was given up */
         }
     }
     return status;

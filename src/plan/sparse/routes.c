@@ -92,7 +92,7 @@ static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route,
 lierne_status lierne_star_forest_forward(const lierne_star_forest *f, lierne_route *route) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    if (f->whole) {
+    if (f->combined) {
         LIERNE_TRY(copy_span(f, &stage->copies, 0, f->nowned));
     }
     for (size_t s = 0; s < f->sources.count; s++) {
@@ -206,9 +206,9 @@ static lierne_status add_arrivals(const lierne_star_forest *f, lierne_route *rou
     const lierne_row_sums sums = {.to = {LIERNE_OUT, 0, f->stride},
                                   .nrows = f->nowned,
                                   .from = {LIERNE_SCRATCH, d->arrivals * f->width, f->width},
-                                  .onto = !f->whole,
-                                  .base = f->whole ? &base : NULL,
-                                  .rest = f->whole        ? LIERNE_REST_COPY
+                                  .onto = !f->combined,
+                                  .base = f->combined ? &base : NULL,
+                                  .rest = f->combined     ? LIERNE_REST_COPY
                                           : f->accumulate ? LIERNE_REST_NONE
                                                           : LIERNE_REST_ZERO,
                                   .width = f->width};
@@ -219,7 +219,7 @@ static lierne_status add_arrivals(const lierne_star_forest *f, lierne_route *rou
 }
 
 static lierne_status end_ghosts(const lierne_star_forest *f, lierne_stage *stage) {
-    if (!f->whole || f->nghosts == 0) {
+    if (!f->combined || f->nghosts == 0) {
         return LIERNE_OK;
     }
     if (f->keep_ghosts) {

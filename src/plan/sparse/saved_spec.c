@@ -9,13 +9,13 @@ void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory) {
     }
 }
 
-static void free_recipe(lierne_saved_spec *base) {
+static void destroy_saved_spec(lierne_saved_spec *base) {
     lierne_star_forest_saved_spec *r = (lierne_star_forest_saved_spec *)base;
     lierne_star_forest_destroy(&r->forest);
-    if (r->heir) {
-        r->heir->lists = r->graph.shelf;
+    if (r->next_owner) {
+        r->next_owner->lists = r->graph.workspace;
     } else {
-        lierne_workspace_destroy(&r->graph.shelf);
+        lierne_workspace_destroy(&r->graph.workspace);
     }
     lierne_star_forest_memory_destroy(r->memory);
     lierne_mem_free(r->source_ranks);
@@ -25,7 +25,7 @@ static void free_recipe(lierne_saved_spec *base) {
     lierne_mem_free(r);
 }
 
-static const char *const algorithm_names[] = {"auto", "direct", "gather"};
+const char *const lierne_graph_algorithm_names[3] = {"auto", "direct", "all_gather"};
 
 static void write_ints(lierne_text *text, const char *name, const int64_t *values, int64_t n) {
     lierne_text_add(text, ",\n \"%s\": ", name);
@@ -78,18 +78,18 @@ static const char *truth(bool value) {
     return value ? "true" : "false";
 }
 
-static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
+static void write_saved_spec(const lierne_saved_spec *base, lierne_text *text) {
     const lierne_star_forest_saved_spec *r = (const lierne_star_forest_saved_spec *)base;
     const lierne_star_forest *f = &r->forest;
     lierne_text_add(
         text,
         "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
-        "\"algorithm\": \"%s\", \"accumulate\": %s, \"whole\": %s, \"keep_ghosts\": %s, "
+        "\"algorithm\": \"%s\", \"accumulate\": %s, \"combined\": %s, \"keep_ghosts\": %s, "
         "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
-        r->nrows < 0 ? "pairs" : "graph", lierne_dtype_name(r->spec.dtype), (long long)f->width,
-        (long long)f->stride, algorithm_names[r->spec.algorithm], truth(f->accumulate),
-        truth(f->whole), truth(f->keep_ghosts), r->spec.max_inflight, (long long)f->nowned,
-        (long long)f->nghosts);
+        r->nrows < 0 ? "references" : "graph", lierne_dtype_name(r->spec.dtype),
+        (long long)f->width, (long long)f->stride, lierne_graph_algorithm_names[r->spec.algorithm],
+        truth(f->accumulate), truth(f->combined), truth(f->keep_ghosts), r->spec.max_inflight,
+        (long long)f->nowned, (long long)f->nghosts);
     write_roots(text, f);
     write_counts(text, "recv_counts", &f->sources, r->world, f->rank);
     write_counts(text, "send_counts", &f->targets, r->world, f->rank);
@@ -103,22 +103,23 @@ static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
 lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out,
                                                    const lierne_star_forest_spec *spec,
                                                    const lierne_context *context) {
-    const lierne_references_spec *pairs = &spec->pairs;
+    const lierne_references_spec *references = &spec->references;
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
-    r->base = (lierne_saved_spec){free_recipe, write_recipe};
+    r->base = (lierne_saved_spec){destroy_saved_spec, write_saved_spec};
     r->world = context->world;
-    r->spec = *pairs;
+    r->spec = *references;
     r->spec.rank = NULL;
     r->spec.row = NULL;
-    r->forest = (lierne_star_forest){.rank = context->rank,
-                                     .nowned = pairs->nowned,
-                                     .nghosts = pairs->nghosts,
-                                     .width = pairs->width,
-                                     .stride = pairs->stride ? pairs->stride : pairs->width,
-                                     .whole = spec->whole,
-                                     .keep_ghosts = spec->keep_ghosts,
-                                     .accumulate = pairs->accumulate != 0};
+    r->forest =
+        (lierne_star_forest){.rank = context->rank,
+                             .nowned = references->nowned,
+                             .nghosts = references->nghosts,
+                             .width = references->width,
+                             .stride = references->stride ? references->stride : references->width,
+                             .combined = references->combined != 0,
+                             .keep_ghosts = references->keep_ghosts != 0,
+                             .accumulate = references->accumulate != 0};
     r->nrows = -1;
     if (spec->graph) {
         r->nrows = spec->nrows;
@@ -152,14 +153,15 @@ lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *
 }
 
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan) {
-    return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, free_recipe) : NULL;
+    return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, destroy_saved_spec)
+                : NULL;
 }
 
 lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const lierne_plan *plan) {
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r || !lists || lists->size != sizeof *lists) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "the plan is NULL or not one of a graph or pairs, or lists "
+                           "the plan is NULL or not one of a graph or of references, or lists "
                            "is NULL or its size not %zu",
                            sizeof *lists);
     }

@@ -15,8 +15,8 @@ typedef struct lierne_star_forest_memory {
 
 typedef struct lierne_star_forest_saved_spec {
     lierne_saved_spec base;
-    lierne_star_forest_memory *memory; /* of a graph */
-    lierne_star_forest_memory *heir;   /* takes the lists when the recipe is freed; or NULL */
+    lierne_star_forest_memory *memory;     /* of a graph */
+    lierne_star_forest_memory *next_owner; /* takes the lists when the saved is freed; or NULL */
     lierne_star_forest forest;
     lierne_references_spec spec;    /* pointers are NULL */
     lierne_star_forest_graph graph; /* NULLs for pairs */
@@ -37,8 +37,8 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
                                                    const lierne_star_forest_spec *spec,
                                                    const lierne_context *context);
 /* Fills what lists need, when the forest is complete. */
-lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *recipe);
-/* The recipe of a plan of a forest; NULL for another plan. */
+lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *saved);
+/* The saved of a plan of a forest; NULL for another plan. */
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan);
 
 #endif

@@ -147,5 +147,5 @@ int64_t lierne_star_forest_elements(const lierne_star_forest *f, int64_t n) {
 }
 
 int64_t lierne_star_forest_ghosts_at(const lierne_star_forest *f) {
-    return f->whole ? f->nowned : 0;
+    return f->combined ? f->nowned : 0;
 }

@@ -6,7 +6,11 @@
 #include "lierne/sparse.h"
 #include "plan/plan.h"
 
-/* What only a graph has, nedges and so on as in lierne_graph_lists; in the places of the shelf. */
+/* Of each algorithm, in texts and reports. */
+extern const char *const lierne_graph_algorithm_names[3];
+
+/* What only a graph has, nedges and so on as in lierne_graph_lists; in the places of the workspace.
+ */
 enum {
     LIERNE_WORKSPACE_OWNED,
     LIERNE_WORKSPACE_GHOSTS,
@@ -16,7 +20,7 @@ enum {
     LIERNE_WORKSPACE_REMOTE
 };
 typedef struct lierne_star_forest_graph {
-    lierne_workspace shelf;
+    lierne_workspace workspace;
     int64_t *owned;
     int64_t *ghosts;
     int64_t nedges;
@@ -28,13 +32,9 @@ typedef struct lierne_star_forest_graph {
     int64_t *remote_edges;
 } lierne_star_forest_graph;
 
-/* Pairs to plan, and how their arrays lie. whole: in and out of both directions are one array each,
- * of owned rows and then ghosts (lierne/halo.h), and may be the same; accumulate must not be set
- * then. */
+/* References to plan, and the graph that they come from. */
 typedef struct lierne_star_forest_spec {
-    lierne_references_spec pairs;
-    bool whole;
-    bool keep_ghosts; /* of a whole array: the adjoint leaves ghost rows of in as they are */
+    lierne_references_spec references;
     lierne_star_forest_graph *graph; /* or NULL; its arrays go over to a plan that comes of it */
     int64_t nrows; /* of the graph, and a number that owners of all rows come to */
     int64_t owners;
@@ -65,7 +65,7 @@ typedef struct lierne_star_forest {
     int64_t nghosts;
     int64_t width;
     int64_t stride;
-    bool whole;
+    bool combined;
     bool keep_ghosts;
     bool accumulate;
     lierne_peers sources; /* of roots, this rank among them where it has ghosts of its own rows */
