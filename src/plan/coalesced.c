@@ -2,7 +2,6 @@
  *
  * An exchange owns nothing but two jobs over the routes of its plans. It counts itself in with each
  * plan, so that no route goes away under it. */
-#include "lierne/exchange.h"
 #include "plan/plan.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
  * one exchange. tp1 dpN -> tp1 cpN dp1: everything comes together on every rank. */
 #include "mpi/common.h"
 
-#include "lierne/exchange.h"
+#include "lierne/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -121,3 +121,71 @@ Test(references, fields_that_contradict_each_other) {
     s.spec[2].combined = 0;
     expect_rejected(&s, LIERNE_MISMATCH, "combined");
 }
+
+/* A ring of WORLD * OWNED rows, where row i has an edge from row i + shift. */
+static lierne_graph_spec ring(int rank, int shift, int64_t *source, int64_t *target) {
+    static const int32_t owner[WORLD * OWNED] = {0, 0, 1, 1, 2, 2};
+    for (int e = 0; e < OWNED; e++) {
+        target[e] = rank * OWNED + e;
+        source[e] = (target[e] + shift) % (WORLD * OWNED);
+    }
+    return (lierne_graph_spec){.size = sizeof(lierne_graph_spec),
+                               .nrows = WORLD * OWNED,
+                               .owner = owner,
+                               .nedges = OWNED,
+                               .source = source,
+                               .target = target,
+                               .dtype = LIERNE_I64,
+                               .width = 1,
+                               .combined = 1,
+                               .keep_ghosts = shift == OWNED};
+}
+
+/* forward and adjoint of the ring, in place; the rows of the ghosts come back in `adjoint`. */
+static void run_ring(lierne_context *context, void *shared) {
+    state *s = shared;
+    int r = lierne_context_get_rank(context);
+    int64_t source[OWNED], target[OWNED];
+    lierne_graph_spec spec = ring(r, OWNED, source, target);
+    lierne_plan *plan;
+    s->status[r] = lierne_plan_create_graph(&plan, context, &spec);
+    if (s->in_place && s->status[r] == LIERNE_OK) { /* again, with another graph */
+        spec = ring(r, 2 * OWNED, source, target);
+        s->status[r] = lierne_plan_update_graph(plan, &spec);
+    }
+    for (int i = 0; i < OWNED; i++) {
+        s->forward[r][i] = value(r, i);
+    }
+    for (int i = 0; i < 2 * OWNED; i++) {
+        s->adjoint[r][i] = value(r, i);
+    }
+    if (s->status[r] == LIERNE_OK) {
+        s->status[r] = lierne_forward(plan, s->forward[r], s->forward[r], NULL);
+    }
+    if (s->status[r] == LIERNE_OK) {
+        s->status[r] = lierne_adjoint(plan, s->adjoint[r], s->adjoint[r], NULL);
+    }
+    snprintf(s->message[r], sizeof s->message[r], "%s", lierne_last_error());
+    lierne_plan_destroy(plan);
+}
+
+/* Owned rows and ghosts of a graph in one buffer, also after an update that drops keep_ghosts. */
+Test(references, combined_graph) {
+    static state s;
+    for (int updated = 0; updated < 2; updated++) {
+        int step = updated ? 2 : 1;
+        memset(&s, 0, sizeof s);
+        s.in_place = updated;
+        ranks_run(WORLD, NULL, run_ring, &s);
+        for (int r = 0; r < WORLD; r++) {
+            int from = (r + step) % WORLD, to = (r + WORLD - step) % WORLD;
+            cr_assert_eq(s.status[r], LIERNE_OK, "%s", s.message[r]);
+            for (int i = 0; i < OWNED; i++) {
+                cr_expect_eq(s.forward[r][i], value(r, i));
+                cr_expect_eq(s.forward[r][OWNED + i], value(from, i));
+                cr_expect_eq(s.adjoint[r][i], value(r, i) + value(to, OWNED + i));
+                cr_expect_eq(s.adjoint[r][OWNED + i], updated ? 0 : value(r, OWNED + i));
+            }
+        }
+    }
+}

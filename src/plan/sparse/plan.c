@@ -1,10 +1,10 @@
-/* From pairs to a plan, together.
+/* From references to a plan.
  *
- * A rank knows whose rows it needs, not who needs its own. So it asks: one message to each rank
- * that owns something, with the rows; what a rank is asked for is what it sends. Between two
- * collective steps a rank may fail alone (a row that it does not have, no memory): it keeps the
- * failure and goes on with the steps, so that nobody waits for it, until the last one makes it
- * everybody's. */
+ * A rank knows whose rows it needs, but not which ranks need its own. So it sends each owner a
+ * message with the rows that it needs; the rows that a rank is asked for are the rows that it
+ * sends. Between two collective steps a rank may fail alone (a row that it does not have, no
+ * memory). It then keeps the failure and takes part in the remaining steps, so that no rank waits
+ * for it; the last step returns the failure on every rank. */
 #include "plan/sparse/saved_spec.h"
 
 #include <math.h>
@@ -85,7 +85,7 @@ static lierne_status check_references(const lierne_references_spec *p,
     return LIERNE_OK;
 }
 
-/* A round of planning on this rank. */
+/* Planning on this rank. */
 typedef struct planning {
     lierne_context *context;
     const lierne_star_forest_spec *spec;
@@ -97,7 +97,7 @@ typedef struct planning {
     lierne_plan_parts parts;
 } planning;
 
-/* The first failure of this rank is the one that counts. */
+/* Only the first failure of this rank is reported. */
 static void note(planning *p, lierne_status status) {
     if (p->status == LIERNE_OK && status != LIERNE_OK) {
         p->status = status;
@@ -105,8 +105,8 @@ static void note(planning *p, lierne_status status) {
     }
 }
 
-/* A post that found no memory for what came disturbed nobody else: it is this rank's own failure.
- */
+/* A sparse exchange without memory for what arrived did not disturb the other ranks: the failure is
+ * this rank's own. */
 static lierne_status note_memory(planning *p, lierne_status status) {
     if (status != LIERNE_NO_MEMORY) {
         return status;
@@ -147,13 +147,13 @@ static lierne_status agree(planning *p) {
                                     NULL);
 }
 
-/* Messages with the rows asked of each source; they point into the forest. */
+/* Messages with the rows needed of each owner; they point into the forest. */
 static lierne_status write_messages(const lierne_star_forest *f,
                                     lierne_control_messages *messages) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        const lierne_peer_rows *source = &f->sources.at[s];
-        lierne_control_message message = {source->rank, (size_t)source->count,
-                                          f->row + source->first};
+    for (size_t s = 0; s < f->senders.count; s++) {
+        const lierne_peer_rows *sender = &f->senders.at[s];
+        lierne_control_message message = {sender->rank, (size_t)sender->count,
+                                          f->row + sender->first};
         LIERNE_TRY(LIERNE_VEC_PUSH(messages, message));
     }
     return LIERNE_OK;
@@ -164,7 +164,7 @@ static lierne_status check_message(const lierne_star_forest *f,
     for (size_t i = 0; i < message->count; i++) {
         if (message->words[i] < 0 || message->words[i] >= f->nowned) {
             return LIERNE_FAIL(LIERNE_INDEX_RANGE,
-                               "rank %d wants row %lld of rank %d, must be in 0 to "
+                               "rank %d references row %lld of rank %d, must be in 0 to "
                                "%lld",
                                message->peer, (long long)message->words[i], f->rank,
                                (long long)f->nowned - 1);
@@ -173,29 +173,28 @@ static lierne_status check_message(const lierne_star_forest *f,
     return LIERNE_OK;
 }
 
-/* What other ranks ask for becomes what is sent to them; own messages are only checked. */
+/* Rows that other ranks ask for become the rows sent to them; own messages are only checked. */
 static lierne_status take_messages(lierne_star_forest *f, const lierne_control_messages *messages) {
     int64_t n = 0;
     for (size_t i = 0; i < messages->count; i++) {
         n += (int64_t)messages->at[i].count;
     }
-    LIERNE_TRY(lierne_alloc(&f->wanted, (size_t)n, sizeof *f->wanted));
+    LIERNE_TRY(lierne_alloc(&f->sent, (size_t)n, sizeof *f->sent));
     for (size_t i = 0; i < messages->count; i++) {
         const lierne_control_message *message = &messages->at[i];
         LIERNE_TRY(check_message(f, message));
         if (message->peer != f->rank) {
-            lierne_peer_rows target = {message->peer, f->ntargets, (int64_t)message->count};
-            LIERNE_TRY(LIERNE_VEC_PUSH(&f->targets, target));
-            memcpy(f->wanted + f->ntargets, message->words,
-                   message->count * sizeof *message->words);
-            f->ntargets += target.count;
+            lierne_peer_rows receiver = {message->peer, f->nsent, (int64_t)message->count};
+            LIERNE_TRY(LIERNE_VEC_PUSH(&f->receivers, receiver));
+            memcpy(f->sent + f->nsent, message->words, message->count * sizeof *message->words);
+            f->nsent += receiver.count;
         }
     }
     return LIERNE_OK;
 }
 
-/* Collective. Returns a failure of the wire only; this rank's own is noted. */
-static lierne_status ask(planning *p) {
+/* Collective. Returns a failure of the control only; this rank's own is noted. */
+static lierne_status request_rows(planning *p) {
     lierne_control_messages messages = {0}, received = {0};
     lierne_star_forest *f = p->saved ? &p->saved->forest : NULL;
     if (p->status == LIERNE_OK) {
@@ -210,7 +209,7 @@ static lierne_status ask(planning *p) {
     lierne_control_messages_destroy(&received);
     status = note_memory(p, status);
     if (status != LIERNE_OK && f) {
-        lierne_context_free_message_memory(p->context, f->row); /* which the messages are */
+        lierne_context_free_message_memory(p->context, f->row); /* the memory of the messages */
         f->row = NULL;
     }
     return status;
@@ -220,8 +219,8 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Cost of an execution on this rank in picoseconds: of messages to and from others, the larger
- * side. */
+/* Cost of an execution on this rank in picoseconds: that of sending or of receiving, whichever is
+ * more. */
 static int64_t cost(int64_t messages, double rows, const lierne_references_spec *references) {
     double bytes = rows * (double)references->width * (double)lierne_dtype_size(references->dtype);
     double seconds = (double)messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST;
@@ -235,8 +234,8 @@ static int64_t own_roots(const lierne_star_forest *f) {
 
 static int64_t direct_cost(const lierne_star_forest *f, const lierne_references_spec *references) {
     int64_t received = f->nroots - own_roots(f);
-    int64_t sources = (int64_t)f->sources.count - (own_roots(f) > 0);
-    return cost(most(sources, (int64_t)f->targets.count), (double)most(received, f->ntargets),
+    int64_t senders = (int64_t)f->senders.count - (own_roots(f) > 0);
+    return cost(most(senders, (int64_t)f->receivers.count), (double)most(received, f->nsent),
                 references);
 }
 
@@ -248,8 +247,8 @@ static int64_t gather_steps(int world) {
     return steps;
 }
 
-/* Collective where the choice is open: the rank where each algorithm costs most decides. Of two
- * ranks neither has fewer messages or rows to gather than to ask for. */
+/* Collective if the choice is open: each algorithm costs what it costs on the rank where it costs
+ * most. With two ranks an all-gather never has fewer messages or rows. */
 static lierne_status choose(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     int world = p->context->world;
@@ -257,17 +256,17 @@ static lierne_status choose(planning *p) {
         p->gathers = references->algorithm == LIERNE_GRAPH_ALL_GATHER && world > 1;
         return LIERNE_OK;
     }
-    bool fine = p->status == LIERNE_OK;
-    int64_t values[2] = {fine ? direct_cost(&p->saved->forest, references) : 0,
-                         fine ? references->nowned : 0};
+    bool ok = p->status == LIERNE_OK;
+    int64_t values[2] = {ok ? direct_cost(&p->saved->forest, references) : 0,
+                         ok ? references->nowned : 0};
     LIERNE_TRY(lierne_context_allreduce_max(p->context, values, 2));
     double rows = (double)values[1] * (world - 1);
     p->gathers = cost(gather_steps(world), rows, references) < values[0];
     return LIERNE_OK;
 }
 
-/* Collective, for an all-gather: how many rows each rank has. */
-static lierne_status ask_sizes(planning *p) {
+/* Collective: the number of rows of every rank, for an all-gather. */
+static lierne_status exchange_sizes(planning *p) {
     lierne_control_message *messages = NULL;
     lierne_control_messages received = {0};
     int64_t *nowned = NULL;
@@ -278,13 +277,13 @@ static lierne_status ask_sizes(planning *p) {
     note(p, lierne_alloc(&messages, world, sizeof *messages));
     note(p, lierne_alloc(&nowned, 1, sizeof *nowned));
     note(p, lierne_alloc(&p->nowned_of, world, sizeof *p->nowned_of));
-    bool able = messages && nowned;
-    for (size_t r = 0; able && r < world; r++) {
+    bool allocated = messages && nowned;
+    for (size_t r = 0; allocated && r < world; r++) {
         *nowned = p->spec->references.nowned;
         messages[r] = (lierne_control_message){(int)r, 1, nowned};
     }
     lierne_status status =
-        lierne_context_sparse_exchange(p->context, messages, able ? world : 0, &received);
+        lierne_context_sparse_exchange(p->context, messages, allocated ? world : 0, &received);
     for (size_t i = 0; p->nowned_of && i < received.count; i++) {
         p->nowned_of[received.at[i].peer] = received.at[i].words[0];
     }
@@ -294,7 +293,7 @@ static lierne_status ask_sizes(planning *p) {
     return note_memory(p, status);
 }
 
-/* written: every row of out is. */
+/* written: the direction writes every row of out. */
 static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *side, int64_t in,
                                 int64_t out, bool written) {
     side->naxes = 2;
@@ -307,11 +306,11 @@ static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *s
     return out > 0 && written ? LIERNE_VEC_PUSH(&side->owned, all) : LIERNE_OK;
 }
 
-/* Whether all that this rank sends, receives, stages and adds up has a size in bytes. */
+/* Whether the bytes of all that this rank sends, receives, stages and sums can be counted. */
 static lierne_status check_volume(const planning *p) {
     const lierne_star_forest *f = &p->saved->forest;
     int64_t rows = f->nghosts, size = (int64_t)lierne_dtype_size(p->spec->references.dtype), bytes;
-    bool fits = lierne_add_i64(rows, f->ntargets, &rows);
+    bool fits = lierne_add_i64(rows, f->nsent, &rows);
     for (int r = 0; p->gathers && fits && r < p->context->world; r++) {
         fits = lierne_add_i64(rows, p->nowned_of[r], &rows);
     }
@@ -335,7 +334,7 @@ static lierne_status fill_routes(planning *p) {
     LIERNE_TRY(start_side(f, adjoint, f->combined ? all : ghosts, f->combined ? all : owned,
                           !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
-    adjoint->min_elements = f->ntargets * f->width;
+    adjoint->min_elements = f->nsent * f->width;
     LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, p->context->world,
                                                           p->nowned_of)
                           : lierne_star_forest_forward(f, forward->route));
@@ -357,8 +356,7 @@ static void fill_parts(planning *p) {
     note(p, p->status == LIERNE_OK ? fill_routes(p) : LIERNE_OK);
 }
 
-/* All steps but the last, with which the plan begins to exist: p->status is this rank's part in it.
- */
+/* All steps but the last one, which makes the plan: p->status is this rank's contribution to it. */
 static lierne_status plan_together(planning *p) {
     if (p->status == LIERNE_OK) {
         note(p, prepare(p));
@@ -366,9 +364,9 @@ static lierne_status plan_together(planning *p) {
         lierne_set_error(p->message);
     }
     LIERNE_TRY(agree(p));
-    LIERNE_TRY(ask(p));
+    LIERNE_TRY(request_rows(p));
     LIERNE_TRY(choose(p));
-    LIERNE_TRY(ask_sizes(p));
+    LIERNE_TRY(exchange_sizes(p));
     if (p->status == LIERNE_OK) {
         fill_parts(p);
     }

@@ -1,4 +1,4 @@
-/* What a plan of a forest keeps and tells: lists for its user, and itself as JSON. */
+/* What a plan of a star forest keeps: its lists for the user, and its text. */
 #include "plan/sparse/saved_spec.h"
 
 void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory) {
@@ -18,10 +18,10 @@ static void destroy_saved_spec(lierne_saved_spec *base) {
         lierne_workspace_destroy(&r->graph.workspace);
     }
     lierne_star_forest_memory_destroy(r->memory);
-    lierne_mem_free(r->source_ranks);
-    lierne_mem_free(r->source_counts);
-    lierne_mem_free(r->target_ranks);
-    lierne_mem_free(r->target_counts);
+    lierne_mem_free(r->sender_ranks);
+    lierne_mem_free(r->sender_counts);
+    lierne_mem_free(r->receiver_ranks);
+    lierne_mem_free(r->receiver_counts);
     lierne_mem_free(r);
 }
 
@@ -37,16 +37,16 @@ static void write_roots(lierne_text *text, const lierne_star_forest *f) {
     for (int64_t k = 0; k < f->nghosts; k++) {
         size_t s = 0;
         int64_t root = lierne_star_forest_root(f, k);
-        while (root >= f->sources.at[s].first + f->sources.at[s].count) {
+        while (root >= f->senders.at[s].first + f->senders.at[s].count) {
             s++;
         }
-        lierne_text_add(text, k ? ",[%d,%lld]" : "[%d,%lld]", f->sources.at[s].rank,
+        lierne_text_add(text, k ? ",[%d,%lld]" : "[%d,%lld]", f->senders.at[s].rank,
                         (long long)f->row[root]);
     }
     lierne_text_add(text, "]");
 }
 
-/* A number for every rank, as many as there are in peers for those that are in it. */
+/* A count for every rank of the world, 0 for ranks that are not peers. */
 static void write_counts(lierne_text *text, const char *name, const lierne_peers *peers, int world,
                          int self) {
     size_t at = 0;
@@ -91,9 +91,9 @@ static void write_saved_spec(const lierne_saved_spec *base, lierne_text *text) {
         truth(f->accumulate), truth(f->combined), truth(f->keep_ghosts), r->spec.max_inflight,
         (long long)f->nowned, (long long)f->nghosts);
     write_roots(text, f);
-    write_counts(text, "recv_counts", &f->sources, r->world, f->rank);
-    write_counts(text, "send_counts", &f->targets, r->world, f->rank);
-    write_ints(text, "send_indices", f->wanted, f->ntargets);
+    write_counts(text, "recv_counts", &f->senders, r->world, f->rank);
+    write_counts(text, "send_counts", &f->receivers, r->world, f->rank);
+    write_ints(text, "send_indices", f->sent, f->nsent);
     if (r->nrows >= 0) {
         write_graph(text, r);
     }
@@ -129,7 +129,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     return LIERNE_OK;
 }
 
-/* Ranks and counts of peers but this rank. */
+/* Ranks and counts of peers without this rank. */
 static lierne_status list_peers(const lierne_peers *peers, int self, int32_t **ranks,
                                 int64_t **counts, int64_t *n) {
     LIERNE_TRY(lierne_alloc(ranks, peers->count, sizeof **ranks));
@@ -145,11 +145,11 @@ static lierne_status list_peers(const lierne_peers *peers, int self, int32_t **r
 }
 
 lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *r) {
-    int64_t ntargets;
-    LIERNE_TRY(list_peers(&r->forest.sources, r->forest.rank, &r->source_ranks, &r->source_counts,
-                          &r->nsources));
-    return list_peers(&r->forest.targets, r->forest.rank, &r->target_ranks, &r->target_counts,
-                      &ntargets);
+    int64_t nreceivers;
+    LIERNE_TRY(list_peers(&r->forest.senders, r->forest.rank, &r->sender_ranks, &r->sender_counts,
+                          &r->nsenders));
+    return list_peers(&r->forest.receivers, r->forest.rank, &r->receiver_ranks, &r->receiver_counts,
+                      &nreceivers);
 }
 
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan) {
@@ -172,13 +172,13 @@ lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const liern
                                   .owned = g->owned,
                                   .nghosts = f->nghosts,
                                   .ghosts = g->ghosts,
-                                  .nsources = r->nsources,
-                                  .source_ranks = r->source_ranks,
-                                  .source_counts = r->source_counts,
-                                  .ntargets = (int64_t)f->targets.count,
-                                  .target_ranks = r->target_ranks,
-                                  .target_counts = r->target_counts,
-                                  .target_rows = f->wanted,
+                                  .nsenders = r->nsenders,
+                                  .sender_ranks = r->sender_ranks,
+                                  .sender_counts = r->sender_counts,
+                                  .nreceivers = (int64_t)f->receivers.count,
+                                  .receiver_ranks = r->receiver_ranks,
+                                  .receiver_counts = r->receiver_counts,
+                                  .receiver_rows = f->sent,
                                   .nedges = g->nedges,
                                   .edge_source = g->edge_source,
                                   .edge_target = g->edge_target,
