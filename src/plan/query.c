@@ -1,4 +1,4 @@
-/* What a plan says of itself, without executing. */
+/* Queries about plans, without executing them. */
 #include "plan/object.h"
 
 lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
@@ -38,7 +38,7 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
     }
-    *offset = plan->view[direction];
+    *offset = plan->alias[direction];
     return LIERNE_OK;
 }
 
@@ -71,7 +71,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
         .algorithm = plan->parts.algorithm[direction],
-        .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].job),
+        .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         report->communicators += plan->parts.groups[g] != NULL;

@@ -240,7 +240,7 @@ static void another_order(void) {
         lierne_status status =
             lierne_coalesced_create(&other, test_rank == who ? turned : x.plans, 2);
         test_same_error(status, LIERNE_MISMATCH, "plans in another order");
-        CHECK(strstr(lierne_last_error(), "plans of the exchange differs") && !other, "%s",
+        CHECK(strstr(lierne_last_error(), "coalesced plans differs") && !other, "%s",
               lierne_last_error());
     }
     begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);

@@ -1,17 +1,19 @@
-/* The halo builder: from swaps to a plan.
+/* The halo planner: from swaps to a plan.
  *
- * The steps that all ranks take together come in one order whatever a rank finds: agree on what
- * each can check alone, compare the number of swaps, push labels through all of them, count, agree
- * again. So a rank with a bad list, or with no memory, makes nobody wait. The labels are each
- * ghost's root: for flattening, and for the bound of the report; that swaps bring as many of them
- * as expected is the check that lists of both ends fit. */
+ * Collective steps are in the same order whatever a rank finds: agree on what each rank can check
+ * alone, compare the number of swaps, send labels through all swaps, count, agree again. So no rank
+ * waits for one with a bad list or without memory. The label of a row is its owner and its number
+ * there: labels of ghosts are their roots, which flattening and the lower bound of the report need.
+ * Lists of both ends match if every swap brings as many labels as expected. */
 #include "plan/halo/halo.h"
 #include "lierne/grid.h"
 
 #include <limits.h>
 #include <string.h>
 
-/* PLAN_DEPTH, with the same message on every rank. The lowest rank of each extreme goes with it. */
+/* PLAN_DEPTH, with the same message on every rank: each extreme carries the lowest rank that has
+ * it.
+ */
 static lierne_status compare_depth(lierne_context *context, int nswap) {
     const int64_t shift = (int64_t)LIERNE_MAX_RANKS;
     int64_t extremes[2] = {nswap * shift + shift - 1 - context->rank,
@@ -26,13 +28,13 @@ static lierne_status compare_depth(lierne_context *context, int nswap) {
     return LIERNE_OK;
 }
 
-static void free_labels(const lierne_context *context, lierne_halo_words *l) {
+static void free_labels(const lierne_context *context, lierne_halo_labels *l) {
     lierne_mem_free(l->ghosts);
-    lierne_context_free_message_memory(context, l->room); /* where messages lie */
+    lierne_context_free_message_memory(context, l->buffer); /* messages point into it */
 }
 
 static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec *r,
-                                const lierne_halo_words *l) {
+                                const lierne_halo_labels *l) {
     LIERNE_TRY(lierne_halo_propagate(context, &r->spec, l));
     for (int64_t i = 0; i < r->spec.nghost && r->spec.nswap > 0; i++) {
         r->root_rank[i] = (int32_t)l->ghosts[2 * i];
@@ -55,7 +57,7 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, i
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_words *l,
+static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
                              const lierne_context *context, const lierne_halo_spec *spec) {
     lierne_halo_saved_spec *r;
     LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
@@ -63,10 +65,10 @@ static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_words *l,
     parts->saved_spec = &r->base;
     size_t nghost = spec->nswap > 0 ? (size_t)spec->nghost : 0;
     LIERNE_TRY(lierne_alloc(&l->ghosts, nghost, l->n * sizeof *l->ghosts));
-    return lierne_halo_propagate_memory(&l->room, &r->spec, l->n);
+    return lierne_halo_reserve_labels(&l->buffer, &r->spec, l->n);
 }
 
-/* What ranks must be given alike: an error on one of them, or a difference, is the same on all. */
+/* Compares what must be the same on every rank. An error or a difference is every rank's error. */
 static lierne_status agree(lierne_context *context, lierne_status status,
                            const lierne_plan_parts *parts) {
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->saved_spec;
@@ -81,9 +83,9 @@ static lierne_status agree(lierne_context *context, lierne_status status,
     return compare_depth(context, r->spec.nswap);
 }
 
-/* What ranks find out together, and then the routes: the outcome is this rank's own. */
+/* The collective steps, and then the routes. Returns this rank's own outcome. */
 static lierne_status fill_together(lierne_context *context, lierne_plan_parts *parts,
-                                   const lierne_halo_words *l) {
+                                   const lierne_halo_labels *l) {
     lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)parts->saved_spec;
     int64_t rows[2] = {0};
     lierne_status status = find_roots(context, r, l);
@@ -97,7 +99,7 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
                                const lierne_halo_spec *spec) {
     const lierne_field field = {"call", LIERNE_CALL_HALO_NEW};
     lierne_plan_parts parts = {0};
-    lierne_halo_words l = {.n = 2};
+    lierne_halo_labels l = {.n = 2};
     if (status == LIERNE_OK) {
         status = prepare(&parts, &l, context, spec);
     }

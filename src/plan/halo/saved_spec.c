@@ -1,6 +1,5 @@
-/* A copy of the swaps that lives as long as their plan: for asking for them, cutting rows out of
- * them, flattening and writing them. The caller's lists are usually those of the last neighbour
- * list, gone with the next one. */
+/* A copy of the swaps that lives as long as their plan: for queries, restricting, flattening and
+ * serializing. The caller's lists usually end with the next neighbor list. */
 #include "plan/halo/halo.h"
 
 #include <string.h>
@@ -26,7 +25,7 @@ static lierne_status reserve(lierne_halo_saved_spec *r) {
     return LIERNE_OK;
 }
 
-/* Copies what r->spec still has of the caller's, and points it to the copies. */
+/* Copies the caller's arrays that r->spec points to, and lets it point to the copies. */
 static void take(lierne_halo_saved_spec *r) {
     lierne_halo_spec *spec = &r->spec;
     int64_t *rows = r->rows, ghost = spec->nlocal;
