@@ -42,8 +42,8 @@ Test(compose, only_plans_that_fit_are_composed) {
                           copies(sim, 2, rows + 1, 1, LIERNE_I64, 1),
                           copies(other, 2, rows + 1, 1, LIERNE_I64, 0),
                           NULL};
-    const char *says[] = {"forward of one plan gives 2 elements, the other takes 1",
-                          "forward of one plan gives 2 elements, the other takes 3",
+    const char *says[] = {"forward: one plan writes 2 elements, the other reads 1",
+                          "forward: one plan writes 2 elements, the other reads 3",
                           "dtypes i64 and f64 differ",
                           "accumulates",
                           "different contexts",
