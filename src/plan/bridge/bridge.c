@@ -127,9 +127,11 @@ static void put_grid(fingerprint *f, const char *side, const lierne_grid *grid) 
 
 static void put_placements(fingerprint *f, const char *name, const lierne_grid *grid,
                            const lierne_placement *given) {
+    int ndims = given ? lierne_grid_get_ndims(grid, NULL) : 0;
     for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
-        bool has = given && d < lierne_grid_get_ndims(grid, NULL);
-        put(f, name, d, has ? (int64_t)given[d].kind * LIERNE_MAX_AXES + given[d].axis : 0);
+        lierne_placement p = d < ndims ? given[d] : (lierne_placement){0};
+        int64_t cut = (int64_t)p.share * LIERNE_MAX_DIMS + p.cut_order;
+        put(f, name, d, (cut * LIERNE_MAX_AXES + p.axis) * (LIERNE_AT + 1) + (int)p.kind);
     }
 }
 

@@ -439,14 +439,13 @@ static lierne_status meet(planner *p, const lierne_cell *from, const lierne_cell
 /* Meets every cell of `other` that has data in common with the rank's own cell. */
 static lierne_status meet_all(planner *p, const lierne_cell *own_from, const lierne_cell *own_to,
                               bool as_needer) {
-    lierne_spans spans[LIERNE_MAX_AXES] = {0};
     lierne_cells cells = {0};
     const lierne_cell *own = as_needer ? own_to : own_from;
     if (!own) {
         return LIERNE_OK;
     }
-    lierne_layout_spans(as_needer ? p->to : p->from, own, spans);
-    lierne_status status = lierne_layout_cells(as_needer ? p->from : p->to, spans, &cells);
+    lierne_status status = lierne_layout_overlapping(&cells, as_needer ? p->from : p->to,
+                                                     as_needer ? p->to : p->from, own);
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
         const lierne_cell *other = &cells.at[i];
         if (as_needer) {
