@@ -2,9 +2,9 @@
  *
  * What dims leave of an axis is at most two pieces, found by cutting the whole axis once per dim
  * that cuts it, in the layout's order; each cut takes a range of what the cut before left. Fan-in,
- * fan-out, uneven data-parallel sizes and disjoint grids are intersections of such pieces. Cells are
- * enumerated by descending through the cuts. Of the shares of a dim only those are looked at that
- * have something of the region, so the cost follows the number of cells found. */
+ * fan-out, uneven data-parallel sizes and disjoint grids are intersections of such pieces. Cells
+ * are enumerated by descending through the cuts. Of the shares of a dim only those are looked at
+ * that have something of the region, so the cost follows the number of cells found. */
 #include "layout/layout.h"
 
 #include <string.h>
