@@ -10,8 +10,11 @@
 #include "lierne/grid.h"
 #include "lierne/halo.h"
 #include "lierne/layout.h"
+#include "lierne/megatron.h"
 #include "lierne/partition.h"
 #include "lierne/plan.h"
+#include "lierne/redistribute.h"
+#include "lierne/route.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
 

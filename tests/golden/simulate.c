@@ -2,6 +2,8 @@
  * compares. Outputs are poisoned before, inputs compared after. */
 #include "simulate.h"
 
+#include "route_executor.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,21 +178,31 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
                                .src = bridge->src,
                                .dst = bridge->dst,
                                .dtype = bridge->dtype,
-                               .algorithm = bridge->algorithm,
                                .gradient_owner = bridge->owner,
                                .gradient_storage = bridge->storage,
                                .row_owner = rows,
                                .require_divisible = bridge->divisible};
     fill_tensor(&spec, bridge, shape);
     for (int r = 0; r < world; r++) {
-        lierne_status status =
-            lierne_plan_create_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r), &spec);
+        lierne_status status = test_plan_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r),
+                                                &spec, bridge->algorithm);
         first = r == 0 ? status : first;
         golden_expect(c, status == first, "planning gives %s on rank 0, %s on rank %d",
                       lierne_status_name(first), lierne_status_name(status), r);
     }
     free(rows);
     return first;
+}
+
+/* With lierne and from the routes alone. */
+static const char *compare_routes(const rank_state *ranks, int world) {
+    lierne_plan **plans = golden_alloc(world, sizeof *plans);
+    for (int r = 0; r < world; r++) {
+        plans[r] = ranks[r].plan;
+    }
+    const char *fault = route_compare(plans, world);
+    free(plans);
+    return fault;
 }
 
 static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_state *ranks,
@@ -204,6 +216,8 @@ static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_stat
     free(plans);
     run(c, bridge, ranks, world, LIERNE_FORWARD);
     run(c, bridge, ranks, world, LIERNE_ADJOINT);
+    const char *fault = status == LIERNE_OK ? compare_routes(ranks, world) : NULL;
+    golden_expect(c, !fault, "%s", fault);
 }
 
 lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
