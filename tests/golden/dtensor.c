@@ -16,8 +16,9 @@ static bool read_shard(golden_case *c, const golden_dtensor *t, const cJSON *ite
     }
     shard->axis = (int)golden_to_int(plain ? plain : strided, -1);
     shard->factor = strided ? golden_int(item, "split_factor", 0) : 0;
-    return golden_expect(c, !plain != !strided && shard->axis >= 0 && shard->axis < t->naxes &&
-                                (!strided || shard->factor > 0),
+    return golden_expect(c,
+                         !plain != !strided && shard->axis >= 0 && shard->axis < t->naxes &&
+                             (!strided || shard->factor > 0),
                          "the runner does not know a placement of this case");
 }
 
@@ -27,9 +28,10 @@ bool golden_dtensor_read(golden_case *c, golden_dtensor *t, const cJSON *shape, 
                           .ndims = cJSON_GetArraySize(mesh),
                           .offset = (int)golden_int(side, "rank_offset", 0),
                           .nranks = 1};
-    if (!golden_expect(c, t->naxes > 0 && t->naxes <= LIERNE_MAX_AXES && t->ndims > 0 &&
-                              t->ndims <= GOLDEN_MAX_DIMS &&
-                              t->ndims == cJSON_GetArraySize(placements),
+    if (!golden_expect(c,
+                       t->naxes > 0 && t->naxes <= LIERNE_MAX_AXES && t->ndims > 0 &&
+                           t->ndims <= GOLDEN_MAX_DIMS &&
+                           t->ndims == cJSON_GetArraySize(placements),
                        "%d axes, %d mesh dims, %d placements", t->naxes, t->ndims,
                        cJSON_GetArraySize(placements))) {
         return false;
@@ -175,8 +177,8 @@ static void expect_rank(golden_case *c, const golden_dtensor *t, const cJSON *ex
 }
 
 void golden_dtensor_expect(golden_case *c, const golden_dtensor *t, const cJSON *expect) {
-    golden_expect(c, cJSON_GetArraySize(expect) == t->nranks, "%d ranks are listed, the mesh has %d",
-                  cJSON_GetArraySize(expect), t->nranks);
+    golden_expect(c, cJSON_GetArraySize(expect) == t->nranks,
+                  "%d ranks are listed, the mesh has %d", cJSON_GetArraySize(expect), t->nranks);
     for (int r = 0; r < t->nranks; r++) {
         expect_rank(c, t, cJSON_GetArrayItem(expect, r), r);
     }

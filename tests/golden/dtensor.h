@@ -45,8 +45,7 @@ bool golden_dtensor_is_nested(const golden_dtensor *t);
 
 /* The layout, in a world. Without a status of its own: a refusal fails the case. */
 lierne_layout *golden_dtensor_layout(golden_case *c, const golden_dtensor *t,
-                                     golden_statement statement, int64_t world,
-                                     lierne_dtype dtype);
+                                     golden_statement statement, int64_t world, lierne_dtype dtype);
 
 /* The global row-major numbers of what a rank holds, in local order, *n of them, to be freed. */
 int64_t *golden_dtensor_numbers(const golden_dtensor *t, const golden_indices *parts, int64_t *n);

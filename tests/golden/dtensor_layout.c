@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who owns each index of the axis that mesh dim d shards: its coordinate of the rank that has it. */
+/* Who owns each index of the axis that mesh dim d shards: its coordinate of the rank that has it.
+ */
 static int32_t *map_of(const golden_dtensor *t, int d) {
     int32_t *rows = golden_alloc(t->shape[t->shards[d].axis], sizeof *rows);
     int64_t faster = 1;
@@ -39,8 +40,8 @@ static lierne_placement place(const golden_dtensor *t, int d, golden_statement s
                                   .cut_order = s->factor > 0};
     }
     *rows = map_of(t, d);
-    return (lierne_placement){
-        .kind = LIERNE_SHARD_ROWS, .axis = s->axis, .axis2 = -1, .rows = *rows};
+    return (
+        lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis = s->axis, .axis2 = -1, .rows = *rows};
 }
 
 /* The mesh, its slowest dim last. */

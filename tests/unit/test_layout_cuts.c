@@ -1,5 +1,5 @@
-/* Share rules, the order of cuts and maps of one axis: by hand, errors, and random layouts against a
- * model that knows the owner of every position and no ranges. */
+/* Share rules, the order of cuts and maps of one axis: by hand, errors, and random layouts against
+ * a model that knows the owner of every position and no ranges. */
 #include "layout/layout.h"
 #include "lierne.h"
 
@@ -86,7 +86,8 @@ Test(layout_cuts, order_of_cuts) {
     expect(2, sizes, 7, (lierne_placement[]){{EQUAL, .counts = counts}, {EQUAL, .cut_order = 1}},
            "01 5 23 6 4 -");
     /* Zigzag over x in four chunks of 2; what an x has is then cut over y. */
-    expect(2, sizes, 8, (lierne_placement[]){{.kind = LIERNE_SHARD_ZIGZAG}, {EQUAL, .cut_order = 1}},
+    expect(2, sizes, 8,
+           (lierne_placement[]){{.kind = LIERNE_SHARD_ZIGZAG}, {EQUAL, .cut_order = 1}},
            "01 23 6 4 7 5");
 }
 
@@ -302,8 +303,8 @@ static void choose_special(tensor *t, int d) {
 }
 
 static void choose_placement(tensor *t, int d) {
-    static const lierne_placement_kind kinds[] = {LIERNE_REPLICATE, LIERNE_AT, LIERNE_SHARD_ROWS,
-                                                  LIERNE_SHARD, LIERNE_SHARD, LIERNE_SHARD};
+    static const lierne_placement_kind kinds[] = {LIERNE_REPLICATE, LIERNE_AT,    LIERNE_SHARD_ROWS,
+                                                  LIERNE_SHARD,     LIERNE_SHARD, LIERNE_SHARD};
     t->placements[d] = (lierne_placement){.kind = kinds[any(6)],
                                           .axis = any(t->naxes),
                                           .at = any((int)t->sizes[d]),
@@ -378,9 +379,8 @@ static void check_rank(const tensor *t, const lierne_layout *l, int rank) {
     size_t count;
     bool has = holds(t, rank);
     cr_assert_eq(lierne_layout_get_shape(shape, l, t->offset + rank), LIERNE_OK);
-    cr_assert_eq(
-        lierne_layout_get_boxes(boxes, MAX_SIZE * MAX_SIZE, &count, l, t->offset + rank),
-        LIERNE_OK);
+    cr_assert_eq(lierne_layout_get_boxes(boxes, MAX_SIZE * MAX_SIZE, &count, l, t->offset + rank),
+                 LIERNE_OK);
     for (int a = 0; a < t->naxes; a++) {
         own[a] = has ? model(t, rank, a) : (indices){0};
         cr_assert_eq(shape[a], has ? stored(t, &own[a], a) : 0);
