@@ -1,6 +1,6 @@
 /* dtensor.json, pairs: a tensor moves from one mesh to another, and its gradient back. Element g of
- * the tensor, by its row-major number, is g + 1, and that of the gradient 3 + 7 g mod 31: neither is
- * ever 0, and what lierne must write is poisoned before. */
+ * the tensor, by its row-major number, is g + 1, and that of the gradient 3 + 7 g mod 31: neither
+ * is ever 0, and what lierne must write is poisoned before. */
 #include "dtensor.h"
 
 #include <stdlib.h>
@@ -73,8 +73,9 @@ static void close_pair(golden_case *c, pair *p) {
 
 /* Plans on every rank, without the layouts afterwards. */
 static void plan(golden_case *c, pair *p) {
-    lierne_redistribute_spec spec = {
-        .size = sizeof spec, .src = p->layouts[0], .dst = p->layouts[1]};
+    lierne_redistribute_spec spec = {.size = sizeof spec,
+                                     .src = p->layouts[0],
+                                     .dst = p->layouts[1]};
     for (int r = 0; r < p->world && !c->failed; r++) {
         lierne_context *context = lierne_sim_get_context(p->sim, r);
         golden_expect_status(c, "lierne_plan_create_redistribute",
@@ -130,8 +131,8 @@ static void execute(golden_case *c, pair *p, lierne_direction direction) {
     free(requests);
 }
 
-/* The sum over a side's distinct elements, of their replicas the first, of what a buffer holds times
- * the other factor. */
+/* The sum over a side's distinct elements, of their replicas the first, of what a buffer holds
+ * times the other factor. */
 static int64_t dot(const pair *p, int side, int32_t (*factor)(int64_t)) {
     int64_t sum = 0, n = 1;
     for (int a = 0; a < p->sides[side].naxes; a++) {
