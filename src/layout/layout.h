@@ -71,6 +71,9 @@ typedef LIERNE_VEC(int) lierne_ranks;
 /* First index of the c-th of n balanced shares of total: the first ones one larger. */
 int64_t lierne_share(int64_t total, int64_t n, int64_t c);
 
+/* First index of coordinate c of n of a SHARD, in the total that it cuts; c = n: the total. */
+int64_t lierne_share_start(const lierne_placement *p, int64_t total, int n, int c);
+
 /* Whether a placement is a map of one axis. */
 bool lierne_is_axis_map(const lierne_placement *p);
 
