@@ -163,9 +163,18 @@ static size_t append(char *text, size_t size, size_t used, const char *format, .
     return n < 0 ? used : used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
+static size_t append_transports(const lierne_context *context, char *text, size_t size,
+                                size_t used) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        used = append(text, size, used, i ? ", %s" : "%s", context->carriers[i].transport->name);
+    }
+    return used;
+}
+
 static void write_dump(const lierne_context *context, char *text, size_t size) {
-    size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
-                         context->world, context->transport->name, (long long)context->ncalls);
+    size_t used = append(text, size, 0, "rank %d of %d over ", context->rank, context->world);
+    used = append_transports(context, text, size, used);
+    used = append(text, size, used, ": %lld calls\n", (long long)context->ncalls);
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);

@@ -19,7 +19,17 @@ typedef struct lierne_activity {
     size_t (*dump)(const struct lierne_activity *activity, char *text, size_t size, size_t used);
     /* Frees an abandoned activity, when the context is destroyed. */
     void (*destroy)(struct lierne_activity *activity);
+    /* The number of its call while it has messages to post on a transport that is ordered, else -1:
+     * later calls wait until it has posted them. */
+    int64_t turn;
 } lierne_activity;
+
+/* A transport of the context, and its state. */
+#define LIERNE_MAX_TRANSPORTS 4
+typedef struct lierne_carrier {
+    const lierne_transport *transport;
+    void *self;
+} lierne_carrier;
 
 /* A call as the dump shows it; for calls in flight the activity adds details. */
 #define LIERNE_CALLS             8
@@ -37,8 +47,8 @@ struct lierne_group;
 struct lierne_context {
     const lierne_control *control;
     void *control_self;
-    const lierne_transport *transport;
-    void *transport_self;
+    lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
+    int ncarriers;
     int rank;
     int world;
     double timeout;
@@ -65,6 +75,17 @@ LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
 LIERNE_PRIVATE double lierne_context_timeout(const lierne_context_spec *spec);
 /* Reads LIERNE_NODE; *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
 LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
+/* Adds a transport, which comes after those that were added before. */
+LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
+                                                 const lierne_transport *transport, void *self);
+/* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To
+ * be called once, after the last was added. *hash becomes that of the list, if there is one; hash
+ * may be NULL. Errors: INVALID (an unknown name, a name twice, none that the context has). */
+LIERNE_PRIVATE lierne_status lierne_context_select_transports(lierne_context *context,
+                                                              int64_t *hash);
+/* The first transport that reaches a peer, as an index of carriers. Errors: UNSUPPORTED (none). */
+lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer);
+
 /* Frees what a context points to. lierne_context_drop also frees the context. */
 void lierne_context_clear(lierne_context *context);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);

@@ -9,9 +9,12 @@ lierne_status lierne_context_create_self(lierne_context **out, const lierne_cont
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));
     context->control = &lierne_self_control;
-    context->transport = &lierne_self_transport;
+    lierne_context_add_transport(context, &lierne_self_transport, NULL);
     context->world = 1;
     lierne_status status = lierne_context_fill(context, spec);
+    if (status == LIERNE_OK) {
+        status = lierne_context_select_transports(context, NULL);
+    }
     if (status != LIERNE_OK) {
         lierne_context_drop(context);
         return status;

@@ -34,7 +34,10 @@ static lierne_context *open_context(lierne_sim *sim, int rank) {
         s->world = &sim->world;
         s->rank = rank;
         *context = sim->common;
-        context->control_self = context->transport_self = s;
+        context->control_self = s;
+        for (int i = 0; i < context->ncarriers; i++) {
+            context->carriers[i].self = s;
+        }
         context->rank = rank;
     }
     return context;
@@ -55,10 +58,13 @@ static void close_sim(lierne_sim *sim) {
 
 static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_spec *spec) {
     sim->common.control = &lierne_sim_control;
-    sim->common.transport = &lierne_sim_transport;
+    lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
     sim->common.world = nranks;
     sim->common.owned_by_sim = true;
     lierne_status status = lierne_context_fill(&sim->common, spec);
+    if (status == LIERNE_OK) {
+        status = lierne_context_select_transports(&sim->common, NULL);
+    }
     LIERNE_TRY(lierne_sim_world_open(&sim->world, nranks, sim->common.timeout,
                                      (lierne_control_hook){progress_all, sim}));
     LIERNE_TRY(status);

@@ -11,7 +11,7 @@
 typedef struct lierne_sim_message {
     struct lierne_sim_message *next;
     int from;
-    int tag;
+    int match;
     size_t bytes;
     char data[];
 } lierne_sim_message;

@@ -22,9 +22,9 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
                                       const lierne_execution_input *input, size_t n,
                                       const char *name);
 void lierne_execution_destroy(lierne_execution *e);
-/* Sets the number of its plan and the tag of its messages. Both are the same on every rank; no
- * other execution in flight has the same tag. */
-void lierne_execution_identify(lierne_execution *e, int plan, int tag);
+/* Sets the number of its plan and the match id of its messages. Both are the same on every rank; no
+ * other execution in flight has the same match id. */
+void lierne_execution_identify(lierne_execution *e, int plan, int match);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message

@@ -24,10 +24,14 @@ typedef struct lierne_segment {
     const lierne_message *message;
 } lierne_segment;
 
-/* One message of the transport: the segments of all subroutes with the same peer. A single
- * contiguous segment needs no staging. Messages are numbered within their phase. */
+/* One message of a transport: the segments of all subroutes with the same peer. A single contiguous
+ * segment needs no staging, nor does a message that the transport exposes. predecessor and
+ * successor count from the first message of the phase. */
 typedef struct lierne_coalesced_message {
     int peer;
+    int batch;    /* of the transport that serves the peer */
+    size_t slot;  /* in that batch */
+    bool lingers; /* a send whose blocks nothing writes to: only the end of the execution waits */
     size_t first; /* of its segments */
     size_t count;
     int64_t bytes;
@@ -45,6 +49,17 @@ typedef struct lierne_staging_pipeline {
     int64_t next; /* message to post; -1: none */
 } lierne_staging_pipeline;
 
+/* The messages of an execution that one transport serves; without any there is no batch. */
+typedef struct lierne_execution_batch {
+    const lierne_transport *transport;
+    void *batch;
+    LIERNE_VEC(size_t) messages; /* of each slot */
+    size_t *done;                /* slots that poll returned */
+    lierne_posting *postings;
+    lierne_part *parts; /* of each segment, where the transport exposes */
+    size_t nparts;
+} lierne_execution_batch;
+
 /* The messages of one stage of all subroutes: receives, then sends. */
 typedef struct lierne_phase {
     size_t first;
@@ -54,23 +69,28 @@ typedef struct lierne_phase {
     size_t npipelines;
 } lierne_phase;
 
+typedef enum lierne_wait {
+    LIERNE_WAIT_NONE = 0,
+    LIERNE_WAIT_PHASE = 1, /* its phase */
+    LIERNE_WAIT_END = 2    /* the end of the execution */
+} lierne_wait;
+
 struct lierne_execution {
     lierne_activity activity; /* first */
     lierne_context *context;
     const char *name;
     int plan;
-    int tag;
+    int match;
     lierne_subroute *subroutes;
     size_t nsubroutes;
     LIERNE_VEC(lierne_segment) segments;
     LIERNE_VEC(lierne_coalesced_message) messages;
     LIERNE_VEC(lierne_phase) phases;
     LIERNE_VEC(lierne_staging_pipeline) pipelines;
-    void *batch;
+    lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
     char *memory;     /* scratch of the subroutes, then staging slots */
     int64_t reserved; /* bytes of memory */
-    size_t *done;     /* slots that poll returned */
-    bool *waiting;    /* per message of the phase: not complete yet */
+    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
     lierne_reduction reduction; /* of the running call */
     bool running;
@@ -78,9 +98,12 @@ struct lierne_execution {
     bool finished;
     lierne_status status; /* of a run that failed */
     char message[LIERNE_MESSAGE_SIZE];
-    size_t phase;   /* the current one */
-    size_t pending; /* messages of it that are not complete */
-    int64_t call;   /* number of the running call */
+    size_t phase;     /* the current one */
+    size_t pending;   /* messages that it waits for */
+    size_t lingering; /* messages that only the end waits for */
+    bool deferred;    /* the phase waits for its turn to post */
+    size_t unposted;  /* messages of the run still to post on transports that are ordered */
+    int64_t call;     /* number of the running call */
     double started;
 };
 
@@ -90,9 +113,33 @@ int64_t lierne_execution_align(int64_t bytes);
  * *bytes. */
 lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *bytes);
 
+/* Whether the transport of a message exposes instead of moving. */
+bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m);
+/* Chooses a transport for each message; then, with staging assigned, creates the batches. */
+lierne_status lierne_execution_choose_transports(lierne_execution *e);
+lierne_status lierne_execution_create_batches(lierne_execution *e);
+/* Returns whether no peer may still read or write the execution's memory. */
+bool lierne_execution_destroy_batches(lierne_execution *e);
+/* Marks the sends that need not end with their phase. */
+void lierne_execution_mark_lingering(lierne_execution *e);
+
+/* Posts the messages of the current phase that need not wait for a staging slot. Where another
+ * execution must post first, sets deferred and posts nothing. */
+lierne_status lierne_execution_post_phase(lierne_execution *e);
+/* Posts the messages of a pipeline whose slots are free, up to one whose slot is not. */
+lierne_status lierne_execution_post_pipeline(lierne_execution *e,
+                                             lierne_staging_pipeline *pipeline);
+/* Delivers a message that arrived: unpacks it, or copies from where it is exposed. */
+void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m);
+
+/* The current phase's copies, or its sums. */
+void lierne_execution_run_ops(const lierne_execution *e, bool sums);
+/* The address of a buffer of a subroute in the running call. */
+const char *lierne_execution_readable(const lierne_subroute *subroute, lierne_buffer buffer);
+
 /* Posts the current phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);
-/* Unpacks messages that arrived and begins the next phase if the current one is complete; returns
+/* Delivers messages that arrived and begins the next phase if the current one is complete; returns
  * whether anything progressed. */
 bool lierne_execution_progress(lierne_execution *e);
 

@@ -127,15 +127,11 @@ static size_t most_contributions(const lierne_execution *e) {
 }
 
 static lierne_status reserve(lierne_execution *e) {
-    size_t slots = 0;
-    for (size_t i = 0; i < e->phases.count; i++) {
-        size_t n = e->phases.at[i].nrecvs + e->phases.at[i].nsends;
-        slots = n > slots ? n : slots;
-    }
-    LIERNE_TRY(e->context->transport->batch_create(e->context->transport_self, slots, &e->batch));
+    LIERNE_TRY(lierne_execution_choose_transports(e));
     LIERNE_TRY(reserve_memory(e));
-    LIERNE_TRY(lierne_alloc(&e->done, slots, sizeof *e->done));
-    LIERNE_TRY(lierne_alloc(&e->waiting, slots, sizeof *e->waiting));
+    lierne_execution_mark_lingering(e);
+    LIERNE_TRY(lierne_execution_create_batches(e));
+    LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
 
@@ -155,7 +151,7 @@ static lierne_status prepare(lierne_execution *e, const lierne_execution_input *
 /* Does not free memory that a peer may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    bool quiet = !e->batch || e->context->transport->batch_destroy(e->batch);
+    bool quiet = lierne_execution_destroy_batches(e);
     lierne_mem_free(e->subroutes);
     lierne_mem_free(e->segments.at);
     lierne_mem_free(e->messages.at);
@@ -164,7 +160,6 @@ static void drop(lierne_activity *activity) {
     if (quiet || e->reserved == 0) {
         lierne_mem_free(e->memory);
     }
-    lierne_mem_free(e->done);
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
     lierne_mem_free(e);
@@ -204,9 +199,9 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     return LIERNE_OK;
 }
 
-void lierne_execution_identify(lierne_execution *e, int plan, int tag) {
+void lierne_execution_identify(lierne_execution *e, int plan, int match) {
     e->plan = plan;
-    e->tag = tag;
+    e->match = match;
 }
 
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e) {

@@ -25,22 +25,23 @@ static void set_buffers(lierne_execution *e, void *const *out, const void *const
     }
 }
 
-static size_t slots_of(const lierne_execution *e) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
-    return phase->nrecvs + phase->nsends;
+/* Messages of the phases so far. */
+static size_t posted(const lierne_execution *e) {
+    size_t last = e->phase < e->phases.count ? e->phase : e->phases.count - 1;
+    const lierne_phase *phase = &e->phases.at[last];
+    return phase->first + phase->nrecvs + phase->nsends;
 }
 
-static int peer_of(const lierne_execution *e, size_t slot) {
-    return e->messages.at[e->phases.at[e->phase].first + slot].peer;
-}
-
-/* The peers whose messages are not complete, as many as fit. */
+/* Lists the messages that are not complete, as peers and what serves them, as far as they fit in
+ * text. */
 static void list_missing(const lierne_execution *e, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < slots_of(e) && used + 16 < size; i++) {
-        if (e->waiting[i]) {
-            used += (size_t)snprintf(text + used, size - used, used ? ", %d" : "%d", peer_of(e, i));
+    for (size_t i = 0; i < posted(e) && used + 32 < size; i++) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        if (e->waiting[i] != LIERNE_WAIT_NONE) {
+            used += (size_t)snprintf(text + used, size - used, used ? ", %d (%.12s)" : "%d (%.12s)",
+                                     m->peer, e->batches[m->batch].transport->name);
         }
     }
 }
@@ -64,6 +65,15 @@ static bool progress(lierne_activity *activity) {
     return lierne_execution_progress((lierne_execution *)activity);
 }
 
+static size_t ordered_messages(const lierne_execution *e) {
+    size_t n = 0;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        n += e->batches[b].batch && e->batches[b].transport->ordered ? e->batches[b].messages.count
+                                                                     : 0;
+    }
+    return n;
+}
+
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in) {
     lierne_context *context = e->context;
@@ -74,7 +84,8 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     set_buffers(e, out, in);
     e->status = LIERNE_OK;
     e->phase = 0;
-    e->pending = 0;
+    e->pending = e->lingering = 0;
+    e->unposted = ordered_messages(e);
     e->finished = e->phases.count == 0;
     e->call = lierne_context_begin_call(context, e->name, e->plan);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
@@ -100,7 +111,7 @@ static lierne_status time_out(const lierne_execution *e) {
                        "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
                        "after %g s, with rank %s",
                        e->context->rank, e->name, (long long)e->call, e->phase, e->phases.count,
-                       e->pending, slots_of(e), e->context->timeout, missing);
+                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
 }
 
 /* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
@@ -110,9 +121,11 @@ static lierne_status check_given_up(const lierne_execution *e) {
     if (!control->any_gave_up || !control->any_gave_up(self)) {
         return LIERNE_OK;
     }
-    for (size_t i = 0; i < slots_of(e); i++) {
-        if (e->waiting[i] || i < e->phases.at[e->phase].nrecvs) {
-            LIERNE_TRY(control->gave_up(self, peer_of(e, i)));
+    const lierne_phase *phase = e->phase < e->phases.count ? &e->phases.at[e->phase] : NULL;
+    for (size_t i = 0; i < posted(e); i++) {
+        bool received = phase && i >= phase->first && i < phase->first + phase->nrecvs;
+        if (e->waiting[i] != LIERNE_WAIT_NONE || received) {
+            LIERNE_TRY(control->gave_up(self, e->messages.at[i].peer));
         }
     }
     return LIERNE_OK;
@@ -121,9 +134,9 @@ static lierne_status check_given_up(const lierne_execution *e) {
 /* The error of a peer that this rank waits for and whose process has ended. */
 static lierne_status check_peers(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
-    for (size_t i = 0; control->alive && i < slots_of(e); i++) {
-        if (e->waiting[i]) {
-            LIERNE_TRY(control->alive(e->context->control_self, peer_of(e, i)));
+    for (size_t i = 0; control->alive && i < posted(e); i++) {
+        if (e->waiting[i] != LIERNE_WAIT_NONE) {
+            LIERNE_TRY(control->alive(e->context->control_self, e->messages.at[i].peer));
         }
     }
     return LIERNE_OK;

@@ -14,6 +14,10 @@ void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const
 void lierne_nontemporal_copy(void *to, const void *from, size_t bytes);
 void lierne_nontemporal_fence(void);
 
+/* The same of two lists of blocks, which have as many elements altogether, however they are cut. */
+void lierne_host_copy_blocks(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
+                             const void *from, const lierne_block *from_blocks, size_t nfrom);
+
 /* Sets all bytes of every element of a block to 0. */
 void lierne_host_zero(size_t size, void *to, const lierne_block *block);
 

@@ -109,7 +109,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     }
     x->decision = decision;
     for (int d = 0; d < 2; d++) {
-        lierne_execution_identify(x->executions[d], decision, lierne_plan_tag(decision, d, 0));
+        lierne_execution_identify(x->executions[d], decision, lierne_plan_match_id(decision, d, 0));
     }
     context->nplans++;
     *out = x;

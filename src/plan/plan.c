@@ -69,7 +69,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     return make_executions(plan, LIERNE_ADJOINT);
 }
 
-int lierne_plan_tag(int decision, int direction, size_t call) {
+int lierne_plan_match_id(int decision, int direction, size_t call) {
     int64_t tag = ((int64_t)decision * 2 + direction) * LIERNE_MAX_INFLIGHT;
     return (int)((tag + (int64_t)(call % LIERNE_MAX_INFLIGHT)) & INT_MAX);
 }
@@ -354,7 +354,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->execution, plan->decision,
-                              lierne_plan_tag(plan->decision, c.direction, next->number));
+                              lierne_plan_match_id(plan->decision, c.direction, next->number));
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in));
     *request = next;
     return LIERNE_OK;

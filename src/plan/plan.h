@@ -85,8 +85,8 @@ lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
 lierne_context *lierne_plan_context(const lierne_plan *plan);
 /* The number of a plan, the same on every rank: the id of the agreement that made it. */
 int lierne_plan_number(const lierne_plan *plan);
-/* The tag of the messages of a plan's n-th call in a direction. */
-int lierne_plan_tag(int number, int direction, size_t call);
+/* The match id of the messages of a plan's n-th call in a direction. */
+int lierne_plan_match_id(int number, int direction, size_t call);
 /* For planners that change the routes of a plan: a direction of it, and the call that makes its
  * executions follow. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);

@@ -1,29 +1,65 @@
-/* A transport moves messages between ranks and nothing else: it is a table of a few functions. The
- * route says what the messages mean; execute/ waits for them and has the deadline. */
+/* A transport moves the messages of a stage between ranks and knows nothing else: it is a table of
+ * a few functions. The route says what the messages mean; execute/ decides which transport serves
+ * which message, waits, has the deadline, and does all sums.
+ *
+ * A transport works in one of two ways. One that moves takes contiguous bytes at the sender and
+ * delivers them at the receiver. One that exposes tells the receiver where the sender's buffers are
+ * readable and when; execution then copies straight from there and releases them. */
 #ifndef LIERNE_TRANSPORT_H
 #define LIERNE_TRANSPORT_H
 
 #include "base/base.h"
+#include "route/route.h"
+
+/* Blocks of one buffer, one after another; a message has one part per plan that it serves. */
+typedef struct lierne_part {
+    const void *base; /* of the buffer */
+    size_t element_size;
+    const lierne_block *blocks;
+    size_t nblocks;
+} lierne_part;
+
+/* A message of a stage that begins, or of one whose staging slot became free. */
+typedef struct lierne_posting {
+    size_t slot; /* of the batch; free again when poll has returned it */
+    int peer;
+    bool receives;
+    size_t bytes;
+    void *data;               /* where a transport that moves reads (sends) or writes (receives) */
+    const lierne_part *parts; /* what a transport that exposes shows the receiver (sends) */
+    size_t nparts;
+} lierne_posting;
 
 typedef struct lierne_transport {
     const char *name;
+    bool exposes; /* whether it exposes or moves */
+    /* It has no match ids: messages between two ranks match in the order in which they are posted.
+     * Execution then posts whole executions one after another, in the order of their begins. */
+    bool ordered;
 
-    /* A batch holds up to capacity messages in flight, each in a slot of its own. A slot is free
-     * again after poll has returned it. batch_destroy abandons messages in flight and returns
-     * whether their buffers are quiet; if not, peers may still read and write them. */
+    /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
+    bool (*reaches)(void *self, int peer);
+
+    /* A batch holds up to capacity messages in flight, each in a slot of its own. batch_destroy
+     * abandons messages in flight and returns whether their buffers are quiet; if not, peers may
+     * still read and write them. */
     lierne_status (*batch_create)(void *self, size_t capacity, void **batch);
     bool (*batch_destroy)(void *batch);
 
-    /* Start a message. data stays borrowed until poll returns the slot. Messages between the same
-     * two ranks with the same tag are matched in the order in which they were started. Both ends
-     * must give the same size; otherwise send, recv or poll returns TRANSPORT. */
-    lierne_status (*send)(void *batch, size_t slot, int peer, int tag, const void *data,
-                          size_t bytes);
-    lierne_status (*recv)(void *batch, size_t slot, int peer, int tag, void *data, size_t bytes);
+    /* Starts messages. data and parts stay borrowed until poll returns the slot. Messages between
+     * the same two ranks with the same match id match in the order in which they are posted, and
+     * messages with different ids never do. Both ends must give the same size; otherwise post or
+     * poll returns TRANSPORT. */
+    lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
 
     /* Writes the slots that completed since the last poll into done, which has space for capacity
-     * of them. */
+     * of them. A send that was exposed is complete when the receiver has released it. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
+
+    /* Of a transport that exposes, for a receive that poll has returned: the sender's parts, as
+     * many as the receiver has, readable at these addresses until release. */
+    const lierne_part *(*exposed)(void *batch, size_t slot);
+    void (*release)(void *batch, size_t slot);
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */

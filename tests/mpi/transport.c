@@ -206,11 +206,19 @@ static void the_lowest_failure_wins(lierne_context *context) {
     }
 }
 
+static const lierne_transport *transport_of(const lierne_context *context) {
+    return context->carriers[0].transport;
+}
+
+static void *state_of(const lierne_context *context) {
+    return context->carriers[0].self;
+}
+
 /* Polls until `wanted` slots are done or the wire fails. */
 static lierne_status drain(lierne_context *context, void *batch, size_t wanted) {
     size_t done[64], n;
     while (wanted > 0) {
-        LIERNE_TRY(context->transport->poll(batch, done, &n));
+        LIERNE_TRY(transport_of(context)->poll(batch, done, &n));
         wanted -= n;
         if (n == 0) {
             context->control->idle(context->control_self);
@@ -229,18 +237,19 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
     enum { lengths = 24 };
     unsigned char out[lengths][lengths], in[lengths][lengths];
     int next = (test_rank + 1) % test_world, last = (test_rank + test_world - 1) % test_world;
-    const lierne_transport *w = context->transport;
+    const lierne_transport *w = transport_of(context);
     void *batch;
-    lierne_mpi_set_piece_bytes(context->transport_self, chunk);
-    CHECK(w->batch_create(context->transport_self, 2 * lengths, &batch) == LIERNE_OK, "no batch");
+    lierne_mpi_set_piece_bytes(state_of(context), chunk);
+    CHECK(w->batch_create(state_of(context), 2 * lengths, &batch) == LIERNE_OK, "no batch");
     memset(in, 0xa5, sizeof in);
     for (size_t m = 0; m < lengths; m++) {
         for (size_t i = 0; i < m; i++) {
             out[m][i] = byte_of(test_rank, m, i);
         }
-        CHECK(w->recv(batch, m, last, same, in[m], m) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(w->send(batch, lengths + m, next, tag, out[m], m) == LIERNE_OK, "%s",
-              lierne_last_error());
+        const lierne_posting receive = {m, last, true, m, in[m], NULL, 0};
+        const lierne_posting send = {lengths + m, next, false, m, out[m], NULL, 0};
+        CHECK(w->post(batch, same, &receive, 1) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(w->post(batch, tag, &send, 1) == LIERNE_OK, "%s", lierne_last_error());
     }
     CHECK(drain(context, batch, 2 * lengths) == LIERNE_OK, "%s", lierne_last_error());
     for (size_t m = 0; m < lengths; m++) {
@@ -252,7 +261,7 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
               chunk);
     }
     w->batch_destroy(batch);
-    lierne_mpi_set_piece_bytes(context->transport_self, (size_t)1 << 30);
+    lierne_mpi_set_piece_bytes(state_of(context), (size_t)1 << 30);
 }
 
 /* Rank 0 sends `sent` bytes to rank 1, which expects `expected`. */
@@ -261,13 +270,15 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
     lierne_context *context = context_new(NULL);
     void *batch;
     lierne_status status = LIERNE_OK;
-    lierne_mpi_set_piece_bytes(context->transport_self, chunk);
-    CHECK(context->transport->batch_create(context->transport_self, 1, &batch) == LIERNE_OK,
+    lierne_mpi_set_piece_bytes(state_of(context), chunk);
+    CHECK(transport_of(context)->batch_create(state_of(context), 1, &batch) == LIERNE_OK,
           "no batch");
     if (test_rank == 0) {
-        status = context->transport->send(batch, 0, 1, 3, data, sent);
+        lierne_posting send = {.peer = 1, .data = data, .bytes = sent};
+        status = transport_of(context)->post(batch, 3, &send, 1);
     } else if (test_rank == 1) {
-        status = context->transport->recv(batch, 0, 0, 3, data, expected);
+        lierne_posting receive = {.receives = true, .data = data, .bytes = expected};
+        status = transport_of(context)->post(batch, 3, &receive, 1);
         status = status == LIERNE_OK ? drain(context, batch, 1) : status;
         CHECK(status == LIERNE_TRANSPORT, "%zu bytes for %zu in pieces of %zu: %s", sent, expected,
               chunk, lierne_status_name(status));
@@ -279,7 +290,7 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
     }
     MPI_Barrier(MPI_COMM_WORLD);
     lierne_context_kill(context, LIERNE_TRANSPORT);
-    context->transport->batch_destroy(batch);
+    transport_of(context)->batch_destroy(batch);
     context_free(context);
 }
 
@@ -291,7 +302,7 @@ static void messages(lierne_context *context) {
         messages_of_every_length(context, chunks[c], (int)c, (int)c);
     }
     messages_of_every_length(context, 1000, INT_MAX, INT_MAX);
-    lierne_mpi_state *l = context->transport_self;
+    lierne_mpi_state *l = state_of(context);
     int tags = l->tags;
     l->tags = 1000; /* as an MPI with a low MPI_TAG_UB has it */
     messages_of_every_length(context, 1000, 12345, 345);

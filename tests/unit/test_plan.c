@@ -355,7 +355,7 @@ Test(plan, who_waits_for_nobody_times_out) {
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
     cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
     cr_assert(strstr(dump, "in flight: call 1, forward of plan 0, stage 0 of 1"), "%s", dump);
-    cr_assert(strstr(dump, "waits for rank 1\n"), "%s", dump);
+    cr_assert(strstr(dump, "waits for rank 1 (sim)\n"), "%s", dump);
     cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
     cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
                  LIERNE_OK);

@@ -86,8 +86,8 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
                              const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
     context->control = &lierne_mpi_control;
-    context->transport = &lierne_mpi_transport;
-    context->control_self = context->transport_self = m;
+    lierne_context_add_transport(context, &lierne_mpi_transport, m);
+    context->control_self = m;
     context->rank = m->rank;
     context->world = m->world;
     LIERNE_TRY(lierne_context_fill(context, spec));
@@ -146,7 +146,9 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m) {
 static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI_Comm comm,
                                lierne_status mine, const lierne_context_spec *spec,
                                lierne_status *decision) {
-    lierne_field fields[2] = {{.name = "hash of spec->nodes"}, {.name = "check"}};
+    lierne_field fields[3] = {{.name = "hash of spec->nodes"},
+                              {.name = "check"},
+                              {.name = "hash of LIERNE_TRANSPORTS"}};
     int id;
     if (mine == LIERNE_OK && spec && spec->nodes) {
         size_t bytes = (size_t)m->world * sizeof *spec->nodes;
@@ -154,9 +156,10 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
     }
     if (mine == LIERNE_OK) {
         fields[1].value = context->check;
+        mine = lierne_context_select_transports(context, &fields[2].value);
     }
     LIERNE_TRY(lierne_mpi_open(m, comm));
-    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 2, &id, decision));
+    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 3, &id, decision));
     m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
     return *decision == LIERNE_OK ? find_nodes(context, m) : LIERNE_OK;
 }

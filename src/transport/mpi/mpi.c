@@ -119,29 +119,28 @@ static lierne_status start_piece(batch *b, size_t at, const char *data, int byte
     return LIERNE_OK;
 }
 
-static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t bytes) {
-    size_t chunk = b->state->piece_bytes;
-    s.tag = s.tag < b->state->tags ? s.tag : s.tag % b->state->tags;
-    b->slots[at] = s;
-    b->state->contacted[s.peer] = true;
+/* Tags stand for match ids, as far as MPI has tags. */
+static lierne_status start(batch *b, int match, const lierne_posting *p) {
+    size_t chunk = b->state->piece_bytes, bytes = p->bytes;
+    const char *data = p->data;
+    int tag = match < b->state->tags ? match : match % b->state->tags;
+    b->slots[p->slot] = (slot){.receives = p->receives, .peer = p->peer, .tag = tag};
+    b->state->contacted[p->peer] = true;
     if (bytes < chunk && b->count < b->capacity) {
-        return start_piece(b, at, data, (int)bytes);
+        return start_piece(b, p->slot, data, (int)bytes);
     }
     LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
     for (; bytes >= chunk; bytes -= chunk, data += chunk) {
-        LIERNE_TRY(start_piece(b, at, data, (int)chunk));
+        LIERNE_TRY(start_piece(b, p->slot, data, (int)chunk));
     }
-    return start_piece(b, at, data, (int)bytes);
+    return start_piece(b, p->slot, data, (int)bytes);
 }
 
-static lierne_status send_message(void *self, size_t at, int peer, int tag, const void *data,
-                                  size_t bytes) {
-    return start(self, at, (slot){.peer = peer, .tag = tag}, data, bytes);
-}
-
-static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data,
-                                     size_t bytes) {
-    return start(self, at, (slot){.receives = true, .peer = peer, .tag = tag}, data, bytes);
+static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        LIERNE_TRY(start(self, match, &postings[i]));
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status check_piece(const batch *b, const piece *p, int code,
@@ -209,7 +208,6 @@ const lierne_transport lierne_mpi_transport = {
     .name = "mpi",
     .batch_create = batch_create,
     .batch_destroy = batch_destroy,
-    .send = send_message,
-    .recv = receive_message,
+    .post = post,
     .poll = poll_messages,
 };

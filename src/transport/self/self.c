@@ -12,15 +12,11 @@ static bool batch_destroy(void *batch) {
     return true;
 }
 
-static lierne_status reject_send(void *batch, size_t slot, int peer, int tag, const void *data,
-                                 size_t bytes) {
-    (void)batch, (void)slot, (void)tag, (void)data, (void)bytes;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one rank", peer);
-}
-
-static lierne_status reject_recv(void *batch, size_t slot, int peer, int tag, void *data,
-                                 size_t bytes) {
-    return reject_send(batch, slot, peer, tag, data, bytes);
+static lierne_status reject(void *batch, int match, const lierne_posting *postings, size_t n) {
+    (void)batch, (void)match;
+    return n == 0 ? LIERNE_OK
+                  : LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one rank",
+                                postings[0].peer);
 }
 
 static lierne_status poll_nothing(void *batch, size_t *done, size_t *ndone) {
@@ -33,7 +29,6 @@ const lierne_transport lierne_self_transport = {
     .name = "self",
     .batch_create = batch_create,
     .batch_destroy = batch_destroy,
-    .send = reject_send,
-    .recv = reject_recv,
+    .post = reject,
     .poll = poll_nothing,
 };

@@ -10,7 +10,7 @@ typedef struct slot {
     bool used;
     bool receives;
     int peer;
-    int tag;
+    int match;
     void *data;
     size_t bytes;
 } slot;
@@ -35,31 +35,32 @@ static bool batch_destroy(void *self) {
     return true;
 }
 
-static lierne_status send_message(void *self, size_t at, int peer, int tag, const void *data,
-                                  size_t bytes) {
-    batch *b = self;
+static lierne_status send_message(const batch *b, int match, const lierne_posting *p) {
     lierne_sim_message *m;
-    LIERNE_TRY(lierne_alloc(&m, 1, sizeof *m + bytes));
+    LIERNE_TRY(lierne_alloc(&m, 1, sizeof *m + p->bytes));
     m->from = b->rank->rank;
-    m->tag = tag;
-    m->bytes = bytes;
-    if (bytes) {
-        memcpy(m->data, data, bytes);
+    m->match = match;
+    m->bytes = p->bytes;
+    if (p->bytes) {
+        memcpy(m->data, p->data, p->bytes);
     }
-    lierne_sim_rank *to = &b->rank->world->ranks[peer];
+    lierne_sim_rank *to = &b->rank->world->ranks[p->peer];
     to->last = to->last ? to->last : &to->first;
     *to->last = m;
     to->last = &m->next;
     b->rank->world->dirty = true;
-    b->slots[at] = (slot){.used = true, .peer = peer, .tag = tag};
     return LIERNE_OK;
 }
 
-static lierne_status receive_message(void *self, size_t at, int peer, int tag, void *data,
-                                     size_t bytes) {
+static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
-    b->slots[at] = (slot){
-        .used = true, .receives = true, .peer = peer, .tag = tag, .data = data, .bytes = bytes};
+    for (size_t i = 0; i < n; i++) {
+        const lierne_posting *p = &postings[i];
+        if (!p->receives) {
+            LIERNE_TRY(send_message(b, match, p));
+        }
+        b->slots[p->slot] = (slot){true, p->receives, p->peer, match, p->data, p->bytes};
+    }
     return LIERNE_OK;
 }
 
@@ -67,7 +68,7 @@ static lierne_status receive_message(void *self, size_t at, int peer, int tag, v
 static lierne_sim_message *take(lierne_sim_rank *s, const slot *wanted) {
     for (lierne_sim_message **at = &s->first; *at; at = &(*at)->next) {
         lierne_sim_message *m = *at;
-        if (m->from == wanted->peer && m->tag == wanted->tag) {
+        if (m->from == wanted->peer && m->match == wanted->match) {
             *at = m->next;
             if (s->last == &m->next) {
                 s->last = at;
@@ -116,7 +117,6 @@ const lierne_transport lierne_sim_transport = {
     .name = "sim",
     .batch_create = batch_create,
     .batch_destroy = batch_destroy,
-    .send = send_message,
-    .recv = receive_message,
+    .post = post,
     .poll = poll_messages,
 };

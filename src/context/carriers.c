@@ -1,0 +1,89 @@
+/* The transports of a context: which it has, which LIERNE_TRANSPORTS leaves, and which one serves a
+ * peer. A context has few, so that all of them are looked at each time. */
+#include "context/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Transports of this version, whether or not a context has them. */
+static const char *const known[] = {"self", "sim", "mpi"};
+
+void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
+                                  void *self) {
+    context->carriers[context->ncarriers++] = (lierne_carrier){transport, self};
+}
+
+static int find_name(const lierne_context *context, const char *name, size_t length) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        const char *has = context->carriers[i].transport->name;
+        if (strlen(has) == length && memcmp(has, name, length) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool is_known(const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strlen(known[i]) == length && memcmp(known[i], name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Adds the transport of one name of the list to selected, unless the context has none. */
+static lierne_status select_name(const lierne_context *context, const char *name, size_t length,
+                                 lierne_context *selected) {
+    int i = find_name(context, name, length);
+    if (i < 0 && !is_known(name, length)) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim and mpi, "
+                           "separated by commas",
+                           (int)(length < 40 ? length : 40), name);
+    }
+    if (i >= 0 && find_name(selected, name, length) >= 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "LIERNE_TRANSPORTS names '%.*s' twice", (int)length,
+                           name);
+    }
+    if (i >= 0) {
+        selected->carriers[selected->ncarriers++] = context->carriers[i];
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_select_transports(lierne_context *context, int64_t *hash) {
+    const char *list = getenv("LIERNE_TRANSPORTS");
+    lierne_context selected = {0};
+    if (!list || !*list) {
+        return LIERNE_OK;
+    }
+    for (const char *name = list; name; name = strchr(name, ',')) {
+        name += name != list;
+        LIERNE_TRY(select_name(context, name, strcspn(name, ","), &selected));
+    }
+    if (selected.ncarriers == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_TRANSPORTS is '%.80s', must name one that the context has, as %s",
+                           list, context->carriers[0].transport->name);
+    }
+    memcpy(context->carriers, selected.carriers, sizeof selected.carriers);
+    context->ncarriers = selected.ncarriers;
+    if (hash) {
+        *hash = (int64_t)(lierne_hash(0, list, strlen(list)) >> 1);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_carrier *c = &context->carriers[i];
+        if (!c->transport->reaches || c->transport->reaches(c->self, peer)) {
+            *carrier = i;
+            return LIERNE_OK;
+        }
+    }
+    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                       "rank %d: none of the %d transports of the context reaches rank %d",
+                       context->rank, context->ncarriers, peer);
+}

@@ -1,0 +1,169 @@
+/* Which transport serves which message of an execution, and which sends must end with their phase.
+ *
+ * A phase ends when what it waits for is complete; then sums run, which may write to blocks that were
+ * sent, and the next phase begins, which may receive into them. Only sends of such blocks, and those
+ * from a staging slot, which later messages reuse, hold a phase up. All others may linger: the
+ * caller's input, for example, is read only and belongs to the call until its end. */
+#include "execute/execution.h"
+
+bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m) {
+    return e->context->carriers[m->batch].transport->exposes;
+}
+
+lierne_status lierne_execution_choose_transports(lierne_execution *e) {
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        e->batches[b].transport = e->context->carriers[b].transport;
+    }
+    for (size_t i = 0; i < e->messages.count; i++) {
+        lierne_coalesced_message *m = &e->messages.at[i];
+        LIERNE_TRY(lierne_context_find_carrier(&m->batch, e->context, m->peer));
+        m->slot = e->batches[m->batch].messages.count;
+        LIERNE_TRY(LIERNE_VEC_PUSH(&e->batches[m->batch].messages, i));
+    }
+    return LIERNE_OK;
+}
+
+/* What a transport that exposes shows of each segment; bases change with every call. */
+static lierne_status list_parts(const lierne_execution *e, lierne_execution_batch *batch) {
+    LIERNE_TRY(lierne_alloc(&batch->parts, e->segments.count, sizeof *batch->parts));
+    for (size_t i = 0; i < e->segments.count; i++) {
+        const lierne_segment *segment = &e->segments.at[i];
+        batch->parts[i] = (lierne_part){.element_size = segment->subroute->size,
+                                        .blocks = segment->message->blocks.at,
+                                        .nblocks = segment->message->blocks.count};
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_create_batches(lierne_execution *e) {
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        const lierne_carrier *carrier = &e->context->carriers[b];
+        lierne_execution_batch *batch = &e->batches[b];
+        size_t n = batch->messages.count;
+        if (n == 0) {
+            continue;
+        }
+        LIERNE_TRY(lierne_alloc(&batch->done, n, sizeof *batch->done));
+        LIERNE_TRY(lierne_alloc(&batch->postings, n, sizeof *batch->postings));
+        if (carrier->transport->exposes) {
+            LIERNE_TRY(list_parts(e, batch));
+        }
+        LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));
+    }
+    return LIERNE_OK;
+}
+
+bool lierne_execution_destroy_batches(lierne_execution *e) {
+    bool quiet = true;
+    for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
+        lierne_execution_batch *batch = &e->batches[b];
+        if (batch->batch) {
+            quiet &= batch->transport->batch_destroy(batch->batch);
+        }
+        lierne_mem_free(batch->messages.at);
+        lierne_mem_free(batch->done);
+        lierne_mem_free(batch->postings);
+        lierne_mem_free(batch->parts);
+    }
+    return quiet;
+}
+
+/* Elements first to end - 1 of a buffer. */
+typedef struct range {
+    int64_t first;
+    int64_t end;
+} range;
+
+static void extend(range *r, const lierne_block *block) {
+    int64_t first = block->offset, last = block->offset;
+    if (lierne_block_elements(block) == 0) {
+        return;
+    }
+    for (int d = block->rows ? 1 : 0; d < block->ndims; d++) {
+        last += (block->count[d] - 1) * block->stride[d];
+    }
+    int64_t low = block->rows ? INT64_MAX : 0, high = 0;
+    for (int64_t i = 0; block->rows && i < block->count[0]; i++) {
+        low = block->rows[i] < low ? block->rows[i] : low;
+        high = block->rows[i] > high ? block->rows[i] : high;
+    }
+    first += low * block->stride[0];
+    last += high * block->stride[0] + 1;
+    *r = r->first == r->end ? (range){first, last}
+                            : (range){first < r->first ? first : r->first,
+                                      last > r->end ? last : r->end};
+}
+
+static void extend_ops(range *written, const lierne_ops *ops) {
+    for (size_t o = 0; o < ops->count; o++) {
+        extend(&written[ops->at[o].to.buffer], &ops->at[o].to.block);
+    }
+}
+
+static void extend_recvs(range *written, const lierne_messages *recvs) {
+    for (size_t i = 0; i < recvs->count; i++) {
+        for (size_t b = 0; b < recvs->at[i].blocks.count; b++) {
+            extend(&written[recvs->at[i].buffer], &recvs->at[i].blocks.at[b]);
+        }
+    }
+}
+
+static bool is_written(const range *written, const lierne_message *m) {
+    const range *of = &written[m->buffer];
+    for (size_t b = 0; of->first < of->end && b < m->blocks.count; b++) {
+        range sent = {0};
+        extend(&sent, &m->blocks.at[b]);
+        if (sent.first < of->end && of->first < sent.end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Sends of a subroute in a stage, which hold the phase up where what they send is in `written`. */
+static void mark_sends(lierne_execution *e, const lierne_subroute *subroute, size_t stage,
+                       const range *written) {
+    const lierne_phase *phase = &e->phases.at[stage];
+    for (size_t i = phase->nrecvs; i < phase->nrecvs + phase->nsends; i++) {
+        lierne_coalesced_message *m = &e->messages.at[phase->first + i];
+        for (size_t s = m->first; s < m->first + m->count; s++) {
+            const lierne_segment *segment = &e->segments.at[s];
+            if (segment->subroute == subroute && is_written(written, segment->message)) {
+                m->lingers = false;
+            }
+        }
+    }
+}
+
+/* Whether a route sends from a buffer that it writes to at all. */
+static bool sends_what_it_writes(const lierne_route *route) {
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_messages *sends = &route->stages.at[i].sends;
+        for (size_t m = 0; m < sends->count; m++) {
+            if (sends->at[m].buffer != LIERNE_IN) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void lierne_execution_mark_lingering(lierne_execution *e) {
+    for (size_t i = 0; i < e->messages.count; i++) {
+        e->messages.at[i].lingers = e->messages.at[i].staging < 0;
+    }
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_subroute *subroute = &e->subroutes[p];
+        if (!sends_what_it_writes(subroute->route)) {
+            continue;
+        }
+        range written[LIERNE_BUFFERS] = {{0, 0}};
+        for (size_t i = subroute->route->stages.count; i-- > 0;) {
+            const lierne_stage *stage = &subroute->route->stages.at[i];
+            extend_ops(written, &stage->sums);
+            mark_sends(e, subroute, i, written);
+            extend_recvs(written, &stage->recvs);
+            extend_ops(written, &stage->copies);
+        }
+    }
+}
