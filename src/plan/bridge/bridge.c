@@ -126,7 +126,7 @@ static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec 
     }
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(lierne_bridge_saved_spec_create(&recipe, spec));
-    parts->recipe = &recipe->base;
+    parts->saved_spec = &recipe->base;
     return spec->variable_rows ? fill_variable(context, spec, sides, parts, &recipe->variable)
                                : fill(context, spec, sides, parts);
 }
