@@ -1,17 +1,16 @@
-/* lierne: moves tensors between the process layouts that live on one set of ranks, forward and
- * backward, exactly. This header includes every other one but lierne/mpi.h. */
+/* lierne: moves tensors between parallel layouts that share the same ranks, forward and backward,
+ * exactly. This header includes every other one but lierne/mpi.h, which needs mpi.h, and
+ * lierne/sim.h, the simulated world. */
 #ifndef LIERNE_LIERNE_H
 #define LIERNE_LIERNE_H
 
 #include "lierne/bridge.h"
 #include "lierne/config.h"
 #include "lierne/context.h"
-#include "lierne/exchange.h"
 #include "lierne/grid.h"
 #include "lierne/halo.h"
 #include "lierne/layout.h"
 #include "lierne/megatron.h"
-#include "lierne/partition.h"
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"

@@ -1,9 +1,9 @@
-/* Creating grids and asking about ranks.
+/* Grids: creation and queries of ranks and coordinates.
  *
- * Everything that can be wrong with a grid is refused here, once: afterwards sizes are positive
- * and their product is at most LIERNE_MAX_RANKS, so that ranks, strides and coordinates are ints
- * and no question needs a check of its own. The reference implementation lets zero and negative
- * sizes and repeated names through and fails later, far from the cause. */
+ * Creation rejects every invalid grid: afterwards sizes are positive and their product is at most
+ * LIERNE_MAX_RANKS, so that ranks, strides and coordinates are ints and queries need no check of
+ * them. The reference implementation accepts zero and negative sizes and repeated names and fails
+ * later, far from the cause. */
 #include "grid/grid.h"
 
 static lierne_status check_spec(lierne_grid **out, const lierne_grid_spec *spec) {

@@ -4,6 +4,8 @@
 
 #include "tool.h"
 
+#include "lierne/sim.h"
+
 typedef enum tool_algorithm {
     TOOL_DIRECT = 0,
     TOOL_COLLECTIVE = LIERNE_MEGATRON_COLLECTIVE,

@@ -5,6 +5,7 @@
 
 #include "algorithm.h"
 #include "golden.h"
+#include "lierne/sim.h"
 
 /* Which cp rank fills which rows of the gradient; DENSE: all of them fill every row. */
 typedef enum golden_mode {

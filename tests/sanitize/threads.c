@@ -4,6 +4,8 @@
  * closed forms. */
 #include "../algorithm.h"
 #include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,6 +5,8 @@
 #define BRIDGE_CASE_H
 
 #include "algorithm.h"
+#include "lierne.h"
+#include "lierne/sim.h"
 
 typedef struct case_grid {
     int ndims;

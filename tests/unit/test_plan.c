@@ -2,6 +2,8 @@
  * that runs out. */
 #include "algorithm.h"
 #include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
