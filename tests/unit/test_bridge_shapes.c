@@ -49,7 +49,7 @@ static const char *refusal(const bridge_case *c, bool cut) {
         return "storage cannot be compact";
     }
     if (!partial && !rows && cut && c->output == LIERNE_OUTPUT_WHOLE) {
-        return "delivery must be OWN";
+        return "output must be 1 (sharded)";
     }
     if (rows && c->storage == LIERNE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
         return "neighbouring";

@@ -121,7 +121,7 @@ Test(megatron_leader, queries_refused) {
             LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
     refused(grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 3, 1), 0, 6),
             grid_of(usual, SIZES(1, 1, 1, 2), 3, 6), LIERNE_INDIVISIBLE,
-            "3 source lanes and 2 destination lanes");
+            "3 dp ranks at the source and 2 at the destination");
     refused(grid_of(NAMES("dp"), SIZES(2), 0, 6), grid_of(usual, SIZES(1, 1, 1, 2), 3, 6),
             LIERNE_INVALID, "no dim 'tp'");
     refused(NULL, NULL, LIERNE_INVALID, "NULL");
@@ -380,7 +380,8 @@ Test(megatron_leader, grids_that_it_is_not_defined_for) {
     grids_refused(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 2), 4, 8),
                   LIERNE_INDIVISIBLE, "source dp 3 and destination dp 2");
     grids_refused(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 3), 4, 8),
-                  LIERNE_INDIVISIBLE, "equal: the batch of 4 samples does not divide over 3 lanes");
+                  LIERNE_INDIVISIBLE,
+                  "equal: the batch of 4 samples does not divide over 3 dp ranks");
     grids_refused(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8),
                   grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 2, 2), 4, 8), LIERNE_UNSUPPORTED,
                   "destination gtp_remat is 2, must be 1");

@@ -129,7 +129,7 @@ Test(megatron_map, slices_are_refused_with_the_numbers) {
     int64_t start, size;
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 4, 6), LIERNE_INDIVISIBLE);
     cr_assert(strstr(lierne_last_error(), "batch of 6") && strstr(lierne_last_error(), "fan_in") &&
-              strstr(lierne_last_error(), "scale 4"));
+              strstr(lierne_last_error(), "dp ratio 4"));
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 1, 4), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 10, 4), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, -4), LIERNE_INVALID);

@@ -2,6 +2,7 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
+#include "lierne/sim.h"
 #include "route/route.h"
 
 #include <criterion/criterion.h>

@@ -3,6 +3,7 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
