@@ -3,6 +3,8 @@
  * is ever 0, and what lierne must write is poisoned before. */
 #include "dtensor.h"
 
+#include "lierne/sim.h"
+
 #include <stdlib.h>
 #include <string.h>
 

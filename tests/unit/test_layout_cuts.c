@@ -1,5 +1,6 @@
 /* Share rules, the order of cuts and maps of one axis: by hand, and their errors. */
 #include "base/base.h"
+#include "lierne/sim.h"
 #include "unit/layout_case.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 /* Random layouts against the model: boxes, the search for cells that overlap, and redistribution.
  */
 #include "layout/layout.h"
+#include "lierne/sim.h"
 #include "unit/layout_case.h"
 
 #include <criterion/criterion.h>
