@@ -8,17 +8,17 @@
  * How to execute a route. Stages run one after another. In each stage:
  *   1. Post all receives and all sends, in any order. They may all be in flight at once; no
  *      receive overlaps a block that the stage sends or copies from. The k-th message to a peer is
- *      the k-th message that the peer receives from this rank in the stage with the same index; both
- *      ends list the same number of elements. A message is the elements of its blocks, block after
+ *      the k-th message that the peer receives from this rank in the stage with the same index;
+ * both ends list the same number of elements. A message is the elements of its blocks, block after
  *      block, each with the last loop running fastest.
  *   2. Do the copies, in any order. They read nothing that the stage writes.
  *   3. When everything has arrived and the copies are done, do the sums, in their order.
  * A rank without stages does nothing. Ranks may have different numbers of stages; stage i of one
  * rank only communicates with stage i of others.
  *
- * Sums: `to` becomes the sum of the sources, added in their order. f16 and bf16 are added in float32
- * and rounded once at the end (to nearest, ties to even); f32 and f64 are added in their own type;
- * integers wrap around. Each element's sum begins with its first source.
+ * Sums: `to` becomes the sum of the sources, added in their order. f16 and bf16 are added in
+ * float32 and rounded once at the end (to nearest, ties to even); f32 and f64 are added in their
+ * own type; integers wrap around. Each element's sum begins with its first source.
  *
  * All structs are read-only and belong to the plan. They stay valid until the plan is destroyed or
  * updated (lierne_plan_update_rows, lierne_plan_update_counts). The structs are part of the ABI.
@@ -43,8 +43,8 @@ typedef enum lierne_buffer { LIERNE_IN = 0, LIERNE_OUT = 1, LIERNE_SCRATCH = 2 }
 /* Elements of a buffer: ndims nested loops, the first one outermost. Iteration (i, j, ...) is the
  * element offset + i * stride[0] + j * stride[1] + ... ; ndims 1 with stride 1 is contiguous. Where
  * rows is not NULL, the block has two loops and the first one follows an index list: iteration
- * (i, j) is the element offset + rows[i] * stride[0] + j * stride[1]. Only an index list may name an
- * element twice: an operation then works on it once per mention, in the order of the list. */
+ * (i, j) is the element offset + rows[i] * stride[0] + j * stride[1]. Only an index list may name
+ * an element twice: an operation then works on it once per mention, in the order of the list. */
 typedef struct lierne_block {
     int64_t offset;
     int ndims;
@@ -71,9 +71,9 @@ typedef struct lierne_message {
 } lierne_message;
 typedef LIERNE_VEC(lierne_message) lierne_messages;
 
-/* to = the sum of from, added in this order. One source is a copy; none sets `to` to zero. All blocks
- * of an operation have the same counts. accumulate: where the route accumulates too, the value that
- * `to` held before is the first source. */
+/* to = the sum of from, added in this order. One source is a copy; none sets `to` to zero. All
+ * blocks of an operation have the same counts. accumulate: where the route accumulates too, the
+ * value that `to` held before is the first source. */
 typedef struct lierne_op {
     lierne_place to;
     bool accumulate;

@@ -5,6 +5,7 @@
  * they are small, can be run. replay.c runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 #include "rank_threads.h"
 
 #include <stdio.h>

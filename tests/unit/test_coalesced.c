@@ -2,6 +2,7 @@
  * coalesced, in both directions at once, with fewer messages. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * one never arrive in the other. All messages here have the same size, so that only the tag
  * distinguishes them. Both orders are tried, because two mix-ups can cancel. */
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>
