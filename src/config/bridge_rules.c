@@ -5,7 +5,7 @@
  * another. A bridge that is sound by then is shown to the builder's own checks, so that
  * what `check` calls valid can be planned. */
 #include "config/read.h"
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <string.h>
 
@@ -120,7 +120,7 @@ static void check_owner(lierne_reader *r, values *v, entry *bridge) {
                               "owner %s needs the sequence axis, and the bridge names none",
                               lierne_quote(lierne_json_string(v->owner)).text);
     }
-    if (partial && bridge->spec.delivery == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
+    if (partial && bridge->spec.output == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DELIVERY, v->deliver,
                               "deliver whole sequences, or name who owns the rows",
                               "own rows are to be delivered, and the gradient is partial");
@@ -259,12 +259,13 @@ static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
 }
 
 /* What Megatron-LM would do with the pair, where lierne does better. */
-static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_comparison *c) {
-    const int shown = c->nmisaligned < LIERNE_BRIDGE_SHOWN ? c->nmisaligned : LIERNE_BRIDGE_SHOWN;
+static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_comparison *c) {
+    const int shown =
+        c->nmisaligned < LIERNE_MEGATRON_SHOWN ? c->nmisaligned : LIERNE_MEGATRON_SHOWN;
     lierne_text text = {0};
-    if (*c->refusal) {
+    if (*c->rejection) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_REFUSED, v->bridge, "",
-                              "Megatron-LM's colocated bridge refuses this pair: %s", c->refusal);
+                              "Megatron-LM's colocated bridge refuses this pair: %s", c->rejection);
         return;
     }
     for (int i = 0; i < shown; i++) {
@@ -284,7 +285,7 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_co
 
 /* Whether the builder takes the bridge; what it refuses has no rule of its own here. */
 static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
-    lierne_status status = lierne_bridge_validate(&bridge->spec, false);
+    lierne_status status = lierne_bridge_check(&bridge->spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
         lierne_diagnostic_add(r, status, v->bridge, "", "%s", lierne_reason());
     }
@@ -292,17 +293,17 @@ static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_pair(lierne_reader *r, values *v, entry *bridge) {
-    lierne_bridge_comparison comparison;
+    lierne_megatron_comparison comparison;
     if (!check_plannable(r, v, bridge)) {
         return;
     }
-    if (bridge->spec.algorithm != LIERNE_BRIDGE_DIRECT) {
-        lierne_status status = lierne_bridge_validate(&bridge->spec, true);
+    if (bridge->megatron.algorithm != 0) {
+        lierne_status status = lierne_megatron_check(&bridge->megatron);
         if (!lierne_reader_ok(r, status) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ALGORITHM, v->algorithm,
                                   "use the direct algorithm", "%s", lierne_reason());
         }
-    } else if (lierne_reader_ok(r, lierne_bridge_compare(&comparison, &bridge->spec))) {
+    } else if (lierne_reader_ok(r, lierne_megatron_compare(&comparison, &bridge->spec))) {
         compare_megatron(r, v, &comparison);
     }
 }

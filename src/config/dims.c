@@ -14,8 +14,8 @@ static int dim_index(const lierne_config_dims *dims, const char *name) {
 static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
     bool ok = true;
     if (order->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "", "%d dims, at most %d are taken",
-                           order->count, LIERNE_MAX_DIMS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "",
+                              "%d dims, at most %d are taken", order->count, LIERNE_MAX_DIMS);
         return false;
     }
     for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
@@ -23,8 +23,8 @@ static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_c
             ok = false;
         } else if (dim_index(out, lierne_json_string(n)) >= 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "",
-                               "dim %s stands twice in the order",
-                               lierne_quote(lierne_json_string(n)).text);
+                                  "dim %s stands twice in the order",
+                                  lierne_quote(lierne_json_string(n)).text);
             ok = false;
         } else {
             out->names[out->count++] = lierne_json_string(n);
@@ -44,8 +44,8 @@ static bool read_sizes(lierne_reader *r, const lierne_json_node *shape, lierne_c
             out->sizes[d] = size;
         } else {
             lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_ORDER_MISSING, n,
-                                   "write it into the order, fastest dim first",
-                                   "dim %s is not in the order", lierne_label(n).text);
+                                      "write it into the order, fastest dim first",
+                                      "dim %s is not in the order", lierne_label(n).text);
             ok = false;
         }
     }
@@ -60,9 +60,9 @@ static bool check_sizes(lierne_reader *r, const lierne_json_node *order,
         int d = n->type == LIERNE_JSON_STRING ? dim_index(dims, lierne_json_string(n)) : -1;
         if (d >= 0 && dims->sizes[d] == 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHAPE_MISSING, n,
-                               "write it into the shape, also if it is 1",
-                               "dim %s has no size in the shape",
-                               lierne_quote(dims->names[d]).text);
+                                  "write it into the shape, also if it is 1",
+                                  "dim %s has no size in the shape",
+                                  lierne_quote(dims->names[d]).text);
             ok = false;
         }
     }

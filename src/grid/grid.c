@@ -118,6 +118,10 @@ int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view, const c
     return dim < 0 ? 1 : v->sizes[dim];
 }
 
+int lierne_grid_find_dim(const lierne_grid *grid, const char *name) {
+    return lierne_view_dim(grid->views[0], name);
+}
+
 lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view,
                                      int rank) {
     const lierne_view *v;

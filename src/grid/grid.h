@@ -35,6 +35,12 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
 
 /* Index of a dim, or -1. */
 int lierne_view_dim(const lierne_view *view, const char *name);
+/* The same of a grid's base view. */
+int lierne_grid_find_dim(const lierne_grid *grid, const char *name);
+
+/* A grid of the same ranks whose base view has the dims of a view (NULL is "base"). Errors:
+ * UNKNOWN_VIEW, NO_MEMORY. */
+lierne_status lierne_grid_copy_view(lierne_grid **out, const lierne_grid *grid, const char *view);
 
 /* A view with its own copies of all names. The caller has checked the dims. */
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,

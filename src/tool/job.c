@@ -11,7 +11,7 @@ enum { COMMON = 3, MAX_OPTIONS = 8 };
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
 static int find_algorithm(const char *name) {
-    for (int a = 0; a <= LIERNE_BRIDGE_LEADER; a++) {
+    for (int a = 0; a <= TOOL_LEADER; a++) {
         if (strcmp(algorithms[a], name) == 0) {
             return a;
         }
@@ -45,13 +45,15 @@ int tool_job_parse(tool_job *job, int argc, char **argv, const char *help,
 
 int tool_job_find(tool_job *job, char **argv) {
     const lierne_bridge_spec *spec = lierne_config_get_bridge(job->config, job->bridge);
+    const lierne_megatron_spec *megatron = lierne_config_get_megatron(job->config, job->bridge);
     if (!spec) {
         return tool_usage(argv, "there is no bridge '%s' in %s", job->bridge, job->path);
     }
     job->spec = *spec;
     job->world = lierne_config_get_world_size(job->config);
+    job->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
     if (job->algorithm) {
-        job->spec.algorithm = (lierne_bridge_algorithm)find_algorithm(job->algorithm);
+        job->method = (tool_algorithm)find_algorithm(job->algorithm);
     }
     return -1;
 }
@@ -83,13 +85,22 @@ int tool_job_number(char **argv, const char *option, const char *text, int least
     return -1;
 }
 
-const char *tool_job_algorithm(lierne_bridge_algorithm algorithm) {
+const char *tool_job_algorithm(tool_algorithm algorithm) {
     return algorithms[algorithm];
 }
 
 const char *tool_job_owner(lierne_gradient_owner owner) {
     static const char *const names[] = {"partial", "zigzag", "contiguous", "rows"};
     return names[owner];
+}
+
+lierne_status tool_job_plan(lierne_plan **out, lierne_context *context,
+                            const lierne_bridge_spec *spec, tool_algorithm algorithm) {
+    const lierne_megatron_spec megatron = {.size = sizeof megatron,
+                                           .algorithm = (lierne_megatron_algorithm)algorithm,
+                                           .bridge = spec};
+    return algorithm == TOOL_DIRECT ? lierne_plan_create_bridge(out, context, spec)
+                                    : lierne_plan_create_megatron(out, context, &megatron);
 }
 
 lierne_sim *tool_job_sim(const tool_job *job, char **argv) {

@@ -6,6 +6,12 @@
 
 #include "lierne/sim.h"
 
+typedef enum tool_algorithm {
+    TOOL_DIRECT = 0,
+    TOOL_COLLECTIVE = LIERNE_MEGATRON_COLLECTIVE,
+    TOOL_LEADER = LIERNE_MEGATRON_LEADER
+} tool_algorithm;
+
 typedef struct tool_job {
     const char *path;
     const char *bridge;
@@ -13,7 +19,8 @@ typedef struct tool_job {
     bool json;
     lierne_config *config;
     int world;
-    lierne_bridge_spec spec; /* the file's, with the algorithm that was given */
+    lierne_bridge_spec spec;
+    tool_algorithm method; /* what was given, or the file's */
 } tool_job;
 
 /* Parses the options that all have (--bridge, --algorithm, --format) and those of the subcommand.
@@ -31,8 +38,12 @@ int tool_job_number(char **argv, const char *option, const char *text, int least
                     int *out);
 
 /* "direct", "collective", "leader"; "partial", "zigzag", "contiguous", "rows". */
-const char *tool_job_algorithm(lierne_bridge_algorithm algorithm);
+const char *tool_job_algorithm(tool_algorithm algorithm);
 const char *tool_job_owner(lierne_gradient_owner owner);
+
+/* Plans a bridge by an algorithm. Collective. */
+lierne_status tool_job_plan(lierne_plan **out, lierne_context *context,
+                            const lierne_bridge_spec *spec, tool_algorithm algorithm);
 
 /* A simulated world of as many ranks as the file has, on its nodes. NULL: failed, and said so. */
 lierne_sim *tool_job_sim(const tool_job *job, char **argv);

@@ -4,6 +4,7 @@
 #include "place.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: lierne plan FILE --bridge B [OPTION]...\n"
@@ -37,13 +38,41 @@ static lierne_status add_cost(plan_view *view, const lierne_plan *plan,
     return status;
 }
 
+static lierne_status keep_json(char **text, const lierne_plan *plan, lierne_direction direction) {
+    const lierne_route *route;
+    size_t length;
+    lierne_status status = lierne_plan_get_route(&route, plan, direction);
+    FILE *memory = status == LIERNE_OK ? open_memstream(text, &length) : NULL;
+    if (!memory) {
+        return status == LIERNE_OK ? LIERNE_NO_MEMORY : status;
+    }
+    plan_route_json(memory, route);
+    return fclose(memory) == 0 ? LIERNE_OK : LIERNE_NO_MEMORY;
+}
+
+/* The route, as the format wants it. */
+static lierne_status keep_route(plan_view *view, const lierne_plan *plan,
+                                lierne_direction direction) {
+    char *text;
+    if (view->job->json) {
+        return keep_json(&view->route[direction], plan, direction);
+    }
+    lierne_status status = lierne_plan_print(&text, plan, direction);
+    if (status == LIERNE_OK) {
+        view->route[direction] = strdup(text);
+        lierne_text_destroy(text);
+        status = view->route[direction] ? LIERNE_OK : LIERNE_NO_MEMORY;
+    }
+    return status;
+}
+
 static lierne_status add_rank(plan_view *view, const lierne_plan *plan, int rank) {
     const lierne_bridge_spec *spec = &view->job->spec;
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(view, plan, (lierne_direction)d);
         if (status == LIERNE_OK && view->only >= 0) {
-            status = lierne_plan_print(&view->route[d], plan, (lierne_direction)d);
+            status = keep_route(view, plan, (lierne_direction)d);
         }
     }
     view->wide[rank - view->first] =
@@ -55,8 +84,8 @@ static int plan_ranks(plan_view *view, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = view->first; status == LIERNE_OK && rank < view->end; rank++) {
         lierne_plan *plan;
-        status =
-            lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank), &view->job->spec);
+        status = tool_job_plan(&plan, lierne_sim_get_context(sim, rank), &view->job->spec,
+                               view->job->method);
         if (status == LIERNE_OK) {
             status = add_rank(view, plan, rank);
         }
@@ -83,7 +112,7 @@ static int plan_world(plan_view *view, char **argv) {
 static lierne_status query_grids(plan_view *view) {
     const lierne_bridge_spec *spec = &view->job->spec;
     lierne_status status = lierne_megatron_map_create(&view->map, spec);
-    if (status == LIERNE_OK && spec->algorithm == LIERNE_BRIDGE_LEADER) {
+    if (status == LIERNE_OK && view->job->method == TOOL_LEADER) {
         status = lierne_megatron_leaders_create(&view->leaders, spec);
     }
     return status;
@@ -93,8 +122,8 @@ static void close_view(plan_view *view) {
     lierne_megatron_map_destroy(view->map);
     lierne_megatron_leaders_destroy(view->leaders);
     free(view->wide);
-    lierne_text_destroy(view->route[0]);
-    lierne_text_destroy(view->route[1]);
+    free(view->route[LIERNE_FORWARD]);
+    free(view->route[LIERNE_ADJOINT]);
 }
 
 static int print(const tool_job *job, int only, char **argv) {

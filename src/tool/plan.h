@@ -23,7 +23,7 @@ typedef struct plan_view {
     int64_t *wide;                    /* per planned rank: samples of the wider of its two lanes */
     plan_cost cost[2];
     int64_t communicators; /* the most that one rank holds */
-    char *route[2];        /* of the one rank */
+    char *route[2];        /* of the one rank, as text or JSON; to be freed */
 } plan_view;
 
 /* The slice of a rank; false where the mapping defines none. */
@@ -36,6 +36,9 @@ bool plan_view_shows(const plan_view *view, const int *ranks, int size);
  * "semantics" with a comma before it. */
 void plan_semantics_text(const tool_job *job);
 void plan_semantics_json(const tool_job *job);
+
+/* A route as a JSON object; docs/conventions.md has the keys. */
+void plan_route_json(FILE *to, const lierne_route *route);
 
 void plan_print_text(const plan_view *view);
 void plan_print_json(const plan_view *view);

@@ -126,10 +126,14 @@ void plan_print_json(const plan_view *view) {
     if (view->leaders) {
         print_leaders(view);
     }
-    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(spec->algorithm));
+    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(view->job->method));
     print_cost("forward", &view->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
     printf(",\"communicators\":%" PRId64 "}", view->communicators);
     plan_semantics_json(view->job);
+    if (view->only >= 0) {
+        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", view->route[LIERNE_FORWARD],
+               view->route[LIERNE_ADJOINT]);
+    }
     printf("}\n");
 }

@@ -39,7 +39,7 @@ static void print_tensor(const plan_view *view) {
     }
     printf("  %-10s %s, stored %s\n", "gradient", tool_job_owner(spec->gradient_owner),
            spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
-    if (spec->delivery == LIERNE_OUTPUT_SHARDED) {
+    if (spec->output == LIERNE_OUTPUT_SHARDED) {
         printf("  %-10s own rows, stored as the gradient\n", "deliver");
     }
 }
@@ -193,7 +193,7 @@ static void print_cost(const char *name, const plan_cost *cost) {
 }
 
 static void print_costs(const plan_view *view) {
-    const char *algorithm = tool_job_algorithm(view->job->spec.algorithm);
+    const char *algorithm = tool_job_algorithm(view->job->method);
     bool one = view->only >= 0;
     if (one) {
         printf("\nBytes of one execution, rank %d, algorithm %s\n", view->only, algorithm);

@@ -2,8 +2,8 @@
 #include "plan.h"
 
 bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size) {
-    return lierne_megatron_map_get_slice(start, size, view->map, rank, view->wide[rank - view->first]) ==
-           LIERNE_OK;
+    return lierne_megatron_map_get_slice(start, size, view->map, rank,
+                                         view->wide[rank - view->first]) == LIERNE_OK;
 }
 
 bool plan_view_shows(const plan_view *view, const int *ranks, int size) {

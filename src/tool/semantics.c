@@ -49,7 +49,7 @@ static void write_cp(const tool_job *job, form_tensor tensor, char *letter) {
     const lierne_bridge_spec *spec = &job->spec;
     bool shares = spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
                   spec->gradient_storage == LIERNE_COMPACT;
-    if (tensor == FORM_OUTPUT && spec->delivery == LIERNE_OUTPUT_WHOLE) {
+    if (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_WHOLE) {
         snprintf(letter, LETTER, "R");
     } else if (spec->gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         snprintf(letter, LETTER, "P");

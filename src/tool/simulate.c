@@ -55,7 +55,7 @@ static void progress(const world *w, const char *what, int rank) {
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->job->world; r++) {
         progress(w, "planning", r);
-        if (lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec) !=
+        if (tool_job_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec, w->job->method) !=
             LIERNE_OK) {
             return world_failed(w);
         }
@@ -207,7 +207,7 @@ static void print_text(const world *w) {
     printf("bridge ");
     tool_print_text(stdout, w->job->bridge);
     printf(" on %d simulated ranks, algorithm %s\n", w->job->world,
-           tool_job_algorithm(w->spec.algorithm));
+           tool_job_algorithm(w->job->method));
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {
             printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",

@@ -3,6 +3,7 @@
 #ifndef LIERNE_TESTS_GOLDEN_SIMULATE_H
 #define LIERNE_TESTS_GOLDEN_SIMULATE_H
 
+#include "algorithm.h"
 #include "golden.h"
 #include "lierne/sim.h"
 
@@ -24,7 +25,7 @@ typedef struct golden_bridge {
     char order[4]; /* the axes, slowest first, as letters: "bsh", "sbh", ... */
     bool flat;     /* tell lierne of one axis of rows in place of b and s, which are neighbours */
     golden_mode mode;
-    lierne_bridge_algorithm algorithm;
+    test_algorithm algorithm;
     lierne_gradient_owner owner;
     lierne_storage storage;
     lierne_dtype dtype;

@@ -79,15 +79,13 @@ static bool is_refusal(lierne_status status) {
            status == LIERNE_INDIVISIBLE || status == LIERNE_INVALID;
 }
 
-static bool plan(run_state *run, lierne_bridge_algorithm algorithm) {
+static bool plan(run_state *run, tool_algorithm algorithm) {
     run_method *method = &run->methods[algorithm];
-    lierne_bridge_spec spec = run->job.spec;
-    if (run->job.algorithm && spec.algorithm != algorithm) {
+    if (run->job.algorithm && run->job.method != algorithm) {
         return true;
     }
-    spec.algorithm = algorithm;
-    lierne_status status = lierne_plan_create_bridge(&method->plan, run->context, &spec);
-    if (algorithm != LIERNE_BRIDGE_DIRECT && !run->job.algorithm && is_refusal(status)) {
+    lierne_status status = tool_job_plan(&method->plan, run->context, &run->job.spec, algorithm);
+    if (algorithm != TOOL_DIRECT && !run->job.algorithm && is_refusal(status)) {
         snprintf(method->refusal, sizeof method->refusal, "%s", tool_reason());
         return true;
     }
@@ -126,7 +124,7 @@ static int work(run_state *run) {
         return TOOL_FINDINGS;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        if (!plan(run, (lierne_bridge_algorithm)a)) {
+        if (!plan(run, (tool_algorithm)a)) {
             return TOOL_FINDINGS;
         }
     }
