@@ -4,7 +4,6 @@
  * checks. Each case is a call that is right on all ranks but one. */
 #include "mpi/common.h"
 
-#include "lierne/exchange.h"
 #include "lierne/halo.h"
 
 #include <stdio.h>
