@@ -14,17 +14,18 @@ static int dim_index(const lierne_config_dims *dims, const char *name) {
 static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
     bool ok = true;
     if (order->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "", "%d dims, at most %d are taken",
-                           order->count, LIERNE_MAX_DIMS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order,
+                              "join dims, or drop those of size 1", "%d dims, must be at most %d",
+                              order->count, LIERNE_MAX_DIMS);
         return false;
     }
     for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
         if (!lierne_config_name(r, n, false, LIERNE_CONFIG_KEY_NAME)) {
             ok = false;
         } else if (dim_index(out, lierne_json_string(n)) >= 0) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "",
-                               "dim %s stands twice in the order",
-                               lierne_quote(lierne_json_string(n)).text);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "name each dim once",
+                                  "dim %s stands twice in the order",
+                                  lierne_quote(lierne_json_string(n)).text);
             ok = false;
         } else {
             out->names[out->count++] = lierne_json_string(n);
@@ -44,8 +45,8 @@ static bool read_sizes(lierne_reader *r, const lierne_json_node *shape, lierne_c
             out->sizes[d] = size;
         } else {
             lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_ORDER_MISSING, n,
-                                   "write it into the order, fastest dim first",
-                                   "dim %s is not in the order", lierne_label(n).text);
+                                      "write it into the order, fastest dim first",
+                                      "dim %s is not in the order", lierne_label(n).text);
             ok = false;
         }
     }
@@ -60,9 +61,9 @@ static bool check_sizes(lierne_reader *r, const lierne_json_node *order,
         int d = n->type == LIERNE_JSON_STRING ? dim_index(dims, lierne_json_string(n)) : -1;
         if (d >= 0 && dims->sizes[d] == 0) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHAPE_MISSING, n,
-                               "write it into the shape, also if it is 1",
-                               "dim %s has no size in the shape",
-                               lierne_quote(dims->names[d]).text);
+                                  "write it into the shape, also if it is 1",
+                                  "dim %s has no size in the shape",
+                                  lierne_quote(dims->names[d]).text);
             ok = false;
         }
     }
@@ -75,7 +76,7 @@ bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
     if (!order || !shape) {
         return false;
     }
-    /* A faulty order says nothing about which sizes it lacks. */
+    /* A wrong order does not tell which sizes are missing. */
     if (!read_order(r, order, out)) {
         return false;
     }

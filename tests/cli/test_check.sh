@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 good=grids/encoder-llm-8.json
 bad=grids/bad/size-zero.json
-warned=grids/bad/warning-empty-lanes.json
+warned=grids/bad/warning-empty-dp-ranks.json
 passed=0
 failed=0
 
@@ -74,7 +74,7 @@ err_has "$work/none.json: No such file or directory"
 run 2 check .
 err_has "Is a directory"
 
-# check: findings, files, streams.
+# check: diagnostics, files, streams.
 run 0 check $good
 out_is "$good: valid: 2 grids, 1 bridge"
 run 1 check $bad

@@ -74,7 +74,7 @@ done
 # A mistake that it does not know must not pass for one that it made, nor for none.
 LIERNE_TRAIN_FAULT=typo timeout -k 5 1100 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
 [ $? = 2 ] && ! grep -q passed "$work/out"
-verdict "a mistake that is not known is refused" $?
+verdict "a mistake that is not known is rejected" $?
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
