@@ -169,10 +169,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
@@ -189,7 +189,8 @@ $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case \
-	graph_invalid halo halo_bricks halo_case halo_invalid json world)
+	graph_invalid halo halo_bricks halo_case halo_invalid json world) \
+	$(B)/tests/route_executor.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)

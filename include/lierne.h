@@ -12,6 +12,7 @@
 #include "lierne/layout.h"
 #include "lierne/partition.h"
 #include "lierne/plan.h"
+#include "lierne/route.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
 

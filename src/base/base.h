@@ -111,13 +111,8 @@ typedef struct lierne_deadline {
 LIERNE_PRIVATE void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now);
 LIERNE_PRIVATE bool lierne_deadline_passed(lierne_deadline *deadline, double now);
 
-/* A growing array of items of one type: LIERNE_VEC(int) v = {0}; lierne_vec_push(&v, &item). */
-#define LIERNE_VEC(type)                                                                           \
-    struct {                                                                                       \
-        type *at;                                                                                  \
-        size_t count;                                                                              \
-        size_t capacity;                                                                           \
-    }
+/* LIERNE_VEC (lierne/status.h) as a growing array: LIERNE_VEC(int) v = {0}; LIERNE_VEC_PUSH(&v, i).
+ */
 lierne_status lierne_vec_grow(void *at, size_t count, size_t *capacity, size_t size);
 #define LIERNE_VEC_PUSH(vec, item)                                                                 \
     (lierne_vec_grow(&(vec)->at, (vec)->count, &(vec)->capacity, sizeof *(vec)->at) == LIERNE_OK   \

@@ -58,9 +58,9 @@ static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
 }
 
 static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op,
-                   bool onto) {
+                   bool accumulate) {
     size_t n = 0;
-    if (onto) {
+    if (accumulate) {
         e->contributions[n++] = (lierne_contribution){subroute->base[op->to.buffer], &op->to.block};
     }
     for (size_t s = 0; s < op->from.count; s++) {
@@ -85,12 +85,12 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
                     const lierne_ops *ops) {
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
-        bool onto = op->onto && subroute->accumulates;
-        if (op->from.count + onto > 1) {
-            reduce(e, subroute, op, onto);
+        bool accumulate = op->accumulate && subroute->accumulates;
+        if (op->from.count + accumulate > 1) {
+            reduce(e, subroute, op, accumulate);
         } else if (op->from.count == 1) {
             copy(subroute, op);
-        } else if (!onto) {
+        } else if (!accumulate) {
             lierne_host_zero(subroute->size, subroute->base[op->to.buffer], &op->to.block);
         }
     }

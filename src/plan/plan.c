@@ -48,6 +48,14 @@ static lierne_status make_jobs(lierne_plan *plan, int d) {
     return LIERNE_OK;
 }
 
+/* Routes say all that is needed to execute them. */
+static void complete_routes(lierne_plan_parts *parts) {
+    for (int d = 0; d < 2; d++) {
+        parts->side[d].route->dtype = parts->dtype;
+        parts->side[d].route->accumulates = parts->accumulate && d == LIERNE_ADJOINT;
+    }
+}
+
 static lierne_status make(lierne_plan **out, lierne_context *context, lierne_plan_parts *parts) {
     lierne_plan *plan;
     LIERNE_TRY(lierne_alloc(&plan, 1, sizeof *plan));
@@ -55,6 +63,7 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     plan->parts = *parts;
     *parts = (lierne_plan_parts){0};
     *out = plan;
+    complete_routes(&plan->parts);
     LIERNE_TRY(make_jobs(plan, LIERNE_FORWARD));
     return make_jobs(plan, LIERNE_ADJOINT);
 }

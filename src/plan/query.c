@@ -43,6 +43,16 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_plan *plan,
+                                    lierne_direction direction) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    if (!route) {
+        return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
+    }
+    *route = plan->parts.side[direction].route;
+    return LIERNE_OK;
+}
+
 lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                      lierne_direction direction) {
     LIERNE_TRY(lierne_plan_check_direction(plan, direction));

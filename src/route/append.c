@@ -11,7 +11,7 @@ typedef struct naming {
 
 static lierne_place rename_place(const naming *n, lierne_buffer buffer, lierne_block block) {
     block.offset += n->offset[buffer];
-    return (lierne_place){n->buffers[buffer], block};
+    return lierne_place_at(n->buffers[buffer], block);
 }
 
 static lierne_status add_messages(lierne_messages *to, const lierne_messages *from,
@@ -33,7 +33,7 @@ static lierne_status add_ops(lierne_ops *to, const lierne_ops *from, const namin
         const lierne_op *op = &from->at[o];
         lierne_op *copy;
         LIERNE_TRY(lierne_ops_add(to, rename_place(n, op->to.buffer, op->to.block), &copy));
-        copy->onto = op->onto;
+        copy->accumulate = op->accumulate;
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *place = &op->from.at[s];
             LIERNE_TRY(lierne_op_add(copy, rename_place(n, place->buffer, place->block)));

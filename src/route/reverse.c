@@ -13,12 +13,12 @@
 static lierne_place gradient(const lierne_route *forward, lierne_buffer buffer,
                              lierne_block block) {
     if (buffer == LIERNE_IN) {
-        return (lierne_place){LIERNE_OUT, block};
+        return lierne_place_at(LIERNE_OUT, block);
     }
     if (buffer == LIERNE_SCRATCH) {
         block.offset += forward->elements[LIERNE_OUT];
     }
-    return (lierne_place){LIERNE_SCRATCH, block};
+    return lierne_place_at(LIERNE_SCRATCH, block);
 }
 
 static lierne_status add_op(lierne_ops *ops, lierne_place to, const lierne_place *a,
@@ -41,10 +41,10 @@ static lierne_status start(const lierne_route *forward, lierne_route *adjoint) {
     int64_t n_scratch = forward->elements[LIERNE_SCRATCH], offset;
     LIERNE_TRY(lierne_route_scratch(adjoint, n_out + n_scratch, &offset));
     LIERNE_TRY(lierne_route_add_stage(adjoint, &stage));
-    lierne_place given = {LIERNE_IN, lierne_block_range(0, n_out)};
-    lierne_place work = {LIERNE_SCRATCH, lierne_block_range(0, n_out)};
-    lierne_place rest = {LIERNE_SCRATCH, lierne_block_range(n_out, n_scratch)};
-    lierne_place result = {LIERNE_OUT, lierne_block_range(0, n_in)};
+    lierne_place given = lierne_place_at(LIERNE_IN, lierne_block_range(0, n_out));
+    lierne_place work = lierne_place_at(LIERNE_SCRATCH, lierne_block_range(0, n_out));
+    lierne_place rest = lierne_place_at(LIERNE_SCRATCH, lierne_block_range(n_out, n_scratch));
+    lierne_place result = lierne_place_at(LIERNE_OUT, lierne_block_range(0, n_in));
     LIERNE_TRY(add_op(&stage->copies, work, &given, NULL));
     LIERNE_TRY(add_op(&stage->copies, rest, NULL, NULL));
     return add_op(&stage->copies, result, NULL, NULL);
@@ -96,7 +96,7 @@ static lierne_status take_back(const lierne_route *forward, lierne_route *adjoin
         lierne_block packed = lierne_block_packed(&sent->blocks.at[b], arrival);
         arrival += lierne_block_elements(&packed);
         lierne_place place = gradient(forward, sent->buffer, sent->blocks.at[b]);
-        lierne_place from = {LIERNE_SCRATCH, packed};
+        lierne_place from = lierne_place_at(LIERNE_SCRATCH, packed);
         LIERNE_TRY(add_op(&stage->sums, place, &place, &from));
     }
     return LIERNE_OK;

@@ -136,10 +136,14 @@ bool lierne_block_contiguous(const lierne_block *block) {
     return block->ndims == 1 && block->stride[0] == 1 && !block->rows;
 }
 
+lierne_place lierne_place_at(lierne_buffer buffer, lierne_block block) {
+    return (lierne_place){.buffer = buffer, .block = block};
+}
+
 bool lierne_place_same(const lierne_place *a, const lierne_place *b) {
     const lierne_block *x = &a->block, *y = &b->block;
-    bool same = a->buffer == b->buffer && x->offset == y->offset && x->ndims == y->ndims &&
-                !x->rows == !y->rows;
+    bool same = a->buffer == b->buffer && a->index == b->index && x->offset == y->offset &&
+                x->ndims == y->ndims && !x->rows == !y->rows;
     for (int d = 0; same && d < x->ndims; d++) {
         same = x->count[d] == y->count[d] && x->stride[d] == y->stride[d];
     }
@@ -257,11 +261,11 @@ lierne_status lierne_op_join(lierne_op *op) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool onto, const lierne_place *from,
-                             int n) {
+lierne_status lierne_ops_put(lierne_ops *ops, lierne_place to, bool accumulate,
+                             const lierne_place *from, int n) {
     lierne_op *op;
     LIERNE_TRY(lierne_ops_add(ops, to, &op));
-    op->onto = onto;
+    op->accumulate = accumulate;
     for (int i = 0; i < n; i++) {
         LIERNE_TRY(lierne_op_add(op, from[i]));
     }
@@ -320,7 +324,7 @@ static void print_ops(lierne_text *text, const lierne_ops *ops) {
         const lierne_op *op = &ops->at[i];
         lierne_text_add(text, "  ");
         print_place(text, op->to.buffer, &op->to.block);
-        lierne_text_add(text, op->onto ? " (+)=" : " =");
+        lierne_text_add(text, op->accumulate ? " (+)=" : " =");
         lierne_text_add(text, op->from.count ? "" : " 0");
         for (size_t s = 0; s < op->from.count; s++) {
             lierne_text_add(text, s ? " + " : " ");

@@ -4,6 +4,7 @@
 #include "place.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: lierne plan FILE --bridge B [OPTION]...\n"
@@ -37,13 +38,41 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     return status;
 }
 
+static lierne_status keep_json(char **text, const lierne_plan *plan, lierne_direction direction) {
+    const lierne_route *route;
+    size_t length;
+    lierne_status status = lierne_plan_get_route(&route, plan, direction);
+    FILE *memory = status == LIERNE_OK ? open_memstream(text, &length) : NULL;
+    if (!memory) {
+        return status == LIERNE_OK ? LIERNE_NO_MEMORY : status;
+    }
+    plan_route_json(memory, route);
+    return fclose(memory) == 0 ? LIERNE_OK : LIERNE_NO_MEMORY;
+}
+
+/* The route, as the format wants it. */
+static lierne_status keep_route(plan_summary *summary, const lierne_plan *plan,
+                                lierne_direction direction) {
+    char *text;
+    if (summary->bridge->json) {
+        return keep_json(&summary->route[direction], plan, direction);
+    }
+    lierne_status status = lierne_plan_print(&text, plan, direction);
+    if (status == LIERNE_OK) {
+        summary->route[direction] = strdup(text);
+        lierne_text_destroy(text);
+        status = summary->route[direction] ? LIERNE_OK : LIERNE_NO_MEMORY;
+    }
+    return status;
+}
+
 static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, int rank) {
     const lierne_bridge_spec *spec = &summary->bridge->spec;
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(summary, plan, (lierne_direction)d);
         if (status == LIERNE_OK && summary->only >= 0) {
-            status = lierne_plan_print(&summary->route[d], plan, (lierne_direction)d);
+            status = keep_route(summary, plan, (lierne_direction)d);
         }
     }
     summary->wide[rank - summary->first] =
@@ -90,12 +119,12 @@ static lierne_status query_grids(plan_summary *summary) {
     return status;
 }
 
-static void close_view(plan_summary *summary) {
+static void close_summary(plan_summary *summary) {
     lierne_megatron_map_destroy(summary->map);
     lierne_megatron_leaders_destroy(summary->leaders);
     free(summary->wide);
-    lierne_text_destroy(summary->route[0]);
-    lierne_text_destroy(summary->route[1]);
+    free(summary->route[LIERNE_FORWARD]);
+    free(summary->route[LIERNE_ADJOINT]);
 }
 
 static int print(const tool_bridge *bridge, int only, char **argv) {
@@ -114,7 +143,7 @@ static int print(const tool_bridge *bridge, int only, char **argv) {
     } else if (status == TOOL_VALID) {
         plan_print_text(&summary);
     }
-    close_view(&summary);
+    close_summary(&summary);
     return status;
 }
 

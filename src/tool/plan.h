@@ -23,7 +23,7 @@ typedef struct plan_summary {
     int64_t *wide; /* per planned rank: samples of the wider of its two dp ranks */
     plan_cost cost[2];
     int64_t communicators; /* the most that one rank holds */
-    char *route[2];        /* of the one rank */
+    char *route[2];        /* of the one rank, as text or JSON; to be freed */
 } plan_summary;
 
 /* The slice of a rank; false where the mapping defines none. */
@@ -36,6 +36,9 @@ bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size)
  * "semantics" with a comma before it. */
 void plan_semantics_text(const tool_bridge *bridge);
 void plan_semantics_json(const tool_bridge *bridge);
+
+/* A route as a JSON object; docs/conventions.md has the keys. */
+void plan_route_json(FILE *to, const lierne_route *route);
 
 void plan_print_text(const plan_summary *summary);
 void plan_print_json(const plan_summary *summary);

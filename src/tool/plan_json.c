@@ -130,5 +130,9 @@ void plan_print_json(const plan_summary *summary) {
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
     printf(",\"communicators\":%" PRId64 "}", summary->communicators);
     plan_semantics_json(summary->bridge);
+    if (summary->only >= 0) {
+        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],
+               summary->route[LIERNE_ADJOINT]);
+    }
     printf("}\n");
 }

@@ -12,8 +12,15 @@ import sys
 SCALARS = {
     "int": ctypes.c_int, "double": ctypes.c_double, "size_t": ctypes.c_size_t,
     "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "uint32_t": ctypes.c_uint32,
-    "uint64_t": ctypes.c_uint64,
+    "uint64_t": ctypes.c_uint64, "_Bool": ctypes.c_bool,
 }
+
+
+class Vec(ctypes.Structure):
+    """LIERNE_VEC of any type."""
+    _fields_ = [("at", ctypes.c_void_p), ("count", ctypes.c_size_t), ("capacity", ctypes.c_size_t)]
+
+
 counts = {True: 0, False: 0}
 
 
@@ -23,14 +30,14 @@ def check(ok, what):
         print("FAIL", what)
 
 
-def type_of(text, enums):
+def type_of(text, enums, structs=()):
     """The ctypes type of a declaration without its name; None where no binding could have it."""
     words = text.replace("*", " * ").split()
     if "*" in words:
         plain = [word for word in words if word != "const"]
         return ctypes.c_char_p if plain == ["char", "*"] else ctypes.c_void_p
     name = " ".join(word for word in words if word != "const")
-    return ctypes.c_int if name in enums else SCALARS.get(name)
+    return ctypes.c_int if name in enums else SCALARS.get(name) or dict(structs).get(name)
 
 
 def split_name(declaration):
@@ -39,13 +46,23 @@ def split_name(declaration):
     return found[1], found[2], int(found[3] or 0)
 
 
+def name_vecs(text):
+    """A vec is one type, whatever it holds."""
+    vec = r"struct\s*\{\s*[\w\s*]+?\*+at;\s*size_t count;\s*size_t capacity;\s*\}"
+    text, aliases = re.sub(vec, "Vec", text), {}
+    for alias in re.findall(r"typedef Vec (\w+);", text):
+        aliases[alias] = Vec
+    return re.sub(r"typedef Vec \w+;", "", text), aliases
+
+
 def read_structs(text, enums):
+    text, aliases = name_vecs(text)
     structs = {}
     for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (lierne_\w+);", text, re.S):
         fields = []
         for line in filter(None, map(str.strip, body.split(";"))):
             kind, field, length = split_name(line)
-            kind = type_of(kind, enums)
+            kind = type_of(kind, enums, {"Vec": Vec, **aliases, **structs})
             check(kind, f"{name}: a foreign caller cannot fill in '{line}'")
             fields.append((field, kind * length if length else kind))
         structs[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
@@ -75,7 +92,8 @@ def bind(path, header):
     enums = set(re.findall(r"typedef enum \w+ \{.*?\} (lierne_\w+);", text, re.S))
     library = ctypes.CDLL(path)
     structs = read_structs(text, enums)
-    read_functions(re.sub(r"\{.*?\}", "", text, flags=re.S), enums, library)
+    plain, _ = name_vecs(text)
+    read_functions(re.sub(r"\{.*?\}", "", plain, flags=re.S), enums, library)
     return library, structs
 
 

@@ -92,7 +92,8 @@ void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_pl
                            int blamed);
 /* The dots of all ranks are the same two ways. */
 void golden_world_expect_adjoint(golden_case *c, const golden_world *world);
-/* lierne_plan_check of the plans of this process. */
+/* lierne_plan_check of the plans of this process; where it has all of them, their routes do what
+ * they do. */
 void golden_world_check(golden_case *c, const golden_world *world);
 /* Sums of a direction's reports over the ranks, and the most stages; algorithm as this process's
  * ranks have it, all the same. */

@@ -2,6 +2,8 @@
  * compares. Outputs are poisoned before, inputs compared after. */
 #include "simulate.h"
 
+#include "route_executor.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,6 +195,17 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
     return first;
 }
 
+/* With lierne and from the routes alone. */
+static const char *compare_routes(const rank_state *ranks, int world) {
+    lierne_plan **plans = golden_alloc(world, sizeof *plans);
+    for (int r = 0; r < world; r++) {
+        plans[r] = ranks[r].plan;
+    }
+    const char *fault = route_compare(plans, world);
+    free(plans);
+    return fault;
+}
+
 static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_state *ranks,
                           int world) {
     const lierne_plan **plans = malloc((size_t)world * sizeof *plans);
@@ -204,6 +217,8 @@ static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_stat
     free(plans);
     run(c, bridge, ranks, world, LIERNE_FORWARD);
     run(c, bridge, ranks, world, LIERNE_ADJOINT);
+    const char *fault = status == LIERNE_OK ? compare_routes(ranks, world) : NULL;
+    golden_expect(c, !fault, "%s", fault);
 }
 
 lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {

@@ -3,6 +3,8 @@
  * golden_ranks_sum and golden_ranks_most. */
 #include "row_case.h"
 
+#include "route_executor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,8 @@ void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_pl
 void golden_world_check(golden_case *c, const golden_world *world) {
     const lierne_plan *const *plans = (const lierne_plan *const *)world->plans + world->first;
     golden_expect_status(c, "lierne_plan_check", lierne_plan_check(plans, world->here), LIERNE_OK);
+    const char *fault = world->here == world->n ? route_compare(world->plans, world->n) : NULL;
+    golden_expect(c, !fault, "%s", fault);
 }
 
 void golden_world_expect_adjoint(golden_case *c, const golden_world *world) {

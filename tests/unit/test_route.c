@@ -45,8 +45,8 @@ static lierne_message *message(lierne_messages *list, int peer, lierne_buffer bu
 static void copy(lierne_ops *ops, lierne_buffer to, int64_t to_at, lierne_buffer from,
                  int64_t from_at, int64_t n) {
     lierne_op *op;
-    cr_assert_eq(lierne_ops_add(ops, (lierne_place){to, lierne_block_range(to_at, n)}, &op), 0);
-    cr_assert_eq(lierne_op_add(op, (lierne_place){from, lierne_block_range(from_at, n)}), 0);
+    cr_assert_eq(lierne_ops_add(ops, lierne_place_at(to, lierne_block_range(to_at, n)), &op), 0);
+    cr_assert_eq(lierne_op_add(op, lierne_place_at(from, lierne_block_range(from_at, n))), 0);
 }
 
 Test(route, blocks_that_continue_extend_the_message) {
@@ -229,11 +229,11 @@ static lierne_route *relay(int rank) {
         lierne_op *op;
         cr_assert_eq(lierne_route_scratch(r, 3, &landing), LIERNE_OK);
         message(&s->recvs, 1, LIERNE_SCRATCH, landing, 3);
-        lierne_place out = {LIERNE_OUT, lierne_block_range(0, 3)};
+        lierne_place out = lierne_place_at(LIERNE_OUT, lierne_block_range(0, 3));
         cr_assert_eq(lierne_ops_add(&s->sums, out, &op), LIERNE_OK);
         cr_assert_eq(lierne_op_add(op, out), LIERNE_OK);
         cr_assert_eq(lierne_op_add(op,
-                                   (lierne_place){LIERNE_SCRATCH, lierne_block_range(landing, 3)}),
+                                   lierne_place_at(LIERNE_SCRATCH, lierne_block_range(landing, 3))),
                      LIERNE_OK);
     }
     return r;

@@ -47,7 +47,7 @@ static lierne_status copy_rows(const swapper *w, int64_t n) {
     if (n == 0) {
         return LIERNE_OK;
     }
-    return add_copy(w, (lierne_place){LIERNE_OUT, rows}, (lierne_place){LIERNE_IN, rows});
+    return add_copy(w, lierne_place_at(LIERNE_OUT, rows), lierne_place_at(LIERNE_IN, rows));
 }
 
 /* The stage of swap s. */
@@ -66,8 +66,8 @@ static lierne_status forward_swap(swapper *w) {
     if (to == w->route->rank) {
         return spec->sendnum[w->swap] == 0
                    ? LIERNE_OK
-                   : add_copy(w, (lierne_place){LIERNE_OUT, ghosts_like_list(w)},
-                              (lierne_place){w->source, w->list});
+                   : add_copy(w, lierne_place_at(LIERNE_OUT, ghosts_like_list(w)),
+                              lierne_place_at(w->source, w->list));
     }
     if (spec->sendnum[w->swap] > 0) {
         LIERNE_TRY(lierne_messages_put(&w->stage->sends, to, w->source, w->list));
@@ -80,7 +80,7 @@ static lierne_status forward_swap(swapper *w) {
 
 /* list += from, row by row. */
 static lierne_status add_sum(const swapper *w, lierne_place from) {
-    const lierne_place both[] = {{LIERNE_OUT, w->list}, from};
+    const lierne_place both[] = {lierne_place_at(LIERNE_OUT, w->list), from};
     return lierne_ops_put(&w->stage->sums, both[0], false, both, 2);
 }
 
@@ -89,7 +89,7 @@ static lierne_status adjoint_swap(swapper *w) {
     int to = spec->sendproc[w->swap], from = spec->recvproc[w->swap];
     int64_t n = spec->sendnum[w->swap];
     if (to == w->route->rank) {
-        return n == 0 ? LIERNE_OK : add_sum(w, (lierne_place){LIERNE_OUT, ghosts_like_list(w)});
+        return n == 0 ? LIERNE_OK : add_sum(w, lierne_place_at(LIERNE_OUT, ghosts_like_list(w)));
     }
     if (spec->recvnum[w->swap] > 0) {
         LIERNE_TRY(lierne_messages_put(&w->stage->sends, from, w->source, ghosts(w)));
@@ -99,7 +99,7 @@ static lierne_status adjoint_swap(swapper *w) {
     }
     LIERNE_TRY(lierne_messages_put(&w->stage->recvs, to, LIERNE_SCRATCH,
                                    lierne_block_range(w->landing, n * spec->width)));
-    return add_sum(w, (lierne_place){LIERNE_SCRATCH, lierne_block_packed(&w->list, w->landing)});
+    return add_sum(w, lierne_place_at(LIERNE_SCRATCH, lierne_block_packed(&w->list, w->landing)));
 }
 
 /* Room for the rows of any swap that come from another rank. */
@@ -117,7 +117,7 @@ static lierne_status zero_ghosts(const swapper *w) {
     if (w->spec->nghost == 0 || w->spec->keep_ghosts) {
         return LIERNE_OK;
     }
-    lierne_place to = {LIERNE_OUT, rows_of(w, w->spec->nlocal, w->spec->nghost)};
+    lierne_place to = lierne_place_at(LIERNE_OUT, rows_of(w, w->spec->nlocal, w->spec->nghost));
     return lierne_ops_put(&w->stage->sums, to, false, NULL, 0);
 }
 

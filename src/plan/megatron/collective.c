@@ -144,8 +144,8 @@ static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
 static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t *wide,
                             lierne_buffer buffer) {
     lierne_block from = slice(c, wide, c->slot);
-    lierne_place to = {LIERNE_OUT, lierne_block_packed(&from, 0)};
-    return copy(ops, to, (lierne_place){buffer, from});
+    lierne_place to = lierne_place_at(LIERNE_OUT, lierne_block_packed(&from, 0));
+    return copy(ops, to, lierne_place_at(buffer, from));
 }
 
 /* out (a wide lane) = the members' wholes, slot by slot. */
@@ -155,9 +155,9 @@ static lierne_status gather(const collective *c, lierne_route *route, const int6
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 0;
     for (int i = 0; i < c->scale; i++) {
-        lierne_place to = {LIERNE_OUT, slice(c, wide, i)};
+        lierne_place to = lierne_place_at(LIERNE_OUT, slice(c, wide, i));
         if (i == c->slot) {
-            lierne_place from = {buffer, lierne_block_packed(&to.block, 0)};
+            lierne_place from = lierne_place_at(buffer, lierne_block_packed(&to.block, 0));
             LIERNE_TRY(copy(&stage->copies, to, from));
             continue;
         }
@@ -181,14 +181,15 @@ static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64
     lierne_block mine = piece(c, elements, c->cp_coord);
     LIERNE_TRY(lierne_route_scratch(route, elements, &landing));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    LIERNE_TRY(lierne_ops_add(&stage->sums, (lierne_place){LIERNE_SCRATCH, mine}, &op));
+    LIERNE_TRY(lierne_ops_add(&stage->sums, lierne_place_at(LIERNE_SCRATCH, mine), &op));
     for (int i = 0; i < c->cp->n; i++) {
         if (i == c->cp_coord) {
-            LIERNE_TRY(lierne_op_add(op, (lierne_place){LIERNE_IN, mine}));
+            LIERNE_TRY(lierne_op_add(op, lierne_place_at(LIERNE_IN, mine)));
             continue;
         }
         LIERNE_TRY(lierne_route_scratch(route, mine.count[0], &landing));
-        lierne_place arrival = {LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0])};
+        lierne_place arrival =
+            lierne_place_at(LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0]));
         LIERNE_TRY(lierne_op_add(op, arrival));
         LIERNE_TRY(
             lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH, arrival.block));

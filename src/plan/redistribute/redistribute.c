@@ -179,13 +179,13 @@ static lierne_status take_part(const planner *p, meeting *m, size_t k) {
 }
 
 static lierne_place in_place(const planner *p, const lierne_overlap *o) {
-    return (lierne_place){LIERNE_IN,
-                          lierne_block_box(p->from->naxes, p->in_shape, o->local_a, o->size)};
+    return lierne_place_at(LIERNE_IN,
+                           lierne_block_box(p->from->naxes, p->in_shape, o->local_a, o->size));
 }
 
 static lierne_place out_place(const planner *p, const lierne_overlap *o) {
-    return (lierne_place){LIERNE_OUT,
-                          lierne_block_box(p->from->naxes, p->out_shape, o->local_b, o->size)};
+    return lierne_place_at(LIERNE_OUT,
+                           lierne_block_box(p->from->naxes, p->out_shape, o->local_b, o->size));
 }
 
 static lierne_place place_of(const planner *p, const lierne_overlap *o, lierne_buffer buffer) {
@@ -293,7 +293,7 @@ static lierne_status add_sources(const planner *p, const meeting *m, size_t firs
     for (size_t b = 0; b < m->part.count; b++) {
         lierne_place from = in_place(p, &m->part.at[b]);
         if (!own) {
-            from = (lierne_place){LIERNE_SCRATCH, lierne_block_packed(&from.block, landing)};
+            from = lierne_place_at(LIERNE_SCRATCH, lierne_block_packed(&from.block, landing));
             landing += lierne_block_elements(&from.block);
         }
         LIERNE_TRY(lierne_op_add(&stage->sums.at[first_op + b], from));

@@ -20,10 +20,10 @@ static lierne_status add_step(const lierne_star_forest *f, lierne_route *route, 
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     if (here == 1) {
-        lierne_place in = {LIERNE_IN,
-                           lierne_block_rows(0, nowned_of[f->rank], f->width, f->stride)};
-        lierne_place own = {LIERNE_SCRATCH,
-                            lierne_block_rows(0, nowned_of[f->rank], f->width, f->width)};
+        lierne_place in = lierne_place_at(LIERNE_IN, lierne_block_rows(0, nowned_of[f->rank],
+                                                                       f->width, f->stride));
+        lierne_place own = lierne_place_at(LIERNE_SCRATCH, lierne_block_rows(0, nowned_of[f->rank],
+                                                                             f->width, f->width));
         LIERNE_TRY(lierne_ops_put(&stage->copies, own, false, &in, 1));
     }
     if (first[blocks] > 0) {

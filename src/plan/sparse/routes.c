@@ -7,7 +7,7 @@
 #include "plan/sparse/star_forest.h"
 
 static lierne_place place_of(lierne_buffer buffer, lierne_block block) {
-    return (lierne_place){buffer, block};
+    return lierne_place_at(buffer, block);
 }
 
 /* n rows from row first on, in an array of the caller's. */

@@ -29,7 +29,7 @@ typedef struct table {
 
 static lierne_status list_place(const table *t, lierne_place *out, const lierne_row_place *of,
                                 const int64_t *rows, int64_t n) {
-    out->buffer = of->buffer;
+    *out = (lierne_place){.buffer = of->buffer};
     LIERNE_TRY(lierne_route_rows(t->route, &out->block, rows, n, t->sums->width, of->stride));
     out->block.offset += of->offset;
     return LIERNE_OK;
@@ -54,7 +54,7 @@ static lierne_status add_class(const table *t, const int64_t *lists, int64_t n, 
     lierne_op *op;
     LIERNE_TRY(list_place(t, &to, &sums->to, lists, n));
     LIERNE_TRY(lierne_ops_add(t->ops, to, &op));
-    op->onto = sums->onto;
+    op->accumulate = sums->onto;
     if (sums->base) {
         LIERNE_TRY(lierne_op_add(op, same_rows(&to, &sums->to, sums->base)));
     }
@@ -96,8 +96,8 @@ static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
     if (first == end || t->sums->rest == LIERNE_REST_NONE) {
         return LIERNE_OK;
     }
-    lierne_place to = {of->buffer,
-                       lierne_block_rows(first, end - first, t->sums->width, of->stride)};
+    lierne_place to = lierne_place_at(of->buffer, lierne_block_rows(first, end - first,
+                                                                    t->sums->width, of->stride));
     to.block.offset += of->offset;
     return put_rest(t, to);
 }

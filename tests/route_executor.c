@@ -1,0 +1,384 @@
+/* The executor follows include/lierne/route.h to the letter and takes the worst order that it
+ * allows: a rank's copies come before anything arrives, messages arrive last to first. Scratch and
+ * output start as poison. */
+#include "route_executor.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char problem[300];
+
+static const char *wrong(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(problem, sizeof problem, format, arguments);
+    va_end(arguments);
+    return problem;
+}
+
+/* One rank while its route runs. */
+typedef struct rank_memory {
+    const lierne_route *route;
+    size_t size;
+    unsigned char *buffer[LIERNE_BUFFERS]; /* LIERNE_IN is never written */
+} rank_memory;
+
+static int64_t elements_of(const lierne_block *block) {
+    int64_t n = 1;
+    for (int d = 0; d < block->ndims; d++) {
+        n *= block->count[d];
+    }
+    return n;
+}
+
+/* The i-th element of a block, in the order in which it travels. */
+static int64_t element_of(const lierne_block *block, int64_t i) {
+    int64_t at = block->offset;
+    for (int d = block->ndims - 1; d >= 0; d--) {
+        int64_t index = i % block->count[d];
+        at += (d == 0 && block->rows ? block->rows[index] : index) * block->stride[d];
+        i /= block->count[d];
+    }
+    return at;
+}
+
+static unsigned char *address(const rank_memory *r, const lierne_place *place, int64_t i) {
+    return r->buffer[place->buffer] + (size_t)element_of(&place->block, i) * r->size;
+}
+
+static float float_of_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float read_16(lierne_dtype dtype, const unsigned char *at) {
+    uint16_t bits;
+    memcpy(&bits, at, sizeof bits);
+    if (dtype == LIERNE_BF16) {
+        return float_of_bits((uint32_t)bits << 16);
+    }
+    float magnitude = (bits >> 10 & 31) == 0
+                          ? ldexpf((float)(bits & 1023), -24)
+                          : ldexpf((float)(1024 + (bits & 1023)), (bits >> 10 & 31) - 25);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+/* To nearest, ties to even: values of this test are neither subnormal nor too large in bf16. */
+static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
+    int exponent;
+    uint16_t bits;
+    if (dtype == LIERNE_BF16) {
+        uint32_t whole;
+        memcpy(&whole, &value, sizeof whole);
+        bits = (uint16_t)((whole + 0x7fff + (whole >> 16 & 1)) >> 16);
+    } else {
+        frexpf(value, &exponent);
+        int step = exponent - 11 < -24 ? -24 : exponent - 11;
+        float units = nearbyintf(ldexpf(fabsf(value), -step)); /* 2048 carries into the exponent */
+        uint32_t base = step == -24 ? 0 : (uint32_t)(step + 24) << 10;
+        bits = (uint16_t)((signbit(value) ? 0x8000u : 0) | (base + (uint32_t)units));
+    }
+    memcpy(at, &bits, sizeof bits);
+}
+
+#define ADD_AS(type)                                                                               \
+    do {                                                                                           \
+        type a, b;                                                                                 \
+        memcpy(&a, sum, sizeof a);                                                                 \
+        memcpy(&b, value, sizeof b);                                                               \
+        a = (type)(a + b);                                                                         \
+        memcpy(sum, &a, sizeof a);                                                                 \
+    } while (0)
+
+/* sum += value, of types that are added as they are. Unsigned additions wrap as signed ones do. */
+static void add(lierne_dtype dtype, unsigned char *sum, const unsigned char *value) {
+    switch (dtype) {
+    case LIERNE_F64:
+        ADD_AS(double);
+        break;
+    case LIERNE_F32:
+        ADD_AS(float);
+        break;
+    case LIERNE_I64:
+        ADD_AS(uint64_t);
+        break;
+    case LIERNE_I32:
+        ADD_AS(uint32_t);
+        break;
+    default:
+        ADD_AS(uint8_t);
+        break;
+    }
+}
+
+/* One element of an operation: n sources, at least one. */
+static void add_sources(lierne_dtype dtype, size_t size, unsigned char *to,
+                        const unsigned char *const *from, size_t n) {
+    unsigned char sum[8];
+    if (n == 1 || (dtype != LIERNE_BF16 && dtype != LIERNE_F16)) {
+        memcpy(sum, from[0], size);
+        for (size_t s = 1; s < n; s++) {
+            add(dtype, sum, from[s]);
+        }
+        memcpy(to, sum, size);
+        return;
+    }
+    float total = read_16(dtype, from[0]);
+    for (size_t s = 1; s < n; s++) {
+        total += read_16(dtype, from[s]);
+    }
+    write_16(dtype, to, total);
+}
+
+static void run_op(const rank_memory *r, const lierne_op *op) {
+    const unsigned char **from = calloc(op->from.count + 1, sizeof *from);
+    for (int64_t i = 0; i < elements_of(&op->to.block); i++) {
+        unsigned char *to = address(r, &op->to, i);
+        size_t n = 0;
+        if (op->accumulate && r->route->accumulates) {
+            from[n++] = to;
+        }
+        for (size_t s = 0; s < op->from.count; s++) {
+            from[n++] = address(r, &op->from.at[s], i);
+        }
+        if (n == 0) {
+            memset(to, 0, r->size);
+        } else {
+            add_sources(r->route->dtype, r->size, to, from, n);
+        }
+    }
+    free(from);
+}
+
+static void run_ops(const rank_memory *r, const lierne_ops *ops) {
+    for (size_t o = 0; o < ops->count; o++) {
+        run_op(r, &ops->at[o]);
+    }
+}
+
+/* Between a message's blocks and the bytes that travel. */
+static void move(const rank_memory *r, const lierne_message *m, unsigned char *bytes,
+                 bool arrives) {
+    for (size_t b = 0; b < m->blocks.count; b++) {
+        const lierne_block *block = &m->blocks.at[b];
+        for (int64_t i = 0; i < elements_of(block); i++, bytes += r->size) {
+            unsigned char *at = r->buffer[m->buffer] + (size_t)element_of(block, i) * r->size;
+            memcpy(arrives ? at : bytes, arrives ? bytes : at, r->size);
+        }
+    }
+}
+
+/* The counterpart of a received message: as many messages between the two come before it. */
+static const lierne_message *find_send(const lierne_stage *sender, const lierne_stage *receiver,
+                                       const lierne_message *m, int to) {
+    size_t before = 0;
+    for (const lierne_message *other = receiver->recvs.at; other < m; other++) {
+        before += other->peer == m->peer;
+    }
+    for (size_t i = 0; i < sender->sends.count; i++) {
+        if (sender->sends.at[i].peer == to && before-- == 0) {
+            return &sender->sends.at[i];
+        }
+    }
+    return NULL;
+}
+
+/* Everything that travels in a stage, read before anything is written. */
+static const char *read_messages(const rank_memory *ranks, int n, int to, size_t stage,
+                                 unsigned char **bytes) {
+    const lierne_stage *s = &ranks[to].route->stages.at[stage];
+    for (size_t i = 0; i < s->recvs.count; i++) {
+        const lierne_message *m = &s->recvs.at[i];
+        const lierne_route *peer = m->peer >= 0 && m->peer < n ? ranks[m->peer].route : NULL;
+        const lierne_message *send = peer && stage < peer->stages.count
+                                         ? find_send(&peer->stages.at[stage], s, m, to)
+                                         : NULL;
+        if (!send || send->elements != m->elements) {
+            return wrong("rank %d, stage %zu: nothing from rank %d", to, stage, m->peer);
+        }
+        bytes[i] = malloc((size_t)m->elements * ranks[to].size + 1);
+        move(&ranks[m->peer], send, bytes[i], false);
+    }
+    return NULL;
+}
+
+static void end_stage(const rank_memory *r, size_t stage, unsigned char **bytes) {
+    const lierne_stage *s = &r->route->stages.at[stage];
+    run_ops(r, &s->copies);
+    for (size_t i = s->recvs.count; i-- > 0;) {
+        move(r, &s->recvs.at[i], bytes[i], true);
+    }
+    run_ops(r, &s->sums);
+}
+
+static size_t count_recvs(const rank_memory *r, size_t stage) {
+    return stage < r->route->stages.count ? r->route->stages.at[stage].recvs.count : 0;
+}
+
+/* Stage i of all ranks. */
+static const char *run_stage(const rank_memory *ranks, int n, size_t stage) {
+    unsigned char ***bytes = calloc((size_t)n, sizeof *bytes);
+    const char *fault = NULL;
+    for (int r = 0; r < n; r++) {
+        bytes[r] = calloc(count_recvs(&ranks[r], stage) + 1, sizeof **bytes);
+        if (!fault && stage < ranks[r].route->stages.count) {
+            fault = read_messages(ranks, n, r, stage, bytes[r]);
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        if (!fault && stage < ranks[r].route->stages.count) {
+            end_stage(&ranks[r], stage, bytes[r]);
+        }
+        for (size_t i = 0; i < count_recvs(&ranks[r], stage); i++) {
+            free(bytes[r][i]);
+        }
+        free(bytes[r]);
+    }
+    free(bytes);
+    return fault;
+}
+
+const char *route_execute(const lierne_route *const *routes, int n, unsigned char *const *out,
+                          const unsigned char *const *in) {
+    rank_memory *ranks = calloc((size_t)n, sizeof *ranks);
+    const char *fault = NULL;
+    size_t stages = 0;
+    for (int r = 0; r < n; r++) {
+        size_t size = lierne_dtype_size(routes[r]->dtype);
+        size_t scratch = (size_t)routes[r]->elements[LIERNE_SCRATCH] * size;
+        ranks[r] =
+            (rank_memory){routes[r], size, {(unsigned char *)in[r], out[r], malloc(scratch + 1)}};
+        memset(ranks[r].buffer[LIERNE_SCRATCH], 0xa5, scratch);
+        stages = routes[r]->stages.count > stages ? routes[r]->stages.count : stages;
+    }
+    for (size_t s = 0; s < stages && !fault; s++) {
+        fault = run_stage(ranks, n, s);
+    }
+    for (int r = 0; r < n; r++) {
+        free(ranks[r].buffer[LIERNE_SCRATCH]);
+    }
+    free(ranks);
+    return fault;
+}
+
+/* Random numbers around 1 of any floating-point type, so that the order of additions shows. */
+static void fill(unsigned char *at, int64_t n, lierne_dtype dtype, uint64_t seed) {
+    static const int mantissas[] = {52, 23, 7, 10}, biases[] = {1023, 127, 127, 15};
+    size_t size = lierne_dtype_size(dtype);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = seed >> 8 ^ seed << 40;
+        if (dtype <= LIERNE_F16) {
+            int m = mantissas[dtype];
+            uint64_t exponent = (uint64_t)(biases[dtype] - 3 + (int)(seed >> 33 & 3));
+            bits = (bits & ((1ull << m) - 1)) | exponent << m | (seed >> 60 & 1) << (8 * size - 1);
+        }
+        memcpy(at + (size_t)i * size, &bits, size);
+    }
+}
+
+/* Buffers of a direction, of all ranks: what lierne makes of in, and what its routes make of it. */
+typedef struct comparison {
+    const lierne_route **routes;
+    unsigned char **in, **kept, **out, **routed;
+    lierne_request **requests;
+    int n;
+} comparison;
+
+static unsigned char *buffer_of(const lierne_route *route, lierne_buffer buffer, uint64_t seed) {
+    int64_t n = route->elements[buffer];
+    unsigned char *memory = malloc((size_t)n * lierne_dtype_size(route->dtype) + 1);
+    fill(memory, n, route->dtype, seed);
+    return memory;
+}
+
+static const char *start(comparison *c, lierne_plan *const *plans, lierne_direction d) {
+    for (int r = 0; r < c->n; r++) {
+        if (lierne_plan_get_route(&c->routes[r], plans[r], d) != LIERNE_OK) {
+            return wrong("rank %d has no route: %s", r, lierne_last_error());
+        }
+        uint64_t seed = (uint64_t)(2 * r + (d == LIERNE_ADJOINT)) * 7919 + 1;
+        c->in[r] = buffer_of(c->routes[r], LIERNE_IN, seed);
+        c->kept[r] = buffer_of(c->routes[r], LIERNE_IN, seed);
+        c->out[r] = buffer_of(c->routes[r], LIERNE_OUT, seed + 17);
+        c->routed[r] = buffer_of(c->routes[r], LIERNE_OUT, seed + 17);
+    }
+    return NULL;
+}
+
+static const char *execute(comparison *c, lierne_plan *const *plans, lierne_direction d) {
+    const char *fault = NULL;
+    for (int r = 0; r < c->n; r++) {
+        lierne_status status =
+            (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(&c->requests[r],
+                                                                                plans[r], c->out[r],
+                                                                                c->in[r], NULL);
+        fault = status == LIERNE_OK ? fault : wrong("rank %d: %s", r, lierne_last_error());
+    }
+    for (int r = 0; r < c->n; r++) {
+        if (lierne_end(c->requests[r]) != LIERNE_OK) {
+            fault = wrong("rank %d: %s", r, lierne_last_error());
+        }
+    }
+    return fault;
+}
+
+static const char *compare(const comparison *c, lierne_direction d) {
+    for (int r = 0; r < c->n; r++) {
+        size_t size = lierne_dtype_size(c->routes[r]->dtype);
+        size_t in = (size_t)c->routes[r]->elements[LIERNE_IN] * size;
+        size_t out = (size_t)c->routes[r]->elements[LIERNE_OUT] * size;
+        if (memcmp(c->in[r], c->kept[r], in) != 0) {
+            return wrong("rank %d, direction %d: in was written", r, (int)d);
+        }
+        for (size_t i = 0; i < out; i++) {
+            if (c->out[r][i] != c->routed[r][i]) {
+                return wrong("rank %d, direction %d: element %zu of %zu is not what the route says",
+                             r, (int)d, i / size, out / size);
+            }
+        }
+    }
+    return NULL;
+}
+
+static void end(comparison *c) {
+    for (int r = 0; r < c->n; r++) {
+        free(c->in[r]);
+        free(c->kept[r]);
+        free(c->out[r]);
+        free(c->routed[r]);
+    }
+    free(c->in);
+    free(c->kept);
+    free(c->out);
+    free(c->routed);
+    free(c->requests);
+    free(c->routes);
+}
+
+static const char *compare_direction(lierne_plan *const *plans, int n, lierne_direction d) {
+    size_t count = (size_t)n, size = sizeof(unsigned char *);
+    comparison c = {calloc(count, sizeof(lierne_route *)),
+                    calloc(count, size),
+                    calloc(count, size),
+                    calloc(count, size),
+                    calloc(count, size),
+                    calloc(count, sizeof(lierne_request *)),
+                    n};
+    const char *fault = start(&c, plans, d);
+    fault = fault ? fault : execute(&c, plans, d);
+    fault =
+        fault ? fault : route_execute(c.routes, n, c.routed, (const unsigned char *const *)c.in);
+    fault = fault ? fault : compare(&c, d);
+    end(&c);
+    return fault;
+}
+
+const char *route_compare(lierne_plan *const *plans, int n) {
+    const char *fault = compare_direction(plans, n, LIERNE_FORWARD);
+    return fault ? fault : compare_direction(plans, n, LIERNE_ADJOINT);
+}

@@ -1,0 +1,18 @@
+/* Executes plans from their public routes alone, without lierne's engine. All ranks of a world are
+ * in this process. */
+#ifndef LIERNE_TESTS_ROUTE_EXECUTOR_H
+#define LIERNE_TESTS_ROUTE_EXECUTOR_H
+
+#include "lierne/route.h"
+
+/* Executes the routes of ranks 0 to n - 1. Buffers have the element counts of the routes. Returns
+ * NULL, or what is wrong with the routes (static storage). */
+const char *route_execute(const lierne_route *const *routes, int n, unsigned char *const *out,
+                          const unsigned char *const *in);
+
+/* Executes the plans of ranks 0 to n - 1 with lierne and from their routes, both directions, on
+ * random numbers whose sums depend on their order. Returns NULL where all bits are the same, or
+ * what is wrong (static storage). No request of the plans may be in flight. */
+const char *route_compare(lierne_plan *const *plans, int n);
+
+#endif
