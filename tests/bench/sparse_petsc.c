@@ -172,4 +172,4 @@ static method *open_forest(const void *of) {
 const method_kind petsc_graph = {"PetscSF basic", open_forest, close_forest};
 const method_kind petsc_halo = {"PetscSF basic, one round", open_forest, close_forest};
 const method_kind plan_petsc_edges = {"PetscSF from edges", open_edges, close_forest};
-const method_kind plan_petsc_pairs = {"PetscSF from pairs", open_plan, close_forest};
+const method_kind plan_petsc_pairs = {"PetscSF from references", open_plan, close_forest};
