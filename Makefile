@@ -183,7 +183,7 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
-$(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
+$(addprefix $(B)/tests/mpi/,sparse halos update rejections): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now

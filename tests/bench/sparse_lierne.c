@@ -1,5 +1,5 @@
-/* The methods of lierne, through blocking calls. What a plan says of its bytes is compared with
- * what the forest says, which knows nothing of plans. */
+/* The methods of lierne, through blocking calls. The bytes that a plan reports are compared with
+ * those counted from the star forest alone. */
 #include "bench/sparse.h"
 
 #include <stdlib.h>

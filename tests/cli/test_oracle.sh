@@ -26,7 +26,7 @@ matters() { # matters FAULT SRC_TP SRC_DP DST_TP DST_CP DST_DP
     none) false ;;
     loss_dp_only | drop_cp_sum) [ "$5" -gt 1 ] ;;
     sum_dp_cp) [ "$6" -gt 1 ] ;;
-    swap_slots) [ "$3" != "$6" ] ;;
+    swap_shares) [ "$3" != "$6" ] ;;
     scale_tp) [ "$2" -gt 1 ] ;;
     reverse_chunks) true ;;
     esac
@@ -55,7 +55,7 @@ check_run() { # check_run FAULT RANKS
         [ "${line#*, }" = '0 failed' ]
     else
         [ "$shown" = 1 ] && [ -n "$line" ] && [ "${line#*, }" != '0 failed' ] &&
-            grep -q 'encoder gradient (mean) is not that of equal lanes' "$work/err"
+            grep -q 'encoder gradient (mean) is not that of equal dp' "$work/err"
     fi
     verdict "$fault on $n: the program says '$line'" $?
 }
@@ -65,7 +65,7 @@ if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || [ ! -x "$train" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_slots scale_tp reverse_chunks; do
+for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_shares scale_tp reverse_chunks; do
     for n in 4 8; do
         check_run $fault $n
     done
