@@ -1,8 +1,7 @@
 /* 01_grid: a grid, its groups, and a second view of the same ranks.
  *
  * Introduces lierne_grid_create, lierne_grid_get_groups, lierne_grid_add_view and
- * lierne_grid_get_key. Nothing here communicates: this is what a launcher can ask before a job
- * starts. */
+ * lierne_grid_get_key. Nothing here communicates: a launcher can call this before a job starts. */
 #include <lierne.h>
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* 03_graph: a layer of message passing on a graph whose nodes live on different ranks.
+/* 03_graph: a layer of message passing on a graph whose nodes are owned by different ranks.
  *
  * Introduces lierne_partition_morton, lierne_plan_create_graph, lierne_plan_get_graph_lists, and
- * begin and end: edges between own nodes are worked on while ghosts are under way, in both
+ * begin and end: edges between own nodes are computed while communication is in flight, in both
  * directions. Run with 1 to 8 ranks: mpirun -n 4 build/examples/03_graph */
 #include <lierne.h>
 #include <lierne/mpi.h>
@@ -77,7 +77,7 @@ static void pass(double (*to)[WIDTH], const double (*from)[WIDTH], const int64_t
     }
 }
 
-/* y[t] = sum of h[s] over edges s -> t. h has own nodes first, then room for ghosts, as edges
+/* y[t] = sum of h[s] over edges s -> t. h has own nodes first, then ghosts, as edges
  * count. */
 static void layer(double (*y)[WIDTH], double (*h)[WIDTH], lierne_plan *plan,
                   const lierne_graph_lists *g) {

@@ -1,6 +1,6 @@
-/* graph_a2a.json, cases: every rank plans its own edges, in each algorithm and dtype. Sums are
- * compared with the definition (forest.c), which is compared with the file first: so they can be
- * checked for numbers that 16 bits hold too. */
+/* graph_a2a.json, cases: every rank plans its own edges, with each algorithm and dtype. Sums are
+ * compared with the definition (star_forest.c), which is compared with the file first: so they can
+ * be checked for numbers that 16 bits hold, too. */
 #include "graph_case.h"
 
 #include <stdio.h>
