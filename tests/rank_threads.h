@@ -3,7 +3,7 @@
 #ifndef LIERNE_TESTS_RANK_THREADS_H
 #define LIERNE_TESTS_RANK_THREADS_H
 
-#include "lierne/context.h"
+#include "lierne/sim.h"
 
 /* Calls work once per rank, each in a thread of its own; shared is the same pointer in all of them.
  * Returns when all have returned. A thread that cannot be started ends the program: the others

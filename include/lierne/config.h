@@ -10,6 +10,7 @@
 #define LIERNE_CONFIG_H
 
 #include "lierne/bridge.h"
+#include "lierne/megatron.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,10 @@ LIERNE_API const char *lierne_config_get_bridge_name(const lierne_config *config
 /* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. */
 LIERNE_API const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config,
                                                               const char *name);
+/* The spec of a bridge whose algorithm is collective or leader, ready for
+ * lierne_plan_create_megatron; NULL for another algorithm, or if there is no such bridge. */
+LIERNE_API const lierne_megatron_spec *lierne_config_get_megatron(const lierne_config *config,
+                                                                  const char *name);
 /* Names of a bridge's source and destination grids and of its axes ("b", "s", "h"); NULL if there
  * is no such bridge or axis. */
 LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name);

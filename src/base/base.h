@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Exported, but only to lierne's own other libraries (liblierne_mpi): needs a line in
+/* Exported, but only to lierne's own other libraries (liblierne_mpi). Needs a line in
  * src/liblierne.map too. */
 #define LIERNE_PRIVATE LIERNE_API
 
@@ -20,7 +20,7 @@
 LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *func, const char *format,
                                          ...) __attribute__((format(printf, 3, 4)));
 
-/* Sets the message as it is, without a function's name: for one that came from another rank. */
+/* Sets the message without a function's name: for one that came from another rank. */
 LIERNE_PRIVATE void lierne_set_error(const char *message);
 
 /* Forwards a failure. */
@@ -34,31 +34,31 @@ LIERNE_PRIVATE void lierne_set_error(const char *message);
 
 #define LIERNE_MESSAGE_SIZE 1024
 
-/* Allocation, counted. *out is zeroed memory for count items of size bytes each; count or size 0
- * gives a pointer that may be freed. On failure *out is NULL and the message says how much. */
+/* Counted allocation. *out is zeroed memory for count items of size bytes each; with count or size
+ * 0 it is a pointer that may be freed. On failure *out is NULL and the message has the size. */
 LIERNE_PRIVATE lierne_status lierne_alloc(void *out, size_t count, size_t size);
-/* The same, but the memory holds anything: for what is written as a whole anyway. */
+/* The same without zeroing the memory. */
 lierne_status lierne_alloc_unset(void *out, size_t count, size_t size);
 /* Like realloc, for an array of items; new items are not zeroed. *ptr is unchanged on failure. */
 LIERNE_PRIVATE lierne_status lierne_realloc(void *ptr, size_t count, size_t size);
-/* Memory that is used again: a few places, each as large as it ever had to be. Zero-initialise.
- * take gives a place for count items of size bytes; what was in it is gone, and *out belongs to the
- * shelf. */
+/* A reusable workspace: a few slots of memory, each as large as its largest use. Zero-initialise.
+ * take returns the memory of a slot for count items of size bytes; its former contents are lost.
+ * *out belongs to the workspace. */
 #define LIERNE_WORKSPACE_SLOTS 12
 typedef struct lierne_workspace {
     void *at[LIERNE_WORKSPACE_SLOTS];
     size_t bytes[LIERNE_WORKSPACE_SLOTS];
 } lierne_workspace;
-lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
+lierne_status lierne_workspace_take(lierne_workspace *workspace, int slot, void *out, size_t count,
                                     size_t size);
-void lierne_workspace_destroy(lierne_workspace *shelf);
+void lierne_workspace_destroy(lierne_workspace *workspace);
 lierne_status lierne_strdup(char **out, const char *text);
 LIERNE_PRIVATE void lierne_mem_free(void *ptr);
 
-/* Allocations that are alive now, of all threads; for leak tests. */
+/* For leak tests: the number of allocations that are alive, of all threads. */
 size_t lierne_mem_live(void);
-/* For tests of allocation failure: the k-th allocation from now on fails (1 is the next); 0 turns
- * it off. */
+/* For tests of allocation failure: makes the k-th allocation from now on fail (1: the next one; 0:
+ * none). */
 void lierne_mem_fail_at(size_t k);
 
 /* Checked arithmetic: false when the result does not fit. */
@@ -66,19 +66,19 @@ bool lierne_mul_size(size_t a, size_t b, size_t *out);
 bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
 
-/* A hash of bytes that continues hash (0 at first); the same on every machine. */
+/* Continues a hash (0 at first) over bytes; the same on every machine. */
 LIERNE_PRIVATE uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
 
-/* Sorts items by key, ascending; equal keys keep their order. spare has room for n items; most: no
- * key is larger. */
+/* Sorts items by ascending key; equal keys keep their order. spare has space for n items. No key is
+ * larger than most. */
 typedef struct lierne_keyed {
     uint64_t key;
     int64_t value;
 } lierne_keyed;
 void lierne_sort_keyed(lierne_keyed *items, lierne_keyed *spare, size_t n, uint64_t most);
 
-/* Growing text. Zero-initialise; text.data is always a string once something was added. A failed
- * allocation is remembered in text.failed and further additions do nothing. */
+/* Growing text. Zero-initialise. text.data is a string once something was added. A failed
+ * allocation sets text.failed, and further additions do nothing. */
 typedef struct lierne_text {
     char *data;
     size_t length;
@@ -87,25 +87,26 @@ typedef struct lierne_text {
 } lierne_text;
 void lierne_text_add(lierne_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A JSON array. */
+/* Adds numbers as a JSON array. */
 void lierne_text_numbers(lierne_text *text, const int64_t *numbers, int64_t n);
-/* Hands the string over (caller frees with lierne_mem_free), or fails with NO_MEMORY. */
+/* Moves the string to the caller, who frees it with lierne_mem_free. Errors: NO_MEMORY. */
 lierne_status lierne_text_take(lierne_text *text, char **out);
 void lierne_text_clear(lierne_text *text);
 
-/* Bytes of the UTF-8 sequence at text, 0 if it is none or the end. Never reads past a zero byte. */
+/* Bytes of the UTF-8 sequence at text; 0 if there is none, or at the end. Never reads past a zero
+ * byte. */
 int lierne_utf8_length(const char *text);
 
-/* Seconds on a clock that never goes back, to a hundredth at least. */
+/* Seconds of a monotonic clock, with a resolution of 10 ms or better. */
 LIERNE_PRIVATE double lierne_now(void);
 
-/* The deadline of a wait that looks at the clock again and again, in seconds. Where the process was
- * stopped, or the machine slept, for more than half of the timeout, what it waited for may have
- * come meanwhile, and it gets half of the timeout more to look, once. */
+/* The deadline of a wait that checks the clock repeatedly, in seconds. If the process did not run
+ * for more than half of the timeout (it was stopped, or the machine slept), messages may have
+ * arrived meanwhile; the deadline is then extended once, by half of the timeout. */
 typedef struct lierne_deadline {
     double timeout;
     double at;
-    double last; /* look */
+    double last_check;
     bool extended;
 } lierne_deadline;
 LIERNE_PRIVATE void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now);

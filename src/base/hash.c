@@ -1,4 +1,4 @@
-/* The hash by which ranks compare what they were given: FNV-1a, the same on every machine. */
+/* The hash by which ranks compare their arguments: FNV-1a, the same on every machine. */
 #include "base/base.h"
 
 uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes) {

@@ -1,8 +1,8 @@
 /* Counted allocation, growing arrays, checked arithmetic.
  *
- * Every allocation of the library goes through here, for two reasons: tests count what is alive
- * before and after, and tests make the k-th allocation fail for every k. The counters are the
- * only global state of the library beside the thread-local message; nothing reads them but tests.
+ * Every allocation of the library is made here, for two reasons: tests compare the number of live
+ * allocations before and after, and tests make the k-th allocation fail for every k. The counters
+ * are the only global state of the library beside the thread-local message; only tests read them.
  */
 #include "base/base.h"
 
@@ -72,27 +72,27 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_workspace_take(lierne_workspace *shelf, int place, void *out, size_t count,
+lierne_status lierne_workspace_take(lierne_workspace *workspace, int slot, void *out, size_t count,
                                     size_t size) {
     size_t bytes;
     if (!lierne_mul_size(count, size, &bytes)) {
         return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);
     }
-    if (!shelf->at[place] || bytes > shelf->bytes[place]) {
-        lierne_mem_free(shelf->at[place]);
-        shelf->at[place] = NULL;
-        shelf->bytes[place] = bytes;
-        LIERNE_TRY(lierne_alloc_unset(&shelf->at[place], bytes, 1));
+    if (!workspace->at[slot] || bytes > workspace->bytes[slot]) {
+        lierne_mem_free(workspace->at[slot]);
+        workspace->at[slot] = NULL;
+        workspace->bytes[slot] = bytes;
+        LIERNE_TRY(lierne_alloc_unset(&workspace->at[slot], bytes, 1));
     }
-    memcpy(out, &shelf->at[place], sizeof shelf->at[place]);
+    memcpy(out, &workspace->at[slot], sizeof workspace->at[slot]);
     return LIERNE_OK;
 }
 
-void lierne_workspace_destroy(lierne_workspace *shelf) {
+void lierne_workspace_destroy(lierne_workspace *workspace) {
     for (int i = 0; i < LIERNE_WORKSPACE_SLOTS; i++) {
-        lierne_mem_free(shelf->at[i]);
+        lierne_mem_free(workspace->at[i]);
     }
-    *shelf = (lierne_workspace){0};
+    *workspace = (lierne_workspace){0};
 }
 
 lierne_status lierne_strdup(char **out, const char *text) {

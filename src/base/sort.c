@@ -1,5 +1,5 @@
-/* Sorting numbers: digit by digit from the lowest, each pass stable, so that items with one key
- * keep their order. Linear, and no comparison that could be inconsistent. */
+/* Radix sort: digit by digit from the lowest. Each pass is stable, so that items with equal keys
+ * keep their order. Linear, without a comparison function. */
 #include "base/base.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* The status table turned into names and paragraphs, and the message of the last failure.
+/* Names and paragraphs of the status table, and the message of the last failure.
  *
- * The message is thread-local and of fixed size, so that failing needs no memory: running out of
- * memory is one of the things it must report. */
+ * The message is thread-local and of fixed size, because it must also report that there is no
+ * memory. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ const char *lierne_version(void) {
 }
 
 void lierne_set_error(const char *message) {
-    /* The message may be last_error itself. */
+    /* message may be last_error itself. */
     memmove(last_error, message, strnlen(message, sizeof last_error - 1) + 1);
     last_error[sizeof last_error - 1] = '\0';
 }
@@ -51,7 +51,7 @@ lierne_status lierne_fail(lierne_status status, const char *func, const char *fo
     char text[LIERNE_MESSAGE_SIZE];
     va_list args;
     va_start(args, format);
-    /* A name may be given as an argument and stand in last_error: format elsewhere first. */
+    /* An argument may point into last_error, so the text is formatted elsewhere first. */
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     snprintf(last_error, sizeof last_error, "%s: %.*s", func,

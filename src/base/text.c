@@ -1,5 +1,5 @@
-/* Growing text, UTF-8 and the clock. Text remembers a failed allocation instead of returning it, so
- * that a printer of many lines checks once, at its end. */
+/* Growing text, UTF-8, the clock and deadlines. Text records a failed allocation instead of
+ * returning it, so that a function that adds many lines checks once, at its end. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -78,7 +78,7 @@ int lierne_utf8_length(const char *text) {
     if (first < 0xE0) {
         return 2;
     }
-    /* Overlong forms, surrogates, and past U+10FFFF: all told by the second byte. */
+    /* The second byte shows overlong forms, surrogates and code points past U+10FFFF. */
     if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
         (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) {
         return 0;
@@ -92,7 +92,7 @@ int lierne_utf8_length(const char *text) {
     return is_continuation(text[3]) ? 4 : 0;
 }
 
-/* Deadlines and dumps need no more than the coarse clock, which costs a fifth of the other. */
+/* Deadlines and dumps need only the coarse clock, which costs a fifth of the precise one. */
 #ifdef CLOCK_MONOTONIC_COARSE
 #define CLOCK CLOCK_MONOTONIC_COARSE
 #else
@@ -106,12 +106,12 @@ double lierne_now(void) {
 }
 
 void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now) {
-    *deadline = (lierne_deadline){.timeout = timeout, .at = now + timeout, .last = now};
+    *deadline = (lierne_deadline){.timeout = timeout, .at = now + timeout, .last_check = now};
 }
 
 bool lierne_deadline_passed(lierne_deadline *deadline, double now) {
-    double gap = now - deadline->last;
-    deadline->last = now;
+    double gap = now - deadline->last_check;
+    deadline->last_check = now;
     if (now > deadline->at && gap > deadline->timeout / 2 && !deadline->extended) {
         deadline->at = now + deadline->timeout / 2;
         deadline->extended = true;

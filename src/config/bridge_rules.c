@@ -5,7 +5,7 @@
  * without errors is then given to the planner's own checks: what `check` calls valid can be
  * planned. */
 #include "config/read.h"
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <string.h>
 
@@ -127,7 +127,7 @@ static void check_owner(lierne_reader *r, values *v, entry *bridge) {
                               "owner %s needs the sequence axis, and the bridge names none",
                               lierne_quote(lierne_json_string(v->owner)).text);
     }
-    if (partial && bridge->spec.delivery == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
+    if (partial && bridge->spec.output == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_OUTPUT, v->output,
                               "let the output be whole, or choose another owner",
                               "output is sharded, and the owner of the gradient is partial");
@@ -271,12 +271,13 @@ static void check_empty_dp_ranks(lierne_reader *r, values *v, entry *bridge) {
 }
 
 /* Warns of a pair that Megatron-LM rejects or plans wrongly. */
-static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_comparison *c) {
-    const int shown = c->nmisaligned < LIERNE_BRIDGE_SHOWN ? c->nmisaligned : LIERNE_BRIDGE_SHOWN;
+static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_comparison *c) {
+    const int shown =
+        c->nmisaligned < LIERNE_MEGATRON_SHOWN ? c->nmisaligned : LIERNE_MEGATRON_SHOWN;
     lierne_text text = {0};
-    if (*c->refusal) {
+    if (*c->rejection) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_REJECTED, v->bridge, "",
-                              "Megatron-LM's colocated bridge rejects this pair: %s", c->refusal);
+                              "Megatron-LM's colocated bridge rejects this pair: %s", c->rejection);
         return;
     }
     for (int i = 0; i < shown; i++) {
@@ -296,7 +297,7 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_bridge_co
 
 /* Whether the planner takes the bridge; what it rejects has no rule of its own here. */
 static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
-    lierne_status status = lierne_bridge_validate(&bridge->spec, false);
+    lierne_status status = lierne_bridge_check(&bridge->spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
         lierne_diagnostic_add(r, status, v->bridge, "", "%s", lierne_reason());
     }
@@ -304,17 +305,17 @@ static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_pair(lierne_reader *r, values *v, entry *bridge) {
-    lierne_bridge_comparison comparison;
+    lierne_megatron_comparison comparison;
     if (!check_plannable(r, v, bridge)) {
         return;
     }
-    if (bridge->spec.algorithm != LIERNE_BRIDGE_DIRECT) {
-        lierne_status status = lierne_bridge_validate(&bridge->spec, true);
+    if (bridge->megatron.algorithm != 0) {
+        lierne_status status = lierne_megatron_check(&bridge->megatron);
         if (!lierne_reader_ok(r, status) && !r->failed) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ALGORITHM, v->algorithm,
                                   "use the direct algorithm", "%s", lierne_reason());
         }
-    } else if (lierne_reader_ok(r, lierne_bridge_compare(&comparison, &bridge->spec))) {
+    } else if (lierne_reader_ok(r, lierne_megatron_compare(&comparison, &bridge->spec))) {
         compare_megatron(r, v, &comparison);
     }
 }

@@ -173,7 +173,7 @@ static const lierne_config_key keys[KEYS] = {
     [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
     [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
 };
-static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
+static const char *const algorithms[] = {"direct", "collective", "leader"}; /* 0; as the enum */
 static const char *const outputs[] = {"whole", "sharded"};                  /* likewise */
 
 /* Reads all values of a bridge. */
@@ -204,13 +204,13 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         lierne_config_read_placements(r, found[PLACEMENTS], nodes, bridge);
     }
     if (lierne_config_word(r, nodes->output, outputs, COUNT(outputs), &word)) {
-        bridge->spec.delivery = (lierne_bridge_output)word;
+        bridge->spec.output = (lierne_bridge_output)word;
     }
     if (nodes->gradient) {
         read_gradient(r, nodes, bridge);
     }
     if (lierne_config_word(r, nodes->algorithm, algorithms, COUNT(algorithms), &word)) {
-        bridge->spec.algorithm = (lierne_bridge_algorithm)word;
+        bridge->megatron.algorithm = (lierne_megatron_algorithm)word;
     }
     if (nodes->counts) {
         read_counts(r, nodes, bridge);
@@ -228,6 +228,8 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
     }
     bridge->spec.size = sizeof bridge->spec;
     bridge->spec.shape = bridge->shape;
+    bridge->megatron.size = sizeof bridge->megatron;
+    bridge->megatron.bridge = &bridge->spec;
     if (read_values(r, &nodes, bridge) && !r->failed) {
         lierne_config_check_bridge(r, &nodes, bridge, errors == r->config->errors);
     }

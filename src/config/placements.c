@@ -213,7 +213,7 @@ static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *n
     bool chunks = bridge->spec.gradient_owner == LIERNE_GRADIENT_ZIGZAG ||
                   bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
     if (dim != cp && c.node && c.axis >= 0 && c.axis == nodes->planned.sequence && chunks &&
-        bridge->spec.delivery == LIERNE_OUTPUT_WHOLE) {
+        bridge->spec.output == LIERNE_OUTPUT_WHOLE) {
         lierne_diagnostic_add(
             r, LIERNE_DIAGNOSTIC_OUTPUT, c.node, "add \"output\": \"sharded\"",
             "'%s' cuts the sequence, which the owner of the gradient cuts over cp",

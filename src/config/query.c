@@ -58,6 +58,12 @@ const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config, 
     return bridge ? &bridge->spec : NULL;
 }
 
+const lierne_megatron_spec *lierne_config_get_megatron(const lierne_config *config,
+                                                       const char *name) {
+    const lierne_config_bridge_entry *bridge = find_bridge(config, name);
+    return bridge && bridge->megatron.algorithm != 0 ? &bridge->megatron : NULL;
+}
+
 const char *lierne_config_get_bridge_src(const lierne_config *config, const char *name) {
     const lierne_config_bridge_entry *bridge = find_bridge(config, name);
     return bridge ? bridge->src : NULL;

@@ -35,6 +35,7 @@ typedef struct lierne_config_bridge_entry {
     int32_t *rows;
     lierne_placement placements[2][LIERNE_MAX_DIMS];
     lierne_bridge_spec spec;
+    lierne_megatron_spec megatron; /* of spec; algorithm 0: direct */
 } lierne_config_bridge_entry;
 
 struct lierne_config {

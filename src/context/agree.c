@@ -1,8 +1,8 @@
-/* What a context asks of all ranks.
+/* Collective operations of a context.
  *
- * A decision that is an error leaves everything as it was, and so does a rank without memory for
- * its messages: it must still be able to tell the others. After anything else ranks may be at
- * different places of a call, and the context is dead. */
+ * The context survives a decision that is an error, and a rank that has no memory for its messages,
+ * because that rank must still tell the others. After any other error ranks may be at different
+ * points of a call, so the error kills the context. */
 #include "context/context.h"
 
 lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
@@ -46,7 +46,7 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
-static lierne_status judge(lierne_context *context, lierne_status status) {
+static lierne_status kill_on_error(lierne_context *context, lierne_status status) {
     return status == LIERNE_OK || status == LIERNE_NO_MEMORY ? status
                                                              : lierne_context_kill(context, status);
 }
@@ -55,18 +55,19 @@ lierne_status lierne_context_sparse_exchange(lierne_context *context,
                                              const lierne_control_message *messages, size_t n,
                                              lierne_control_messages *received) {
     LIERNE_TRY(lierne_context_alive(context));
-    return judge(context,
-                 context->control->sparse_exchange(context->control_self, messages, n, received));
+    return kill_on_error(context, context->control->sparse_exchange(context->control_self, messages,
+                                                                    n, received));
 }
 
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {
     LIERNE_TRY(lierne_context_alive(context));
-    return judge(context, context->control->allreduce_max(context->control_self, values, n));
+    return kill_on_error(context,
+                         context->control->allreduce_max(context->control_self, values, n));
 }
 
 void lierne_context_free_message_memory(const lierne_context *context, void *memory) {
-    if (!context->control->reads_messages ||
-        !context->control->reads_messages(context->control_self)) {
+    if (!context->control->has_pending_buffers ||
+        !context->control->has_pending_buffers(context->control_self)) {
         lierne_mem_free(memory);
     }
 }

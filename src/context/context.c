@@ -1,8 +1,8 @@
-/* Contexts: what all of them have in common.
+/* What all contexts have in common.
  *
- * A context dies of its first failure to communicate: after a missed deadline nobody knows which
- * messages are still under way, so going on could deliver one call's data to another. It keeps the
- * error and gives it again to whoever calls. */
+ * The first failure to communicate kills a context: after a missed deadline no rank knows which
+ * messages are still in flight, so another call could receive the data of the failed one. Every
+ * further call that communicates returns the same error. */
 #include "context/context.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static lierne_status find_timeout(const lierne_context_spec *spec, double *secon
                            sizeof *spec);
     }
     if (spec && !(spec->timeout >= 0 && spec->timeout <= 1e6)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be in 0 to 1e6", spec->timeout);
+        return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be 0 to 1e6", spec->timeout);
     }
     LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
     *seconds = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
@@ -151,7 +151,7 @@ void lierne_context_end_call(lierne_context *context, int64_t call, lierne_statu
     }
 }
 
-/* Adds to text of size bytes, `used` of them taken; cut off where it does not fit. */
+/* Appends to text of size bytes, `used` of them used; what does not fit is cut off. */
 static size_t append(char *text, size_t size, size_t used, const char *format, ...) {
     va_list args;
     if (used + 1 >= size) {
@@ -225,10 +225,13 @@ lierne_status lierne_context_destroy(lierne_context *context) {
         return LIERNE_OK;
     }
     if (context->owned_by_sim) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the context belongs to a sim: use lierne_sim_destroy");
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the context belongs to a simulated world: use lierne_sim_destroy");
     }
     if (context->nplans > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive", context->nplans);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "%zu plans of the context are alive, must be 0: destroy them first",
+                           context->nplans);
     }
     lierne_context_destroy_abandoned(context);
     context->control->close(context->control_self, context->dead != LIERNE_OK);

@@ -1,7 +1,7 @@
-/* A context from inside: one control, a transport, what is in flight, and how it died.
+/* The context: one control, a transport, the activities in flight, and the error that killed it.
  *
- * Executions (execute/) are in flight as activities: the context moves all of them on while this
- * rank waits for anything, and shows them in its dump, without knowing what they are. */
+ * Running executions (execute/) are activities: while this rank waits, the context progresses all
+ * of them and lists them in its dump, without knowing what they are. */
 #ifndef LIERNE_CONTEXT_INTERNAL_H
 #define LIERNE_CONTEXT_INTERNAL_H
 
@@ -9,18 +9,19 @@
 #include "lierne/context.h"
 #include "transport/transport.h"
 
-/* Something in flight. The first member of what embeds it. */
+/* Something in flight. The first member of the struct that embeds it. */
 typedef struct lierne_activity {
     struct lierne_activity *next;
-    /* One look; returns whether anything happened. */
+    /* Polls once; returns whether anything progressed. */
     bool (*progress)(struct lierne_activity *activity);
-    /* Appends a line on what it waits for to text of size bytes, `used` of them taken. */
+    /* Appends a line about what it waits for to text of size bytes, `used` of them used. Returns
+     * the bytes used then. */
     size_t (*dump)(const struct lierne_activity *activity, char *text, size_t size, size_t used);
-    /* Frees it; called when the context is destroyed, for those that were abandoned. */
+    /* Frees an abandoned activity, when the context is destroyed. */
     void (*destroy)(struct lierne_activity *activity);
 } lierne_activity;
 
-/* A call as the dump shows it. Of calls in flight the activity knows more. */
+/* A call as the dump shows it; for calls in flight the activity adds details. */
 #define LIERNE_CALLS             8
 #define LIERNE_CONTEXT_DUMP_SIZE 4096
 typedef struct lierne_call {
@@ -46,69 +47,69 @@ struct lierne_context {
     bool check;         /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
     char dead_message[LIERNE_MESSAGE_SIZE];
-    char *dead_dump;                 /* or NULL, where there was no memory for it */
-    lierne_call calls[LIERNE_CALLS]; /* the last ones, call i at i % LIERNE_CALLS */
+    char *dead_dump;                 /* NULL if there was no memory for it */
+    lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
     int64_t ncalls;
     size_t nplans; /* alive */
     lierne_activity *in_flight;
-    lierne_activity *abandoned; /* destroyed while their messages were under way: kept to the end */
+    lierne_activity *abandoned; /* destroyed with messages in flight: freed with the context */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */
 };
 
-/* Reads timeout, LIERNE_TIMEOUT_MS and nodes (world of them are copied) into a context whose world
- * is set. For those that create contexts. */
+/* Reads timeout, LIERNE_TIMEOUT_MS, check, LIERNE_CHECK and nodes (copied) into a context whose
+ * world is set. For the functions that create contexts. */
 LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
                                                  const lierne_context_spec *spec);
-/* The timeout that a context of this spec has, in seconds; the default where the spec or the
- * environment is the error. */
+/* The timeout of a context with this spec, in seconds; the default if the spec or the environment
+ * is invalid. */
 LIERNE_PRIVATE double lierne_context_timeout(const lierne_context_spec *spec);
-/* LIERNE_NODE: *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
+/* Reads LIERNE_NODE; *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
 LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
-/* Frees what a context points to; drop frees the context too. */
+/* Frees what a context points to. lierne_context_drop also frees the context. */
 void lierne_context_clear(lierne_context *context);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
 lierne_status lierne_context_alive(const lierne_context *context);
-/* Makes the last failure of this thread, status, the context's end, and tells the other ranks;
- * returns status. */
+/* Kills the context with status and the thread's message, and tells the other ranks that this one
+ * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
 
-/* Takes and gives back the control's lock, where it has one: under it activities of all ranks move
- * on. */
+/* Acquires and releases the control's lock, if it has one. Activities of all ranks progress under
+ * it. */
 void lierne_context_enter(const lierne_context *context);
 void lierne_context_leave(const lierne_context *context);
-/* Moves on all that is in flight; returns whether anything happened. */
+/* Progresses everything in flight; returns whether anything progressed. */
 LIERNE_PRIVATE bool lierne_context_progress(const lierne_context *context);
-/* Puts an activity in flight and takes it out again, with the lock held. */
+/* Adds an activity to those in flight; removes it. Called with the lock. */
 void lierne_context_add_activity(lierne_context *context, lierne_activity *activity);
 void lierne_context_remove_activity(lierne_context *context, const lierne_activity *activity);
-/* Destroys those that were abandoned. */
+/* Frees abandoned activities. */
 void lierne_context_destroy_abandoned(lierne_context *context);
 
-/* Notes a call; returns its number. */
+/* Records the begin of a call for the dump; returns its number. */
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan);
-/* Notes that it ended. */
+/* Records its end. */
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status);
 
-/* Collective: the decision of all ranks, see agree in control/control.h. An error of the control
- * kills the context. *id may be asked for later; id may be NULL. */
+/* Collective. Returns the decision of all ranks (agree in control/control.h). An error of the
+ * control kills the context. *id is the number of the agreement; id may be NULL. */
 lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
                                    const lierne_field *fields, size_t n, int *id);
-/* The same, and waits until all ranks have taken part, in a simulated world too. */
+/* The same, but waits until all ranks have taken part, in a simulated world too. */
 lierne_status lierne_context_agree_all(lierne_context *context, lierne_status mine,
                                        const lierne_field *fields, size_t n, int *id);
-/* Whether an agreement still holds: in a simulated world a rank that came later may have failed. */
+/* The decision of an agreement so far: in a simulated world a rank may fail it later. */
 lierne_status lierne_context_agreement_status(const lierne_context *context, int id);
-/* Waits until all ranks have taken part in an agreement, and returns it. */
+/* Waits until all ranks have taken part in an agreement and returns the decision. */
 lierne_status lierne_context_await_agreement(lierne_context *context, int id);
 
-/* As in control/control.h; an error other than NO_MEMORY kills the context. */
+/* As in control/control.h. An error other than NO_MEMORY kills the context. */
 lierne_status lierne_context_sparse_exchange(lierne_context *context,
                                              const lierne_control_message *messages, size_t n,
                                              lierne_control_messages *received);
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n);
-/* Frees memory that control messages lay in. Where a peer may still read it, it is left behind. */
+/* Frees a buffer that control messages were sent from. Does nothing if a peer may still read it. */
 void lierne_context_free_message_memory(const lierne_context *context, void *memory);
 
 #endif

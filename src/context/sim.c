@@ -1,18 +1,19 @@
 /* A simulated world: the contexts of all its ranks, in one process.
  *
- * Whoever waits moves on what is in flight on all ranks, so that one thread can begin on all of
- * them and then end on all of them; a lock around that lets threads wait at the same time. The
- * context of a rank is filled when it is first asked for, so that planning one rank of a large
- * world takes the memory of one context; all of them share one array of nodes. */
+ * A rank that waits progresses the executions of all ranks, so that one thread can begin on all of
+ * them and then end on all of them; a lock lets several threads wait at once. The context of a rank
+ * is initialised at its first use, so that planning one rank of a large world takes the memory of
+ * one context. All contexts share one array of nodes. */
 #include "control/sim.h"
 #include "context/context.h"
 #include "lierne/grid.h"
+#include "lierne/sim.h"
 #include "transport/sim/sim.h"
 
 struct lierne_sim {
     lierne_sim_world world;
-    lierne_context *contexts; /* by rank; without a control: nobody asked for it */
-    lierne_context common;    /* what all contexts begin as; owns their nodes */
+    lierne_context *contexts; /* per rank; control is NULL until the first use */
+    lierne_context common;    /* initial value of all contexts; owns their nodes */
 };
 
 static bool progress_all(void *user) {
@@ -24,8 +25,8 @@ static bool progress_all(void *user) {
     return moved;
 }
 
-/* The context of a rank, with the lock held: memory for all is there, and costs nothing until it is
- * written. */
+/* The context of a rank. Called with the lock. Memory for all contexts is allocated, but the system
+ * provides only what is written. */
 static lierne_context *open_context(lierne_sim *sim, int rank) {
     lierne_context *context = &sim->contexts[rank];
     if (!context->control) {
@@ -66,11 +67,14 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
 
 lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
     lierne_sim *sim;
-    if (!out || nranks < 1 || nranks > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL, or nranks is %d, must be in 1 to %d",
-                           nranks, LIERNE_MAX_RANKS);
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
+    if (nranks < 1 || nranks > LIERNE_MAX_RANKS) {
+        return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,
+                           LIERNE_MAX_RANKS);
+    }
     LIERNE_TRY(lierne_alloc(&sim, 1, sizeof *sim));
     lierne_status status = open_sim(sim, nranks, spec);
     if (status != LIERNE_OK) {
@@ -94,7 +98,8 @@ lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank) {
 lierne_status lierne_sim_destroy(lierne_sim *sim) {
     for (int r = 0; sim && r < sim->world.nranks; r++) {
         if (sim->contexts[r].nplans > 0) {
-            return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of rank %d are alive",
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "%zu plans of rank %d are alive, must be 0: destroy them first",
                                sim->contexts[r].nplans, r);
         }
     }

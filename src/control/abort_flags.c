@@ -1,9 +1,10 @@
-/* Abort flags in a memfd: it needs no name, so nothing is left in the system when processes are
+/* Abort flags in a memfd. It has no name, so nothing is left in the system when processes are
  * killed, and no other user can open it.
  *
- * The order of memory is that of a seqlock's writer: the flag goes up, then a release fence, then
- * the caller may write its buffers. The reader copies the data, then an acquire fence, then looks
- * at the flag. One word says whether any flag is up, so that looking costs one load. */
+ * The memory order is that of a seqlock's writer. The writer raises its flag, then executes a
+ * release fence, then lets the caller write its buffers. The reader copies the data, then executes
+ * an acquire fence, then reads the flag. One word says whether any flag is raised, so that a check
+ * costs one load. */
 #include "control/abort_flags.h"
 
 #include <fcntl.h>
@@ -36,7 +37,7 @@ int lierne_abort_flags_open(int n) {
     if (descriptor < 0) {
         return -1;
     }
-    /* Without the seals a process that shortens the file would end the others by SIGBUS. */
+    /* Without the seals, a process that shortens the file kills the others with SIGBUS. */
     if (ftruncate(descriptor, (off_t)bytes_of(n)) != 0 ||
         fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0 ||
         posix_fallocate(descriptor, 0, sizeof(shared)) != 0) {

@@ -1,5 +1,5 @@
-/* Lists of control messages, and the control of a world of one rank: agreeing is having no error,
- * and messages can only go to the rank itself. */
+/* Lists of control messages, and the control of a world of one rank, which agrees with itself and
+ * sends messages only to itself. */
 #include "control/control.h"
 
 #include <string.h>

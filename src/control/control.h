@@ -1,20 +1,21 @@
-/* Control: what ranks tell each other to plan and to stay alive.
+/* Control: what ranks tell each other in order to plan and to detect failures.
  *
- * A control is one table of functions: agreement, sparse exchange, maxima, liveness, close. It
- * moves no tensor data (transport/transport.h does) and knows neither contexts nor plans: its state
- * is the first argument of every function. A context has exactly one (context/context.h). */
+ * A control is one table of functions: agreement, sparse exchange, allreduce with max, liveness,
+ * close. It moves no tensor data (transport/transport.h does) and knows neither contexts nor plans:
+ * its state is the first argument of every function. A context has exactly one control
+ * (context/context.h). */
 #ifndef LIERNE_CONTROL_H
 #define LIERNE_CONTROL_H
 
 #include "base/base.h"
 
-/* A value on which all ranks must agree, with its name for the message. */
+/* A value that must be equal on all ranks, with its name for the error message. */
 typedef struct lierne_field {
     char name[32];
     int64_t value;
 } lierne_field;
 
-/* What planners tell another rank: words of 64 bits. */
+/* A message of a planner to another rank: words of 64 bits. */
 typedef struct lierne_control_message {
     int peer;
     size_t count;
@@ -27,67 +28,67 @@ typedef LIERNE_VEC(lierne_control_message) lierne_control_messages;
 typedef struct lierne_control {
     const char *name;
 
-    /* Collective. If mine is an error on some rank, *decision is that of the lowest such rank, with
-     * its message, on every rank. Else, if a field differs, MISMATCH with a message that names the
-     * lowest rank that differs from rank 0, the field and both values. *id numbers the agreement,
-     * the same on every rank. Returns an error where the ranks could not agree: TIMEOUT,
-     * PEER_FAILED, TRANSPORT, MISMATCH (another rank ends its context). */
+    /* Collective. If `mine` is an error on some rank, *decision is that of the lowest such rank,
+     * with its message, on every rank. Otherwise, if a field differs, it is MISMATCH, and the
+     * message names the lowest rank that differs from rank 0, the field and both values. *id is the
+     * number of the agreement, the same on every rank. Returns an error if the ranks could not
+     * agree: TIMEOUT, PEER_FAILED, TRANSPORT, MISMATCH (another rank destroys its context). */
     lierne_status (*agree)(void *self, lierne_status mine, const lierne_field *fields, size_t n,
                            int *id, lierne_status *decision);
-    /* Where agree cannot wait for all ranks, because one thread calls for all of them; else NULL:
-     * the decision so far, and the decision once every rank has taken part (returned as agree
-     * does). */
+    /* NULL unless agree cannot wait for all ranks because one thread may call for all of them.
+     * agreement_status returns the decision so far. await_agreement waits until every rank has
+     * taken part and returns the decision as agree does. */
     lierne_status (*agreement_status)(void *self, int id);
     lierne_status (*await_agreement)(void *self, int id, lierne_status *decision);
 
-    /* Collective, waits for all ranks. Sends messages, at most one to a rank, itself allowed, to
-     * ranks that do not expect them, and adds those that came to received (empty before), by
-     * ascending sender; words are then the caller's (lierne_control_messages_destroy). Costs time
-     * and memory in proportion to the messages. Errors: NO_MEMORY (received is empty; the other
-     * ranks are not disturbed), TIMEOUT, PEER_FAILED, TRANSPORT. */
+    /* Collective, waits for all ranks. Sends messages to ranks that do not expect them, at most one
+     * per rank, itself allowed. Adds the messages that arrived to received (empty before), in
+     * ascending order of the sender; the caller frees them with lierne_control_messages_destroy.
+     * Time and memory are proportional to the messages. Errors: NO_MEMORY (received is empty; the
+     * other ranks succeed), TIMEOUT, PEER_FAILED, TRANSPORT. */
     lierne_status (*sparse_exchange)(void *self, const lierne_control_message *messages, size_t n,
                                      lierne_control_messages *received);
-    /* Whether a sparse exchange failed while messages were under way: peers may still read their
-     * memory. NULL where that cannot be. */
-    bool (*reads_messages)(void *self);
+    /* Whether a sparse exchange failed with messages pending: peers may still read the buffers that
+     * they were sent from. NULL if that cannot happen. */
+    bool (*has_pending_buffers)(void *self);
 
-    /* Collective, waits for all ranks: values, at most LIERNE_MAX_REDUCED of them, become their
+    /* Collective, waits for all ranks. Replaces n values, at most LIERNE_MAX_REDUCED, by their
      * maxima over the ranks. Errors: TIMEOUT, PEER_FAILED, TRANSPORT. */
     lierne_status (*allreduce_max)(void *self, int64_t *values, size_t n);
 
-    /* Liveness. PEER_FAILED if the process of a rank is known to have ended; NULL where nobody can
-     * tell. */
+    /* Liveness: PEER_FAILED if the process of a rank is known to have ended. NULL if the control
+     * cannot know. */
     lierne_status (*alive)(void *self, int peer);
     /* Tells the other ranks that this one gave up, with status and the thread's message, before it
-     * returns. Called once. NULL where there are no others, as the next two. */
+     * returns. Called once. This and the next two are NULL if there are no other ranks. */
     void (*give_up)(void *self, lierne_status status);
-    /* Whether any rank is known to have given up; costs next to nothing. */
+    /* Whether any rank is known to have given up. Cheap enough for a polling loop. */
     bool (*any_gave_up)(void *self);
-    /* The error of a peer that is known to have given up. */
+    /* The error of a peer that is known to have given up; OK otherwise. */
     lierne_status (*gave_up)(void *self, int peer);
 
-    /* Nothing happened: lets other ranks of this machine work. Returns whether it slept, so that
-     * the clock should be looked at. May be NULL. */
+    /* Called after a poll without progress: lets other ranks of this machine run. Returns whether
+     * it slept, in which case the caller must check the clock. May be NULL. */
     bool (*idle)(void *self);
-    /* A lock around everything that moves executions on; NULL where a context needs none. */
+    /* The lock around everything that progresses executions. NULL if a context needs none. */
     void (*enter)(void *self);
     void (*leave)(void *self);
 
-    /* Ends the control and frees its state. dead: does not communicate. */
+    /* Ends the control and frees its state. If dead, it does not communicate. */
     void (*close)(void *self, bool dead);
 } lierne_control;
 
-/* What a control calls while it waits: other ranks may wait for what this one has begun to send. */
+/* What a control calls while it waits, because other ranks may wait for executions of this one. */
 typedef struct lierne_control_hook {
-    bool (*progress)(void *user); /* returns whether anything happened */
+    bool (*progress)(void *user); /* returns whether anything progressed */
     void *user;
 } lierne_control_hook;
 
 LIERNE_PRIVATE void lierne_control_messages_destroy(lierne_control_messages *messages);
-/* Adds a message from a rank, with room for count words that are still to be written. */
+/* Adds a message from a rank, with space for count words, which the caller then writes. */
 LIERNE_PRIVATE lierne_status lierne_control_messages_add(lierne_control_messages *messages,
                                                          int from, size_t count);
-/* Adds a copy of a message that a rank sent. */
+/* Adds a copy of a message as one from a rank. */
 lierne_status lierne_control_messages_copy(lierne_control_messages *messages, int from,
                                            const lierne_control_message *message);
 

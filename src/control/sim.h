@@ -1,4 +1,4 @@
-/* A simulated world: what its control and its transport share. */
+/* The state that the control and the transport of a simulated world share. */
 #ifndef LIERNE_SIM_WORLD_H
 #define LIERNE_SIM_WORLD_H
 
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A message of the transport on its way. */
+/* A message of the transport that was sent and not received yet. */
 typedef struct lierne_sim_message {
     struct lierne_sim_message *next;
     int from;
@@ -16,7 +16,7 @@ typedef struct lierne_sim_message {
     char data[];
 } lierne_sim_message;
 
-/* An agreement, as far as ranks have taken part. */
+/* An agreement of the ranks that have taken part so far. */
 typedef struct lierne_sim_agreement {
     lierne_status status;
     char message[LIERNE_MESSAGE_SIZE];
@@ -28,45 +28,44 @@ typedef struct lierne_sim_agreement {
 
 typedef struct lierne_sim_world lierne_sim_world;
 
-/* The state of control and transport of one rank. Zero until something happens to it. */
+/* The state of control and transport of one rank. All zero until the rank is first used. */
 typedef struct lierne_sim_rank {
     lierne_sim_world *world;
     int rank;
     atomic_int gave_up;    /* the status with which this rank gave up */
-    char *gave_up_message; /* or NULL, where there was no memory for it */
+    char *gave_up_message; /* NULL if there was no memory for it */
     lierne_sim_message *first;
-    lierne_sim_message **last; /* NULL: nothing was ever sent here */
-    int agreements;            /* that this rank took part in */
-    size_t barriers;           /* likewise */
-    const void *shared;        /* what it shows to the others at the present barrier */
+    lierne_sim_message **last; /* NULL: nothing was ever sent to this rank */
+    int agreements;            /* number that this rank took part in */
+    size_t barriers;           /* number that this rank took part in */
+    const void *shared;        /* its contribution to the current barrier */
     size_t nshared;
 } lierne_sim_rank;
 
 struct lierne_sim_world {
     int nranks;
     double timeout;
-    lierne_control_hook
-        hook; /* moves on what is in flight on all ranks; called with the lock held */
+    lierne_control_hook hook; /* progresses the executions of all ranks; called with the lock */
     lierne_sim_rank *ranks;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* signalled when the lock is given back after a change */
-    bool dirty;             /* something changed that a waiting rank may wait for */
+    pthread_cond_t changed; /* signalled before the lock is released after a change */
+    bool dirty;             /* something changed that another rank may wait for */
     LIERNE_VEC(lierne_sim_agreement) agreements;
-    bool full;     /* one could not be noted: neither can those after it, or ranks would disagree */
-    size_t came;   /* ranks, to barriers, all together */
-    size_t looked; /* ranks that have seen what the others show */
-    int timed_out; /* a rank that gave up waiting for others, or -1 */
+    bool full;       /* out of memory once: all later agreements fail too, so that ranks agree */
+    size_t arrivals; /* of ranks at barriers, over all barriers */
+    size_t reads;    /* of ranks that have read all contributions, over all barriers */
+    int timed_out;   /* a rank that timed out at a barrier or an agreement, or -1 */
     atomic_bool any_gave_up;
 };
 
-/* Fills a world that is zero; close it also after a failure. */
+/* Fills a world that is all zero. Close it also after a failure. */
 lierne_status lierne_sim_world_open(lierne_sim_world *world, int nranks, double timeout,
                                     lierne_control_hook hook);
 /* Frees what the world points to. */
 void lierne_sim_world_close(lierne_sim_world *world);
 
-/* The lock of the world. Ranks that wait sleep until another one has changed something (dirty) and
- * given it back: ranks that only yielded would hold each other up on a busy machine. */
+/* The lock of the world. Waiting ranks sleep until another one has changed something (dirty) and
+ * releases the lock: on a busy machine, ranks that only yield would slow each other down. */
 void lierne_sim_enter(void *rank);
 void lierne_sim_leave(void *rank);
 

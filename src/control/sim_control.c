@@ -1,21 +1,21 @@
 /* The control of a simulated world.
  *
- * An agreement cannot wait for ranks that the same thread has yet to call: a rank is compared with
- * the ranks that came before it, and those get the failure of a later one when they execute.
- * Planning that needs messages has to wait, so there ranks have threads; await_agreement and
- * barriers are for them.
+ * An agreement cannot wait for ranks that the same thread calls later. So it compares a rank with
+ * the ranks that called before it, and those get the failure of a later rank when they execute.
+ * Planning that needs messages must wait and therefore needs a thread per rank; await_agreement and
+ * barriers serve it.
  *
- * At a barrier each rank shows what it brought, without a copy, looks at what the others show when
- * all have come, and leaves when all have looked. Counts of those who came and looked only grow,
- * over all barriers: a rank that leaves can come to the next one at once, and nobody has to clear
- * them. When the time of a rank is up, what it showed is its caller's again and there can be no
- * barrier any more: whoever waits or comes then is told at once. */
+ * At a barrier each rank publishes its contribution without copying it. When all ranks have
+ * arrived, it reads the contributions of the others, and it leaves when all ranks have read. Both
+ * counters only grow, over all barriers: a rank that leaves can enter the next barrier at once, and
+ * no rank resets them. When a rank times out, its contribution belongs to its caller again, so no
+ * barrier can complete any more: every rank that waits or arrives later gets an error at once. */
 #include "control/sim.h"
 
 #include <string.h>
 #include <time.h>
 
-#define LOOK_EVERY 20000000 /* nanoseconds between looks at the clock */
+#define CHECK_EVERY 20000000 /* nanoseconds between checks of the clock */
 
 void lierne_sim_enter(void *self) {
     pthread_mutex_lock(&((lierne_sim_rank *)self)->world->lock);
@@ -34,12 +34,12 @@ void lierne_sim_leave(void *self) {
     pthread_mutex_unlock(&world->lock);
 }
 
-/* With the lock held, which others get meanwhile. */
+/* Called with the lock, which it releases while it sleeps. */
 static void sleep_until_change(lierne_sim_world *world) {
     struct timespec until;
     wake_others(world);
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_EVERY;
+    until.tv_nsec += CHECK_EVERY;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&world->changed, &world->lock, &until);
@@ -98,7 +98,7 @@ static lierne_status compare(const lierne_sim_agreement *a, int rank, const lier
     return LIERNE_OK;
 }
 
-/* Notes the first rank of an agreement. */
+/* Stores the fields of the first rank of an agreement. */
 static lierne_status open_agreement(lierne_sim_world *world, int rank, const lierne_field *fields,
                                     size_t n) {
     lierne_sim_agreement first = {.first = rank, .nfields = n};
@@ -121,7 +121,7 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
     }
     if ((size_t)id >= world->agreements.count) {
         return LIERNE_FAIL(LIERNE_NO_MEMORY,
-                           "there was no memory to note agreement %d of the world", id);
+                           "there was no memory to record agreement %d of the world", id);
     }
     lierne_sim_agreement *a = &world->agreements.at[id];
     a->taken++;
@@ -147,7 +147,7 @@ static lierne_status agree(void *self, lierne_status mine, const lierne_field *f
     return LIERNE_OK;
 }
 
-/* Sets the message of an agreement that failed. */
+/* Returns the status of an agreement and sets the message if it failed. */
 static lierne_status status_of(const lierne_sim_agreement *a) {
     if (a->status != LIERNE_OK) {
         lierne_set_error(a->message);
@@ -167,7 +167,7 @@ static lierne_status check_given_up(lierne_sim_rank *s) {
     const lierne_sim_world *world = s->world;
     if (world->timed_out >= 0) {
         return LIERNE_FAIL(LIERNE_TIMEOUT,
-                           "rank %d of %d: planning: rank %d gave up waiting for other ranks",
+                           "rank %d of %d: planning: rank %d timed out waiting for other ranks",
                            s->rank, world->nranks, world->timed_out);
     }
     for (int r = 0; any_gave_up(s) && r < world->nranks; r++) {
@@ -176,14 +176,14 @@ static lierne_status check_given_up(lierne_sim_rank *s) {
     return LIERNE_OK;
 }
 
-/* With the lock held, which others get for a moment. */
+/* Called with the lock, which it may release for a moment. */
 static lierne_status pause(lierne_sim_rank *s, lierne_deadline *deadline, size_t missing) {
     LIERNE_TRY(check_given_up(s));
     if (lierne_deadline_passed(deadline, lierne_now())) {
         s->world->timed_out = s->rank;
         s->world->dirty = true;
         return LIERNE_FAIL(LIERNE_TIMEOUT,
-                           "rank %d of %d: planning: %zu ranks did not come within %g s", s->rank,
+                           "rank %d of %d: planning: %zu ranks did not call within %g s", s->rank,
                            s->world->nranks, missing, s->world->timeout);
     }
     if (!progress(s->world)) {
@@ -221,9 +221,9 @@ static lierne_status await_count(lierne_sim_rank *s, const size_t *count, size_t
     return check_given_up(s);
 }
 
-/* A barrier: look finds the result in what all ranks show. */
+/* A barrier at which read_all makes the result from the contributions of all ranks. */
 static lierne_status barrier(lierne_sim_rank *s, const void *shared, size_t n,
-                             lierne_status (*look)(const lierne_sim_rank *s, void *result),
+                             lierne_status (*read_all)(const lierne_sim_rank *s, void *result),
                              void *result) {
     lierne_sim_world *world = s->world;
     size_t all = ++s->barriers * (size_t)world->nranks;
@@ -233,14 +233,14 @@ static lierne_status barrier(lierne_sim_rank *s, const void *shared, size_t n,
     lierne_sim_enter(s);
     s->shared = shared;
     s->nshared = n;
-    world->came++;
+    world->arrivals++;
     world->dirty = true;
-    lierne_status status = await_count(s, &world->came, all, &deadline);
+    lierne_status status = await_count(s, &world->arrivals, all, &deadline);
     if (status == LIERNE_OK) {
-        outcome = look(s, result);
-        world->looked++;
+        outcome = read_all(s, result);
+        world->reads++;
         world->dirty = true;
-        status = await_count(s, &world->looked, all, &deadline);
+        status = await_count(s, &world->reads, all, &deadline);
     }
     lierne_sim_leave(s);
     return status != LIERNE_OK ? status : outcome;

@@ -1,9 +1,9 @@
-/* Making an execution ready: which messages travel together, what needs staging, how much memory.
+/* Prepares an execution: coalesces messages, assigns staging slots and allocates all memory, so
+ * that executing allocates nothing.
  *
- * Several routes in one execution is how plans are coalesced: in every stage the messages with the
- * same peer become one. Where a route has more than one message with a peer in a
- * stage, its k-th goes with the k-th of the others, at both ends alike. Executing allocates
- * nothing: all memory is reserved here. */
+ * Coalesced plans are one execution of several routes: in every stage the messages with the same
+ * peer become one. If a route has several messages with a peer in a stage, its k-th is coalesced
+ * with the k-th of the other routes, in the same way at both ends. */
 #include "execute/execution.h"
 
 static const lierne_messages *messages_of(const lierne_subroute *subroute, size_t stage,
@@ -16,7 +16,7 @@ static const lierne_messages *messages_of(const lierne_subroute *subroute, size_
     return sends ? &s->sends : &s->recvs;
 }
 
-/* How many messages before m have its peer. */
+/* The number of messages before m with its peer. */
 static size_t index_with_peer(const lierne_messages *messages, size_t m) {
     size_t index = 0;
     for (size_t i = 0; i < m; i++) {
@@ -43,7 +43,7 @@ static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *
     return LIERNE_VEC_PUSH(&e->segments, segment);
 }
 
-/* The message that begins with message i of subroute p: those of the later subroutes go with it. */
+/* The message that begins with message i of subroute p and includes those of later subroutes. */
 static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bool sends,
                                  size_t i) {
     const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
@@ -61,7 +61,7 @@ static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bo
             const lierne_message *other =
                 find(messages_of(&e->subroutes[q], stage, sends), peer, index);
             if (other && q < p) {
-                e->segments.count = m.first; /* it went with that subroute's */
+                e->segments.count = m.first; /* it is part of that subroute's message */
                 return LIERNE_OK;
             }
             if (other && q > p) {
@@ -99,7 +99,7 @@ static lierne_status add_phases(lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* Scratch of the subroutes, then staging. */
+/* Scratch of the subroutes, then staging slots. */
 static lierne_status reserve_memory(lierne_execution *e) {
     e->reserved = 0;
     for (size_t p = 0; p < e->nsubroutes; p++) {
@@ -152,7 +152,7 @@ static lierne_status prepare(lierne_execution *e, const lierne_execution_input *
     return reserve(e);
 }
 
-/* Memory that a peer may still read or write is left behind. */
+/* Does not free memory that a peer may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
     bool quiet = !e->batch || e->context->transport->batch_destroy(e->batch);
@@ -178,7 +178,7 @@ void lierne_execution_destroy(lierne_execution *e) {
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
     if (e->running || e->abandoned) {
-        /* The transport may still write into its memory. */
+        /* The transport may still write to its memory. */
         e->activity.next = e->context->abandoned;
         e->context->abandoned = &e->activity;
         return;

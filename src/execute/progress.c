@@ -1,15 +1,14 @@
-/* Calls of executions: beginning them, waiting for them, saying what they wait for.
+/* Calls of executions: begin, wait, dump.
  *
- * Whoever waits runs all executions of the context, not only the one waited for: a peer may wait
- * for another one first, and then needs this rank in its later stages. It lets other ranks work,
- * looks now and then whether the ranks that are waited for still live, and gives up at the
- * deadline. */
+ * A wait progresses all executions of the context, not only its own: a peer may wait for another
+ * one first and then needs this rank in its later stages. A wait yields to other ranks, checks from
+ * time to time whether its peers are alive, and gives up at the deadline. */
 #include "execute/execution.h"
 
 #include <stdio.h>
 
-#define CHECK_EVERY     0.02 /* seconds between looks whether the peers live */
-#define LOOKS_PER_CLOCK 32
+#define CHECK_EVERY     0.02 /* seconds between checks whether the peers are alive */
+#define POLLS_PER_CLOCK 32   /* polls without progress per check of the clock */
 
 bool lierne_execution_running(const lierne_execution *e) {
     return e->running;
@@ -35,7 +34,7 @@ static int peer_of(const lierne_execution *e, size_t slot) {
     return e->messages.at[e->phases.at[e->phase].first + slot].peer;
 }
 
-/* The ranks whose messages are missing, as far as they fit. */
+/* The peers whose messages are not complete, as many as fit. */
 static void list_missing(const lierne_execution *e, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
@@ -104,7 +103,7 @@ static lierne_status time_out(const lierne_execution *e) {
                        e->pending, slots_of(e), e->context->timeout, missing);
 }
 
-/* Whether a rank gave up that is waited for, or whose message came, which does not count then. */
+/* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
 static lierne_status check_given_up(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
@@ -119,7 +118,7 @@ static lierne_status check_given_up(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* Whether a rank that is waited for is gone. */
+/* The error of a peer that this rank waits for and whose process has ended. */
 static lierne_status check_peers(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     for (size_t i = 0; control->alive && i < slots_of(e); i++) {
@@ -130,16 +129,16 @@ static lierne_status check_peers(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* The clock of a wait: it starts with the first look in vain, and is read in one of a few of those.
- */
-typedef struct watch {
+/* The clock of a wait. It starts at the first poll without progress and is read in one of
+ * POLLS_PER_CLOCK of those. */
+typedef struct wait_clock {
     lierne_deadline deadline; /* timeout 0: not started */
     double next_check;
-    unsigned looks;
-} watch;
+    unsigned polls;
+} wait_clock;
 
-static lierne_status look_at_clock(const lierne_execution *e, watch *w) {
-    if (w->looks++ % LOOKS_PER_CLOCK != 0) {
+static lierne_status check_clock(const lierne_execution *e, wait_clock *w) {
+    if (w->polls++ % POLLS_PER_CLOCK != 0) {
         return LIERNE_OK;
     }
     double now = lierne_now();
@@ -155,16 +154,16 @@ static lierne_status look_at_clock(const lierne_execution *e, watch *w) {
     return lierne_deadline_passed(&w->deadline, now) ? time_out(e) : LIERNE_OK;
 }
 
-/* One look, with the control's lock held: other ranks' threads may run the execution meanwhile. */
-static lierne_status look(lierne_execution *e, watch *w, bool *finished) {
+/* One poll, with the control's lock: threads of other ranks may progress the execution too. */
+static lierne_status poll_once(lierne_execution *e, wait_clock *w, bool *finished) {
     const lierne_context *context = e->context;
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
     if (!lierne_context_progress(context) && !e->finished) {
         if (context->control->idle && context->control->idle(context->control_self)) {
-            w->looks = 0;
+            w->polls = 0;
         }
-        status = look_at_clock(e, w);
+        status = check_clock(e, w);
     }
     *finished = e->finished;
     lierne_context_leave(context);
@@ -172,9 +171,9 @@ static lierne_status look(lierne_execution *e, watch *w, bool *finished) {
 }
 
 static lierne_status wait_finished(lierne_execution *e) {
-    watch w = {0};
+    wait_clock w = {0};
     for (bool finished = false; !finished;) {
-        LIERNE_TRY(look(e, &w, &finished));
+        LIERNE_TRY(poll_once(e, &w, &finished));
     }
     if (e->status != LIERNE_OK) {
         lierne_set_error(e->message);

@@ -1,9 +1,9 @@
 /* Runs executions over a transport.
  *
- * A phase posts its receives, then its sends, then makes its local copies while both are in flight;
- * what arrives is unpacked as it arrives; when all has arrived, sums run and the next phase starts.
- * A contiguous block travels from and to the caller's own buffer; any other message is packed into,
- * or lands in, staging memory of the execution. */
+ * A phase posts its receives, then its sends, then makes its local copies while both are in flight.
+ * Messages are unpacked as they arrive. When all messages are complete, the sums run and the next
+ * phase begins. A contiguous block is sent from and received into the caller's own buffer; any
+ * other message is packed into, or received into, a staging slot of the execution. */
 #include "execute/execution.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static const char *readable(const lierne_subroute *subroute, lierne_buffer buffe
     return buffer == LIERNE_IN ? subroute->in : subroute->base[buffer];
 }
 
-/* Where a message that is not staged starts. */
+/* The first byte of a message that is not staged. */
 static const char *start_of(const lierne_execution *e, const lierne_coalesced_message *m) {
     const lierne_segment *segment = &e->segments.at[m->first];
     const lierne_message *message = segment->message;
@@ -22,7 +22,7 @@ static const char *start_of(const lierne_execution *e, const lierne_coalesced_me
     return base ? base + (size_t)offset * segment->subroute->size : NULL;
 }
 
-/* Between a message's segments and its staging memory. */
+/* Packs a message's segments into its staging slot, or unpacks them. */
 static void pack_message(const lierne_execution *e, const lierne_coalesced_message *m,
                          bool unpack) {
     char *staged = e->memory + m->staging;
@@ -47,7 +47,7 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
     }
 }
 
-/* Whether a source is the target itself; in and out may be one buffer. */
+/* Whether a source is the target itself; in and out may be the same buffer. */
 static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
                      const lierne_op *op) {
     lierne_place place = *from;
@@ -96,8 +96,7 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
     }
 }
 
-/* Copies while messages are in flight, or sums after them, of every subroute that has this stage.
- */
+/* The copies or the sums of the current stage of every subroute. */
 static void run_subroutes(const lierne_execution *e, bool sums) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *subroute = &e->subroutes[p];
@@ -131,7 +130,7 @@ static lierne_status post(lierne_execution *e, size_t slot) {
     return slot < phase->nrecvs ? post_recv(e, m, slot) : post_send(e, m, slot);
 }
 
-/* Posts the messages of a pipeline whose slots are free, up to one whose is not. */
+/* Posts the next messages of a pipeline, up to the first whose staging slot is in use. */
 static lierne_status post_pipeline(lierne_execution *e, lierne_staging_pipeline *pipeline) {
     const lierne_coalesced_message *messages = &e->messages.at[e->phases.at[e->phase].first];
     while (pipeline->next >= 0) {
@@ -146,8 +145,8 @@ static lierne_status post_pipeline(lierne_execution *e, lierne_staging_pipeline 
 }
 
 /* Whether a message is posted when its phase begins. */
-static bool goes_at_once(const lierne_execution *e, const lierne_coalesced_message *m,
-                         size_t slot) {
+static bool posts_at_once(const lierne_execution *e, const lierne_coalesced_message *m,
+                          size_t slot) {
     return m->pipeline < 0 || slot < e->pipelines.at[m->pipeline].first;
 }
 
@@ -159,7 +158,7 @@ static lierne_status post_phase(lierne_execution *e) {
         e->pipelines.at[i].next = (int64_t)e->pipelines.at[i].first;
     }
     for (size_t k = 0; k < e->pending; k++) {
-        if (goes_at_once(e, &e->messages.at[phase->first + k], k)) {
+        if (posts_at_once(e, &e->messages.at[phase->first + k], k)) {
             LIERNE_TRY(post(e, k));
         }
     }
@@ -167,8 +166,8 @@ static lierne_status post_phase(lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* What a rank sent before it gave up may have been changed by its caller before it was read here.
- */
+/* The error of a sender of this phase that gave up: its caller may have changed the buffer before
+ * it was read here. */
 static lierne_status check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
@@ -182,7 +181,7 @@ static lierne_status check_senders(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* Ends phases that have nothing left to wait for, and starts the next. */
+/* Ends the current phase if all its messages are complete, and begins the next. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0) {
         LIERNE_TRY(check_senders(e));

@@ -1,27 +1,26 @@
-/* Where messages that must be packed or unpacked are staged.
+/* Staging slots of messages that must be packed or unpacked.
  *
- * Short ones have memory of their own. Long ones, which a planner has cut so that they fit the
- * cache, take turns in a few staging slots per peer and direction: what arrived is unpacked from
- * the cache before the slot is used again, and memory far larger than the cache is touched once
- * instead of three times. Each peer has slots of its own, or ranks could wait for each other's in a
- * circle. */
+ * A short message has a slot of its own. Long messages, which planners cut so that they fit into
+ * the cache, share a few slots per peer and direction: a message is unpacked from the cache before
+ * its slot is reused, so memory far larger than the cache is accessed once instead of three times.
+ * Each peer has slots of its own; otherwise ranks could wait for each other in a cycle. */
 #include "execute/execution.h"
 
 #define ALIGN 64         /* a cache line, in bytes */
-#define LONG  (64 << 10) /* bytes of a message that takes turns */
-#define SLOTS 3          /* per peer and direction: one is filled, one unpacked, one in between */
+#define LONG  (64 << 10) /* least bytes of a message that shares slots */
+#define SLOTS 3          /* per peer and direction: one filling, one in flight, one unpacking */
 
 int64_t lierne_execution_align(int64_t bytes) {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static bool in_one_piece(const lierne_message *m) {
+static bool is_contiguous(const lierne_message *m) {
     return m->blocks.count == 0 ||
            (m->blocks.count == 1 && lierne_block_contiguous(&m->blocks.at[0]));
 }
 
 static bool is_staged(const lierne_execution *e, const lierne_coalesced_message *m) {
-    return m->count > 1 || !in_one_piece(e->segments.at[m->first].message);
+    return m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
 }
 
 /* Messages of one direction of a phase, begin to end - 1. */
@@ -35,7 +34,7 @@ static lierne_coalesced_message *message_at(const lierne_execution *e, const ran
     return &e->messages.at[r->phase->first + i];
 }
 
-/* The SLOTS-th long staged message with the same peer before this one; -1 if there are fewer. */
+/* The SLOTS-th last long staged message with the same peer before this one; -1: there are fewer. */
 static int64_t predecessor_of(const lierne_execution *e, const range *r, size_t index) {
     int peer = message_at(e, r, index)->peer, used_slots = 0;
     for (size_t i = index; i-- > r->begin;) {
@@ -62,7 +61,7 @@ static void assign_slot(const lierne_execution *e, const range *r, size_t index,
     }
 }
 
-/* The pipeline of the messages with a peer, from the first one on that waits for a slot. */
+/* Adds the pipeline of a peer, which begins with the first message that waits for a slot. */
 static lierne_status add_pipeline(lierne_execution *e, lierne_phase *phase, const range *r,
                                   size_t first) {
     lierne_staging_pipeline pipeline = {.first = first};
@@ -106,7 +105,7 @@ lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *byte
     int64_t most = *bytes;
     for (size_t i = 0; i < e->phases.count; i++) {
         lierne_phase *phase = &e->phases.at[i];
-        int64_t used = *bytes; /* phases do not run at once */
+        int64_t used = *bytes; /* phases run one after the other and share the memory */
         phase->first_pipeline = e->pipelines.count;
         LIERNE_TRY(stage_range(e, phase, 0, phase->nrecvs, &used));
         LIERNE_TRY(stage_range(e, phase, phase->nrecvs, phase->nrecvs + phase->nsends, &used));

@@ -1,9 +1,9 @@
-/* Creating grids and asking about ranks.
+/* Grids: creation and queries of ranks and coordinates.
  *
- * Everything that can be wrong with a grid is refused here, once: afterwards sizes are positive
- * and their product is at most LIERNE_MAX_RANKS, so that ranks, strides and coordinates are ints
- * and no question needs a check of its own. The reference implementation lets zero and negative
- * sizes and repeated names through and fails later, far from the cause. */
+ * Creation rejects every invalid grid: afterwards sizes are positive and their product is at most
+ * LIERNE_MAX_RANKS, so that ranks, strides and coordinates are ints and queries need no check of
+ * them. The reference implementation accepts zero and negative sizes and repeated names and fails
+ * later, far from the cause. */
 #include "grid/grid.h"
 
 static lierne_status check_spec(lierne_grid **out, const lierne_grid_spec *spec) {
@@ -116,6 +116,10 @@ int lierne_grid_find_dim_size(const lierne_grid *grid, const char *view, const c
     }
     int dim = lierne_view_dim(v, name);
     return dim < 0 ? 1 : v->sizes[dim];
+}
+
+int lierne_grid_find_dim(const lierne_grid *grid, const char *name) {
+    return lierne_view_dim(grid->views[0], name);
 }
 
 lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view,

@@ -1,12 +1,12 @@
-/* Grids as the library sees them: the views' names, sizes and strides, so that planners can do
- * their own mixed radix without a name lookup per rank. */
+/* Grids: names, sizes and strides of their views, so that planners convert ranks and coordinates
+ * without a name lookup per rank. */
 #ifndef LIERNE_GRID_INTERNAL_H
 #define LIERNE_GRID_INTERNAL_H
 
 #include "base/base.h"
 #include "lierne/grid.h"
 
-/* One factorisation of a grid's ranks. Coordinate d of local rank l (the rank less the grid's
+/* One factorisation of a grid's ranks. Coordinate d of local rank l (the rank minus the grid's
  * offset) is l / strides[d] % sizes[d]. */
 typedef struct lierne_view {
     char *name;
@@ -15,7 +15,7 @@ typedef struct lierne_view {
     int sizes[LIERNE_MAX_DIMS];
     int strides[LIERNE_MAX_DIMS];
     uint32_t shared; /* bit d set: dim d means the groups of the same dim in view `with` */
-    int with;        /* index of a view that is older than this one */
+    int with;        /* index of a view that was added before this one */
 } lierne_view;
 
 struct lierne_grid {
@@ -29,19 +29,25 @@ struct lierne_grid {
 /* A view by name (NULL is "base"), or NULL. */
 const lierne_view *lierne_view_find(const lierne_grid *grid, const char *name);
 
-/* The same, failing for func with UNKNOWN_VIEW and the names that there are. */
+/* The same; if there is none, fails for func with UNKNOWN_VIEW and the names of the views. */
 lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name,
                               const char *func);
 
 /* Index of a dim, or -1. */
 int lierne_view_dim(const lierne_view *view, const char *name);
+/* The same of a grid's base view. */
+int lierne_grid_find_dim(const lierne_grid *grid, const char *name);
 
-/* A view of its own copies, sharing nothing. The dims must have been checked. */
+/* A grid of the same ranks whose base view has the dims of a view (NULL is "base"). Errors:
+ * UNKNOWN_VIEW, NO_MEMORY. */
+lierne_status lierne_grid_copy_view(lierne_grid **out, const lierne_grid *grid, const char *view);
+
+/* A view with its own copies of all names. The caller has checked the dims. */
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
                                  const char *const *names, const int64_t *sizes);
 void lierne_view_destroy(lierne_view *view);
 
-/* Checks that grids and views have in common; failures are in the name of func. */
+/* Checks that grids and views share; messages name func. */
 lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes,
                                 const char *func);
 lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes,
@@ -50,7 +56,7 @@ lierne_status lierne_names_distinct(int count, const char *const *names, const c
 lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product,
                                    const char *func);
 
-/* A name may be used in keys: not empty, no reserved character. */
+/* Whether a name may be part of a key: not empty, UTF-8, no reserved character. */
 lierne_status lierne_name_valid(const char *name, const char *func);
 
 /* The dims of a query: a bit per dim, and their indices in the order given. */
@@ -63,10 +69,10 @@ typedef struct lierne_query {
 lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, const char *view,
                                 const char *const *dims, int ndims, const char *func);
 
-/* The key of a query as a text of its own, to be freed with lierne_mem_free. */
+/* The key of a query; the caller frees it with lierne_mem_free. */
 lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *query, char **out);
 
-/* Writes "a, b, c" into text, cut short with "..." where it does not fit. */
+/* Writes "a, b, c" into text; ends with "..." if not all names fit. */
 void lierne_names_list(char *text, size_t size, int count, const char *const *names);
 #define LIERNE_LIST_SIZE 400
 

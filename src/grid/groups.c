@@ -1,10 +1,10 @@
-/* Enumerating the groups of a set of dims.
+/* The groups of a set of dims.
  *
- * Both enumerations are one walk: the ranks in ascending order, their coordinates counted up like
- * an odometer, and for each rank its place in the result, a weighted sum of its coordinates. The
- * dims that were not asked for number the group, the first one fastest; those asked for number the
- * place inside it: the first one fastest, which makes a group ascend, or in the caller's order.
- * Nothing is sorted and nothing is allocated. */
+ * Both functions walk the ranks in ascending order, increment their coordinates like an odometer,
+ * and write each rank at a weighted sum of its coordinates. The dims outside of the query number
+ * the group, the first one fastest. The dims of the query number the position inside the group: the
+ * first one fastest, so that a group ascends, or in the caller's order. Nothing is sorted and
+ * nothing is allocated. */
 #include "grid/grid.h"
 
 static lierne_status unknown_dim(const lierne_view *view, const char *name, const char *func) {
@@ -14,7 +14,7 @@ static lierne_status unknown_dim(const lierne_view *view, const char *name, cons
                        name, view->name, list);
 }
 
-/* All dims are looked up before one is found to stand twice: that is the order of the reference. */
+/* Unknown dims are reported before repeated ones, as in the reference implementation. */
 static lierne_status check_known(const lierne_view *view, const char *const *dims, int ndims,
                                  const char *func) {
     for (int i = 0; i < ndims; i++) {
@@ -40,7 +40,7 @@ lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, cons
     for (int i = 0; i < ndims; i++) {
         int dim = lierne_view_dim(out->view, dims[i]);
         if (out->mask >> dim & 1) {
-            return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' stands twice in the query",
+            return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' appears twice in the query",
                                dims[i]);
         }
         out->mask |= (uint32_t)1 << dim;
@@ -49,7 +49,7 @@ lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, cons
     return LIERNE_OK;
 }
 
-/* Gives the listed dims weights, the first being the fastest, from start on. Returns the weight
+/* Gives the listed dims weights from start on, the first dim being the fastest. Returns the weight
  * after the last. */
 static int weigh(const lierne_view *view, const int *dims, int count, int start, int *weights) {
     for (int i = 0; i < count; i++) {
@@ -86,7 +86,7 @@ static void walk(const lierne_grid *grid, const lierne_view *view, const int *we
     }
 }
 
-/* inner: the dims asked for, fastest inside the group first. */
+/* inner: the dims of the query, the fastest inside the group first. */
 static void enumerate(const lierne_grid *grid, const lierne_query *query, const int *inner,
                       int *ranks, int *ngroups, int *group_size) {
     int weights[LIERNE_MAX_DIMS], outer[LIERNE_MAX_DIMS];

@@ -1,9 +1,10 @@
-/* Keys: the identity of groups as a text, and the table of the keys that are alive.
+/* Keys: the identity of groups as a text, and the table of the keys that exist.
  *
- * Two queries mean the same groups, and may share communicators, exactly when their keys are
- * equal. Equal rank lists are not enough: a dim that merely has the same ranks in another view is
- * another group. So a query follows its shared dims to the oldest view that has all of them, and
- * is named there; '-', ',' and ':' are reserved so that no two names run together into one key. */
+ * Two queries name the same groups, and may share communicators, exactly when their keys are equal.
+ * Equal rank lists are not enough: a dim that has the same ranks in another view without being
+ * shared is another group. So a key follows shared dims to the oldest view that has all of them and
+ * names the dims there. '-', ',' and ':' are reserved so that different names never give one key.
+ */
 #include "grid/grid.h"
 
 #include <string.h>
@@ -59,7 +60,8 @@ lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const
     }
     lierne_mem_free(key);
     if (size > 0 && bytes > size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the key takes %zu bytes, text has %zu", bytes, size);
+        return LIERNE_FAIL(LIERNE_INVALID, "size is %zu, must be at least %zu for this key", size,
+                           bytes);
     }
     return LIERNE_OK;
 }
@@ -95,7 +97,7 @@ void lierne_group_keys_destroy(lierne_group_keys *keys) {
     }
 }
 
-/* Where the key stands or would have to stand. */
+/* Finds the position of a key, or where to insert it. */
 static bool find(const lierne_group_keys *keys, const char *key, size_t *place) {
     size_t low = 0, high = keys->keys.count;
     while (low < high) {
@@ -122,7 +124,7 @@ static lierne_status read_key(const lierne_group_keys *keys, const char *view,
     return lierne_query_key(keys->grid, &query, key);
 }
 
-/* Puts key at place; the table owns it then. */
+/* Inserts key at place; the table owns it then. */
 static lierne_status insert(lierne_group_keys *keys, size_t place, char *key) {
     LIERNE_TRY(LIERNE_VEC_PUSH(&keys->keys, key));
     char **at = keys->keys.at + place;

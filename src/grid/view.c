@@ -1,9 +1,9 @@
-/* Views, and the checks of dims that grids and views have in common.
+/* Views, and the checks of dims that grids and views share.
  *
- * A shared dim must put the same ranks together in both views. That needs no enumeration: a dim of
- * size n and stride s puts local rank l with l +- s, l +- 2s, ..., so two dims agree when both n
- * and s do, or when n is 1. Several dims put together what the dims alone connect, so that dims
- * which agree one by one also agree combined, in any selection. */
+ * A shared dim must form the same groups in both views. That needs no enumeration: a dim of size n
+ * and stride s groups local rank l with l +- s, l +- 2s, ..., so two dims form the same groups if
+ * both n and s are equal, or if n is 1. The groups of several dims follow from those of each dim,
+ * so dims that agree one by one also agree in any combination. */
 #include "grid/grid.h"
 
 #include <stdio.h>
@@ -118,14 +118,12 @@ lierne_status lierne_name_valid(const char *name, const char *func) {
     if (name[0] == '\0') {
         return lierne_fail(LIERNE_INVALID, func, "a name is empty");
     }
-    /* First of all, as the other messages repeat the name. */
+    /* Checked first, because the other messages repeat the name. */
     for (const char *c = name; *c; c += lierne_utf8_length(c)) {
         if (lierne_utf8_length(c) == 0) {
-            return lierne_fail(
-                LIERNE_INVALID, func,
-                "a name has the byte 0x%02x at place %d, which is not UTF-8 as names "
-                "must be",
-                (unsigned)(unsigned char)*c, (int)(c - name));
+            return lierne_fail(LIERNE_INVALID, func,
+                               "a name has the byte 0x%02x at offset %d, must be UTF-8",
+                               (unsigned)(unsigned char)*c, (int)(c - name));
         }
     }
     for (const char *c = name; *c; c++) {
@@ -159,8 +157,9 @@ lierne_status lierne_names_distinct(int count, const char *const *names, const c
     for (int i = 1; i < count; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(names[i], names[j]) == 0) {
-                return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' stands twice, at %d and %d",
-                                   names[i], j, i);
+                return lierne_fail(LIERNE_DUPLICATE, func,
+                                   "dim '%s' appears twice, at %d and %d, must be once", names[i],
+                                   j, i);
             }
         }
     }
@@ -200,9 +199,8 @@ static lierne_status check_view_spec(const lierne_grid *grid, const lierne_view_
     }
     if (grid->nviews > LIERNE_MAX_VIEWS) {
         return lierne_fail(LIERNE_INVALID, func,
-                           "the grid has %d views beside \"base\", the most "
-                           "that there may be",
-                           LIERNE_MAX_VIEWS);
+                           "the grid has %d views beside \"base\", must have at most %d",
+                           LIERNE_MAX_VIEWS, LIERNE_MAX_VIEWS);
     }
     return LIERNE_OK;
 }
@@ -257,11 +255,12 @@ static lierne_status share(lierne_view *view, const lierne_view *other,
         bool single = view->sizes[mine] == 1;
         if (view->sizes[mine] != other->sizes[theirs] ||
             (!single && view->strides[mine] != other->strides[theirs])) {
-            return lierne_fail(LIERNE_MEMBERSHIP, func,
-                               "shared dim '%s' puts together %d ranks, each %d after the other, "
-                               "in view '%s', but %d, each %d after the other, in view '%s'",
-                               name, view->sizes[mine], view->strides[mine], view->name,
-                               other->sizes[theirs], other->strides[theirs], other->name);
+            return lierne_fail(
+                LIERNE_MEMBERSHIP, func,
+                "shared dim '%s' groups %d ranks with stride %d in view '%s', but %d "
+                "ranks with stride %d in view '%s'; both must be equal",
+                name, view->sizes[mine], view->strides[mine], view->name, other->sizes[theirs],
+                other->strides[theirs], other->name);
         }
         view->shared |= (uint32_t)1 << mine;
     }

@@ -1,5 +1,4 @@
-/* The cache of groups. A context has a handful, so a list that is searched from its start is
- * enough. */
+/* The groups of a context. A context has few, so a linear search is enough. */
 #include "group/group.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* From text to a tree: scan, find duplicate keys, let cJSON parse, and join the two.
+/* From text to a tree: scan the text, find duplicate keys, parse it with cJSON, join the two trees.
  *
- * The scanner's nodes and cJSON's items are two trees of one text, so they are joined by walking
- * both in the order of the text; nothing is looked up by name, where cJSON ignores case. Duplicate
- * keys are found by sorting the members of each object: linear but for the logarithm, whatever the
- * file holds. cJSON's own allocations are not counted: its hooks are global to the process, and
- * not ours to set. */
+ * The scanner's nodes and cJSON's items are two trees of one text. They are joined by walking both
+ * in the order of the text; nothing is looked up by name, because cJSON ignores case. Duplicate
+ * keys are found by sorting the members of each object, so that no file takes quadratic time.
+ * cJSON's own allocations are not counted: its hooks are global to the process and belong to the
+ * program. */
 #include "json/json.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static int compare_members(const void *a, const void *b) {
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* members has room for the members of any object. */
+/* members has space for the members of any object. */
 static lierne_status find_duplicates(lierne_json *doc, const lierne_json_node *object,
                                      const lierne_json_node **members) {
     const lierne_json_node *nodes = doc->nodes.at, *first = NULL;
@@ -60,7 +60,7 @@ static lierne_status find_all_duplicates(lierne_json *doc) {
     return status;
 }
 
-/* Joins the node and all that it holds with the item; returns the first node after them. */
+/* Joins the node and its descendants with the item; returns the first node after them. */
 static int join(lierne_json *doc, int node, const cJSON *item) {
     int next = node + 1;
     doc->nodes.at[node].item = item;
@@ -78,17 +78,17 @@ static lierne_status copy_text(lierne_json *doc, const char *text, size_t length
     return LIERNE_OK;
 }
 
-static lierne_status refuse_size(lierne_json *doc, size_t length) {
+static lierne_status reject_size(lierne_json *doc, size_t length) {
     doc->fault =
         (lierne_json_fault){LIERNE_DIAGNOSTIC_SIZE, -1, {1, 1}, "text is larger than 16 MiB"};
-    return LIERNE_FAIL(LIERNE_SYNTAX, "text has %zu bytes, at most %zu are read", length,
+    return LIERNE_FAIL(LIERNE_SYNTAX, "text has %zu bytes, must have at most %zu", length,
                        LIERNE_JSON_MAX_SIZE);
 }
 
 lierne_status lierne_json_parse(lierne_json *doc, const char *text, size_t length) {
     *doc = (lierne_json){0};
     if (length > LIERNE_JSON_MAX_SIZE) {
-        return refuse_size(doc, length);
+        return reject_size(doc, length);
     }
     LIERNE_TRY(copy_text(doc, text, length));
     lierne_status status = lierne_json_scan(doc, length);
@@ -97,7 +97,7 @@ lierne_status lierne_json_parse(lierne_json *doc, const char *text, size_t lengt
     }
     LIERNE_TRY(status);
     if (doc->duplicates.count) {
-        return LIERNE_FAIL(LIERNE_SYNTAX, "%zu keys stand twice in their object",
+        return LIERNE_FAIL(LIERNE_SYNTAX, "%zu keys appear twice in their object, must be once",
                            doc->duplicates.count);
     }
     doc->root = cJSON_ParseWithLengthOpts(doc->text, length, NULL, false);

@@ -1,6 +1,6 @@
-/* Strict JSON: a scanner refuses what cJSON lets through and records where each key and value
- * stands; then cJSON parses the same text. A node is one value: its place in the tree and in the
- * text, and the cJSON item that holds what was read. */
+/* Strict JSON: a scanner rejects what cJSON accepts beyond RFC 8259 and records the place of each
+ * key and value; then cJSON parses the same text. A node is one value: its place in the tree and in
+ * the text, and its cJSON item. */
 #ifndef LIERNE_JSON_H
 #define LIERNE_JSON_H
 
@@ -14,7 +14,7 @@
 #define LIERNE_JSON_MAX_VALUES 1000000
 #define LIERNE_JSON_MAX_STRING 65536 /* bytes between the quotes */
 
-/* Bits, so that a reader can say which of several types it takes. */
+/* Bits, so that a reader can accept several types. */
 typedef enum lierne_json_type {
     LIERNE_JSON_OBJECT = 1,
     LIERNE_JSON_ARRAY = 2,
@@ -29,16 +29,16 @@ typedef struct lierne_json_place {
     int column; /* in bytes, from 1 */
 } lierne_json_place;
 
-/* Nodes lie in the order of the text: a parent, then its children with all that they hold. */
+/* Nodes are in the order of the text: a parent, then each child with its descendants. */
 typedef struct lierne_json_node {
     lierne_json_type type;
     int parent;      /* -1 for the whole text */
     int index;       /* among its siblings */
     int count;       /* of its children */
-    int end;         /* the first node after it and all that it holds */
+    int end;         /* the first node after it and its descendants */
     bool integer;    /* a number without fraction and exponent that fits value */
     int64_t value;   /* of an integer; 1 for true */
-    const char *key; /* raw, behind its opening quote; NULL if it is no member of an object */
+    const char *key; /* raw, after its opening quote; NULL if it is not a member of an object */
     lierne_json_place key_place;
     lierne_json_place place;
     const cJSON *item;
@@ -46,8 +46,8 @@ typedef struct lierne_json_node {
 
 /* Why the text is not JSON. */
 typedef struct lierne_json_fault {
-    int number; /* LIERNE_DIAGNOSTIC_...; 0 if there is none */
-    int node;   /* the innermost value that was being read, -1 if there is none */
+    int number; /* LIERNE_DIAGNOSTIC_...; 0: no fault */
+    int node;   /* the innermost value that was being read; -1: none */
     lierne_json_place place;
     char message[120];
 } lierne_json_fault;
@@ -58,15 +58,15 @@ typedef struct lierne_json_duplicate {
 } lierne_json_duplicate;
 
 typedef struct lierne_json {
-    char *text; /* a copy, ended by a zero */
+    char *text; /* a copy with a terminating zero */
     cJSON *root;
     lierne_json_fault fault;
     LIERNE_VEC(lierne_json_node) nodes;
     LIERNE_VEC(lierne_json_duplicate) duplicates;
 } lierne_json;
 
-/* Reads a text. Returns OK; SYNTAX, with doc->fault or doc->duplicates saying why; NO_MEMORY. doc
- * is to be freed in each case. */
+/* Reads a text. Errors: SYNTAX (doc->fault or doc->duplicates has the reason), NO_MEMORY. The
+ * caller destroys doc in every case. */
 lierne_status lierne_json_parse(lierne_json *doc, const char *text, size_t length);
 void lierne_json_destroy(lierne_json *doc);
 
@@ -81,17 +81,17 @@ const char *lierne_json_type_name(lierne_json_type type);
 /* Adds the JSON pointer (RFC 6901) of node to text; also after a fault. */
 void lierne_json_pointer(const lierne_json *doc, int node, lierne_text *text);
 
-/* Between the files of this folder. */
+/* The rest is used by the files of this folder only. */
 
-/* The code point at *text, in a string that has been scanned; -1 at its closing quote. */
+/* Reads the code point at *text, in a scanned string; -1 at its closing quote. */
 int32_t lierne_json_point(const char **text);
-/* Scans a string, *at behind its opening quote, and leaves *at behind the closing one. Returns 0,
- * or the finding's number with *at on the byte that is wrong. */
+/* Scans a string from *at, after its opening quote, and moves *at after the closing one. Returns 0,
+ * or the number of a diagnostic with *at on the byte that is wrong. */
 int lierne_json_scan_string(const char **at, const char *end);
-/* Scans a number and leaves *at behind it, *integer and *value as in a node. Returns NULL, or what
- * is wrong with it. */
+/* Scans a number and moves *at after it; *integer and *value are as in a node. Returns NULL, or
+ * what is wrong with it. */
 const char *lierne_json_scan_number(const char **at, bool *integer, int64_t *value);
-/* Scans doc->text: fills nodes, and fault with SYNTAX. */
+/* Scans doc->text: fills doc->nodes. Errors: SYNTAX (doc->fault has the reason), NO_MEMORY. */
 lierne_status lierne_json_scan(lierne_json *doc, size_t length);
 
 #endif

@@ -1,9 +1,9 @@
 /* Strings and numbers of JSON, byte by byte.
  *
- * The rules of RFC 8259 are applied here rather than by cJSON, which takes bad UTF-8, raw control
- * characters, \u0000, 007 and 1e999. The text is ended by a zero byte, which is in no string and in
- * no number: looking one byte ahead is always safe. Numbers are never converted to floating point:
- * the formats read with it have integers only, and strtod depends on the locale. */
+ * This file applies the rules of RFC 8259, because cJSON accepts bad UTF-8, raw control characters,
+ * \u0000, 007 and 1e999. The text ends with a zero byte, which is part of no string and no number,
+ * so reading one byte ahead is always safe. Numbers are never converted to floating point: lierne's
+ * formats have integers only, and strtod depends on the locale. */
 #include "json/json.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four hexadecimal digits at text, -1 if they are not there. */
+/* The value of the four hexadecimal digits at text; -1 if they are missing. */
 static int32_t hex_point(const char *text) {
     int32_t point = 0;
     for (int i = 0; i < 4; i++) {
@@ -44,7 +44,7 @@ static bool is_low(int32_t point) {
     return point >= 0xDC00 && point <= 0xDFFF;
 }
 
-/* Scans an escape, *at on its backslash. */
+/* Scans the escape whose backslash is at *at. */
 static int scan_escape(const char **at) {
     const char *p = *at;
     if (p[1] != 'u') {
@@ -98,7 +98,7 @@ int lierne_json_scan_string(const char **at, const char *end) {
 }
 
 static int32_t escaped_point(const char **text) {
-    static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    static const char escapes[] = "bfnrt", meaning[] = "\b\f\n\r\t";
     const char *p = *text;
     if (p[1] == 'u') {
         int32_t point = hex_point(p + 2);
@@ -107,8 +107,8 @@ static int32_t escaped_point(const char **text) {
                               : point;
     }
     *text += 2;
-    const char *letter = strchr(letters, p[1]);
-    return letter ? meant[letter - letters] : p[1];
+    const char *escape = strchr(escapes, p[1]);
+    return escape ? meaning[escape - escapes] : p[1];
 }
 
 int32_t lierne_json_point(const char **text) {
@@ -136,7 +136,7 @@ static const char *skip_digits(const char *p) {
     return p;
 }
 
-/* Power of ten of the first digit that is not zero of the number's digits [p, end). */
+/* The power of ten of the first nonzero digit in [p, end). */
 static long leading_power(const char *p, const char *end) {
     const char *point = memchr(p, '.', (size_t)(end - p));
     const char *digit = p;
@@ -150,7 +150,7 @@ static long leading_power(const char *p, const char *end) {
     return digit < point ? (long)(point - digit) - 1 : (long)(point - digit);
 }
 
-/* Reads an exponent, *at on its 'e'; saturates far outside of what is allowed. */
+/* Reads the exponent whose 'e' is at *at; saturates far outside of the bounds. */
 static const char *scan_exponent(const char **at, long *power) {
     const long bound = 4 * (long)LIERNE_JSON_MAX_SIZE;
     const char *p = *at + 1;
@@ -195,7 +195,7 @@ const char *lierne_json_scan_number(const char **at, bool *integer, int64_t *val
     if (*p == '.') {
         p = skip_digits(p + 1);
         if (!is_digit(p[-1])) {
-            return "number has no digit behind the point";
+            return "number has no digit after the point";
         }
     }
     long power = leading_power(digits, p);

@@ -1,15 +1,14 @@
 /* The structure of JSON: one pass over the text, a node for each value.
  *
- * A scan ends at the first thing that is not JSON: whatever came after it would be a guess. The
- * nodes up to there are kept, closed as far as they go, so that the fault has a pointer and
- * duplicate keys before it are still found. Depth is bounded, so recursion is. */
+ * A scan ends at the first fault, because everything after it would be a guess. It keeps the nodes
+ * up to the fault, so that the fault has a pointer and duplicate keys before it are still found.
+ * Nesting is bounded, and so is recursion. */
 #include "json/json.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* cJSON before the fix of CVE-2023-26819 reads numbers through a buffer of 63 bytes and stumbles
- * over longer ones. */
+/* Before the fix of CVE-2023-26819, cJSON copies numbers into a buffer of 63 bytes. */
 #define CJSON_MAX_NUMBER 60
 
 typedef struct scanner {
@@ -28,9 +27,9 @@ static lierne_json_place place_of(const scanner *s, const char *at) {
     return (lierne_json_place){s->line, (int)(at - s->line_start) + 1};
 }
 
-static lierne_status refuse(scanner *s, const char *at, int number, const char *format, ...)
+static lierne_status reject(scanner *s, const char *at, int number, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static lierne_status refuse(scanner *s, const char *at, int number, const char *format, ...) {
+static lierne_status reject(scanner *s, const char *at, int number, const char *format, ...) {
     lierne_json_fault *fault = &s->doc->fault;
     va_list args;
     va_start(args, format);
@@ -43,18 +42,19 @@ static lierne_status refuse(scanner *s, const char *at, int number, const char *
                        fault->message);
 }
 
-/* Refuses what stands at s->at, where wanted should stand. */
-static lierne_status refuse_byte(scanner *s, const char *wanted) {
+/* Rejects the byte at s->at, which is not what was expected. */
+static lierne_status reject_byte(scanner *s, const char *expected) {
     unsigned char byte = (unsigned char)*s->at;
     if (s->at == s->end) {
-        return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "text ends where %s must stand", wanted);
+        return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, but the text ends",
+                      expected);
     }
     if (byte > 0x20 && byte < 0x7F) {
-        return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "'%c' stands where %s must stand", byte,
-                      wanted);
+        return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found '%c'", expected,
+                      byte);
     }
-    return refuse(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "byte 0x%02X stands where %s must stand",
-                  byte, wanted);
+    return reject(s, s->at, LIERNE_DIAGNOSTIC_SYNTAX, "expected %s, found byte 0x%02X", expected,
+                  byte);
 }
 
 static void skip_space(scanner *s) {
@@ -87,14 +87,14 @@ static const char *string_message(int number) {
     }
 }
 
-/* Scans a string, s->at on its opening quote. */
+/* Scans the string whose opening quote is at s->at. */
 static lierne_status scan_string(scanner *s) {
     s->at++;
     int number = lierne_json_scan_string(&s->at, s->end);
-    return number ? refuse(s, s->at, number, "%s", string_message(number)) : LIERNE_OK;
+    return number ? reject(s, s->at, number, "%s", string_message(number)) : LIERNE_OK;
 }
 
-/* Blanks a number that cJSON could not read; what it means is in the node. */
+/* Overwrites a number that cJSON cannot read; the node has its value. */
 static void blank_number(const scanner *s, const char *start) {
     char *text = s->doc->text + (start - s->doc->text);
     size_t length = (size_t)(s->at - start);
@@ -108,7 +108,7 @@ static lierne_status scan_number(scanner *s, lierne_json_node *node) {
     const char *start = s->at;
     const char *wrong = lierne_json_scan_number(&s->at, &node->integer, &node->value);
     if (wrong) {
-        return refuse(s, start, LIERNE_DIAGNOSTIC_NUMBER, "%s", wrong);
+        return reject(s, start, LIERNE_DIAGNOSTIC_NUMBER, "%s", wrong);
     }
     blank_number(s, start);
     return LIERNE_OK;
@@ -133,7 +133,7 @@ static lierne_status scan_word(scanner *s) {
             return LIERNE_OK;
         }
     }
-    return refuse_byte(s, "a value");
+    return reject_byte(s, "a value");
 }
 
 /* One member or element of the container `parent`. */
@@ -141,14 +141,14 @@ static lierne_status scan_child(scanner *s, int parent) {
     lierne_json_node child = {.parent = parent, .index = s->doc->nodes.at[parent].count};
     if (s->doc->nodes.at[parent].type == LIERNE_JSON_OBJECT) {
         if (*s->at != '"') {
-            return refuse_byte(s, "a key");
+            return reject_byte(s, "a key");
         }
         child.key = s->at + 1;
         child.key_place = place_of(s, s->at);
         LIERNE_TRY(scan_string(s));
         skip_space(s);
         if (*s->at != ':') {
-            return refuse_byte(s, "':'");
+            return reject_byte(s, "':'");
         }
         s->at++;
         skip_space(s);
@@ -157,7 +157,7 @@ static lierne_status scan_child(scanner *s, int parent) {
 }
 
 static lierne_status scan_children(scanner *s, int parent, char close) {
-    const char *wanted = close == '}' ? "',' or '}'" : "',' or ']'";
+    const char *expected = close == '}' ? "',' or '}'" : "',' or ']'";
     skip_space(s);
     if (*s->at == close) {
         s->at++;
@@ -171,7 +171,7 @@ static lierne_status scan_children(scanner *s, int parent, char close) {
             return LIERNE_OK;
         }
         if (*s->at != ',') {
-            return refuse_byte(s, wanted);
+            return reject_byte(s, expected);
         }
         s->at++;
         skip_space(s);
@@ -180,7 +180,7 @@ static lierne_status scan_children(scanner *s, int parent, char close) {
 
 static lierne_status scan_container(scanner *s, int node, lierne_json_type type) {
     if (s->depth == LIERNE_JSON_MAX_DEPTH) {
-        return refuse(s, s->at, LIERNE_DIAGNOSTIC_DEPTH, "nested more than %d deep",
+        return reject(s, s->at, LIERNE_DIAGNOSTIC_DEPTH, "nested deeper than %d levels",
                       LIERNE_JSON_MAX_DEPTH);
     }
     s->at++;
@@ -201,7 +201,7 @@ static lierne_status scan_one(scanner *s, int node) {
         return scan_string(s);
     }
     if (c == '+' || c == '.') {
-        return refuse(s, s->at, LIERNE_DIAGNOSTIC_NUMBER, "number begins with '%c'", c);
+        return reject(s, s->at, LIERNE_DIAGNOSTIC_NUMBER, "number begins with '%c'", c);
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
         s->doc->nodes.at[node].type = LIERNE_JSON_NUMBER;
@@ -210,12 +210,12 @@ static lierne_status scan_one(scanner *s, int node) {
     return scan_word(s);
 }
 
-/* Scans the value at s->at into a new node, whose key and parent are given. */
+/* Scans the value at s->at into a new node; the caller has set its key and parent. */
 static lierne_status scan_value(scanner *s, lierne_json_node node) {
     lierne_json *doc = s->doc;
     int parent = node.parent, own = (int)doc->nodes.count;
     if (doc->nodes.count == LIERNE_JSON_MAX_VALUES) {
-        return refuse(s, s->at, LIERNE_DIAGNOSTIC_VALUES, "more than %d values",
+        return reject(s, s->at, LIERNE_DIAGNOSTIC_VALUES, "more than %d values",
                       LIERNE_JSON_MAX_VALUES);
     }
     node.place = place_of(s, s->at);
@@ -236,14 +236,14 @@ lierne_status lierne_json_scan(lierne_json *doc, size_t length) {
     scanner s = {.doc = doc, .at = doc->text, .line_start = doc->text, .line = 1, .open = -1};
     s.end = doc->text + length;
     if (strncmp(s.at, "\xEF\xBB\xBF", 3) == 0) {
-        return refuse(&s, s.at, LIERNE_DIAGNOSTIC_BYTE_ORDER_MARK,
+        return reject(&s, s.at, LIERNE_DIAGNOSTIC_BYTE_ORDER_MARK,
                       "text begins with a byte-order mark");
     }
     skip_space(&s);
     LIERNE_TRY(scan_value(&s, (lierne_json_node){.parent = -1}));
     skip_space(&s);
     if (s.at != s.end) {
-        return refuse(&s, s.at, LIERNE_DIAGNOSTIC_TRAILING, "text goes on after the value");
+        return reject(&s, s.at, LIERNE_DIAGNOSTIC_TRAILING, "text follows the value");
     }
     return LIERNE_OK;
 }

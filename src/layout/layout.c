@@ -158,6 +158,7 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
     }
     layout->offset = lierne_grid_get_offset(spec->grid);
     layout->nranks = lierne_grid_get_size(spec->grid);
+    layout->world = lierne_grid_get_world_size(spec->grid);
     for (int d = 0; d < layout->ndims; d++) {
         layout->sizes[d] = lierne_grid_get_dim_size(spec->grid, spec->view, d);
         layout->strides[d] = stride;

@@ -28,6 +28,7 @@ struct lierne_layout {
     int ndims;
     int offset;
     int nranks;
+    int world;
     int sizes[LIERNE_MAX_DIMS];
     int strides[LIERNE_MAX_DIMS];                 /* in ranks */
     lierne_placement placements[LIERNE_MAX_DIMS]; /* counts as running sums, owned; rows owned */

@@ -1,7 +1,7 @@
-/* f16 and bf16 to float and back, in integers, so that results do not depend on what the compiler
- * or the processor offers. Rounding is to nearest, ties to even; a NaN stays a (quiet) NaN. Inline
- * and without branches where it counts: sums of 16-bit types spend their time here, and loops over
- * these become vector code. */
+/* f16 and bf16 to float and back, in integer arithmetic, so that results do not depend on the
+ * compiler or the processor. Rounding is to nearest, ties to even; a NaN stays a (quiet) NaN.
+ * Inline and without branches, so that compilers vectorise loops over them: sums of 16-bit types
+ * spend their time here. */
 #ifndef LIERNE_HALF_H
 #define LIERNE_HALF_H
 
@@ -31,8 +31,9 @@ static inline uint16_t lierne_bf16_from_float(float value) {
 }
 
 /* Shifting exponent and fraction into place leaves the exponent 112 too small. A subnormal becomes
- * the fraction of 2^-14 instead, which is then taken away: no step has a subnormal float, which
- * processes that flush them to zero would lose. Infinities and NaNs get the largest exponent. */
+ * the fraction of 2^-14 instead, which is then subtracted: no intermediate value is a subnormal
+ * float, which a process that flushes those to zero would lose. Infinities and NaNs get the largest
+ * exponent. */
 static inline float lierne_f16_to_float(uint16_t bits) {
     uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, sign = (uint32_t)(bits & 0x8000) << 16;
     float fraction = lierne_bits_to_float(magnitude + 0x38800000u) - 0x1p-14f;

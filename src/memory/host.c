@@ -1,17 +1,17 @@
 /* Copies and sums over blocks.
  *
- * A block's innermost loop is its run. Whatever the element type, work is done run by run: copies
- * by memcpy where the run is contiguous on both sides, sums in a small accumulator that stays in
- * the first-level cache, so that each summand is read once and the result written once however many
- * summands there are, and 16-bit types are rounded once. */
+ * The innermost loop of a block is its run, and all work is done run by run. Copies use memcpy if
+ * the run is contiguous at both ends. Sums use a small accumulator that stays in the first-level
+ * cache: each contribution is read once and the result written once, however many contributions
+ * there are, and 16-bit types are rounded once. */
 #include "memory/host.h"
 #include "memory/half.h"
 
 #include <math.h>
 #include <string.h>
 
-#define STREAM_TOTAL ((size_t)4 << 20) /* bytes of a copy that go past the cache */
-#define STREAM_RUN   1024              /* and least bytes of its runs */
+#define NONTEMPORAL_TOTAL ((size_t)4 << 20) /* least bytes of a copy that bypasses the cache */
+#define NONTEMPORAL_RUN   1024              /* least bytes of its runs */
 
 /* Position in the loops outside the run. */
 typedef struct cursor {
@@ -75,18 +75,18 @@ static void copy_run(size_t size, char *to, int64_t to_stride, const char *from,
     }
 }
 
-/* Whether a copy should leave the cache alone: see stream.c. */
-static bool streams(size_t size, const lierne_block *to, const lierne_block *from) {
+/* Whether a copy should bypass the cache; see nontemporal.c. */
+static bool is_nontemporal(size_t size, const lierne_block *to, const lierne_block *from) {
     return run_stride(to) == 1 && run_stride(from) == 1 &&
-           (size_t)run_count(to) * size >= STREAM_RUN &&
-           (size_t)lierne_block_elements(to) * size >= STREAM_TOTAL;
+           (size_t)run_count(to) * size >= NONTEMPORAL_RUN &&
+           (size_t)lierne_block_elements(to) * size >= NONTEMPORAL_TOTAL;
 }
 
 void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
                       const lierne_block *from_block) {
     cursor c = {0};
     int64_t n = run_count(to_block);
-    bool stream = streams(size, to_block, from_block);
+    bool nontemporal = is_nontemporal(size, to_block, from_block);
     lierne_rows t_rows, f_rows;
     if (empty(to_block)) {
         return;
@@ -99,13 +99,13 @@ void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const
     do {
         char *t = (char *)to + (size_t)offset_of(to_block, &c) * size;
         const char *f = (const char *)from + (size_t)offset_of(from_block, &c) * size;
-        if (stream) {
+        if (nontemporal) {
             lierne_nontemporal_copy(t, f, (size_t)n * size);
         } else {
             copy_run(size, t, run_stride(to_block), f, run_stride(from_block), n);
         }
     } while (next_run(to_block, &c));
-    if (stream) {
+    if (nontemporal) {
         lierne_nontemporal_fence();
     }
 }
@@ -137,8 +137,8 @@ typedef union accumulator {
     uint8_t u8[CHUNK];
 } accumulator;
 
-/* Per type: set the accumulator from, add to it, and store it into, n elements at a stride. Stride
- * 1 has loops of its own, which compilers turn into vector code. */
+/* Per type: sets the accumulator from n elements at a stride, combines n elements with it, and
+ * stores it into n elements. Stride 1 has loops of its own, which compilers vectorise. */
 typedef void combine(accumulator *sum, const void *from, int64_t stride, int64_t n);
 typedef struct arithmetic {
     combine *set;
@@ -146,7 +146,7 @@ typedef struct arithmetic {
     void (*store)(const accumulator *sum, void *to, int64_t stride, int64_t n);
 } arithmetic;
 
-/* Unsigned integers stand in for signed ones: the same bits, and wrapping is defined. */
+/* Unsigned types for signed integers: the same bits, and overflow wraps by definition. */
 #define ARITHMETIC(name, type, field, LOAD, STORE)                                                 \
     static void set_##name(accumulator *sum, const void *from, int64_t stride, int64_t n) {        \
         const type *x = from;                                                                      \
@@ -233,7 +233,7 @@ static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, 
     return (const char *)s->base + (size_t)element * size;
 }
 
-/* to += from, row by row or at once, where that is all that is asked. */
+/* Handles to += from with the row loops; false if the operation is another one. */
 static bool add_rows(lierne_dtype dtype, void *to, const lierne_block *to_block,
                      const lierne_contribution *from, size_t n) {
     lierne_rows t, f;

@@ -1,15 +1,15 @@
-/* Rows by index list, the inner loop of graph and halo exchanges.
+/* Rows by index list: the inner loop of graph and halo exchanges.
  *
- * The general loops of pack.c ask for every run where it starts and call through a table; with rows
- * of a few words that costs more than the words. Here the common sizes of a row are constants, and
- * rows to come are fetched ahead, since no processor can guess where a list goes next. */
+ * The general loops of host.c compute the start of every run and call through a table; for rows of
+ * a few words that costs more than moving them. Here the common row sizes are constants, and rows
+ * are prefetched, because hardware cannot predict where an index list goes next. */
 #include "memory/host.h"
 
 #include <string.h>
 
 #define LINE    64  /* bytes */
-#define AHEAD   6   /* rows between one fetched and one worked on */
-#define FETCHED 512 /* bytes of a row; the processor goes on by itself */
+#define AHEAD   6   /* rows between the prefetched and the current one */
+#define FETCHED 512 /* bytes of a row; hardware prefetches the rest */
 
 bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size) {
     int run = block->ndims - 1;
@@ -26,8 +26,8 @@ static char *row_at(const lierne_rows *rows, int64_t i) {
     return rows->base + (size_t)(rows->list ? rows->list[i] : i) * rows->step;
 }
 
-/* A row further on in a list: all its lines, or those that are worth the trouble. */
-static void fetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
+/* Prefetches a later row of an index list, at most FETCHED bytes of it. */
+static void prefetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
     if (rows->list && i + AHEAD < n) {
         const char *row = row_at(rows, i + AHEAD);
         for (size_t at = 0; at < bytes && at < FETCHED; at += LINE) {
@@ -36,7 +36,7 @@ static void fetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
     }
 }
 
-/* Of a few bytes a row, what matters is to ask nothing twice. */
+/* For short rows, the case is decided once outside of the loop. */
 #define COPY_AS(type)                                                                              \
     static void copy_##type(const lierne_rows *to, const lierne_rows *from, int64_t n) {           \
         const int64_t *rows = from->list, *places = to->list;                                      \
@@ -66,7 +66,7 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
         copy_uint64_t(to, from, n);
     } else {
         for (int64_t i = 0; i < n; i++) {
-            fetch(from, i, n, bytes);
+            prefetch(from, i, n, bytes);
             memcpy(row_at(to, i), row_at(from, i), bytes);
         }
     }
@@ -82,14 +82,14 @@ void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n,
         for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
             type *t = (type *)(void *)row_at(to, i);                                               \
             const type *f = (const type *)(const void *)row_at(from, i);                           \
-            fetch(to, i, n, (size_t)width * sizeof(type));                                         \
+            prefetch(to, i, n, (size_t)width * sizeof(type));                                      \
             for (int64_t k = 0; k < width; k++) {                                                  \
                 t[k] = (type)(t[k] + f[k]);                                                        \
             }                                                                                      \
         }                                                                                          \
     }
 
-/* Unsigned integers stand in for signed ones: the same bits, and wrapping is defined. */
+/* Unsigned types for signed integers: the same bits, and overflow wraps by definition. */
 ADD(f64, double)
 ADD(f32, float)
 ADD(i64, uint64_t)

@@ -1,10 +1,10 @@
-/* Copies past the cache.
+/* Copies that bypass the cache.
  *
- * An ordinary store reads the line that it is about to overwrite; what is far larger than the cache
- * leaves it again before anybody reads it. Streaming stores spare that third of the traffic, but
- * lose for what fits into the cache; see the two bounds in the tables of docs/performance.md. The C
- * library would do so by itself, from a threshold that it derives from the whole machine's cache,
- * which in a virtual machine may be more than the processor has. */
+ * An ordinary store first reads the cache line that it overwrites. A copy far larger than the cache
+ * evicts its own lines before anything reads them. Nontemporal stores save that read, a third of
+ * the memory traffic, but are slower for data that fits into the cache; the tables of
+ * docs/performance.md show both. The C library has such stores above a threshold that it derives
+ * from the cache of the whole machine, which in a virtual machine may be more than is there. */
 #include "memory/host.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ void lierne_nontemporal_copy(void *to, const void *from, size_t bytes) {
     memcpy(t, f, bytes);
 }
 
-/* Streaming stores are not ordered with what follows. */
+/* Nontemporal stores are not ordered with later stores. */
 void lierne_nontemporal_fence(void) {
     _mm_sfence();
 }

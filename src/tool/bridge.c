@@ -11,7 +11,7 @@ enum { COMMON = 3, MAX_OPTIONS = 8 };
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
 static int find_algorithm(const char *name) {
-    for (int a = 0; a <= LIERNE_BRIDGE_LEADER; a++) {
+    for (int a = 0; a <= TOOL_LEADER; a++) {
         if (strcmp(algorithms[a], name) == 0) {
             return a;
         }
@@ -45,13 +45,15 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
 
 int tool_bridge_find(tool_bridge *bridge, char **argv) {
     const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
+    const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
     if (!spec) {
         return tool_usage(argv, "there is no bridge '%s' in %s", bridge->name, bridge->path);
     }
     bridge->spec = *spec;
+    bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
     bridge->world = lierne_config_get_world_size(bridge->config);
     if (bridge->algorithm) {
-        bridge->spec.algorithm = (lierne_bridge_algorithm)find_algorithm(bridge->algorithm);
+        bridge->method = (tool_algorithm)find_algorithm(bridge->algorithm);
     }
     return -1;
 }
@@ -83,13 +85,22 @@ int tool_bridge_number(char **argv, const char *option, const char *text, int le
     return -1;
 }
 
-const char *tool_bridge_algorithm(lierne_bridge_algorithm algorithm) {
+const char *tool_bridge_algorithm(tool_algorithm algorithm) {
     return algorithms[algorithm];
 }
 
 const char *tool_bridge_owner(lierne_gradient_owner owner) {
     static const char *const names[] = {"partial", "zigzag", "contiguous", "rows"};
     return names[owner];
+}
+
+lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
+                               const lierne_bridge_spec *spec, tool_algorithm algorithm) {
+    const lierne_megatron_spec megatron = {.size = sizeof megatron,
+                                           .algorithm = (lierne_megatron_algorithm)algorithm,
+                                           .bridge = spec};
+    return algorithm == TOOL_DIRECT ? lierne_plan_create_bridge(out, context, spec)
+                                    : lierne_plan_create_megatron(out, context, &megatron);
 }
 
 lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv) {

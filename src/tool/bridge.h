@@ -4,6 +4,14 @@
 
 #include "tool.h"
 
+#include "lierne/sim.h"
+
+typedef enum tool_algorithm {
+    TOOL_DIRECT = 0,
+    TOOL_COLLECTIVE = LIERNE_MEGATRON_COLLECTIVE,
+    TOOL_LEADER = LIERNE_MEGATRON_LEADER
+} tool_algorithm;
+
 typedef struct tool_bridge {
     const char *path;
     const char *name;
@@ -11,7 +19,8 @@ typedef struct tool_bridge {
     bool json;
     lierne_config *config;
     int world;
-    lierne_bridge_spec spec; /* the file's, with the algorithm that was given */
+    lierne_bridge_spec spec;
+    tool_algorithm method; /* the one given, or the file's */
 } tool_bridge;
 
 /* Parses the options that all have (--bridge, --algorithm, --format) and those of the subcommand.
@@ -29,8 +38,12 @@ int tool_bridge_number(char **argv, const char *option, const char *text, int le
                        int *out);
 
 /* "direct", "collective", "leader"; "partial", "zigzag", "contiguous", "rows". */
-const char *tool_bridge_algorithm(lierne_bridge_algorithm algorithm);
+const char *tool_bridge_algorithm(tool_algorithm algorithm);
 const char *tool_bridge_owner(lierne_gradient_owner owner);
+
+/* Plans a bridge with an algorithm. Collective. */
+lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
+                               const lierne_bridge_spec *spec, tool_algorithm algorithm);
 
 /* A simulated world of as many ranks as the file has, on its nodes. NULL: failed, and said so. */
 lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv);

@@ -161,7 +161,7 @@ bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int 
         tensor == FORM_INPUT || tensor == FORM_RESULT ? PLACE_SOURCE : PLACE_DESTINATION;
     bool own = spec->gradient_owner != LIERNE_GRADIENT_PARTIAL &&
                (tensor == FORM_GRADIENT ||
-                (tensor == FORM_OUTPUT && spec->delivery == LIERNE_OUTPUT_SHARDED));
+                (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_SHARDED));
     place p = place_of(spec, side, own, rank);
     place dst = place_of(spec, PLACE_DESTINATION, own, rank);
     *f = (form){.spec = spec, .tensor = tensor, .axes = place_axes_of(spec)};

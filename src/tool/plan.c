@@ -84,8 +84,8 @@ static int plan_ranks(plan_summary *summary, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = summary->first; status == LIERNE_OK && rank < summary->end; rank++) {
         lierne_plan *plan;
-        status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, rank),
-                                           &summary->bridge->spec);
+        status = tool_bridge_plan(&plan, lierne_sim_get_context(sim, rank), &summary->bridge->spec,
+                                  summary->bridge->method);
         if (status == LIERNE_OK) {
             status = add_rank(summary, plan, rank);
         }
@@ -113,7 +113,7 @@ static int plan_world(plan_summary *summary, char **argv) {
 static lierne_status query_grids(plan_summary *summary) {
     const lierne_bridge_spec *spec = &summary->bridge->spec;
     lierne_status status = lierne_megatron_map_create(&summary->map, spec);
-    if (status == LIERNE_OK && spec->algorithm == LIERNE_BRIDGE_LEADER) {
+    if (status == LIERNE_OK && summary->bridge->method == TOOL_LEADER) {
         status = lierne_megatron_leaders_create(&summary->leaders, spec);
     }
     return status;

@@ -125,7 +125,7 @@ void plan_print_json(const plan_summary *summary) {
     if (summary->leaders) {
         print_leaders(summary);
     }
-    printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(spec->algorithm));
+    printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
     print_cost("forward", &summary->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
     printf(",\"communicators\":%" PRId64 "}", summary->communicators);

@@ -40,7 +40,7 @@ static void print_tensor(const plan_summary *summary) {
     }
     printf("  %-10s %s, stored %s\n", "gradient", tool_bridge_owner(spec->gradient_owner),
            spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
-    if (spec->delivery == LIERNE_OUTPUT_SHARDED) {
+    if (spec->output == LIERNE_OUTPUT_SHARDED) {
         printf("  %-10s sharded: own rows, stored as the gradient\n", "output");
     }
 }
@@ -194,7 +194,7 @@ static void print_cost(const char *name, const plan_cost *cost) {
 }
 
 static void print_costs(const plan_summary *summary) {
-    const char *algorithm = tool_bridge_algorithm(summary->bridge->spec.algorithm);
+    const char *algorithm = tool_bridge_algorithm(summary->bridge->method);
     bool one = summary->only >= 0;
     if (one) {
         printf("\nBytes of one execution, rank %d, algorithm %s\n", summary->only, algorithm);

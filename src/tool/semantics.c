@@ -47,7 +47,7 @@ static void write_cp(const tool_bridge *bridge, form_tensor tensor, char *annota
     const lierne_bridge_spec *spec = &bridge->spec;
     bool shares = spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
                   spec->gradient_storage == LIERNE_COMPACT;
-    if (tensor == FORM_OUTPUT && spec->delivery == LIERNE_OUTPUT_WHOLE) {
+    if (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_WHOLE) {
         snprintf(annotation, ANNOTATION, "R");
     } else if (spec->gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         snprintf(annotation, ANNOTATION, "P");

@@ -55,8 +55,8 @@ static void progress(const world *w, const char *what, int rank) {
 static int plan_ranks(world *w, lierne_sim *sim) {
     for (int r = 0; r < w->bridge->world; r++) {
         progress(w, "planning", r);
-        if (lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec) !=
-            LIERNE_OK) {
+        if (tool_bridge_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec,
+                             w->bridge->method) != LIERNE_OK) {
             return world_failed(w);
         }
     }
@@ -207,7 +207,7 @@ static void print_text(const world *w) {
     printf("bridge ");
     tool_print_text(stdout, w->bridge->name);
     printf(" on %d simulated ranks, algorithm %s\n", w->bridge->world,
-           tool_bridge_algorithm(w->spec.algorithm));
+           tool_bridge_algorithm(w->bridge->method));
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {
             printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",

@@ -200,7 +200,7 @@ static int64_t find(const int64_t *list, int64_t length, int64_t value) {
 static int64_t output_index(const verify_rank *rank, const int64_t *global, int64_t i) {
     const form *f = &rank->form[FORM_OUTPUT];
     int64_t index = 0;
-    if (f->spec->delivery == LIERNE_OUTPUT_SHARDED) {
+    if (f->spec->output == LIERNE_OUTPUT_SHARDED) {
         return i;
     }
     for (int axis = 0; axis < FORM_AXES; axis++) {

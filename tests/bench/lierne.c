@@ -43,8 +43,7 @@ static void find_views(planned *p) {
     }
 }
 
-static method *open_plan(const workload *w, lierne_bridge_algorithm algorithm,
-                         lierne_gradient_owner owner) {
+static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gradient_owner owner) {
     planned *p = (planned *)take(sizeof *p);
     bridge_case c = {.src = w->src,
                      .dst = w->dst,
@@ -69,24 +68,23 @@ static method *open_plan(const workload *w, lierne_bridge_algorithm algorithm,
 
 static method *open_direct(const void *of) {
     const workload *w = of;
-    return open_plan(w, LIERNE_BRIDGE_DIRECT,
-                     w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
+    return open_plan(w, TEST_DIRECT, w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
 }
 
 /* Without cp the gradient has one owner: the plan would be that of open_direct. */
 static method *open_partial(const void *of) {
     const workload *w = of;
-    return w->cp > 1 ? open_plan(w, LIERNE_BRIDGE_DIRECT, LIERNE_GRADIENT_PARTIAL) : NULL;
+    return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_PARTIAL) : NULL;
 }
 
 static method *open_collective(const void *of) {
     const workload *w = of;
-    return w->disjoint ? NULL : open_plan(w, LIERNE_BRIDGE_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
+    return w->disjoint ? NULL : open_plan(w, TEST_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
 }
 
 static method *open_leader(const void *of) {
     const workload *w = of;
-    return w->disjoint ? open_plan(w, LIERNE_BRIDGE_LEADER, LIERNE_GRADIENT_PARTIAL) : NULL;
+    return w->disjoint ? open_plan(w, TEST_LEADER, LIERNE_GRADIENT_PARTIAL) : NULL;
 }
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};

@@ -8,6 +8,7 @@
  * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
  * 131,072. */
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <stdbool.h>
 #include <stdio.h>

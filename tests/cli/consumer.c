@@ -1,6 +1,7 @@
 /* What a user of the installed library writes: a bridge on a simulated world of two ranks. In the
  * words that C11 and C++17 share, because it is compiled as both. */
 #include <lierne.h>
+#include <lierne/sim.h>
 
 #include <stdio.h>
 #include <stdlib.h>

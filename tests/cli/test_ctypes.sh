@@ -10,5 +10,5 @@ fi
 root=$(dirname "$0")/../..
 header=$(mktemp)
 trap 'rm -f "$header"' EXIT
-echo '#include <lierne.h>' | cc -E -P -I"$root/include" - >"$header" || exit 1
+printf '#include <lierne.h>\n#include <lierne/sim.h>\n' | cc -E -P -I"$root/include" - >"$header" || exit 1
 python3 "$root/tests/cli/binding.py" "$(ls "$(cd "$build" && pwd)"/liblierne.so.*.*.*)" "$header"

@@ -5,6 +5,7 @@
  * runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  * and, where it is small, executed. replay.c runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 #include "rank_threads.h"
 
 #include <stdio.h>

@@ -119,9 +119,9 @@ static void try_bridge(golden_case *c, const golden_bridge *bridge, lierne_statu
     lierne_status status = golden_simulate(&one, bridge);
     golden_expect_status(&one, "lierne_plan_create_bridge", status, wanted);
     golden_expect(c, !one.failed, "%s %s, owner %d, %s%s: %s", lierne_dtype_name(bridge->dtype),
-                  bridge->algorithm == LIERNE_BRIDGE_DIRECT ? "direct" : "collective",
-                  (int)bridge->owner, bridge->storage == LIERNE_FULL ? "full" : "compact",
-                  bridge->flat ? ", rows" : "", one.why);
+                  bridge->algorithm == TEST_DIRECT ? "direct" : "collective", (int)bridge->owner,
+                  bridge->storage == LIERNE_FULL ? "full" : "compact", bridge->flat ? ", rows" : "",
+                  one.why);
 }
 
 /* Both algorithms. The collective one must be rejected where the reference gives wrong data, and
@@ -132,9 +132,9 @@ static void try_algorithms(golden_case *c, golden_bridge bridge) {
     static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32};
     for (int i = 0; i < 4; i++) {
         bridge.dtype = dtypes[i];
-        bridge.algorithm = LIERNE_BRIDGE_DIRECT;
+        bridge.algorithm = TEST_DIRECT;
         try_bridge(c, &bridge, LIERNE_OK);
-        bridge.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+        bridge.algorithm = TEST_COLLECTIVE;
         try_bridge(c, &bridge, owned ? LIERNE_UNSUPPORTED : right ? LIERNE_OK : LIERNE_MISALIGNED);
     }
 }

@@ -194,7 +194,7 @@ static void expect_map(golden_case *c, const pair *p) {
 static void try_undefined(golden_case *c, const pair *p) {
     golden_bridge bridge = golden_small_tensor(p->src, p->dst);
     golden_case one = {.item = c->item};
-    bridge.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    bridge.algorithm = TEST_COLLECTIVE;
     lierne_status status = golden_simulate(&one, &bridge);
     golden_expect(c,
                   status == LIERNE_OK || status == LIERNE_UNSUPPORTED ||
@@ -220,7 +220,7 @@ static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
 
 static void try_collective(golden_case *c, const pair *p, lierne_status wanted) {
     golden_bridge bridge = golden_small_tensor(p->src, p->dst);
-    bridge.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    bridge.algorithm = TEST_COLLECTIVE;
     golden_try(c, "collective", &bridge, wanted, wanted);
 }
 

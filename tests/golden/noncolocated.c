@@ -93,7 +93,7 @@ static void try_tensors(golden_case *c, const lierne_grid *src, const lierne_gri
         bridge.width = 3;
         memcpy(bridge.order, orders[i], sizeof bridge.order);
         golden_try(c, "direct", &bridge, direct, direct);
-        bridge.algorithm = LIERNE_BRIDGE_LEADER;
+        bridge.algorithm = TEST_LEADER;
         golden_try(c, "leader", &bridge, leader, leader);
     }
 }

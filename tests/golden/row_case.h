@@ -4,6 +4,7 @@
 #define LIERNE_TESTS_GOLDEN_ROW_CASE_H
 
 #include "golden.h"
+#include "lierne/sim.h"
 
 /* A dtype, and rows of this width, stride elements apart. */
 typedef struct golden_type {

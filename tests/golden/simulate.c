@@ -178,15 +178,14 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
                                .src = bridge->src,
                                .dst = bridge->dst,
                                .dtype = bridge->dtype,
-                               .algorithm = bridge->algorithm,
                                .gradient_owner = bridge->owner,
                                .gradient_storage = bridge->storage,
                                .row_owner = rows,
                                .require_divisible = bridge->divisible};
     fill_tensor(&spec, bridge, shape);
     for (int r = 0; r < world; r++) {
-        lierne_status status =
-            lierne_plan_create_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r), &spec);
+        lierne_status status = test_plan_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r),
+                                                &spec, bridge->algorithm);
         first = r == 0 ? status : first;
         golden_expect(c, status == first, "planning gives %s on rank 0, %s on rank %d",
                       lierne_status_name(first), lierne_status_name(status), r);

@@ -3,7 +3,9 @@
 #ifndef LIERNE_TESTS_GOLDEN_SIMULATE_H
 #define LIERNE_TESTS_GOLDEN_SIMULATE_H
 
+#include "algorithm.h"
 #include "golden.h"
+#include "lierne/sim.h"
 
 /* Which cp rank fills which rows of the gradient; DENSE: all of them fill every row. */
 typedef enum golden_mode {
@@ -23,7 +25,7 @@ typedef struct golden_bridge {
     char order[4]; /* the axes, slowest first, a character each: "bsh", "sbh", ... */
     bool flat;     /* tell lierne of one axis of rows in place of b and s, which are neighbours */
     golden_mode mode;
-    lierne_bridge_algorithm algorithm;
+    test_algorithm algorithm;
     lierne_gradient_owner owner;
     lierne_storage storage;
     lierne_dtype dtype;

@@ -191,7 +191,7 @@ static void run_plan(const bridge_case *c, lierne_plan *plan) {
     trial_open(&adjoint, c, plan, LIERNE_ADJOINT);
     check_elements(&forward);
     check_elements(&adjoint);
-    if (c->algorithm == LIERNE_BRIDGE_DIRECT) {
+    if (c->algorithm == TEST_DIRECT) {
         check_bytes(&forward);
     }
     run_blocking(&forward);
@@ -209,7 +209,7 @@ static void run_case(lierne_context *context, const bridge_case *c) {
     size_t before = lierne_mem_live();
     lierne_plan *plan = NULL;
     lierne_status status = case_plan(&plan, context, c);
-    if (c->algorithm == LIERNE_BRIDGE_COLLECTIVE && !case_aligned(c)) {
+    if (c->algorithm == TEST_COLLECTIVE && !case_aligned(c)) {
         int src = mesh_size(&c->src, "dp"), dst = mesh_size(&c->dst, "dp");
         bool divides = src % dst == 0 || dst % src == 0;
         CHECK(status == (divides ? LIERNE_MISALIGNED : LIERNE_INDIVISIBLE) && !plan, "%s: %s",
@@ -267,7 +267,7 @@ static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     c.row_owner = NULL;
     c.owner = LIERNE_GRADIENT_PARTIAL;
     c.storage = LIERNE_FULL;
-    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    c.algorithm = TEST_COLLECTIVE;
     c.size[0] = 2 * test_world;
     run_case(context, &c);
 }
@@ -301,7 +301,7 @@ static void run_disjoint(lierne_context *context, mesh src, mesh dst, int number
     c.src.offset = behind ? test_world - src_size : 0;
     c.dst.offset = behind ? 0 : test_world - dst_size;
     run_case(context, &c);
-    c.algorithm = LIERNE_BRIDGE_LEADER;
+    c.algorithm = TEST_LEADER;
     run_case(context, &c);
 }
 
@@ -328,7 +328,7 @@ static void grow_groups(lierne_context *context) {
                      .dst = mesh_of("tcd", 1, test_world, 1),
                      .size = {test_world, 1, 1},
                      .axis = {0, 1, 2},
-                     .algorithm = LIERNE_BRIDGE_COLLECTIVE};
+                     .algorithm = TEST_COLLECTIVE};
     lierne_plan *plan;
     CHECK(case_plan(&plan, context, &c) == LIERNE_OK, "%s", lierne_last_error());
     lierne_plan_destroy(plan);

@@ -3,8 +3,8 @@
 #ifndef TESTS_MPI_COMMON_H
 #define TESTS_MPI_COMMON_H
 
+#include "algorithm.h"
 #include "base/base.h"
-#include "lierne/bridge.h"
 #include "lierne/mpi.h"
 
 #include <mpi.h>
@@ -59,7 +59,7 @@ typedef struct bridge_case {
     int64_t size[3]; /* of b, s, h */
     int axis[3];     /* place of b, s, h; 0 to 2 */
     lierne_dtype dtype;
-    lierne_bridge_algorithm algorithm;
+    test_algorithm algorithm;
     lierne_gradient_owner owner;
     lierne_storage storage;
     const int64_t *src_counts; /* NULL: balanced */

@@ -13,6 +13,7 @@ typedef struct setup {
     int64_t counts[64];
     int32_t rows[1024];
     lierne_bridge_spec spec;
+    test_algorithm algorithm;
 } setup;
 
 static void open_setup(setup *s, const char *src_order, int cp) {
@@ -40,9 +41,10 @@ static void close_setup(setup *s) {
     lierne_grid_destroy(s->dst);
 }
 
-static lierne_status plan(lierne_context *context, const lierne_bridge_spec *spec) {
+static lierne_status plan(lierne_context *context, const setup *s) {
     lierne_plan *p = NULL;
-    lierne_status status = lierne_plan_create_bridge(&p, context, spec);
+    lierne_status status =
+        test_plan_bridge(&p, context, s ? &s->spec : NULL, s ? s->algorithm : TEST_DIRECT);
     CHECK((status == LIERNE_OK) == (p != NULL), "a plan beside %s", lierne_status_name(status));
     lierne_plan_destroy(p);
     return status;
@@ -51,7 +53,7 @@ static lierne_status plan(lierne_context *context, const lierne_bridge_spec *spe
 static void still_works(lierne_context *context) {
     setup s;
     open_setup(&s, "tcd", 1);
-    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
     close_setup(&s);
 }
 
@@ -89,7 +91,7 @@ static void other_divisible(setup *s) {
     s->spec.require_divisible = 1;
 }
 static void other_algorithm(setup *s) {
-    s->spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    s->algorithm = TEST_COLLECTIVE;
 }
 static void other_order(setup *s) {
     lierne_grid_destroy(s->src);
@@ -114,7 +116,7 @@ static const deviation deviations[] = {
     {"src_counts", other_counts},
     {"max_inflight", other_inflight},
     {"require_divisible", other_divisible},
-    {"algorithm", other_algorithm},
+    {"call", other_algorithm},
     {"src.order", other_order},
     {"dst.sizes[0]", other_sizes},
 };
@@ -130,7 +132,7 @@ static void specs_that_differ(lierne_context *context, int odd) {
         if (test_rank == odd) {
             deviations[d].make(&s);
         }
-        lierne_status status = plan(context, &s.spec);
+        lierne_status status = plan(context, &s);
         test_same_error(status, LIERNE_MISMATCH, deviations[d].name);
         CHECK(strstr(lierne_last_error(), deviations[d].name) && strstr(lierne_last_error(), rank),
               "'%s', wanted '%s' and '%s'", lierne_last_error(), deviations[d].name, rank);
@@ -145,39 +147,39 @@ static void rows_that_differ(lierne_context *context, int odd) {
     open_setup(&s, "tcd", test_world);
     s.spec.gradient_owner = LIERNE_GRADIENT_ROWS;
     s.spec.row_owner = s.rows;
-    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
     s.rows[5] = test_rank == odd;
-    test_same_error(plan(context, &s.spec), LIERNE_MISMATCH, "row_owner");
+    test_same_error(plan(context, &s), LIERNE_MISMATCH, "row_owner");
     s.rows[5] = test_rank == odd ? -1 : 0;
-    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "row_owner out of range on one rank");
+    test_same_error(plan(context, &s), LIERNE_INVALID, "row_owner out of range on one rank");
     close_setup(&s);
 }
 
 static void specs_wrong_on_one_rank(lierne_context *context, int bad) {
     setup s;
     open_setup(&s, "tcd", 1);
-    test_same_error(plan(context, test_rank == bad ? NULL : &s.spec), LIERNE_INVALID, "spec NULL");
+    test_same_error(plan(context, test_rank == bad ? NULL : &s), LIERNE_INVALID, "spec NULL");
     s.spec.naxes = test_rank == bad ? 9 : 3;
-    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "naxes");
+    test_same_error(plan(context, &s), LIERNE_INVALID, "naxes");
     s.spec.naxes = 3;
     s.spec.size = test_rank == bad ? 3 : sizeof s.spec;
-    test_same_error(plan(context, &s.spec), LIERNE_INVALID, "size");
+    test_same_error(plan(context, &s), LIERNE_INVALID, "size");
     close_setup(&s);
     still_works(context);
 }
 
 /* Allocation k of one rank fails, for every k until planning works. */
-static void planning_without_memory(lierne_context *context, int bad,
-                                    lierne_bridge_algorithm algorithm, int cp) {
+static void planning_without_memory(lierne_context *context, int bad, test_algorithm algorithm,
+                                    int cp) {
     setup s;
     int last = LIERNE_NO_MEMORY, k = 0;
     open_setup(&s, "tcd", cp);
-    s.spec.algorithm = algorithm;
-    CHECK(plan(context, &s.spec) == LIERNE_OK, "%s", lierne_last_error());
+    s.algorithm = algorithm;
+    CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
     while (last != LIERNE_OK && ++k < 2000) {
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
-        lierne_status status = plan(context, &s.spec);
+        lierne_status status = plan(context, &s);
         lierne_mem_fail_at(0);
         last = (int)status;
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
@@ -224,10 +226,10 @@ int main(int argc, char **argv) {
         specs_that_differ(context, rank);
         rows_that_differ(context, rank);
         specs_wrong_on_one_rank(context, rank);
-        planning_without_memory(context, rank, LIERNE_BRIDGE_DIRECT, 1);
-        planning_without_memory(context, rank, LIERNE_BRIDGE_DIRECT, test_world);
-        planning_without_memory(context, rank, LIERNE_BRIDGE_COLLECTIVE, 1);
-        planning_without_memory(context, rank, LIERNE_BRIDGE_COLLECTIVE, test_world);
+        planning_without_memory(context, rank, TEST_DIRECT, 1);
+        planning_without_memory(context, rank, TEST_DIRECT, test_world);
+        planning_without_memory(context, rank, TEST_COLLECTIVE, 1);
+        planning_without_memory(context, rank, TEST_COLLECTIVE, test_world);
     }
     still_works(context);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());

@@ -49,7 +49,7 @@ static void both(lierne_context *context, const char *name, mesh src, mesh dst,
                          .size = {2 * test_world, 8, 3},
                          .axis = {i / 2, 1 - i / 2, 2},
                          .dtype = LIERNE_F32,
-                         .algorithm = (lierne_bridge_algorithm)(i % 2)};
+                         .algorithm = (test_algorithm)(i % 2)};
         run(context, name, &c, direction, in, want);
     }
 }
@@ -171,7 +171,7 @@ static void floats(lierne_context *context) {
                          .axis = {f / 2 % 2, 1 - f / 2 % 2, 2},
                          .dtype = f % 2 ? LIERNE_BF16 : LIERNE_F32};
         for (int a = 0; a < 2; a++) {
-            c.algorithm = (lierne_bridge_algorithm)a;
+            c.algorithm = (test_algorithm)a;
             run(context, "random floats", &c, LIERNE_FORWARD, random_value, random_value);
             run(context, "random floats", &c, LIERNE_ADJOINT, random_summand, ordered_sum);
         }

@@ -101,7 +101,7 @@ static lierne_status plan_of(lierne_plan **plan, lierne_context *context, int ro
                      .size = {2 * test_world, 4, 64},
                      .axis = {1, 0, 2},
                      .dtype = LIERNE_F32,
-                     .algorithm = (lierne_bridge_algorithm)(round % 2)};
+                     .algorithm = (test_algorithm)(round % 2)};
     return case_plan(plan, context, &c);
 }
 

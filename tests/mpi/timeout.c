@@ -199,7 +199,7 @@ static void freeing_while_others_plan(void) {
         lierne_plan *plan;
         lierne_status status = plan_all(&plan, context, 8);
         CHECK(status == LIERNE_MISMATCH && !plan, "%s", lierne_status_name(status));
-        CHECK(strstr(lierne_last_error(), "rank 0 frees") != NULL, "'%s'", lierne_last_error());
+        CHECK(strstr(lierne_last_error(), "rank 0 destroys") != NULL, "'%s'", lierne_last_error());
         CHECK(plan_all(&plan, context, 8) == LIERNE_MISMATCH, "planning on a dead context");
     }
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());

@@ -274,7 +274,7 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
         CHECK(strstr(lierne_last_error(), "from rank 0 with tag 3") != NULL, "'%s'",
               lierne_last_error());
         bool too_long = sent > expected && chunk == 1000; /* MPI's own error then */
-        CHECK((strstr(lierne_last_error(), " and got ") == NULL) == too_long || chunk != 1000,
+        CHECK((strstr(lierne_last_error(), " and received ") == NULL) == too_long || chunk != 1000,
               "'%s'", lierne_last_error());
     }
     MPI_Barrier(MPI_COMM_WORLD);

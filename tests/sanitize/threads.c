@@ -2,8 +2,10 @@
  * does not run under it. Planning, blocking calls, requests that overlap, a rank that comes late, a
  * rank that does not come, calls that differ, graphs that change. Values are checked too, against
  * closed forms. */
+#include "../algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,9 +49,11 @@ static void run(const lierne_bridge_spec *spec, const lierne_context_spec *conte
     CHECK(lierne_sim_destroy(sim) == LIERNE_OK);
 }
 
+static test_algorithm algorithm; /* of all bridges of a round */
+
 static lierne_plan *plan_of(const worker *w) {
     lierne_plan *plan = NULL;
-    CHECK(lierne_plan_create_bridge(&plan, w->context, w->spec) == LIERNE_OK);
+    CHECK(test_plan_bridge(&plan, w->context, w->spec, algorithm) == LIERNE_OK);
     return plan;
 }
 
@@ -250,7 +254,7 @@ int main(void) {
     lierne_context_spec patient = {.size = sizeof patient, .timeout = 60, .check = 1};
     lierne_context_spec hasty = {.size = sizeof hasty, .timeout = 0.5};
     for (int a = 0; a < 2; a++) {
-        spec.algorithm = (lierne_bridge_algorithm)a;
+        algorithm = (test_algorithm)a;
         run(&spec, &patient, blocking);
         run(&spec, &patient, overlapping);
         run(&spec, &hasty, deserted);

@@ -56,7 +56,7 @@ static const case_grid *grid_of_walk(const walk *w) {
 
 /* Whether the buffer has cp ownership: the gradient has, and an output that delivers own rows. */
 static int owned_kind(const walk *w) {
-    return w->kind == GRADIENT || (w->kind == OUTPUT && w->c->delivery == LIERNE_OUTPUT_SHARDED);
+    return w->kind == GRADIENT || (w->kind == OUTPUT && w->c->output == LIERNE_OUTPUT_SHARDED);
 }
 
 /* How dim d cuts: REPLICATE, SHARD or SHARD_ZIGZAG of the axis (0 b, 1 s, 2 h) that it names. */
@@ -482,7 +482,7 @@ static const char *compare_shapes(const bridge_case *c, const lierne_plan *plan,
     lierne_plan_get_elements(NULL, &elements, plan, LIERNE_FORWARD);
     lierne_plan_get_elements(&of_gradient, NULL, plan, LIERNE_ADJOINT);
     int same = memcmp(output, gradient, sizeof output) == 0 && elements == of_gradient;
-    int must = c->storage == LIERNE_FULL || c->delivery == LIERNE_OUTPUT_SHARDED;
+    int must = c->storage == LIERNE_FULL || c->output == LIERNE_OUTPUT_SHARDED;
     return same || !must
                ? NULL
                : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
@@ -646,16 +646,15 @@ lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lier
                                .sequence_axis = c->axis_s,
                                .src_counts = c->src_counts,
                                .dst_counts = c->dst_counts,
-                               .algorithm = c->algorithm,
                                .gradient_owner = c->owner,
                                .gradient_storage = c->storage,
                                .row_owner = c->rows,
                                .src_placements = c->placed ? src_placed : NULL,
                                .dst_placements = c->placed ? dst_placed : NULL,
-                               .delivery = c->delivery,
+                               .output = c->output,
                                .rows_per_sample = rows ? c->sequence : 0,
                                .row_order = c->row_order};
-    lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
+    lierne_status status = test_plan_bridge(plan, context, &spec, c->algorithm);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
     return status;

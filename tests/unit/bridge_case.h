@@ -4,7 +4,9 @@
 #ifndef BRIDGE_CASE_H
 #define BRIDGE_CASE_H
 
+#include "algorithm.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 typedef struct case_grid {
     int ndims;
@@ -29,9 +31,9 @@ typedef struct bridge_case {
     lierne_dtype dtype;
     lierne_gradient_owner owner;
     lierne_storage storage;
-    lierne_bridge_algorithm algorithm;
+    test_algorithm algorithm;
     const int32_t *rows;
-    lierne_bridge_output delivery;
+    lierne_bridge_output output;
     lierne_placement src_placed[6]; /* per dim, kind and axis (0 b, 1 s, 2 h); used if placed */
     lierne_placement dst_placed[6];
     int placed;

@@ -54,12 +54,12 @@ static const int64_t *random_counts(int64_t lanes, int64_t batch, int64_t *count
 static void random_owner(bridge_case *c, int32_t *rows) {
     int64_t cp = case_size(&c->dst, "cp");
     c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
-    c->delivery =
+    c->output =
         c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE : (lierne_bridge_output)draw(2);
     for (int d = 0; d < c->dst.ndims; d++) {
         if (c->dst_placed[d].kind != LIERNE_REPLICATE && c->dst_placed[d].axis == 1 &&
             c->owner != LIERNE_GRADIENT_PARTIAL && c->owner != LIERNE_GRADIENT_ROWS) {
-            c->delivery = LIERNE_OUTPUT_SHARDED; /* else its own rows would not be in its output */
+            c->output = LIERNE_OUTPUT_SHARDED; /* else its own rows would not be in its output */
         }
     }
     if (c->owner == LIERNE_GRADIENT_ROWS) {
@@ -148,7 +148,7 @@ static void flatten(bridge_case *c) {
     c->row_order = (lierne_row_order)draw(2);
     c->owner = LIERNE_GRADIENT_PARTIAL;
     c->storage = LIERNE_FULL;
-    c->delivery = LIERNE_OUTPUT_WHOLE;
+    c->output = LIERNE_OUTPUT_WHOLE;
 }
 
 static void random_axes(bridge_case *c) {
@@ -177,8 +177,7 @@ static void show_grid(const char *side, const case_grid *g, const lierne_placeme
 void show_case(const bridge_case *c) {
     printf("world %d, b %lld s %lld h %lld at %d %d %d, owner %d storage %d delivery %d rows %d\n",
            c->world, (long long)c->batch, (long long)c->sequence, (long long)c->hidden, c->axis_b,
-           c->axis_s, c->axis_h, (int)c->owner, (int)c->storage, (int)c->delivery,
-           (int)c->row_order);
+           c->axis_s, c->axis_h, (int)c->owner, (int)c->storage, (int)c->output, (int)c->row_order);
     show_grid("source", &c->src, c->src_placed);
     show_grid("destination", &c->dst, c->dst_placed);
 }

@@ -3,7 +3,7 @@
 #ifndef RANKS_H
 #define RANKS_H
 
-#include "lierne/context.h"
+#include "lierne/sim.h"
 
 /* work is called once per rank; shared is the same pointer on all of them. It may not use
  * cr_assert, which ends a test from its own thread only: it notes what it finds in shared. When all

@@ -49,7 +49,7 @@ static void must_work(const bridge_case *c, case_result *kept) {
     describe(c, text, sizeof text);
     cr_assert(!wrong, "%s: %s", text, wrong);
     cr_assert_eq(result.status, LIERNE_OK, "%s: %s", text, result.message);
-    if (c->algorithm == LIERNE_BRIDGE_DIRECT) {
+    if (c->algorithm == TEST_DIRECT) {
         cr_assert_eq(result.received, result.minimum, "%s: forward receives %lld, minimum %lld",
                      text, (long long)result.received, (long long)result.minimum);
         cr_assert_eq(result.adjoint_received, result.adjoint_minimum,
@@ -79,9 +79,9 @@ static void same_on_random(bridge_case c, lierne_dtype dtype) {
     case_result direct, collective;
     c.data = RANDOM;
     c.dtype = dtype;
-    c.algorithm = LIERNE_BRIDGE_DIRECT;
+    c.algorithm = TEST_DIRECT;
     must_work(&c, &direct);
-    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    c.algorithm = TEST_COLLECTIVE;
     must_work(&c, &collective);
     cr_assert(same_bits(dtype, direct.forward, collective.forward, direct.forward_bytes));
     cr_assert(same_bits(dtype, direct.adjoint, collective.adjoint, direct.adjoint_bytes));
@@ -91,7 +91,7 @@ static void same_on_random(bridge_case c, lierne_dtype dtype) {
 
 static int check_collective(bridge_case c) {
     char text[256];
-    c.algorithm = LIERNE_BRIDGE_COLLECTIVE;
+    c.algorithm = TEST_COLLECTIVE;
     if (aligned(&c)) {
         must_work(&c, NULL);
         same_on_random(c, LIERNE_F32);

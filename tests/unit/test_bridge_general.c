@@ -68,7 +68,7 @@ Test(bridge_general, four_thousand_ranks) {
     c.dst = (case_grid){.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {8, 4, 128}};
     for (int a = 0; a < 2; a++) {
         case_result result;
-        c.algorithm = (lierne_bridge_algorithm)a;
+        c.algorithm = (test_algorithm)a;
         const char *wrong = run_case(&c, &result);
         cr_assert(!wrong && result.status == LIERNE_OK, "%s %s", wrong ? wrong : "",
                   result.message);

@@ -1,6 +1,6 @@
 /* Which replica supplies whom: one of the own node where there is one, otherwise each in turn. */
 #include "base/base.h"
-#include "plan/redistribute/redistribute.h"
+#include "lierne/redistribute.h"
 
 #include <criterion/criterion.h>
 
@@ -34,11 +34,7 @@ static void plan_all(int64_t from_tp, int64_t to_tp, const int *nodes, visit *lo
     lierne_layout *from = layout(from_tp, WORLD / from_tp), *to = layout(to_tp, WORLD / to_tp);
     for (int r = 0; r < WORLD; r++) {
         lierne_route *route;
-        int64_t in, out, least;
-        cr_assert_eq(lierne_layout_get_elements(&in, NULL, from, r), LIERNE_OK);
-        cr_assert_eq(lierne_layout_get_elements(&out, NULL, to, r), LIERNE_OK);
-        cr_assert_eq(lierne_route_create(&route, r, in, out), LIERNE_OK);
-        cr_assert_eq(lierne_redistribute(route, from, to, nodes, &least), LIERNE_OK);
+        cr_assert_eq(lierne_route_create_redistribute(&route, NULL, from, to, r, nodes), LIERNE_OK);
         look(r, &route->stages.at[0].recvs, nodes);
         lierne_route_destroy(route);
     }

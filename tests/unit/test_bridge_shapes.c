@@ -42,13 +42,13 @@ static void set_destination(bridge_case *c, int order, const int64_t *sizes, int
 /* Why a case must be refused, a part of the message; NULL if it must not. */
 static const char *refusal(const bridge_case *c, bool cut) {
     bool partial = c->owner == LIERNE_GRADIENT_PARTIAL, rows = c->owner == LIERNE_GRADIENT_ROWS;
-    if (partial && c->delivery == LIERNE_OUTPUT_SHARDED) {
+    if (partial && c->output == LIERNE_OUTPUT_SHARDED) {
         return "gradient_owner other than partial";
     }
     if (partial && c->storage == LIERNE_COMPACT) {
         return "storage cannot be compact";
     }
-    if (!partial && !rows && cut && c->delivery == LIERNE_OUTPUT_WHOLE) {
+    if (!partial && !rows && cut && c->output == LIERNE_OUTPUT_WHOLE) {
         return "delivery must be OWN";
     }
     if (rows && c->storage == LIERNE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
@@ -81,7 +81,7 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
         char text[160];
         c->owner = (lierne_gradient_owner)(i / 4);
         c->storage = (lierne_storage)(i % 2);
-        c->delivery = (lierne_bridge_output)(i / 2 % 2);
+        c->output = (lierne_bridge_output)(i / 2 % 2);
         if (zigzag && c->owner == LIERNE_GRADIENT_ZIGZAG) {
             continue; /* an axis may be cut so once: another rule's test */
         }
@@ -91,7 +91,7 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
         }
         c->rows = c->owner == LIERNE_GRADIENT_ROWS ? map : NULL;
         snprintf(text, sizeof text, "%s, owner %d storage %d delivery %d axes %d%d%d", where,
-                 (int)c->owner, (int)c->storage, (int)c->delivery, c->axis_b, c->axis_s, c->axis_h);
+                 (int)c->owner, (int)c->storage, (int)c->output, c->axis_b, c->axis_s, c->axis_h);
         planned += judge(c, refusal(c, cut), text);
     }
     return planned;
@@ -168,7 +168,7 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
                                .dst_placements = placed};
     cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
     for (int delivery = 0; delivery < 2; delivery++) {
-        spec.delivery = (lierne_bridge_output)delivery;
+        spec.output = (lierne_bridge_output)delivery;
         for (int r = 0; r < 4; r++) {
             int64_t out, gradient, at[4], lies[4];
             cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec),

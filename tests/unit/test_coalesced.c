@@ -2,6 +2,7 @@
  * one and together, in both directions at once; fewer messages. */
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <lierne.h>
+#include <lierne/sim.h>
 #include <string.h>
 
 /* A plan from nowned rows to copies of some of them. */

@@ -87,7 +87,8 @@ Test(config, reads_bridges) {
     cr_expect(packed->dst == lierne_config_get_grid(config, "llm"));
     cr_expect(packed->naxes == 3 && packed->batch_axis == 1 && packed->sequence_axis == 0);
     cr_expect(packed->shape[0] == 2 && packed->shape[1] == 4 && packed->shape[2] == 3);
-    cr_expect(packed->dtype == LIERNE_F16 && packed->algorithm == LIERNE_BRIDGE_DIRECT);
+    cr_expect(packed->dtype == LIERNE_F16);
+    cr_expect_null(lierne_config_get_megatron(config, "packed"));
     cr_expect(packed->gradient_owner == LIERNE_GRADIENT_ROWS);
     cr_expect(packed->gradient_storage == LIERNE_COMPACT && !packed->require_divisible);
     cr_expect(packed->src_counts[2] == 2 && packed->dst_counts[1] == 3);
@@ -99,11 +100,13 @@ Test(config, reads_bridges) {
     const lierne_bridge_spec *plain = lierne_config_get_bridge(config, "plain");
     cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_F32);
     cr_expect(plain->gradient_owner == LIERNE_GRADIENT_PARTIAL && !plain->row_owner);
-    cr_expect(plain->algorithm == LIERNE_BRIDGE_COLLECTIVE && plain->require_divisible);
+    const lierne_megatron_spec *megatron = lierne_config_get_megatron(config, "plain");
+    cr_expect(megatron->algorithm == LIERNE_MEGATRON_COLLECTIVE && megatron->bridge == plain);
+    cr_expect(megatron->size == sizeof *megatron && plain->require_divisible);
     cr_expect(!plain->src_counts && !plain->dst_counts);
     cr_expect_str_eq(lierne_config_get_bridge_name(config, 1), "plain");
     cr_expect(!plain->src_view && !plain->src_placements && !plain->dst_placements);
-    cr_expect(plain->delivery == LIERNE_OUTPUT_WHOLE && plain->rows_per_sample == 0);
+    cr_expect(plain->output == LIERNE_OUTPUT_WHOLE && plain->rows_per_sample == 0);
     lierne_config_destroy(config);
 }
 
@@ -121,12 +124,12 @@ Test(config, reads_placements_and_rows) {
     cr_expect(placed(&flat->src_placements[0], LIERNE_SHARD, 1));
     cr_expect(placed(&flat->src_placements[1], LIERNE_REPLICATE, 0));
     cr_expect(placed(&flat->dst_placements[0], LIERNE_SHARD_ZIGZAG, 0));
-    cr_expect_eq(flat->delivery, LIERNE_OUTPUT_WHOLE);
+    cr_expect_eq(flat->output, LIERNE_OUTPUT_WHOLE);
     const lierne_bridge_spec *own = lierne_config_get_bridge(config, "own");
     cr_expect(strcmp(own->src_view, "base") == 0 && !own->dst_view && !own->dst_placements);
     cr_expect(placed(&own->src_placements[0], LIERNE_SHARD, 2));
     cr_expect(placed(&own->src_placements[1], LIERNE_SHARD_ZIGZAG, 1));
-    cr_expect(own->delivery == LIERNE_OUTPUT_SHARDED && own->row_order == LIERNE_SAMPLE_MAJOR);
+    cr_expect(own->output == LIERNE_OUTPUT_SHARDED && own->row_order == LIERNE_SAMPLE_MAJOR);
     lierne_config_destroy(config);
 }
 
@@ -357,20 +360,21 @@ static void dump_placements(lierne_text *out, const lierne_grid *grid, const cha
 
 static void dump_bridge(lierne_text *out, const lierne_config *config, const char *name) {
     const lierne_bridge_spec *s = lierne_config_get_bridge(config, name);
+    const lierne_megatron_spec *megatron = lierne_config_get_megatron(config, name);
     lierne_text_add(out, "bridge %s\n src %s\n dst %s\n dtype %d\n batch %d\n sequence %d\n", name,
                     lierne_config_get_bridge_src(config, name),
                     lierne_config_get_bridge_dst(config, name), (int)s->dtype, s->batch_axis,
                     s->sequence_axis);
     lierne_text_add(out, " owner %d\n storage %d\n algorithm %d\n divisible %d\n",
-                    (int)s->gradient_owner, (int)s->gradient_storage, (int)s->algorithm,
-                    s->require_divisible);
+                    (int)s->gradient_owner, (int)s->gradient_storage,
+                    megatron ? (int)megatron->algorithm : 0, s->require_divisible);
     for (int a = 0; a < s->naxes; a++) {
         lierne_text_add(out, " axis %s %lld\n", lierne_config_get_bridge_axis(config, name, a),
                         (long long)s->shape[a]);
     }
     lierne_text_add(out, " views %s %s\n deliver %d\n rows %lld %d\n",
                     s->src_view ? s->src_view : "-", s->dst_view ? s->dst_view : "-",
-                    (int)s->delivery, (long long)s->rows_per_sample, (int)s->row_order);
+                    (int)s->output, (long long)s->rows_per_sample, (int)s->row_order);
     dump_placements(out, s->src, s->src_view, s->src_placements);
     dump_placements(out, s->dst, s->dst_view, s->dst_placements);
     for (int i = 0; s->src_counts && i < lierne_grid_find_dim_size(s->src, NULL, "dp"); i++) {

@@ -73,8 +73,8 @@ Test(grid, names_and_sizes_are_checked) {
     /* A lone byte, a cut sequence, an overlong form, a surrogate, a point past U+10FFFF. */
     static const char *const not_utf8[] = {"d\xffp", "dp\xe2\x82", "\xc0\xaf", "\xed\xa0\x80",
                                            "\xf4\x90\x80\x80"};
-    static const char *const places[] = {"0xff at place 1", "0xe2 at place 2", "0xc0 at place 0",
-                                         "0xed at place 0", "0xf4 at place 0"};
+    static const char *const places[] = {"0xff at offset 1", "0xe2 at offset 2", "0xc0 at offset 0",
+                                         "0xed at offset 0", "0xf4 at offset 0"};
     for (size_t i = 0; i < sizeof not_utf8 / sizeof not_utf8[0]; i++) {
         spec = good_spec(), spec.names = (const char *const[]){"tp", not_utf8[i]};
         expect_refusal(&spec, LIERNE_INVALID, places[i]);

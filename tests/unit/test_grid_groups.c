@@ -258,7 +258,7 @@ Test(grid_views, each_error_in_its_order) {
     cr_assert(strstr(lierne_last_error(), "'tp' is not in view 'v'"));
     names[0] = "tp";
     cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_MEMBERSHIP);
-    cr_assert(strstr(lierne_last_error(), "'tp' puts together 4 ranks"));
+    cr_assert(strstr(lierne_last_error(), "'tp' groups 4 ranks"));
     cr_assert_eq(lierne_grid_get_nviews(grid), 1);
     lierne_grid_destroy(grid);
 }

@@ -1,7 +1,9 @@
 /* Plans as a user meets them: views, requests, threads, deadlines, disagreement, bad input, memory
  * that runs out. */
+#include "algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -81,6 +83,7 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
 typedef struct worker {
     lierne_context *context;
     const lierne_bridge_spec *spec;
+    test_algorithm algorithm;
     int rounds;
     int bad;
 } worker;
@@ -89,7 +92,7 @@ static void *work(void *arg) {
     worker *w = arg;
     lierne_plan *plan;
     float in[64], out[64], back[64];
-    if (lierne_plan_create_bridge(&plan, w->context, w->spec) != LIERNE_OK) {
+    if (test_plan_bridge(&plan, w->context, w->spec, w->algorithm) != LIERNE_OK) {
         w->bad = 1;
         return NULL;
     }
@@ -116,12 +119,11 @@ Test(plan, blocking_calls_on_a_thread_per_rank) {
     lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
     for (int a = 0; a < 2; a++) {
         lierne_bridge_spec spec = spec_of(src, dst);
-        spec.algorithm = (lierne_bridge_algorithm)a;
         lierne_sim *sim = sim_of(8, 30);
         pthread_t threads[8];
         worker workers[8];
         for (int r = 0; r < 8; r++) {
-            workers[r] = (worker){lierne_sim_get_context(sim, r), &spec, 50, 0};
+            workers[r] = (worker){lierne_sim_get_context(sim, r), &spec, (test_algorithm)a, 50, 0};
             cr_assert_eq(pthread_create(&threads[r], NULL, work, &workers[r]), 0);
         }
         for (int r = 0; r < 8; r++) {
@@ -234,14 +236,24 @@ Test(plan, bad_arguments_start_nothing) {
 }
 
 /* Every bad spec gives its status, and the message has the value and the bound. */
-static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
+static void refused_by(test_algorithm algorithm, lierne_bridge_spec spec, lierne_status status,
+                       const char *part, int world) {
     lierne_sim *sim = sim_of(world, 5);
     lierne_plan *plan = (lierne_plan *)&spec;
-    cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 0), &spec), status,
+    cr_assert_eq(test_plan_bridge(&plan, lierne_sim_get_context(sim, 0), &spec, algorithm), status,
                  "%s: %s", part, lierne_last_error());
     cr_assert(strstr(lierne_last_error(), part), "'%s' is not in '%s'", part, lierne_last_error());
     cr_assert_null(plan);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+}
+
+static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
+    refused_by(TEST_DIRECT, spec, status, part, world);
+}
+
+static void collective_refused(lierne_bridge_spec spec, lierne_status status, const char *part,
+                               int world) {
+    refused_by(TEST_COLLECTIVE, spec, status, part, world);
 }
 
 Test(plan, bad_specs_are_refused_with_value_and_bound) {
@@ -259,7 +271,6 @@ Test(plan, bad_specs_are_refused_with_value_and_bound) {
     s = good, s.batch_axis = 3, refused(s, LIERNE_INVALID, "batch_axis is 3", 8);
     s = good, s.sequence_axis = 0, refused(s, LIERNE_INVALID, "sequence_axis 0", 8);
     s = good, s.dtype = (lierne_dtype)99, refused(s, LIERNE_INVALID, "dtype 99", 8);
-    s = good, s.algorithm = (lierne_bridge_algorithm)7, refused(s, LIERNE_INVALID, "7", 8);
     s = good, s.max_inflight = 65, refused(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
     s = good, s.src_counts = counts, refused(s, LIERNE_INVALID, "add up to 9", 8);
     s = good, s.gradient_owner = LIERNE_GRADIENT_ROWS;
@@ -273,17 +284,17 @@ Test(plan, bad_specs_are_refused_with_value_and_bound) {
     s = good, s.require_divisible = 1, s.shape = odd_shape, refused(s, LIERNE_INDIVISIBLE, "7", 8);
     s = good, s.require_divisible = 1, s.src = odd, refused(s, LIERNE_INDIVISIBLE, "dp 3", 8);
     s = good, s.src = cp, refused(s, LIERNE_UNSUPPORTED, "source cp is 2, must be 1", 8);
-    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = odd;
-    refused(s, LIERNE_UNSUPPORTED, "source grid has 3 ranks", 8);
-    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.shape = odd_shape;
-    refused(s, LIERNE_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide", 8);
+    s = good, s.src = odd;
+    collective_refused(s, LIERNE_UNSUPPORTED, "source grid has 3 ranks", 8);
+    s = good, s.shape = odd_shape;
+    collective_refused(s, LIERNE_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide", 8);
     const char *const names[2] = {"dp", "tp"};
     const int64_t sizes[2] = {4, 2};
     lierne_grid_spec g = {
         .size = sizeof g, .ndims = 2, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid_create(&swapped, &g);
-    s = good, s.algorithm = LIERNE_BRIDGE_COLLECTIVE, s.src = swapped;
-    refused(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
+    s = good, s.src = swapped;
+    collective_refused(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(cp),
         lierne_grid_destroy(odd);
     lierne_grid_destroy(swapped);
@@ -534,10 +545,11 @@ Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
     lierne_sim *sim = sim_of(8, 5);
     lierne_plan *a, *b;
     lierne_report report = {.size = sizeof report};
-    spec.algorithm = LIERNE_BRIDGE_COLLECTIVE;
-    cr_assert_eq(lierne_plan_create_bridge(&a, lierne_sim_get_context(sim, 3), &spec), LIERNE_OK);
+    const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_COLLECTIVE, &spec};
+    lierne_context *context = lierne_sim_get_context(sim, 3);
+    cr_assert_eq(lierne_plan_create_megatron(&a, context, &megatron), LIERNE_OK);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_create_bridge(&b, lierne_sim_get_context(sim, 3), &spec), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_megatron(&b, context, &megatron), LIERNE_OK);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
     cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_ADJOINT), LIERNE_OK);
     cr_assert_eq(report.communicators, 2);
@@ -560,7 +572,7 @@ Test(plan, running_out_of_memory_leaves_nothing) {
         lierne_bridge_spec spec = spec_of(src, dst);
         spec.gradient_owner = owner < 4 ? (lierne_gradient_owner)owner : LIERNE_GRADIENT_PARTIAL;
         spec.row_owner = owner == LIERNE_GRADIENT_ROWS ? rows : NULL;
-        spec.algorithm = owner < 4 ? LIERNE_BRIDGE_DIRECT : LIERNE_BRIDGE_COLLECTIVE;
+        test_algorithm algorithm = owner < 4 ? TEST_DIRECT : TEST_COLLECTIVE;
         lierne_status status = LIERNE_NO_MEMORY;
         for (size_t k = 1; status != LIERNE_OK; k++) {
             size_t before = lierne_mem_live();
@@ -570,7 +582,7 @@ Test(plan, running_out_of_memory_leaves_nothing) {
             lierne_mem_fail_at(k);
             status = lierne_sim_create(&sim, 8, NULL);
             if (status == LIERNE_OK) {
-                status = lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 2), &spec);
+                status = test_plan_bridge(&plan, lierne_sim_get_context(sim, 2), &spec, algorithm);
             }
             lierne_mem_fail_at(0);
             cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
@@ -743,9 +755,8 @@ Test(plan, variable_rows_refuse_what_they_cannot_do) {
     spec.variable_rows = 1;
     s = spec, s.batch_axis = 1, s.sequence_axis = 0;
     refused(s, LIERNE_INVALID, "needs axes batch, sequence, hidden", 4);
-    s = spec, s.algorithm = LIERNE_BRIDGE_COLLECTIVE;
-    refused(s, LIERNE_UNSUPPORTED, "algorithm is 1", 4);
+    collective_refused(spec, LIERNE_UNSUPPORTED, "variable_rows must be 0", 4);
     s = spec, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    refused(s, LIERNE_UNSUPPORTED, "gradient_owner 1", 4);
+    refused(s, LIERNE_UNSUPPORTED, "gradient_owner is 1", 4);
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }

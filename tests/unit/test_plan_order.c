@@ -2,6 +2,7 @@
  * belongs to one never arrives in the other. All messages here have one size, so that nothing but
  * the tag tells them apart. Both orders are tried: a mix-up may undo another by chance. */
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdbool.h>

@@ -4,6 +4,7 @@
 #include "route/route.h"
 
 #include "lierne.h"
+#include "lierne/sim.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

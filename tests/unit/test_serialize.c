@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <lierne.h>
+#include <lierne/sim.h>
 #include <stdio.h>
 #include <string.h>
 

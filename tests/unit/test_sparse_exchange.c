@@ -206,7 +206,7 @@ Test(sparse_exchange, a_rank_that_stays_away_is_a_timeout) {
             bool named = false;
             run(3, 0.4, &b, somebody_stays_away);
             for (int r = 0; r < 3; r++) {
-                named |= strstr(b.errors[r], "did not come within 0.4 s") != NULL;
+                named |= strstr(b.errors[r], "did not call within 0.4 s") != NULL;
             }
             cr_assert(named, "'%s'", b.errors[1]);
         }

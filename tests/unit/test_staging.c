@@ -3,6 +3,7 @@
  * twice: who does not wait for it would get away with two. */
 #include <criterion/criterion.h>
 #include <lierne.h>
+#include <lierne/sim.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* lierne_context_create_mpi.
  *
- * What can go wrong on one rank alone (its arguments, its environment, its memory) is tried first,
- * then the communicator is duplicated, then all ranks agree on the outcome: so the rank that failed
- * takes part and all others learn why. After that only MPI itself can fail.
+ * It first does everything that can fail on one rank alone (arguments, environment, memory), then
+ * duplicates the communicator, then all ranks agree on the outcome. So the rank that failed takes
+ * part and all others learn why. After that only MPI itself can fail.
  *
- * Nodes are found by gathering one number per rank, a hash of the host's name, rather than with
- * MPI_Comm_split_type: that would make a communicator, and has no nonblocking form. */
+ * Nodes are found by gathering one number per rank, a hash of the host's name. MPI_Comm_split_type
+ * would create a communicator and has no nonblocking form. */
 #include "context/context.h"
 #include "lierne/mpi.h"
 #include "transport/mpi/mpi.h"
@@ -15,7 +15,7 @@
 
 #define PIECE ((size_t)1 << 30)
 
-/* What no other rank can be told, as there is nothing to tell it over. */
+/* Errors of this rank alone: without a communicator it cannot tell the others. */
 static lierne_status check_comm(MPI_Comm comm) {
     int initialized = 0, finalized = 0, inter = 0;
     MPI_Initialized(&initialized);
@@ -34,8 +34,8 @@ static lierne_status check_comm(MPI_Comm comm) {
     return LIERNE_OK;
 }
 
-/* A rank needs the state even to say that it has no memory, so it is asked for twice: *mine is the
- * outcome of the first time. */
+/* A rank needs the state even to tell the others that it has no memory, so the allocation is tried
+ * twice; *mine is the outcome of the first try. */
 static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
                                   const lierne_context_spec *spec, lierne_status *mine) {
     lierne_mpi_state *m;
@@ -54,7 +54,7 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
     return LIERNE_OK;
 }
 
-/* An id of the node of this rank: as LIERNE_NODE says, else spec->nodes, else the host's name. */
+/* An id of the node of this rank: LIERNE_NODE, else spec->nodes, else a hash of the host's name. */
 static lierne_status own_node(const lierne_mpi_state *m, const lierne_context_spec *spec,
                               uint64_t *id) {
     char host[MPI_MAX_PROCESSOR_NAME];
@@ -81,7 +81,7 @@ static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_sp
     return own_node(m, spec, &info->node);
 }
 
-/* Everything that this rank does alone. */
+/* Everything that can fail on this rank alone. */
 static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
                              const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
@@ -102,7 +102,7 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     }
     LIERNE_TRY(lierne_alloc(&m->flag, world, sizeof *m->flag));
     LIERNE_TRY(lierne_alloc(&m->gave_up, world, sizeof *m->gave_up));
-    LIERNE_TRY(lierne_alloc(&m->met, world, sizeof *m->met));
+    LIERNE_TRY(lierne_alloc(&m->contacted, world, sizeof *m->contacted));
     return fill_rank_info(m, spec);
 }
 
@@ -112,7 +112,7 @@ static int by_node(const void *a, const void *b) {
     return node ? node : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* A node's number is its lowest rank. */
+/* The number of a node is its lowest rank. */
 static void number_nodes(lierne_context *context, lierne_mpi_state *m) {
     int node = 0;
     qsort(m->ranks, (size_t)m->world, sizeof *m->ranks, by_node);
@@ -157,7 +157,7 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
     }
     LIERNE_TRY(lierne_mpi_open(m, comm));
     LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 2, &id, decision));
-    m->agreements = 0; /* plans count from 0 */
+    m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
     return *decision == LIERNE_OK ? find_nodes(context, m) : LIERNE_OK;
 }
 

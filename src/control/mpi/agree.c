@@ -1,15 +1,14 @@
-/* Deciding together.
+/* Agreement of all ranks.
  *
- * The common case is that all is well, so it costs one reduction of three words: the lowest rank
- * that failed, and the minimum of [h, ~h] of a hash of the fields. That pair tells whether all
- * hashes are equal, because the minimum of ~h is the complement of the maximum of h. Only when
- * something is wrong do ranks exchange what: a rank that failed tells its message; for fields that
- * differ, the fields of rank 0 go round page by page and the lowest rank that differs finds the
- * field. No step allocates, so that a rank without memory takes part like any other.
+ * The common case is that no rank failed and all fields are equal, so it costs one reduction of
+ * three words: the lowest rank that failed, and the minimum of [h, ~h] of a hash of the fields.
+ * That pair tells whether all hashes are equal, because the minimum of ~h is the complement of the
+ * maximum of h. Details are exchanged only on an error: a rank that failed broadcasts its message;
+ * if fields differ, rank 0 broadcasts its fields page by page and the lowest rank that differs
+ * finds the field. No step allocates, so that a rank without memory takes part like any other.
  *
- * Closing the link begins with the same reduction: a rank that closes while others decide, or
- * decided and gave up before, then meets a collective of its own kind and not one of another kind
- * at the same place, which MPI would answer by ending the program. */
+ * Closing the control begins with the same reduction. If one rank closes while others agree, all of
+ * them call the same collective; MPI ends the program when ranks call different ones. */
 #include "control/mpi/state.h"
 
 #include <stdio.h>
@@ -37,13 +36,13 @@ static lierne_status broadcast(lierne_mpi_state *m, void *data, size_t bytes, in
                            &request, "agreeing");
 }
 
-static void note(lierne_mpi_state *m, lierne_status status) {
+static void set_decision(lierne_mpi_state *m, lierne_status status) {
     m->decision.status = status;
     snprintf(m->decision.message, sizeof m->decision.message, "%s", lierne_last_error());
 }
 
-/* Every rank takes over the failure of one. */
-static lierne_status tell(lierne_mpi_state *m, int root, lierne_status *decision) {
+/* Every rank takes over the decision of root. */
+static lierne_status broadcast_decision(lierne_mpi_state *m, int root, lierne_status *decision) {
     LIERNE_TRY(broadcast(m, &m->decision, sizeof m->decision, root));
     lierne_set_error(m->decision.message);
     *decision = (lierne_status)m->decision.status;
@@ -59,7 +58,7 @@ static uint64_t hash_fields(const lierne_field *fields, size_t n) {
     return hash;
 }
 
-/* Compares a field of rank 0 with mine; either may be missing. */
+/* Compares a field of rank 0 with this rank's; either may be missing. */
 static lierne_status compare(const lierne_field *first, const lierne_field *mine, int rank) {
     if (first && mine && first->value == mine->value && strcmp(first->name, mine->name) == 0) {
         return LIERNE_OK;
@@ -73,9 +72,9 @@ static const lierne_field *nth(const lierne_field *fields, size_t n, size_t i) {
     return i < n ? &fields[i] : NULL;
 }
 
-/* Sends the fields of rank 0 round; notes my first field that differs. */
-static lierne_status leaf_through(lierne_mpi_state *m, const lierne_field *fields, size_t n,
-                                  size_t first_n) {
+/* Broadcasts the fields of rank 0; sets the decision to this rank's first field that differs. */
+static lierne_status compare_pages(lierne_mpi_state *m, const lierne_field *fields, size_t n,
+                                   size_t first_n) {
     lierne_status found = LIERNE_OK;
     size_t i = 0;
     for (size_t start = 0; start < first_n; start += LIERNE_MPI_PAGE) {
@@ -91,7 +90,7 @@ static lierne_status leaf_through(lierne_mpi_state *m, const lierne_field *field
     if (found == LIERNE_OK && first_n < n) {
         found = compare(NULL, &fields[first_n], m->rank);
     }
-    note(m, found);
+    set_decision(m, found);
     return LIERNE_OK;
 }
 
@@ -105,11 +104,11 @@ static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fi
     m->reduce_in[FAILED] = m->reduce_out[0] != hash ? m->rank : m->world;
     LIERNE_TRY(minimum(m, 1));
     int differs = (int)m->reduce_out[FAILED];
-    LIERNE_TRY(leaf_through(m, fields, n, first_n));
-    return tell(m, differs, decision);
+    LIERNE_TRY(compare_pages(m, fields, n, first_n));
+    return broadcast_decision(m, differs, decision);
 }
 
-static lierne_status vote(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
+static lierne_status reduce(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
     lierne_mpi_start_deadline(m);
     m->reduce_in[FAILED] = failed;
     m->reduce_in[HASH] = (int64_t)hash;
@@ -117,28 +116,28 @@ static lierne_status vote(lierne_mpi_state *m, int64_t failed, uint64_t hash) {
     return minimum(m, WORDS);
 }
 
-static bool unanimous(const lierne_mpi_state *m) {
+static bool same_hash(const lierne_mpi_state *m) {
     return m->reduce_out[HASH] == ~m->reduce_out[NOT_HASH];
 }
 
 bool lierne_mpi_all_close(lierne_mpi_state *m) {
-    return vote(m, -1 - (int64_t)m->rank, CLOSING) == LIERNE_OK && unanimous(m);
+    return reduce(m, -1 - (int64_t)m->rank, CLOSING) == LIERNE_OK && same_hash(m);
 }
 
 lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
                                size_t n, int *id, lierne_status *decision) {
     lierne_mpi_state *m = state;
     *id = m->agreements++;
-    note(m, mine);
-    LIERNE_TRY(vote(m, mine != LIERNE_OK ? m->rank : m->world, hash_fields(fields, n)));
+    set_decision(m, mine);
+    LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, hash_fields(fields, n)));
     if (m->reduce_out[FAILED] < 0) {
-        return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d frees its context while others plan",
+        return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d destroys its context while others plan",
                            (int)(-1 - m->reduce_out[FAILED]));
     }
     if (m->reduce_out[FAILED] < m->world) {
-        return tell(m, (int)m->reduce_out[FAILED], decision);
+        return broadcast_decision(m, (int)m->reduce_out[FAILED], decision);
     }
-    if (!unanimous(m)) {
+    if (!same_hash(m)) {
         return find_difference(m, fields, n, decision);
     }
     *decision = LIERNE_OK;

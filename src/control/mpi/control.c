@@ -6,10 +6,10 @@
 
 #define POLLS_PER_YIELD 64
 
-/* A rank that is waited for may need the core; where each has its own, giving it up costs more than
- * the message. Open MPI gives it up by itself, in every poll, when it knows of more ranks than
- * cores: doing so again after each made small messages a fifth slower, so it is done after a few.
- */
+/* Another rank may need this core in order to send. If each rank has a core of its own, yielding
+ * costs more than a message. Open MPI yields in every poll by itself when it knows of more ranks
+ * than cores, and a second yield in every poll made small messages a fifth slower. So only one in
+ * POLLS_PER_YIELD polls yields. */
 static bool idle(void *state) {
     lierne_mpi_state *m = state;
     if (m->crowded && ++m->idle_polls % POLLS_PER_YIELD == 0) {
@@ -27,15 +27,15 @@ static lierne_status allreduce_max(void *state, int64_t *values, size_t n) {
     return LIERNE_OK;
 }
 
-static bool reads_messages(void *state) {
-    return ((const lierne_mpi_state *)state)->reads_messages;
+static bool has_pending_buffers(void *state) {
+    return ((const lierne_mpi_state *)state)->pending_buffers;
 }
 
 const lierne_control lierne_mpi_control = {
     .name = "mpi",
     .agree = lierne_mpi_agree,
     .sparse_exchange = lierne_mpi_sparse_exchange,
-    .reads_messages = reads_messages,
+    .has_pending_buffers = has_pending_buffers,
     .allreduce_max = allreduce_max,
     .alive = lierne_mpi_alive,
     .give_up = lierne_mpi_give_up,

@@ -1,4 +1,4 @@
-/* Errors of MPI, as errors of lierne. */
+/* Turns an error of MPI into one of lierne. */
 #include "control/mpi/state.h"
 
 lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what) {

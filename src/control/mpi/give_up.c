@@ -1,16 +1,16 @@
-/* Telling the other ranks that this one gives up.
+/* Tells the other ranks that this one gives up.
  *
- * MPI cannot take back a message that was started: a rank that comes late still receives what its
- * peer sent, though the peer's caller was told of a failure and may have reused the buffer. So the
- * late rank must hear of it. Inside a node an abort flag tells it for certain (abort_flags.h):
- * raised before the peer's call returns, looked at behind the last receive.
+ * MPI cannot take back a message that was started. A late rank still receives what its peer sent,
+ * although the peer's caller got an error and may have reused the buffer. So the late rank must
+ * learn of it. Inside a node an abort flag guarantees that (abort_flags.h): the peer raises it
+ * before its call returns, and the late rank reads it after its last receive.
  *
- * Between nodes a message tells it, on a communicator of its own, so that nothing stands in front
- * of it. MPI orders how messages match, not when they arrive, so this one may come too late: the
- * data is right all the same as long as the caller keeps the buffers, as lierne/context.h asks. The
- * message goes to the ranks that this one has exchanged messages with, and to those at distances of
- * a power of two: they hear of it while they wait in a collective call, give up in turn, and so all
- * ranks learn of it, though none sends to every rank of a large world. */
+ * Between nodes a notice is sent, on a communicator of its own so that it does not queue behind
+ * other messages. MPI orders how messages match, not when they arrive, so the notice may come too
+ * late; the data is correct nevertheless if the caller keeps the buffers, as lierne/context.h
+ * requires. The notice goes to the ranks that this one has exchanged messages with and to the ranks
+ * at distances of a power of two. These receive it while they wait in a collective call and give up
+ * too, so all ranks learn of it although none sends to every rank of a large world. */
 #include "control/mpi/state.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static bool same_node(const lierne_rank_info *a, const lierne_rank_info *b) {
     return a->space != 0 && a->space == b->space && a->node == b->node;
 }
 
-/* Called before the ranks are put in another order. */
+/* m->ranks must be in the order of ranks. */
 bool lierne_mpi_map_flags(lierne_mpi_state *m) {
     const lierne_rank_info *own = &m->ranks[m->rank], *first = NULL;
     int count = 0;
@@ -39,22 +39,22 @@ bool lierne_mpi_map_flags(lierne_mpi_state *m) {
 }
 
 lierne_status lierne_mpi_listen(lierne_mpi_state *m) {
-    int code = MPI_Irecv(&m->heard, sizeof m->heard, MPI_BYTE, MPI_ANY_SOURCE, 0, m->notices,
+    int code = MPI_Irecv(&m->notice, sizeof m->notice, MPI_BYTE, MPI_ANY_SOURCE, 0, m->notices,
                          &m->listening);
     return code == MPI_SUCCESS ? LIERNE_OK : lierne_mpi_failed(m, code, "MPI_Irecv");
 }
 
-/* Notes who sent notices that came. */
-static void hear(lierne_mpi_state *m) {
+/* Records the senders of notices that arrived. */
+static void receive_notices(lierne_mpi_state *m) {
     MPI_Status status;
-    int came = 1;
+    int arrived = 1;
     while (m->listening != MPI_REQUEST_NULL &&
-           MPI_Test(&m->listening, &came, &status) == MPI_SUCCESS && came) {
-        if (!m->heard_any) {
-            m->first = m->heard;
+           MPI_Test(&m->listening, &arrived, &status) == MPI_SUCCESS && arrived) {
+        if (!m->any_notice) {
+            m->first_notice = m->notice;
         }
-        m->heard_any = true;
-        m->gave_up[status.MPI_SOURCE] = m->heard.status;
+        m->any_notice = true;
+        m->gave_up[status.MPI_SOURCE] = m->notice.status;
         if (lierne_mpi_listen(m) != LIERNE_OK) {
             return;
         }
@@ -63,20 +63,20 @@ static void hear(lierne_mpi_state *m) {
 
 bool lierne_mpi_any_gave_up(void *state) {
     lierne_mpi_state *m = state;
-    hear(m);
-    return m->heard_any || (m->flags && lierne_abort_flags_any(m->flags));
+    receive_notices(m);
+    return m->any_notice || (m->flags && lierne_abort_flags_any(m->flags));
 }
 
 lierne_status lierne_mpi_gave_up(void *state, int peer) {
     const lierne_mpi_state *m = state;
     lierne_status status = LIERNE_OK;
-    const char *message = m->first.message;
+    const char *message = m->first_notice.message;
     if (m->flags && m->flag[peer] >= 0) {
         status = lierne_abort_flags_get(m->flags, m->flag[peer], &message);
     }
-    if (status == LIERNE_OK && m->heard_any) {
+    if (status == LIERNE_OK && m->any_notice) {
         status = (lierne_status)m->gave_up[peer];
-        message = m->first.message;
+        message = m->first_notice.message;
     }
     return status == LIERNE_OK ? LIERNE_OK
                                : LIERNE_FAIL(status, "rank %d gave up: %s", peer, message);
@@ -94,16 +94,16 @@ lierne_status lierne_mpi_check_given_up(lierne_mpi_state *m) {
     return LIERNE_OK;
 }
 
-/* The notice must stay until it was sent, which nobody waits for: the link is left behind. */
+/* No rank waits until the notice is sent, so the state that holds it is abandoned. */
 static void send_notices(lierne_mpi_state *m) {
     MPI_Request request;
     for (int64_t distance = 1; distance < m->world; distance *= 2) {
-        m->met[(m->rank + distance) % m->world] = true;
-        m->met[(m->rank + m->world - distance) % m->world] = true;
+        m->contacted[(m->rank + distance) % m->world] = true;
+        m->contacted[(m->rank + m->world - distance) % m->world] = true;
     }
     for (int r = 0; r < m->world; r++) {
-        if (m->met[r] && r != m->rank &&
-            MPI_Isend(&m->own, sizeof m->own, MPI_BYTE, r, 0, m->notices, &request) ==
+        if (m->contacted[r] && r != m->rank &&
+            MPI_Isend(&m->own_notice, sizeof m->own_notice, MPI_BYTE, r, 0, m->notices, &request) ==
                 MPI_SUCCESS) {
             MPI_Request_free(&request);
             m->abandoned = true;
@@ -119,8 +119,8 @@ void lierne_mpi_give_up(void *state, lierne_status status) {
     }
     MPI_Finalized(&finalized);
     if (m->notices != MPI_COMM_NULL && !finalized) {
-        m->own.status = (int)status;
-        snprintf(m->own.message, sizeof m->own.message, "%s", lierne_last_error());
+        m->own_notice.status = (int)status;
+        snprintf(m->own_notice.message, sizeof m->own_notice.message, "%s", lierne_last_error());
         send_notices(m);
     }
 }
@@ -149,8 +149,8 @@ void lierne_mpi_drop_flags(lierne_mpi_state *m) {
     lierne_abort_flags_unmap(m->flags);
     lierne_mem_free(m->flag);
     lierne_mem_free(m->gave_up);
-    lierne_mem_free(m->met);
+    lierne_mem_free(m->contacted);
     m->flags = NULL;
     m->flag = m->gave_up = NULL;
-    m->met = NULL;
+    m->contacted = NULL;
 }

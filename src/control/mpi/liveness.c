@@ -1,10 +1,10 @@
-/* Who is still alive.
+/* Liveness of peers.
  *
- * MPI does not say that a peer has died (Open MPI 4.1 as packaged detects nothing, and a barrier
- * after a death waits for ever), so liveness is lierne's own: each rank holds a pidfd of every
- * other rank whose process numbers mean the same here, that is on the same boot of the same host
- * and in the same process-number namespace. A pidfd is readable once the process has ended and can
- * never mean another process. Where there is none, a dead peer shows as a missed deadline. */
+ * MPI does not report that a peer has died (Open MPI 4.1 as packaged detects nothing, and a barrier
+ * after a death waits for ever). So each rank holds a pidfd of every other rank whose process ids
+ * are valid here, that is on the same boot of the same host and in the same pid namespace. A pidfd
+ * is readable once the process has ended and never refers to another process. Without a pidfd, a
+ * dead peer is found as a missed deadline. */
 #include "control/mpi/state.h"
 
 #include <fcntl.h>
@@ -28,8 +28,8 @@ uint64_t lierne_mpi_process_space(void) {
     return lierne_hash(hash, &namespace.st_ino, sizeof namespace.st_ino);
 }
 
-/* Called before the seats are put in another order. A peer that cannot be watched is left to its
- * deadline, so nothing here is an error. */
+/* m->ranks must be in the order of ranks. A peer that cannot be watched is not an error: the
+ * deadline covers it. */
 void lierne_mpi_watch(lierne_mpi_state *m) {
     uint64_t space = m->ranks[m->rank].space;
     long neighbours = 0;
@@ -55,7 +55,7 @@ void lierne_mpi_unwatch(lierne_mpi_state *m) {
 lierne_status lierne_mpi_alive(void *state, int peer) {
     const lierne_mpi_state *m = state;
     struct pollfd watch = {.fd = m->watches ? m->watches[peer] : -1, .events = POLLIN};
-    /* POLLNVAL would be somebody's closing our descriptor, not a death. */
+    /* POLLNVAL means that the program closed the descriptor, not that the peer died. */
     if (watch.fd >= 0 && poll(&watch, 1, 0) > 0 && (watch.revents & POLLIN)) {
         return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: the process of rank %d has ended", m->rank,
                            peer);

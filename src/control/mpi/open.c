@@ -1,14 +1,14 @@
-/* Opening and closing MPI's control.
+/* Opens and closes MPI's control.
  *
- * The caller's communicator is duplicated, and only the duplicate is used. That of a dead context
- * is left behind, as MPI_Comm_free is collective and may wait for ever. */
+ * It duplicates the caller's communicator and uses only the duplicate. The duplicate of a dead
+ * context is never freed, because MPI_Comm_free is collective and may wait for ever. */
 #include "control/mpi/state.h"
 
 #include <limits.h>
 
-#define LEAST_TAG_BOUND 32767 /* what every MPI must offer */
+#define LEAST_TAG_BOUND 32767 /* guaranteed by the MPI standard */
 
-/* The bound is asked of the duplicate; where an MPI keeps it elsewhere the least one serves. */
+/* Some MPIs set the attribute on MPI_COMM_WORLD only, which lierne does not touch. */
 static int tag_bound(MPI_Comm comm) {
     int *bound, found = 0;
     MPI_Comm_get_attr(comm, MPI_TAG_UB, &bound, &found);
@@ -18,8 +18,8 @@ static int tag_bound(MPI_Comm comm) {
     return *bound < INT_MAX ? *bound : INT_MAX - 1;
 }
 
-/* comm's own error handler may abort, and errors of duplicating are raised on comm: it returns
- * them meanwhile. */
+/* Errors of duplicating are raised on comm, whose error handler may abort: it is replaced for the
+ * duration of the call. */
 lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm) {
     MPI_Errhandler handler;
     MPI_Request request;
@@ -48,7 +48,7 @@ static lierne_status open_notices(lierne_mpi_state *m) {
     return lierne_mpi_listen(m);
 }
 
-/* The descriptor must stay open until every rank has mapped it. */
+/* The descriptor stays open until every rank has mapped it. */
 lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached) {
     m->reduce_in[0] = reached;
     lierne_mpi_start_deadline(m);
@@ -61,7 +61,7 @@ lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached) {
     return LIERNE_OK;
 }
 
-/* Frees the communicators if all ranks come to do so: MPI_Comm_free has no deadline. */
+/* MPI_Comm_free has no deadline, so the communicators are freed only if all ranks do so. */
 static void free_comms(lierne_mpi_state *m) {
     if (m->comm != MPI_COMM_NULL && lierne_mpi_all_close(m)) {
         lierne_mpi_stop_listening(m);

@@ -1,25 +1,25 @@
 /* The sparse exchange of MPI: messages to ranks that do not expect them, by nonblocking consensus
- * (the NBX algorithm: Hoefler, Siebert, Lumsdaine 2010). A synchronous send is complete once its
- * message was taken, so a rank enters a barrier when all its own are, takes messages from anybody
- * meanwhile, and knows that there are no more when the barrier ends. Nobody counts messages of all
- * ranks.
+ * (the NBX algorithm: Hoefler, Siebert, Lumsdaine 2010). A synchronous send completes once its
+ * message was matched. So a rank enters a nonblocking barrier when all its sends are complete,
+ * receives messages from any rank meanwhile, and knows that there are no more when the barrier
+ * completes. No rank counts the messages of all ranks.
  *
- * A rank may be an exchange ahead of another, no more, as an exchange ends with a barrier: two tags
- * in turn keep exchanges apart.
+ * An exchange ends with a barrier, so a rank is at most one exchange ahead of another, and two
+ * alternating tags keep exchanges apart.
  *
- * A long message goes in pieces; the end of the exchange is its end. So no piece is longer than the
- * state's sink, and a rank without memory can take what it cannot keep: others wait for that.
- * Taking it by a receive that is too short would not do: Open MPI 4.1 writes a long message all the
- * same, past the end. While a full piece or something for the sink is on its way, nothing else is
- * taken, as more of that message may move it, and as the sink is one for all.
+ * A long message is sent in pieces and ends with the exchange. No piece is longer than the state's
+ * sink, so that a rank without memory can receive what it cannot keep: the sender waits for that.
+ * It cannot use a receive that is too short, because Open MPI 4.1 then writes past its end. While a
+ * full piece, or a message for the sink, is being received, no other message is received: the next
+ * piece may move the memory of the first, and there is one sink.
  *
- * Requests in flight are few and have fixed places: sending must not need memory either. */
+ * Requests in flight are few and have fixed slots, because sending must not allocate either. */
 #include "control/mpi/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOW  32 /* messages in flight, of either kind */
+#define WINDOW  32 /* sends in flight, and receives */
 #define NOWHERE ((size_t)-1)
 
 typedef struct queue {
@@ -35,19 +35,19 @@ typedef struct exchange {
     const lierne_control_message *messages;
     size_t nmessages;
     size_t next;    /* message to send */
-    size_t started; /* words of it that are under way */
+    size_t started; /* words of it that were sent */
     lierne_control_messages *received;
-    bool in_pieces;       /* of some message more may come */
-    bool exclusive;       /* nothing may be taken before what is on its way is there */
-    lierne_status memory; /* OK, or NO_MEMORY: everything goes to the sink */
+    bool in_pieces;       /* some message may continue in another piece */
+    bool exclusive;       /* the receive in flight must complete before another one starts */
+    lierne_status memory; /* OK, or NO_MEMORY: all further messages go to the sink */
     queue sends;
     queue receives;
     MPI_Request barrier;
     bool in_barrier;
-    bool all_sent; /* the barrier has ended */
+    bool all_sent; /* the barrier is complete */
 } exchange;
 
-static int free_place(const queue *q) {
+static int free_slot(const queue *q) {
     int i = 0;
     while (q->requests[i] != MPI_REQUEST_NULL) {
         i++;
@@ -55,8 +55,8 @@ static int free_place(const queue *q) {
     return i;
 }
 
-/* Finds out which are complete. */
-static lierne_status look(const exchange *x, queue *q, bool *moved) {
+/* Completes requests. */
+static lierne_status test_requests(const exchange *x, queue *q, bool *moved) {
     int n, indices[WINDOW];
     MPI_Status statuses[WINDOW];
     if (q->active == 0) {
@@ -74,9 +74,9 @@ static lierne_status look(const exchange *x, queue *q, bool *moved) {
 static lierne_status send_piece(exchange *x) {
     const lierne_control_message *message = &x->messages[x->next];
     size_t left = message->count - x->started, words = left < x->piece ? left : x->piece;
-    int code = MPI_Issend(message->words ? message->words + x->started : NULL, (int)words,
-                          MPI_INT64_T, message->peer, x->tag, x->state->comm,
-                          &x->sends.requests[free_place(&x->sends)]);
+    int code =
+        MPI_Issend(message->words ? message->words + x->started : NULL, (int)words, MPI_INT64_T,
+                   message->peer, x->tag, x->state->comm, &x->sends.requests[free_slot(&x->sends)]);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Issend");
     }
@@ -89,7 +89,7 @@ static lierne_status send_piece(exchange *x) {
     return LIERNE_OK;
 }
 
-/* The message of a peer, or the place of a new one. */
+/* The index of the message of a peer, or of a new one. */
 static size_t find_message(const exchange *x, int peer) {
     size_t i = x->in_pieces ? 0 : x->received->count;
     while (i < x->received->count && x->received->at[i].peer != peer) {
@@ -98,8 +98,8 @@ static size_t find_message(const exchange *x, int peer) {
     return i;
 }
 
-/* Makes room for words of a peer, or for none of them; returns the message. */
-static size_t make_room(exchange *x, int peer, size_t words) {
+/* Reserves memory for words of a peer; returns the index of their message, or NOWHERE. */
+static size_t reserve(exchange *x, int peer, size_t words) {
     size_t i = find_message(x, peer);
     if (x->memory == LIERNE_OK && i == x->received->count) {
         x->memory = lierne_control_messages_add(x->received, peer, words);
@@ -112,23 +112,23 @@ static size_t make_room(exchange *x, int peer, size_t words) {
     return x->memory == LIERNE_OK ? i : NOWHERE;
 }
 
-static lierne_status take(exchange *x, MPI_Message *matched, const MPI_Status *status) {
-    int words, place = free_place(&x->receives);
+static lierne_status receive(exchange *x, MPI_Message *matched, const MPI_Status *status) {
+    int words, slot = free_slot(&x->receives);
     MPI_Get_count(status, MPI_INT64_T, &words);
-    size_t i = make_room(x, status->MPI_SOURCE, (size_t)words);
+    size_t i = reserve(x, status->MPI_SOURCE, (size_t)words);
     const lierne_control_message *message = i == NOWHERE ? NULL : &x->received->at[i];
     int code = MPI_Imrecv(message ? message->words + message->count - words : x->state->sink, words,
-                          MPI_INT64_T, matched, &x->receives.requests[place]);
+                          MPI_INT64_T, matched, &x->receives.requests[slot]);
     if (code != MPI_SUCCESS) {
         return lierne_mpi_failed(x->state, code, "MPI_Imrecv");
     }
-    x->receives.messages[place] = i;
+    x->receives.messages[slot] = i;
     x->receives.active++;
     x->exclusive = !message || (size_t)words == x->piece;
     return LIERNE_OK;
 }
 
-static lierne_status take_what_came(exchange *x, bool *moved) {
+static lierne_status receive_arrivals(exchange *x, bool *moved) {
     for (int found = 1; found && !x->exclusive && x->receives.active < WINDOW;) {
         MPI_Message matched;
         MPI_Status status;
@@ -137,7 +137,7 @@ static lierne_status take_what_came(exchange *x, bool *moved) {
             return lierne_mpi_failed(x->state, code, "MPI_Improbe");
         }
         if (found) {
-            LIERNE_TRY(take(x, &matched, &status));
+            LIERNE_TRY(receive(x, &matched, &status));
             *moved = true;
         }
     }
@@ -162,10 +162,10 @@ static lierne_status run(exchange *x) {
         while (x->next < x->nmessages && x->sends.active < WINDOW) {
             LIERNE_TRY(send_piece(x));
         }
-        LIERNE_TRY(take_what_came(x, &moved));
-        LIERNE_TRY(look(x, &x->receives, &moved));
+        LIERNE_TRY(receive_arrivals(x, &moved));
+        LIERNE_TRY(test_requests(x, &x->receives, &moved));
         x->exclusive &= x->receives.active > 0;
-        LIERNE_TRY(look(x, &x->sends, &moved));
+        LIERNE_TRY(test_requests(x, &x->sends, &moved));
         LIERNE_TRY(move_barrier(x, &moved));
         if (!moved) {
             LIERNE_TRY(lierne_mpi_pause(x->state, "planning"));
@@ -175,10 +175,10 @@ static lierne_status run(exchange *x) {
     return x->memory;
 }
 
-/* MPI may still read messages that were under way, and write those that were coming: these are left
- * to it. Reading one that is gone, for a rank that comes late, ends the program of either. */
+/* MPI may still read pending sends and write pending receives, so their buffers are never freed: a
+ * late rank that reads freed memory ends the program of both ranks. */
 static void abandon(exchange *x) {
-    x->state->reads_messages |= x->sends.active > 0;
+    x->state->pending_buffers |= x->sends.active > 0;
     for (int i = 0; i < WINDOW; i++) {
         if (x->receives.requests[i] != MPI_REQUEST_NULL && x->receives.messages[i] != NOWHERE) {
             x->received->at[x->receives.messages[i]].words = NULL;

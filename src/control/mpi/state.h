@@ -1,7 +1,7 @@
-/* The state of MPI's control: this rank's end of a private communicator, and what collective calls
- * need. The transport of MPI (transport/mpi/) sends on the same communicator.
+/* The state of MPI's control: a private communicator and the buffers of collective calls. The
+ * transport of MPI (transport/mpi/) sends on the same communicator.
  *
- * Functions stand in the order in which their files depend on each other. */
+ * Functions are listed in the order in which their files depend on each other. */
 #ifndef LIERNE_MPI_STATE_H
 #define LIERNE_MPI_STATE_H
 
@@ -10,29 +10,29 @@
 
 #include <mpi.h>
 
-#define LIERNE_MPI_PAGE         32        /* fields told at once when ranks disagree */
-#define LIERNE_MPI_SINK         (1 << 17) /* words; memory that is not written costs none */
+#define LIERNE_MPI_PAGE         32        /* fields per broadcast when ranks disagree */
+#define LIERNE_MPI_SINK         (1 << 17) /* words; unused pages of it take no memory */
 #define LIERNE_MPI_CONTROL_TAGS 2
 
-/* Where a rank is: its node, and its process in a space of process numbers. Words of 64 bits, so
- * that ranks can gather them. */
+/* Node and process of a rank. Words of 64 bits, so that ranks can gather them. */
 typedef struct lierne_rank_info {
     uint64_t node;
     uint64_t rank;
-    uint64_t space;
-    uint64_t process;
-    uint64_t flags; /* descriptor of abort flags that this process opened */
+    uint64_t space;   /* the pid namespace, on its host and boot; 0: unknown */
+    uint64_t process; /* id of the process in that namespace */
+    uint64_t flags;   /* descriptor of the abort flags that this process opened */
 } lierne_rank_info;
 #define LIERNE_RANK_INFO_WORDS 5
 #define LIERNE_NO_FLAGS        UINT64_MAX
 
+/* What a rank tells the others about its error. */
 typedef struct lierne_notice {
     int status;
     char message[LIERNE_MESSAGE_SIZE];
 } lierne_notice;
 
-/* Everything that a collective call reads or writes lives in here and never on a stack: after a
- * missed deadline MPI may still write it, so then the state is left behind. */
+/* Everything that a collective call reads or writes is in here and never on a stack: after a missed
+ * deadline MPI may still write it, so the state is then abandoned, that is never freed. */
 typedef struct lierne_mpi_state {
     lierne_control_hook hook; /* progress is NULL until there is a context */
     MPI_Comm comm;
@@ -43,39 +43,39 @@ typedef struct lierne_mpi_state {
     double timeout;           /* seconds */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
-    unsigned exchanges; /* sparse ones */
-    bool abandoned; /* MPI may still write here: a collective missed its deadline, for example */
-    bool reads_messages; /* a sparse exchange failed while messages were under way */
+    unsigned exchanges;   /* sparse ones */
+    bool abandoned;       /* MPI may still write here, for example after a missed deadline */
+    bool pending_buffers; /* a sparse exchange failed with sends in flight */
     int64_t reduce_in[LIERNE_MAX_REDUCED];
     int64_t reduce_out[LIERNE_MAX_REDUCED];
     lierne_notice decision;
     lierne_field page[LIERNE_MPI_PAGE];
     lierne_rank_info *ranks; /* until nodes are numbered */
-    bool crowded; /* this machine may have more ranks than cores: waiting gives up the core */
+    bool crowded;            /* this machine may have more ranks than cores: waiting yields */
     unsigned idle_polls;
     int *watches; /* per rank: a descriptor that is readable once its process ended, or -1 */
-    double next_look;
+    double next_check;
     int opened; /* descriptor of this rank's abort flags until all ranks have mapped them, or -1 */
     lierne_abort_flags *flags; /* of the node, or NULL */
-    int *flag;                 /* per rank: its flag, or -1 on another node */
+    int *flag;                 /* per rank: index of its flag, or -1 on another node */
     bool ready;                /* ranks can tell each other that they give up */
-    MPI_Comm notices;          /* where flags do not reach all ranks, or MPI_COMM_NULL */
+    MPI_Comm notices;          /* MPI_COMM_NULL if flags reach all ranks */
     MPI_Request listening;
-    lierne_notice heard; /* the last notice */
-    lierne_notice first; /* the first one */
-    lierne_notice own;   /* this rank's own */
-    bool heard_any;
+    lierne_notice notice; /* the last one received */
+    lierne_notice first_notice;
+    lierne_notice own_notice;
+    bool any_notice;
     int *gave_up;                  /* per rank: the status of its notice */
-    bool *met;                     /* per rank: messages were exchanged with it */
-    int64_t sink[LIERNE_MPI_SINK]; /* where messages go that there is no memory for */
+    bool *contacted;               /* per rank: messages were exchanged with it */
+    int64_t sink[LIERNE_MPI_SINK]; /* receives messages that there is no memory for */
 } lierne_mpi_state;
 
 /* error.c. LIERNE_TRANSPORT with MPI's text for code. */
 lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what);
 
-/* liveness.c. An id of the space that this process's number is valid in; 0 if it has none. */
+/* liveness.c. An id of this process's pid namespace, boot and host; 0 if it cannot be found. */
 uint64_t lierne_mpi_process_space(void);
-/* Begins to watch the processes of ranks in the same space of process numbers. */
+/* Begins to watch the processes of ranks in the same pid namespace. */
 void lierne_mpi_watch(lierne_mpi_state *m);
 void lierne_mpi_unwatch(lierne_mpi_state *m);
 /* PEER_FAILED if the process of a rank has ended. */
@@ -91,27 +91,28 @@ lierne_status lierne_mpi_check_given_up(lierne_mpi_state *m);
 bool lierne_mpi_map_flags(lierne_mpi_state *m);
 /* Closes the descriptor that other ranks map flags by. */
 void lierne_mpi_close_descriptor(lierne_mpi_state *m);
-/* Begins to listen for notices, on the communicator of notices. */
+/* Posts the receive of the next notice. */
 lierne_status lierne_mpi_listen(lierne_mpi_state *m);
-/* The state is abandoned where MPI may still write a notice. */
+/* Cancels that receive. The state is abandoned if MPI may still write a notice. */
 void lierne_mpi_stop_listening(lierne_mpi_state *m);
 void lierne_mpi_drop_flags(lierne_mpi_state *m);
 
-/* wait.c. Sets the deadline that the following waits share. */
+/* wait.c. Starts the deadline that the following waits share. */
 void lierne_mpi_start_deadline(lierne_mpi_state *m);
-/* Waits for a collective that returned `started` when it was started. TIMEOUT at the deadline: the
- * state is abandoned then. */
+/* Waits for a collective whose start returned `started`. `what` names it in messages. TIMEOUT at
+ * the deadline; the state is abandoned then. */
 lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *request,
                               const char *what);
-/* What to do while nothing happens: lets other work move on, looks whether peers live and what time
- * it is. The state is abandoned on failure. */
+/* One step of a wait without progress: progresses executions, checks abort flags, liveness and the
+ * deadline, yields. The state is abandoned on failure. */
 lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what);
 
-/* agree.c. Reduces words of reduce_in into reduce_out, with the deadline set before. Collective. */
+/* agree.c. Reduces words of reduce_in into reduce_out; the caller started the deadline. Collective.
+ */
 lierne_status lierne_mpi_allreduce(lierne_mpi_state *m, int words, MPI_Op operation);
 lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_field *fields,
                                size_t n, int *id, lierne_status *decision);
-/* Whether all ranks close their control, at most after the timeout. Collective. */
+/* Whether all ranks close their control. Waits at most the timeout. Collective. */
 bool lierne_mpi_all_close(lierne_mpi_state *m);
 
 /* sparse_exchange.c */
@@ -120,8 +121,8 @@ lierne_status lierne_mpi_sparse_exchange(void *state, const lierne_control_messa
 
 /* open.c. Duplicates comm. Collective. */
 lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm);
-/* Waits until all ranks have mapped their flags, and opens a way for notices where they do not
- * reach all ranks. Collective. */
+/* Waits until all ranks have mapped their flags. Opens the communicator of notices unless the flags
+ * reach all ranks (`reached`) on every rank. Collective. */
 lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached);
 /* Frees the state. Collective unless dead. */
 void lierne_mpi_close(void *state, bool dead);

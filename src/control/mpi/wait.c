@@ -1,37 +1,37 @@
-/* Waiting for collective calls of MPI, until a deadline.
+/* Waits for collective calls of MPI until a deadline.
  *
  * MPI detects no failure and its blocking calls wait for ever, so every collective is the
- * nonblocking one, tested until it is done or the time is up. MPI cannot cancel a collective: one
- * that missed its deadline still owns its buffers and may write them whenever the process calls
- * MPI again. Such a state is therefore abandoned, communicator and memory (one allocation).
+ * nonblocking one, tested until it completes or the deadline passes. MPI cannot cancel a
+ * collective: one that missed its deadline still owns its buffers and may write them whenever the
+ * process calls MPI again. So the communicator and the state (one allocation) are then abandoned.
  *
- * Waiting yields at once: with more ranks than cores the rank waited for needs the core. */
+ * Every step of a wait yields: with more ranks than cores another rank needs the core. */
 #include "control/mpi/state.h"
 
 #include <sched.h>
 
-#define LOOK_EVERY 0.02 /* seconds between looks whether all peers live */
+#define CHECK_EVERY 0.02 /* seconds between checks whether all peers live */
 
 void lierne_mpi_start_deadline(lierne_mpi_state *m) {
     lierne_deadline_start(&m->deadline, m->timeout, lierne_now());
 }
 
-/* All peers, now and then: a collective needs every one of them. */
-static lierne_status look_around(lierne_mpi_state *m) {
+/* A collective needs every rank, so all of them are checked. */
+static lierne_status check_peers(lierne_mpi_state *m) {
     double now = lierne_now();
-    if (!m->watches || now < m->next_look) {
+    if (!m->watches || now < m->next_check) {
         return LIERNE_OK;
     }
-    m->next_look = now + LOOK_EVERY;
+    m->next_check = now + CHECK_EVERY;
     for (int r = 0; r < m->world; r++) {
         LIERNE_TRY(lierne_mpi_alive(m, r));
     }
     return LIERNE_OK;
 }
 
-static lierne_status look_at_clock(lierne_mpi_state *m, const char *what) {
+static lierne_status check_deadline(lierne_mpi_state *m, const char *what) {
     if (lierne_deadline_passed(&m->deadline, lierne_now())) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks came within %g s",
+        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks called within %g s",
                            m->rank, m->world, what, m->timeout);
     }
     return LIERNE_OK;
@@ -39,14 +39,14 @@ static lierne_status look_at_clock(lierne_mpi_state *m, const char *what) {
 
 lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what) {
     if (m->hook.progress) {
-        m->hook.progress(m->hook.user); /* what a rank may wait for before it comes here */
+        m->hook.progress(m->hook.user); /* other ranks may wait for these before they call */
     }
     lierne_status status = lierne_mpi_check_given_up(m);
     if (status == LIERNE_OK) {
-        status = look_around(m);
+        status = check_peers(m);
     }
     if (status == LIERNE_OK) {
-        status = look_at_clock(m, what);
+        status = check_deadline(m, what);
     }
     m->abandoned |= status != LIERNE_OK;
     sched_yield();
@@ -64,8 +64,8 @@ lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *req
             return lierne_mpi_failed(m, code, what);
         }
         if (done) {
-            return lierne_mpi_check_given_up(
-                m); /* of ranks that gave up, some may have missed it */
+            /* Ranks that gave up took part before: other ranks have failed, so must this one. */
+            return lierne_mpi_check_given_up(m);
         }
         LIERNE_TRY(lierne_mpi_pause(m, what));
     }

@@ -121,6 +121,13 @@ static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
     side->min_elements = lierne_route_count(side->route).received;
 }
 
+void lierne_bridge_counts_measure(lierne_bridge_counts *c, lierne_plan_side *forward,
+                                  lierne_plan_side *adjoint) {
+    add_up(c);
+    measure_side(c, LIERNE_FORWARD, forward);
+    measure_side(c, LIERNE_ADJOINT, adjoint);
+}
+
 static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spec,
                           const lierne_plan_parts *model, lierne_plan_parts *parts) {
     c->most = spec->shape[1];
@@ -135,11 +142,10 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
             c->rows[d][k] = c->most;
         }
     }
-    add_up(c);
     for (int d = 0; d < 2; d++) {
         parts->side[d].route->elements[LIERNE_SCRATCH] *= c->most * c->width;
-        measure_side(c, (lierne_direction)d, &parts->side[d]);
     }
+    lierne_bridge_counts_measure(c, &parts->side[LIERNE_FORWARD], &parts->side[LIERNE_ADJOINT]);
     return LIERNE_OK;
 }
 
@@ -159,46 +165,5 @@ lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out,
         return status;
     }
     *out = c;
-    return LIERNE_OK;
-}
-
-static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_counts *c,
-                                const int64_t *rows) {
-    LIERNE_TRY(lierne_plan_check_idle(plan));
-    for (int64_t k = 0; k < c->samples[0]; k++) {
-        if (!rows || rows[k] < 0 || rows[k] > c->most) {
-            return LIERNE_FAIL(LIERNE_INVALID,
-                               "rank %d: rows of sample %lld are %lld, must be in 0 "
-                               "to %lld",
-                               lierne_plan_context(plan)->rank, (long long)k,
-                               rows ? (long long)rows[k] : -1LL, (long long)c->most);
-        }
-    }
-    return LIERNE_OK;
-}
-
-lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
-    lierne_context *context = lierne_plan_context(plan);
-    lierne_saved_spec *recipe = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
-    lierne_bridge_counts *c = recipe ? ((lierne_bridge_saved_spec *)recipe)->variable : NULL;
-    LIERNE_TRY(lierne_context_alive(context));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
-                                   {"plan", lierne_plan_number(plan)}};
-    lierne_status status =
-        c ? check_rows(plan, c, rows)
-          : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows", context->rank);
-    LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
-    if (rows) {
-        memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
-    }
-    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], NULL));
-    add_up(c);
-    for (int d = 0; d < 2; d++) {
-        measure_side(c, (lierne_direction)d, lierne_plan_side_of(plan, (lierne_direction)d));
-    }
-    lierne_plan_refresh(plan);
     return LIERNE_OK;
 }

@@ -9,17 +9,17 @@
 static void place(const lierne_bridge_spec *spec, bool at_source, lierne_placement *placements) {
     const lierne_grid *grid = at_source ? spec->src : spec->dst;
     const lierne_placement *given = at_source ? spec->src_placements : spec->dst_placements;
-    int pp = lierne_bridge_dim(grid, "pp");
+    int pp = lierne_grid_find_dim(grid, "pp");
     memset(placements, 0, LIERNE_MAX_DIMS * sizeof *placements);
     if (given) {
         memcpy(placements, given, (size_t)lierne_grid_get_ndims(grid, NULL) * sizeof *placements);
     }
-    placements[lierne_bridge_dim(grid, "dp")] =
+    placements[lierne_grid_find_dim(grid, "dp")] =
         (lierne_placement){.kind = LIERNE_SHARD,
                            .axis = spec->batch_axis,
                            .counts = at_source ? spec->src_counts : spec->dst_counts};
     if (pp >= 0) {
-        int last = lierne_bridge_size(grid, "pp") - 1;
+        int last = lierne_grid_find_dim_size(grid, NULL, "pp") - 1;
         placements[pp] = (lierne_placement){.kind = LIERNE_AT, .at = at_source ? last : 0};
     }
 }
@@ -41,7 +41,7 @@ static lierne_placement place_gradient(const lierne_bridge_spec *spec) {
 }
 
 static lierne_status check_cp(const lierne_bridge_spec *spec) {
-    int cp = lierne_bridge_size(spec->dst, "cp");
+    int cp = lierne_grid_find_dim_size(spec->dst, NULL, "cp");
     if (spec->gradient_owner != LIERNE_GRADIENT_ROWS || cp > 1) {
         return LIERNE_OK;
     }
@@ -71,16 +71,17 @@ static lierne_status layout_of(lierne_layout **out, const lierne_bridge_spec *sp
     return lierne_layout_create(out, &layout);
 }
 
-lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridge_sides *sides) {
+lierne_status lierne_bridge_sides_create(lierne_bridge_sides *sides,
+                                         const lierne_bridge_spec *spec) {
     lierne_placement src[LIERNE_MAX_DIMS], dst[LIERNE_MAX_DIMS];
-    int cp = lierne_bridge_dim(spec->dst, "cp");
+    int cp = lierne_grid_find_dim(spec->dst, "cp");
     bool owned = cp >= 0 && spec->gradient_owner != LIERNE_GRADIENT_PARTIAL;
     uint32_t full = owned && spec->gradient_storage == LIERNE_FULL ? 1u << spec->sequence_axis : 0;
     place(spec, true, src);
     place(spec, false, dst);
     LIERNE_TRY(check_cp(spec));
     LIERNE_TRY(layout_of(&sides->src, spec, spec->src, src, 0));
-    if (spec->delivery == LIERNE_OUTPUT_WHOLE) {
+    if (spec->output == LIERNE_OUTPUT_WHOLE) {
         LIERNE_TRY(layout_of(&sides->dst, spec, spec->dst, dst, 0));
     }
     if (cp >= 0) {
@@ -90,26 +91,43 @@ lierne_status lierne_bridge_layouts(const lierne_bridge_spec *spec, lierne_bridg
     return sides->dst ? LIERNE_OK : layout_of(&sides->dst, spec, spec->dst, dst, full);
 }
 
-void lierne_bridge_layouts_destroy(lierne_bridge_sides *sides) {
+void lierne_bridge_sides_destroy(lierne_bridge_sides *sides) {
     lierne_layout_destroy(sides->src);
     lierne_layout_destroy(sides->dst);
     lierne_layout_destroy(sides->gradient);
 }
 
-lierne_status lierne_bridge_validate(const lierne_bridge_spec *spec, bool algorithm) {
+lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **dst,
+                                           lierne_layout **gradient,
+                                           const lierne_bridge_spec *spec) {
     lierne_bridge_resolved r;
     lierne_bridge_sides sides = {0};
+    if (!src || !dst || !gradient) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", !src ? "src" : !dst ? "dst" : "gradient");
+    }
+    *src = *dst = *gradient = NULL;
     lierne_status status = lierne_bridge_resolve(spec, &r);
     if (status == LIERNE_OK) {
-        status = lierne_bridge_check(&r.spec);
+        status = lierne_bridge_check_resolved(&r.spec);
     }
     if (status == LIERNE_OK) {
-        status = lierne_bridge_layouts(&r.spec, &sides);
+        status = lierne_bridge_sides_create(&sides, &r.spec);
     }
-    if (status == LIERNE_OK && algorithm) {
-        status = lierne_bridge_check_algorithm(&r.spec);
+    if (status == LIERNE_OK) {
+        *src = sides.src;
+        *dst = sides.dst;
+        *gradient = sides.gradient;
+    } else {
+        lierne_bridge_sides_destroy(&sides);
     }
-    lierne_bridge_layouts_destroy(&sides);
     lierne_bridge_resolved_destroy(&r);
+    return status;
+}
+
+lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
+    lierne_bridge_sides sides = {0};
+    lierne_status status =
+        lierne_bridge_layouts_create(&sides.src, &sides.dst, &sides.gradient, spec);
+    lierne_bridge_sides_destroy(&sides);
     return status;
 }

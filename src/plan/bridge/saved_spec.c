@@ -5,22 +5,6 @@
 
 #include <string.h>
 
-static lierne_status copy_grid(lierne_grid **out, const lierne_grid *grid) {
-    const char *names[LIERNE_MAX_DIMS];
-    int64_t sizes[LIERNE_MAX_DIMS];
-    lierne_grid_spec spec = {.size = sizeof spec,
-                             .ndims = lierne_grid_get_ndims(grid, NULL),
-                             .names = names,
-                             .sizes = sizes,
-                             .rank_offset = lierne_grid_get_offset(grid),
-                             .world_size = lierne_grid_get_world_size(grid)};
-    for (int d = 0; d < spec.ndims; d++) {
-        names[d] = lierne_grid_get_dim_name(grid, NULL, d);
-        sizes[d] = lierne_grid_get_dim_size(grid, NULL, d);
-    }
-    return lierne_grid_create(out, &spec);
-}
-
 /* *out = a copy of n items, NULL for none. */
 static lierne_status copy_items(void *out, const void *items, size_t n, size_t size) {
     void *copy = NULL;
@@ -34,9 +18,9 @@ static lierne_status copy_items(void *out, const void *items, size_t n, size_t s
 
 static lierne_status copy_side(lierne_bridge_saved_spec *r, int side, const lierne_grid *grid,
                                const int64_t *counts, const lierne_placement *placements) {
-    size_t lanes = (size_t)lierne_bridge_size(grid, "dp");
+    size_t lanes = (size_t)lierne_grid_find_dim_size(grid, NULL, "dp");
     size_t dims = (size_t)lierne_grid_get_ndims(grid, NULL);
-    LIERNE_TRY(copy_grid(side ? &r->dst : &r->src, grid));
+    LIERNE_TRY(lierne_grid_copy_view(side ? &r->dst : &r->src, grid, NULL));
     LIERNE_TRY(copy_items(&r->counts[side], counts, lanes, sizeof *counts));
     return copy_items(&r->placements[side], placements, dims, sizeof *placements);
 }

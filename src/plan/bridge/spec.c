@@ -4,27 +4,12 @@
  * A view of a grid is a grid: the same ranks under other dims. Rows of samples are a third axis in
  * the same memory. With both taken care of here, nothing after has to know of them. */
 #include "plan/bridge/bridge.h"
+#include "plan/fields.h"
 
 #include <string.h>
 
-static lierne_status resolve_view(const lierne_grid *grid, const char *view, lierne_grid **out) {
-    const char *names[LIERNE_MAX_DIMS];
-    int64_t sizes[LIERNE_MAX_DIMS];
-    lierne_grid_spec spec = {.size = sizeof spec, .names = names, .sizes = sizes};
-    if (!view || !grid) {
-        return LIERNE_OK;
-    }
-    spec.ndims = lierne_grid_get_ndims(grid, view);
-    if (spec.ndims < 0) {
-        return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", view);
-    }
-    for (int d = 0; d < spec.ndims; d++) {
-        names[d] = lierne_grid_get_dim_name(grid, view, d);
-        sizes[d] = lierne_grid_get_dim_size(grid, view, d);
-    }
-    spec.rank_offset = lierne_grid_get_offset(grid);
-    spec.world_size = lierne_grid_get_world_size(grid);
-    return lierne_grid_create(out, &spec);
+static lierne_status resolve_view(lierne_grid **out, const lierne_grid *grid, const char *view) {
+    return view && grid ? lierne_grid_copy_view(out, grid, view) : LIERNE_OK;
 }
 
 /* [rows, hidden] becomes [B, S, hidden] or [S, B, hidden], hidden first where it stood first. */
@@ -57,18 +42,33 @@ static lierne_status resolve_rows(lierne_bridge_resolved *r) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridge_resolved *r) {
+static lierne_status resolve_grids(const lierne_bridge_spec *spec, lierne_bridge_resolved *r) {
     memset(r, 0, sizeof *r);
     if (!spec || spec->size != sizeof *spec) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
     }
     r->spec = *spec;
-    LIERNE_TRY(resolve_view(spec->src, spec->src_view, &r->src));
-    LIERNE_TRY(resolve_view(spec->dst, spec->dst_view, &r->dst));
+    LIERNE_TRY(resolve_view(&r->src, spec->src, spec->src_view));
+    LIERNE_TRY(resolve_view(&r->dst, spec->dst, spec->dst_view));
     r->spec.src = r->src ? r->src : spec->src;
     r->spec.dst = r->dst ? r->dst : spec->dst;
     r->spec.src_view = r->spec.dst_view = NULL;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridge_resolved *r) {
+    LIERNE_TRY(resolve_grids(spec, r));
     return resolve_rows(r);
+}
+
+lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
+    lierne_bridge_resolved r;
+    lierne_status status = resolve_grids(spec, &r);
+    if (status == LIERNE_OK) {
+        status = lierne_bridge_check_sides(&r.spec);
+    }
+    lierne_bridge_resolved_destroy(&r);
+    return status;
 }
 
 void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {
@@ -76,33 +76,15 @@ void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {
     lierne_grid_destroy(r->dst);
 }
 
-int lierne_bridge_dim(const lierne_grid *grid, const char *name) {
-    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
-        if (strcmp(lierne_grid_get_dim_name(grid, NULL, d), name) == 0) {
-            return d;
-        }
-    }
-    return -1;
-}
-
-int lierne_bridge_size(const lierne_grid *grid, const char *name) {
-    return lierne_grid_find_dim_size(grid, NULL, name);
-}
-
-lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
-    const lierne_grid *grids[2];
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
-    }
-    grids[0] = spec->src;
-    grids[1] = spec->dst;
+lierne_status lierne_bridge_check_sides(const lierne_bridge_spec *spec) {
+    const lierne_grid *grids[2] = {spec->src, spec->dst};
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "destination" : "source";
         if (!grids[i]) {
             return LIERNE_FAIL(LIERNE_INVALID, "the %s grid is NULL", side);
         }
         for (int j = 0; j < 2; j++) {
-            if (lierne_bridge_dim(grids[i], j ? "dp" : "tp") < 0) {
+            if (lierne_grid_find_dim(grids[i], j ? "dp" : "tp") < 0) {
                 return LIERNE_FAIL(LIERNE_INVALID, "the %s grid has no dim '%s'", side,
                                    j ? "dp" : "tp");
             }
@@ -146,12 +128,12 @@ static lierne_status check_gradient(const lierne_bridge_spec *spec) {
                            "in 0 to 3 and 0 to 1",
                            (int)spec->gradient_owner, (int)spec->gradient_storage);
     }
-    if ((int)spec->delivery < 0 || spec->delivery > LIERNE_OUTPUT_SHARDED ||
-        (!owned && spec->delivery == LIERNE_OUTPUT_SHARDED)) {
+    if ((int)spec->output < 0 || spec->output > LIERNE_OUTPUT_SHARDED ||
+        (!owned && spec->output == LIERNE_OUTPUT_SHARDED)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "delivery is %d, must be 0, or 1 beside a gradient_owner "
                            "other than partial",
-                           (int)spec->delivery);
+                           (int)spec->output);
     }
     if (owned && spec->sequence_axis < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "gradient_owner %d needs a sequence axis",
@@ -169,7 +151,8 @@ static lierne_status check_gradient(const lierne_bridge_spec *spec) {
 }
 
 static lierne_status check_divisible(const lierne_bridge_spec *spec) {
-    int64_t src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
+    int64_t src = lierne_grid_find_dim_size(spec->src, NULL, "dp"),
+            dst = lierne_grid_find_dim_size(spec->dst, NULL, "dp");
     int64_t batch = spec->shape[spec->batch_axis];
     if (src % dst != 0 && dst % src != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
@@ -210,7 +193,7 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
         /* Cut twice, a rank's own rows of the gradient would not be rows of its output. */
         bool chunks = spec->gradient_owner == LIERNE_GRADIENT_ZIGZAG ||
                       spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
-        if (cuts && !at_source && chunks && spec->delivery == LIERNE_OUTPUT_WHOLE &&
+        if (cuts && !at_source && chunks && spec->output == LIERNE_OUTPUT_WHOLE &&
             given[d].axis == spec->sequence_axis) {
             return LIERNE_FAIL(LIERNE_INVALID,
                                "dst_placements: '%s' cuts the sequence axis, which "
@@ -229,33 +212,26 @@ static lierne_status check_variable(const lierne_bridge_spec *spec) {
                            "are %d, batch is %d and sequence %d",
                            spec->naxes, spec->batch_axis, spec->sequence_axis);
     }
-    if (spec->algorithm != LIERNE_BRIDGE_DIRECT || spec->src_placements || spec->dst_placements ||
+    if (spec->src_placements || spec->dst_placements ||
         spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
-                           "variable_rows needs DIRECT, a partial gradient and "
-                           "no placements; algorithm is %d, gradient_owner %d",
-                           (int)spec->algorithm, (int)spec->gradient_owner);
+                           "variable_rows needs a partial gradient and no placements; "
+                           "gradient_owner is %d",
+                           (int)spec->gradient_owner);
     }
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
-    LIERNE_TRY(lierne_bridge_check_grids(spec));
+lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec) {
+    LIERNE_TRY(lierne_bridge_check_sides(spec));
     LIERNE_TRY(check_axes(spec));
     LIERNE_TRY(check_gradient(spec));
-    if ((int)spec->algorithm < 0 || spec->algorithm > LIERNE_BRIDGE_LEADER) {
-        return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be in 0 to 2",
-                           (int)spec->algorithm);
-    }
-    if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "max_inflight is %d, must be in 0 to %d",
-                           spec->max_inflight, LIERNE_MAX_INFLIGHT);
-    }
-    if (lierne_bridge_size(spec->src, "cp") != 1 && !spec->src_placements) {
+    LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
+    if (lierne_grid_find_dim_size(spec->src, NULL, "cp") != 1 && !spec->src_placements) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "source cp is %d, must be 1 unless src_placements "
                            "say how the source lies over it",
-                           lierne_bridge_size(spec->src, "cp"));
+                           lierne_grid_find_dim_size(spec->src, NULL, "cp"));
     }
     if (spec->variable_rows) {
         LIERNE_TRY(check_variable(spec));

@@ -6,7 +6,7 @@
  * in the grid with the smaller dp. In the other grid its dp rank has a share of the batch of dp
  * rank r / a % d. Here b is the stride of the smaller dp, and a the stride of the larger one times
  * k. The rank is aligned where both are equal. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <stdio.h>
 
@@ -26,9 +26,10 @@ static int64_t stride_of(const lierne_grid *grid, int dim) {
 }
 
 static alignment compare_dp(const lierne_grid *wide, const lierne_grid *narrow) {
-    int64_t d = lierne_bridge_size(narrow, "dp"), k = lierne_bridge_size(wide, "dp") / d;
-    return (alignment){.a = stride_of(wide, lierne_bridge_dim(wide, "dp")) * k,
-                       .b = stride_of(narrow, lierne_bridge_dim(narrow, "dp")),
+    int64_t d = lierne_grid_find_dim_size(narrow, NULL, "dp"),
+            k = lierne_grid_find_dim_size(wide, NULL, "dp") / d;
+    return (alignment){.a = stride_of(wide, lierne_grid_find_dim(wide, "dp")) * k,
+                       .b = stride_of(narrow, lierne_grid_find_dim(narrow, "dp")),
                        .d = d,
                        .nranks = lierne_grid_get_size(narrow)};
 }
@@ -69,28 +70,31 @@ static void find_misaligned(const alignment *l, int offset, int *ranks, int coun
     }
 }
 
-static bool same_span(const lierne_bridge_spec *spec) {
-    return lierne_grid_get_size(spec->src) == lierne_grid_get_size(spec->dst) &&
-           lierne_grid_get_offset(spec->src) == lierne_grid_get_offset(spec->dst);
+static bool same_span(const lierne_megatron_grids *grids) {
+    return lierne_grid_get_size(grids->src) == lierne_grid_get_size(grids->dst) &&
+           lierne_grid_get_offset(grids->src) == lierne_grid_get_offset(grids->dst);
 }
 
-int lierne_bridge_misaligned(const lierne_bridge_spec *spec, int *ranks, int most) {
-    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
-    if (!same_span(spec) || (src % dst != 0 && dst % src != 0)) {
+int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, int most) {
+    int src = lierne_grid_find_dim_size(grids->src, NULL, "dp"),
+        dst = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
+    if (!same_span(grids) || (src % dst != 0 && dst % src != 0)) {
         return 0;
     }
-    alignment l = src > dst ? compare_dp(spec->src, spec->dst) : compare_dp(spec->dst, spec->src);
+    alignment l =
+        src > dst ? compare_dp(grids->src, grids->dst) : compare_dp(grids->dst, grids->src);
     int count = (int)(l.nranks - count_aligned(&l));
-    find_misaligned(&l, lierne_grid_get_offset(spec->src), ranks, count < most ? count : most);
+    find_misaligned(&l, lierne_grid_get_offset(grids->src), ranks, count < most ? count : most);
     return count;
 }
 
 /* In the order of the reference's checks. */
-void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t size) {
-    const lierne_grid *src = spec->src, *dst = spec->dst;
+void lierne_megatron_rejection(const lierne_megatron_grids *grids, char *text, size_t size) {
+    const lierne_grid *src = grids->src, *dst = grids->dst;
     int sizes[] = {lierne_grid_get_size(src), lierne_grid_get_size(dst)};
     int offsets[] = {lierne_grid_get_offset(src), lierne_grid_get_offset(dst)};
-    int dps[] = {lierne_bridge_size(src, "dp"), lierne_bridge_size(dst, "dp")};
+    int dps[] = {lierne_grid_find_dim_size(src, NULL, "dp"),
+                 lierne_grid_find_dim_size(dst, NULL, "dp")};
     text[0] = '\0';
     if (sizes[0] != sizes[1]) {
         snprintf(text, size, "the source grid has %d ranks, the destination grid %d", sizes[0],
@@ -98,16 +102,16 @@ void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t si
     } else if (offsets[0] != offsets[1]) {
         snprintf(text, size, "the source grid begins at rank %d, the destination grid at rank %d",
                  offsets[0], offsets[1]);
-    } else if (lierne_bridge_size(src, "pp") != 1) {
+    } else if (lierne_grid_find_dim_size(src, NULL, "pp") != 1) {
         snprintf(text, size, "pp of the source grid is %d, must be 1",
-                 lierne_bridge_size(src, "pp"));
-    } else if (lierne_bridge_size(dst, "pp") != 1) {
+                 lierne_grid_find_dim_size(src, NULL, "pp"));
+    } else if (lierne_grid_find_dim_size(dst, NULL, "pp") != 1) {
         snprintf(text, size, "pp of the destination grid is %d, must be 1",
-                 lierne_bridge_size(dst, "pp"));
-    } else if (lierne_bridge_size(src, "cp") != 1) {
+                 lierne_grid_find_dim_size(dst, NULL, "pp"));
+    } else if (lierne_grid_find_dim_size(src, NULL, "cp") != 1) {
         snprintf(text, size, "cp of the source grid is %d, must be 1",
-                 lierne_bridge_size(src, "cp"));
-    } else if (lierne_bridge_dim(dst, "cp") > lierne_bridge_dim(dst, "dp")) {
+                 lierne_grid_find_dim_size(src, NULL, "cp"));
+    } else if (lierne_grid_find_dim(dst, "cp") > lierne_grid_find_dim(dst, "dp")) {
         snprintf(text, size, "cp stands after dp in the destination grid");
     } else if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
         snprintf(text, size,
@@ -117,16 +121,15 @@ void lierne_bridge_refusal(const lierne_bridge_spec *spec, char *text, size_t si
     }
 }
 
-lierne_status lierne_bridge_compare(lierne_bridge_comparison *out, const lierne_bridge_spec *spec) {
-    lierne_bridge_resolved r;
-    lierne_status status = lierne_bridge_resolve(spec, &r);
+lierne_status lierne_megatron_compare(lierne_megatron_comparison *out,
+                                      const lierne_bridge_spec *spec) {
+    lierne_megatron_grids grids;
+    lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        status = lierne_bridge_check_grids(&r.spec);
+        lierne_megatron_rejection(&grids, out->rejection, sizeof out->rejection);
+        out->nmisaligned =
+            lierne_megatron_misaligned(&grids, out->misaligned, LIERNE_MEGATRON_SHOWN);
     }
-    if (status == LIERNE_OK) {
-        lierne_bridge_refusal(&r.spec, out->refusal, sizeof out->refusal);
-        out->nmisaligned = lierne_bridge_misaligned(&r.spec, out->misaligned, LIERNE_BRIDGE_SHOWN);
-    }
-    lierne_bridge_resolved_destroy(&r);
+    lierne_megatron_grids_destroy(&grids);
     return status;
 }

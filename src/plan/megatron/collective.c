@@ -7,7 +7,7 @@
  *
  * Ranks find their groups from their own coordinates: the members of a gather group differ in their
  * dp coordinate inside one wide lane only, those of a cp group in cp only. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +16,9 @@ enum { SHOWN = 100 }; /* misaligned ranks, more than fit a message */
 
 typedef struct collective {
     lierne_context *context;
-    const lierne_bridge_sides *sides;
     lierne_plan_parts *parts;
     lierne_megatron_kind kind;
+    int naxes;
     int batch_axis;
     int scale;
     int slot; /* of this rank in its gather group */
@@ -27,40 +27,39 @@ typedef struct collective {
     const lierne_group *cp;     /* NULL for cp 1 */
 } collective;
 
-static lierne_status refuse_dims(const lierne_bridge_spec *spec) {
+static lierne_status check_dims(const lierne_megatron_grids *grids) {
     static const char *const whose[2] = {"COLLECTIVE: source", "COLLECTIVE: destination"};
-    const lierne_grid *grids[2] = {spec->src, spec->dst};
+    const lierne_grid *sides[2] = {grids->src, grids->dst};
     for (int i = 0; i < 2; i++) {
-        for (int d = 0; d < lierne_grid_get_ndims(grids[i], NULL); d++) {
-            const char *name = lierne_grid_get_dim_name(grids[i], NULL, d);
+        for (int d = 0; d < lierne_grid_get_ndims(sides[i], NULL); d++) {
+            const char *name = lierne_grid_get_dim_name(sides[i], NULL, d);
             bool known = strcmp(name, "tp") == 0 || strcmp(name, "dp") == 0 ||
                          (i == 1 && strcmp(name, "cp") == 0);
             if (!known) {
-                LIERNE_TRY(lierne_bridge_check_one(grids[i], whose[i], name, ""));
+                LIERNE_TRY(lierne_megatron_check_one(sides[i], whose[i], name, ""));
             }
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status refuse_spec(const lierne_bridge_spec *spec) {
-    if (lierne_grid_get_size(spec->src) != lierne_grid_get_size(spec->dst) ||
-        lierne_grid_get_offset(spec->src) != lierne_grid_get_offset(spec->dst)) {
+static lierne_status check_spans(const lierne_megatron_grids *grids) {
+    if (lierne_grid_get_size(grids->src) != lierne_grid_get_size(grids->dst) ||
+        lierne_grid_get_offset(grids->src) != lierne_grid_get_offset(grids->dst)) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "COLLECTIVE: the source grid has %d ranks from %d "
                            "on, the destination grid %d from %d on",
-                           lierne_grid_get_size(spec->src), lierne_grid_get_offset(spec->src),
-                           lierne_grid_get_size(spec->dst), lierne_grid_get_offset(spec->dst));
+                           lierne_grid_get_size(grids->src), lierne_grid_get_offset(grids->src),
+                           lierne_grid_get_size(grids->dst), lierne_grid_get_offset(grids->dst));
     }
-    LIERNE_TRY(refuse_dims(spec));
-    return lierne_bridge_check_regular(spec, "COLLECTIVE");
+    return LIERNE_OK;
 }
 
-static lierne_status refuse_misaligned(const lierne_bridge_spec *spec) {
+static lierne_status check_aligned(const lierne_megatron_grids *grids) {
     int ranks[SHOWN];
     char list[256];
     size_t length = 0;
-    int count = lierne_bridge_misaligned(spec, ranks, SHOWN);
+    int count = lierne_megatron_misaligned(grids, ranks, SHOWN);
     if (count == 0) {
         return LIERNE_OK;
     }
@@ -74,25 +73,17 @@ static lierne_status refuse_misaligned(const lierne_bridge_spec *spec) {
                        count, list, length < sizeof list - 16 ? "" : ", ...");
 }
 
-lierne_status lierne_bridge_check_collective(const lierne_bridge_spec *spec) {
-    LIERNE_TRY(refuse_spec(spec));
-    return refuse_misaligned(spec);
-}
-
-static lierne_status check(const lierne_bridge_spec *spec, collective *c) {
-    LIERNE_TRY(lierne_bridge_check_collective(spec));
-    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
-    c->scale = src > dst ? src / dst : dst / src;
-    c->kind = src > dst   ? LIERNE_MEGATRON_FAN_IN
-              : src < dst ? LIERNE_MEGATRON_FAN_OUT
-                          : LIERNE_MEGATRON_EQUAL;
-    return LIERNE_OK;
+lierne_status lierne_megatron_check_collective(const lierne_megatron_bridge *bridge) {
+    LIERNE_TRY(check_spans(&bridge->grids));
+    LIERNE_TRY(check_dims(&bridge->grids));
+    LIERNE_TRY(lierne_megatron_check_regular(bridge, "COLLECTIVE"));
+    return check_aligned(&bridge->grids);
 }
 
 /* The group of ranks that differ from this one in `count` coordinates of a dim from `first` on. */
 static lierne_status line_group(const collective *c, const lierne_grid *grid, const char *purpose,
                                 const char *dim, int first, int count, lierne_group **group) {
-    int coords[LIERNE_MAX_DIMS], d = lierne_bridge_dim(grid, dim), *ranks;
+    int coords[LIERNE_MAX_DIMS], d = lierne_grid_find_dim(grid, dim), *ranks;
     LIERNE_TRY(lierne_grid_get_coords(coords, grid, NULL, c->context->rank));
     LIERNE_TRY(lierne_alloc(&ranks, (size_t)count, sizeof *ranks));
     lierne_status status = LIERNE_OK;
@@ -107,21 +98,22 @@ static lierne_status line_group(const collective *c, const lierne_grid *grid, co
     return status;
 }
 
-static lierne_status find_groups(const lierne_bridge_spec *spec, collective *c) {
-    int coords[LIERNE_MAX_DIMS], cp = lierne_bridge_dim(spec->dst, "cp");
-    const lierne_grid *many = c->kind == LIERNE_MEGATRON_FAN_IN ? spec->src : spec->dst;
+static lierne_status find_groups(const lierne_megatron_grids *grids, collective *c) {
+    int coords[LIERNE_MAX_DIMS], cp = lierne_grid_find_dim(grids->dst, "cp");
+    const lierne_grid *many = c->kind == LIERNE_MEGATRON_FAN_IN ? grids->src : grids->dst;
     if (c->kind != LIERNE_MEGATRON_EQUAL) {
         LIERNE_TRY(lierne_grid_get_coords(coords, many, NULL, c->context->rank));
-        int dp = coords[lierne_bridge_dim(many, "dp")];
+        int dp = coords[lierne_grid_find_dim(many, "dp")];
         c->slot = dp % c->scale;
         LIERNE_TRY(
             line_group(c, many, "gather", "dp", dp - c->slot, c->scale, &c->parts->groups[0]));
         c->gather = c->parts->groups[0];
     }
-    if (cp >= 0 && lierne_bridge_size(spec->dst, "cp") > 1) {
-        LIERNE_TRY(lierne_grid_get_coords(coords, spec->dst, NULL, c->context->rank));
+    if (cp >= 0 && lierne_grid_find_dim_size(grids->dst, NULL, "cp") > 1) {
+        LIERNE_TRY(lierne_grid_get_coords(coords, grids->dst, NULL, c->context->rank));
         c->cp_coord = coords[cp];
-        LIERNE_TRY(line_group(c, spec->dst, "cp", "cp", 0, lierne_bridge_size(spec->dst, "cp"),
+        LIERNE_TRY(line_group(c, grids->dst, "cp", "cp", 0,
+                              lierne_grid_find_dim_size(grids->dst, NULL, "cp"),
                               &c->parts->groups[1]));
         c->cp = c->parts->groups[1];
     }
@@ -130,7 +122,7 @@ static lierne_status find_groups(const lierne_bridge_spec *spec, collective *c) 
 
 /* The slice of slot i in a wide lane's buffer of this shape. */
 static lierne_block slice(const collective *c, const int64_t *shape, int i) {
-    return lierne_bridge_slice(c->sides->src->naxes, shape, c->batch_axis, i, c->scale);
+    return lierne_megatron_slice(c->naxes, shape, c->batch_axis, i, c->scale);
 }
 
 static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
@@ -238,18 +230,24 @@ static lierne_status fill(const collective *c) {
     return move(c, adjoint->route, fan_out, wide, gradient, out);
 }
 
-lierne_status lierne_bridge_collective(lierne_context *context, const lierne_bridge_spec *spec,
-                                       const lierne_bridge_sides *sides, lierne_plan_parts *parts) {
+lierne_status lierne_megatron_plan_collective(lierne_context *context,
+                                              const lierne_megatron_bridge *bridge,
+                                              lierne_plan_parts *parts) {
+    const lierne_megatron_grids *grids = &bridge->grids;
+    int src = lierne_grid_find_dim_size(grids->src, NULL, "dp");
+    int dst = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
+    int first = lierne_grid_get_offset(grids->src);
     collective c = {.context = context,
-                    .sides = sides,
                     .parts = parts,
-                    .scale = 1,
-                    .batch_axis = spec->batch_axis};
-    LIERNE_TRY(check(spec, &c));
-    int first = lierne_grid_get_offset(spec->src);
-    if (context->rank < first || context->rank >= first + lierne_grid_get_size(spec->src)) {
+                    .kind = src > dst   ? LIERNE_MEGATRON_FAN_IN
+                            : src < dst ? LIERNE_MEGATRON_FAN_OUT
+                                        : LIERNE_MEGATRON_EQUAL,
+                    .scale = src > dst ? src / dst : dst / src,
+                    .naxes = bridge->src->naxes,
+                    .batch_axis = bridge->batch_axis};
+    if (context->rank < first || context->rank >= first + lierne_grid_get_size(grids->src)) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(find_groups(spec, &c));
+    LIERNE_TRY(find_groups(grids, &c));
     return fill(&c);
 }

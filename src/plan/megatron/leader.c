@@ -9,7 +9,7 @@
  * more. The bytes are those of a leader that sends to every member itself, but the leader sends
  * log2(n) times and not n - 1 times, and the reference's library broadcasts in a tree or a chain
  * too. A comparison with the direct algorithm is to be against the reference at its best. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 typedef struct lead {
     lierne_plan_side *side; /* of the direction that is built */
@@ -25,7 +25,7 @@ typedef struct lead {
 
 /* Piece i of n of a buffer, along the batch. */
 static lierne_block piece(const lead *l, const int64_t *shape, int i, int n) {
-    return lierne_bridge_slice(l->side->naxes, shape, l->batch_axis, i, n);
+    return lierne_megatron_slice(l->side->naxes, shape, l->batch_axis, i, n);
 }
 
 static lierne_status cross(const lead *l) {
@@ -127,20 +127,10 @@ static lierne_status fill(lierne_context *context, const lierne_megatron_leaders
     return hold_groups(context, leaders, &forward, &adjoint, parts);
 }
 
-lierne_status lierne_bridge_leader(lierne_context *context, const lierne_bridge_spec *spec,
-                                   lierne_plan_parts *parts) {
-    lierne_megatron_leaders *leaders;
-    LIERNE_TRY(lierne_bridge_check_leader(spec));
-    LIERNE_TRY(lierne_megatron_leaders_create(&leaders, spec));
-    lierne_status status = fill(context, leaders, spec->batch_axis, parts);
-    lierne_megatron_leaders_destroy(leaders);
-    return status;
-}
-
-static lierne_status refuse_overlap(const lierne_bridge_spec *spec) {
-    int src = lierne_grid_get_offset(spec->src), dst = lierne_grid_get_offset(spec->dst);
-    int src_end = src + lierne_grid_get_size(spec->src),
-        dst_end = dst + lierne_grid_get_size(spec->dst);
+static lierne_status check_overlap(const lierne_megatron_grids *grids) {
+    int src = lierne_grid_get_offset(grids->src), dst = lierne_grid_get_offset(grids->dst);
+    int src_end = src + lierne_grid_get_size(grids->src),
+        dst_end = dst + lierne_grid_get_size(grids->dst);
     if (src < dst_end && dst < src_end) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "LEADER: the source grid has ranks %d to %d, the "
@@ -150,13 +140,24 @@ static lierne_status refuse_overlap(const lierne_bridge_spec *spec) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_check_leader(const lierne_bridge_spec *spec) {
-    LIERNE_TRY(refuse_overlap(spec));
-    LIERNE_TRY(lierne_bridge_check_one(spec->src, "LEADER: source", "cp", ""));
-    LIERNE_TRY(lierne_bridge_check_one(spec->dst, "LEADER: destination", "cp", ""));
+lierne_status lierne_megatron_check_leader(const lierne_megatron_bridge *bridge) {
+    const lierne_megatron_grids *grids = &bridge->grids;
+    LIERNE_TRY(check_overlap(grids));
+    LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "cp", ""));
+    LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
     /* The reference counts them as lanes, the layouts of a bridge as replicas. */
     static const char hint[] = ": give a view in which dp has all lanes";
-    LIERNE_TRY(lierne_bridge_check_one(spec->src, "LEADER: source", "gtp_remat", hint));
-    LIERNE_TRY(lierne_bridge_check_one(spec->dst, "LEADER: destination", "gtp_remat", hint));
-    return lierne_bridge_check_regular(spec, "LEADER");
+    LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "gtp_remat", hint));
+    LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "gtp_remat", hint));
+    return lierne_megatron_check_regular(bridge, "LEADER");
+}
+
+lierne_status lierne_megatron_plan_leader(lierne_context *context,
+                                          const lierne_megatron_bridge *bridge,
+                                          lierne_plan_parts *parts) {
+    lierne_megatron_leaders *leaders;
+    LIERNE_TRY(lierne_megatron_leaders_create(&leaders, bridge->spec));
+    lierne_status status = fill(context, leaders, bridge->batch_axis, parts);
+    lierne_megatron_leaders_destroy(leaders);
+    return status;
 }

@@ -5,7 +5,7 @@
  * because coordinates at their least and at their most are the least and the greatest rank. With
  * both sides' leaders in the order of lanes, the peers of a leader are a stretch of the other
  * side's list: the map needs no table. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static bool is_inside(const char *name) {
 
 /* Keeps the groups of the stage that holds the tensor. */
 static lierne_status keep_stage(side *s, const lierne_grid *grid, int ngroups, bool at_source) {
-    int coords[LIERNE_MAX_DIMS], pp = lierne_bridge_dim(grid, "pp");
-    int stage = at_source ? lierne_bridge_size(grid, "pp") - 1 : 0;
+    int coords[LIERNE_MAX_DIMS], pp = lierne_grid_find_dim(grid, "pp");
+    int stage = at_source ? lierne_grid_find_dim_size(grid, NULL, "pp") - 1 : 0;
     for (int g = 0; g < ngroups; g++) {
         const int *group = s->members + (size_t)g * (size_t)s->group_size;
         LIERNE_TRY(lierne_grid_get_coords(coords, grid, NULL, group[0]));
@@ -82,11 +82,11 @@ static lierne_status fill_p2p(lierne_megatron_leaders *l) {
     return LIERNE_OK;
 }
 
-static lierne_status fill(lierne_megatron_leaders *l, const lierne_bridge_spec *spec) {
-    LIERNE_TRY(lierne_bridge_check_one(spec->src, "LEADER: source", "cp", ""));
-    LIERNE_TRY(lierne_bridge_check_one(spec->dst, "LEADER: destination", "cp", ""));
-    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SRC], spec->src, true));
-    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_DST], spec->dst, false));
+static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grids *grids) {
+    LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "cp", ""));
+    LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SRC], grids->src, true));
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_DST], grids->dst, false));
     int src = l->sides[LIERNE_MEGATRON_SRC].nlanes, dst = l->sides[LIERNE_MEGATRON_DST].nlanes;
     if (src % dst != 0 && dst % src != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
@@ -99,21 +99,18 @@ static lierne_status fill(lierne_megatron_leaders *l, const lierne_bridge_spec *
 
 lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
                                              const lierne_bridge_spec *spec) {
-    lierne_bridge_resolved r;
+    lierne_megatron_grids grids;
     lierne_megatron_leaders *leaders;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&leaders, 1, sizeof *leaders));
-    lierne_status status = lierne_bridge_resolve(spec, &r);
+    lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        status = lierne_bridge_check_grids(&r.spec);
+        status = fill(leaders, &grids);
     }
-    if (status == LIERNE_OK) {
-        status = fill(leaders, &r.spec);
-    }
-    lierne_bridge_resolved_destroy(&r);
+    lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_leaders_destroy(leaders);
         return status;

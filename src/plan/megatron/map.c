@@ -5,7 +5,7 @@
  * while tp and dp are the only dims larger than 1; here any further dim is one more kind of
  * replica, and gets gather groups of its own. For the pairs that the reference maps correctly the
  * order of groups is the same: the dims that make no difference there have size 1. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 /* The dims of a grid that a bridge knows; -1 where the grid has none of that name. */
 typedef struct dims {
@@ -35,12 +35,12 @@ struct lierne_megatron_map {
     int cp_size;
     int *misaligned;
     int nmisaligned;
-    char refusal[LIERNE_BRIDGE_REFUSAL];
+    char rejection[LIERNE_MEGATRON_REJECTION];
 };
 
 static dims dims_of(const lierne_grid *grid) {
-    return (dims){lierne_bridge_dim(grid, "tp"), lierne_bridge_dim(grid, "dp"),
-                  lierne_bridge_dim(grid, "cp")};
+    return (dims){lierne_grid_find_dim(grid, "tp"), lierne_grid_find_dim(grid, "dp"),
+                  lierne_grid_find_dim(grid, "cp")};
 }
 
 static position position_of(const lierne_grid *grid, const dims *at, int rank) {
@@ -69,9 +69,9 @@ static int scale_of(int src_dp, int dst_dp) {
  * wide lane, tp, cp, and what other dims there are. */
 static lierne_status map_gather(lierne_megatron_map *map, const lierne_grid *many) {
     const dims at = dims_of(many);
-    int tp = lierne_bridge_size(many, "tp"), cp = lierne_bridge_size(many, "cp"),
-        n = lierne_grid_get_size(many);
-    int rest = n / (tp * cp * lierne_bridge_size(many, "dp"));
+    int tp = lierne_grid_find_dim_size(many, NULL, "tp"),
+        cp = lierne_grid_find_dim_size(many, NULL, "cp"), n = lierne_grid_get_size(many);
+    int rest = n / (tp * cp * lierne_grid_find_dim_size(many, NULL, "dp"));
     LIERNE_TRY(lierne_alloc(&map->gather, (size_t)n, sizeof *map->gather));
     map->ngather = n / map->scale;
     for (int i = 0; i < n; i++) {
@@ -92,32 +92,33 @@ static lierne_status map_slots(lierne_megatron_map *map, const lierne_grid *many
 }
 
 /* All ranks whose lanes on the two sides do not hold common samples. */
-static lierne_status map_misaligned(lierne_megatron_map *map, const lierne_bridge_spec *spec) {
-    map->nmisaligned = lierne_bridge_misaligned(spec, NULL, 0);
+static lierne_status map_misaligned(lierne_megatron_map *map, const lierne_megatron_grids *grids) {
+    map->nmisaligned = lierne_megatron_misaligned(grids, NULL, 0);
     LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nmisaligned, sizeof *map->misaligned));
-    lierne_bridge_misaligned(spec, map->misaligned, map->nmisaligned);
+    lierne_megatron_misaligned(grids, map->misaligned, map->nmisaligned);
     return LIERNE_OK;
 }
 
 static lierne_status map_cp(lierne_megatron_map *map, const lierne_grid *dst) {
     static const char *const names[] = {"cp"};
-    if (lierne_bridge_size(dst, "cp") == 1) {
+    if (lierne_grid_find_dim_size(dst, NULL, "cp") == 1) {
         return LIERNE_OK;
     }
     LIERNE_TRY(lierne_alloc(&map->cp, (size_t)lierne_grid_get_size(dst), sizeof *map->cp));
     return lierne_grid_get_groups(map->cp, &map->ncp, &map->cp_size, dst, NULL, names, 1);
 }
 
-static lierne_status fill(lierne_megatron_map *map, const lierne_bridge_spec *spec) {
-    int src_dp = lierne_bridge_size(spec->src, "dp"), dst_dp = lierne_bridge_size(spec->dst, "dp");
-    const lierne_grid *many = src_dp > dst_dp ? spec->src : spec->dst;
+static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids *grids) {
+    int src_dp = lierne_grid_find_dim_size(grids->src, NULL, "dp"),
+        dst_dp = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
+    const lierne_grid *many = src_dp > dst_dp ? grids->src : grids->dst;
     map->scale = scale_of(src_dp, dst_dp);
-    map->offset = lierne_grid_get_offset(spec->src);
-    map->nranks = lierne_grid_get_size(spec->src);
-    lierne_bridge_refusal(spec, map->refusal, sizeof map->refusal);
-    LIERNE_TRY(map_cp(map, spec->dst));
-    LIERNE_TRY(map_misaligned(map, spec));
-    if (map->refusal[0] != '\0') {
+    map->offset = lierne_grid_get_offset(grids->src);
+    map->nranks = lierne_grid_get_size(grids->src);
+    lierne_megatron_rejection(grids, map->rejection, sizeof map->rejection);
+    LIERNE_TRY(map_cp(map, grids->dst));
+    LIERNE_TRY(map_misaligned(map, grids));
+    if (map->rejection[0] != '\0') {
         return LIERNE_OK;
     }
     map->kind = src_dp > dst_dp   ? LIERNE_MEGATRON_FAN_IN
@@ -129,21 +130,18 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_bridge_spec *sp
 
 lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
                                          const lierne_bridge_spec *spec) {
-    lierne_bridge_resolved r;
+    lierne_megatron_grids grids;
     lierne_megatron_map *map;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
-    lierne_status status = lierne_bridge_resolve(spec, &r);
+    lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        status = lierne_bridge_check_grids(&r.spec);
+        status = fill(map, &grids);
     }
-    if (status == LIERNE_OK) {
-        status = fill(map, &r.spec);
-    }
-    lierne_bridge_resolved_destroy(&r);
+    lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_map_destroy(map);
         return status;
@@ -184,7 +182,7 @@ int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map) {
 }
 
 const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
-    return map ? map->refusal : "";
+    return map ? map->rejection : "";
 }
 
 static lierne_status hand_out(int *from, int count, int size, const int **ranks, int *ngroups,
@@ -225,7 +223,7 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
     if (!map->slots) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the pair has no slices: %s", map->refusal);
+        return LIERNE_FAIL(LIERNE_INVALID, "the pair has no slices: %s", map->rejection);
     }
     if (rank < map->offset || rank - map->offset >= map->nranks || batch < 0) {
         return LIERNE_FAIL(LIERNE_INVALID,

@@ -1,21 +1,24 @@
 /* What the reference's two algorithms, COLLECTIVE and LEADER, have in common: both split lanes into
  * equal slices along the batch and know no placement but replicas. */
-#include "plan/bridge/bridge.h"
+#include "plan/megatron/megatron.h"
 
 #include <string.h>
 
-lierne_status lierne_bridge_check_one(const lierne_grid *grid, const char *whose, const char *dim,
-                                      const char *hint) {
-    int size = lierne_bridge_size(grid, dim);
+lierne_status lierne_megatron_check_one(const lierne_grid *grid, const char *whose, const char *dim,
+                                        const char *hint) {
+    int size = lierne_grid_find_dim_size(grid, NULL, dim);
     if (size != 1) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s %s is %d, must be 1%s", whose, dim, size, hint);
     }
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const char *algorithm) {
-    int64_t batch = spec->shape[spec->batch_axis];
-    int src = lierne_bridge_size(spec->src, "dp"), dst = lierne_bridge_size(spec->dst, "dp");
+lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge,
+                                            const char *algorithm) {
+    const lierne_bridge_spec *spec = bridge->spec;
+    int64_t batch = bridge->src->shape[bridge->batch_axis];
+    int src = lierne_grid_find_dim_size(bridge->grids.src, NULL, "dp");
+    int dst = lierne_grid_find_dim_size(bridge->grids.dst, NULL, "dp");
     int wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
     if (wide % narrow != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
@@ -39,6 +42,10 @@ lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const 
                            "placements",
                            algorithm);
     }
+    if (spec->variable_rows) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "%s needs samples of one size: variable_rows must be 0", algorithm);
+    }
     if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "%s needs a partial gradient and no counts, "
@@ -48,18 +55,7 @@ lierne_status lierne_bridge_check_regular(const lierne_bridge_spec *spec, const 
     return LIERNE_OK;
 }
 
-lierne_status lierne_bridge_check_algorithm(const lierne_bridge_spec *spec) {
-    switch (spec->algorithm) {
-    case LIERNE_BRIDGE_COLLECTIVE:
-        return lierne_bridge_check_collective(spec);
-    case LIERNE_BRIDGE_LEADER:
-        return lierne_bridge_check_leader(spec);
-    default:
-        return LIERNE_OK;
-    }
-}
-
-lierne_block lierne_bridge_slice(int naxes, const int64_t *shape, int batch_axis, int i, int n) {
+lierne_block lierne_megatron_slice(int naxes, const int64_t *shape, int batch_axis, int i, int n) {
     int64_t local[LIERNE_MAX_AXES] = {0}, size[LIERNE_MAX_AXES];
     memcpy(size, shape, (size_t)naxes * sizeof *size);
     size[batch_axis] = shape[batch_axis] / n;

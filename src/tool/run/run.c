@@ -82,15 +82,14 @@ static bool is_rejection(lierne_status status) {
            status == LIERNE_INDIVISIBLE || status == LIERNE_INVALID;
 }
 
-static bool plan(run_state *run, lierne_bridge_algorithm algorithm) {
+static bool plan(run_state *run, tool_algorithm algorithm) {
     run_method *method = &run->methods[algorithm];
-    lierne_bridge_spec spec = run->bridge.spec;
-    if (run->bridge.algorithm && spec.algorithm != algorithm) {
+    if (run->bridge.algorithm && run->bridge.method != algorithm) {
         return true;
     }
-    spec.algorithm = algorithm;
-    lierne_status status = lierne_plan_create_bridge(&method->plan, run->context, &spec);
-    if (algorithm != LIERNE_BRIDGE_DIRECT && !run->bridge.algorithm && is_rejection(status)) {
+    lierne_status status =
+        tool_bridge_plan(&method->plan, run->context, &run->bridge.spec, algorithm);
+    if (algorithm != TOOL_DIRECT && !run->bridge.algorithm && is_rejection(status)) {
         snprintf(method->rejection, sizeof method->rejection, "%s", tool_reason());
         return true;
     }
@@ -129,7 +128,7 @@ static int work(run_state *run) {
         return TOOL_INVALID;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        if (!plan(run, (lierne_bridge_algorithm)a)) {
+        if (!plan(run, (tool_algorithm)a)) {
             return TOOL_INVALID;
         }
     }

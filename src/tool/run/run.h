@@ -5,7 +5,7 @@
 #include "tool/bridge.h"
 #include "tool/verify.h"
 
-#define RUN_ALGORITHMS 3 /* numbers are those of lierne_bridge_algorithm */
+#define RUN_ALGORITHMS 3 /* numbers are those of tool_algorithm */
 
 typedef struct run_times {
     double median; /* seconds */

@@ -6,7 +6,7 @@
 static const char *const directions[] = {"forward", "adjoint"};
 
 static const char *name_of(int algorithm) {
-    return tool_bridge_algorithm((lierne_bridge_algorithm)algorithm);
+    return tool_bridge_algorithm((tool_algorithm)algorithm);
 }
 
 static bool method_is_right(const run_method *method) {

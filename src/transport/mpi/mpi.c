@@ -1,11 +1,11 @@
-/* The transport of MPI: messages as nonblocking sends and receives on the communicator of MPI's
- * control, whose state is its own.
+/* The transport of MPI: nonblocking sends and receives on the communicator of MPI's control, whose
+ * state it shares.
  *
- * Counts of MPI are int, so a long message goes in pieces, all started at once to keep the order
- * of messages. The last piece is always shorter than a full one, if need be empty: then no message
- * can be taken for another of a different length, whatever the two lengths. A piece that is too
- * long for its place is MPI's error; one that is too short is found by its count. Requests of the
- * pieces stand side by side, without gaps, because MPI looks at all of them at each poll. */
+ * MPI counts with int, so a long message is sent in pieces, all started at once to keep the order
+ * of messages. The last piece is always shorter than a full one, possibly empty, so that messages
+ * of different lengths never match without an error: MPI reports a piece that is too long for its
+ * receive, and the count of a piece shows that it is too short. The requests of all pieces are one
+ * array without gaps, because each poll tests all of them. */
 #include "transport/mpi/mpi.h"
 
 #include <limits.h>
@@ -24,8 +24,8 @@ typedef struct piece {
 
 typedef struct batch {
     lierne_mpi_state *state;
-    size_t count; /* requests in flight */
-    size_t room;  /* of the four arrays */
+    size_t count;    /* requests in flight */
+    size_t capacity; /* of the four arrays */
     MPI_Request *requests;
     piece *pieces;
     int *indices;
@@ -33,38 +33,38 @@ typedef struct batch {
     slot slots[];
 } batch;
 
-/* Executing allocates nothing but here, once, for messages of more than one piece. */
-static lierne_status reserve(batch *b, size_t room) {
-    if (room <= b->room) {
+/* The only allocation while executing, and only for messages of more than one piece, once. */
+static lierne_status reserve(batch *b, size_t capacity) {
+    if (capacity <= b->capacity) {
         return LIERNE_OK;
     }
-    if (room > INT_MAX) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "%zu pieces of messages at once, at most %d", room,
-                           INT_MAX);
+    if (capacity > INT_MAX) {
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "%zu pieces of messages in flight, must be at most %d",
+                           capacity, INT_MAX);
     }
-    LIERNE_TRY(lierne_realloc(&b->requests, room, sizeof *b->requests));
-    LIERNE_TRY(lierne_realloc(&b->pieces, room, sizeof *b->pieces));
-    LIERNE_TRY(lierne_realloc(&b->indices, room, sizeof *b->indices));
-    LIERNE_TRY(lierne_realloc(&b->statuses, room, sizeof *b->statuses));
-    b->room = room;
+    LIERNE_TRY(lierne_realloc(&b->requests, capacity, sizeof *b->requests));
+    LIERNE_TRY(lierne_realloc(&b->pieces, capacity, sizeof *b->pieces));
+    LIERNE_TRY(lierne_realloc(&b->indices, capacity, sizeof *b->indices));
+    LIERNE_TRY(lierne_realloc(&b->statuses, capacity, sizeof *b->statuses));
+    b->capacity = capacity;
     return LIERNE_OK;
 }
 
-/* Gives up a request; returns whether it has ended. A receive that was matched, or a send, cannot
- * be cancelled: MPI ends it whenever the peer comes and this process calls MPI again. */
-static bool give_up_request(MPI_Request *request, bool receives) {
-    int ended = 0;
+/* Abandons a request; returns whether it has completed. A send, or a receive that was matched,
+ * cannot be cancelled: MPI completes it whenever the peer acts and this process calls MPI again. */
+static bool abandon_request(MPI_Request *request, bool receives) {
+    int completed = 0;
     if (receives) {
         MPI_Cancel(request);
     }
-    if (MPI_Test(request, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended) {
-        return ended;
+    if (MPI_Test(request, &completed, MPI_STATUS_IGNORE) != MPI_SUCCESS || completed) {
+        return completed;
     }
     MPI_Request_free(request);
     return false;
 }
 
-/* Requests are in flight in a dead context only. Nothing waits. */
+/* Only a dead context has requests in flight here. Does not wait. */
 static bool batch_destroy(void *self) {
     batch *b = self;
     bool quiet = true;
@@ -72,7 +72,7 @@ static bool batch_destroy(void *self) {
     MPI_Finalized(&finalized);
     for (size_t i = 0; i < b->count && !finalized; i++) {
         if (b->requests[i] != MPI_REQUEST_NULL) {
-            quiet &= give_up_request(&b->requests[i], b->slots[b->pieces[i].slot].receives);
+            quiet &= abandon_request(&b->requests[i], b->slots[b->pieces[i].slot].receives);
         }
     }
     lierne_mem_free(b->requests);
@@ -123,8 +123,8 @@ static lierne_status start(batch *b, size_t at, slot s, const char *data, size_t
     size_t chunk = b->state->piece_bytes;
     s.tag = s.tag < b->state->tags ? s.tag : s.tag % b->state->tags;
     b->slots[at] = s;
-    b->state->met[s.peer] = true;
-    if (bytes < chunk && b->count < b->room) {
+    b->state->contacted[s.peer] = true;
+    if (bytes < chunk && b->count < b->capacity) {
         return start_piece(b, at, data, (int)bytes);
     }
     LIERNE_TRY(reserve(b, b->count + bytes / chunk + 1));
@@ -157,7 +157,7 @@ static lierne_status check_piece(const batch *b, const piece *p, int code,
     MPI_Get_count(status, MPI_BYTE, &got);
     if (got != p->bytes) {
         return LIERNE_FAIL(LIERNE_TRANSPORT,
-                           "rank %d expects %d bytes from rank %d with tag %d and got %d",
+                           "rank %d expects %d bytes from rank %d with tag %d and received %d",
                            b->state->rank, p->bytes, s->peer, s->tag, got);
     }
     return LIERNE_OK;

@@ -1,4 +1,4 @@
-/* The transport of a world of one rank: there is nobody to talk to, so routes have no messages. */
+/* The transport of a world of one rank, whose routes have no messages. */
 #include "transport/transport.h"
 
 static lierne_status batch_create(void *self, size_t capacity, void **batch) {
@@ -12,15 +12,15 @@ static bool batch_destroy(void *batch) {
     return true;
 }
 
-static lierne_status send_nowhere(void *batch, size_t slot, int peer, int tag, const void *data,
-                                  size_t bytes) {
+static lierne_status reject_send(void *batch, size_t slot, int peer, int tag, const void *data,
+                                 size_t bytes) {
     (void)batch, (void)slot, (void)tag, (void)data, (void)bytes;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one", peer);
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one rank", peer);
 }
 
-static lierne_status recv_nowhere(void *batch, size_t slot, int peer, int tag, void *data,
-                                  size_t bytes) {
-    return send_nowhere(batch, slot, peer, tag, data, bytes);
+static lierne_status reject_recv(void *batch, size_t slot, int peer, int tag, void *data,
+                                 size_t bytes) {
+    return reject_send(batch, slot, peer, tag, data, bytes);
 }
 
 static lierne_status poll_nothing(void *batch, size_t *done, size_t *ndone) {
@@ -33,7 +33,7 @@ const lierne_transport lierne_self_transport = {
     .name = "self",
     .batch_create = batch_create,
     .batch_destroy = batch_destroy,
-    .send = send_nowhere,
-    .recv = recv_nowhere,
+    .send = reject_send,
+    .recv = reject_recv,
     .poll = poll_nothing,
 };

@@ -1,6 +1,5 @@
-/* The transport of a simulated world, whose ranks live in one process: sending copies the payload
- * into a mailbox of the receiver, receiving copies it out. All of it runs under the world's lock.
- */
+/* The transport of a simulated world, whose ranks are in one process. A send copies the payload
+ * into the mailbox of the receiver, a receive copies it out. All calls hold the world's lock. */
 #include "transport/sim/sim.h"
 
 #include "control/sim.h"
@@ -82,8 +81,9 @@ static lierne_sim_message *take(lierne_sim_rank *s, const slot *wanted) {
 static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *m) {
     lierne_status status = LIERNE_OK;
     if (m->bytes != s->bytes) {
-        status = LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d and got %zu",
-                             b->rank->rank, s->bytes, s->peer, m->bytes);
+        status =
+            LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d and received %zu",
+                        b->rank->rank, s->bytes, s->peer, m->bytes);
     } else if (m->bytes) {
         memcpy(s->data, m->data, m->bytes);
     }

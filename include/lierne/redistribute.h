@@ -1,0 +1,76 @@
+/* Redistribution: moves a tensor from one layout to another, and gradients back. This is the
+ * central operation of lierne. Source and destination are layouts (lierne/layout.h) on any two
+ * grids of one world: the same ranks, disjoint ones, or some in common; any dims of any name, any
+ * views, 1 to LIERNE_MAX_AXES axes. lierne/bridge.h is a preset of it for an encoder and an LLM.
+ *
+ * Each rank receives the elements that its destination buffer needs and its source buffer does not
+ * hold, once. Where several ranks hold an element (REPLICATE), a rank that holds it itself copies
+ * it; otherwise it comes from a holder on the same node if there is one, and holders take turns.
+ * Where the source is PARTIAL, the contributions of an element are summed in ascending order of
+ * their coordinates (of several PARTIAL dims the first dim runs fastest), on one of the ranks that
+ * need it, and sent to the others.
+ *
+ * PARTIAL at a destination is rejected: a value has no natural division into contributions. */
+#ifndef LIERNE_REDISTRIBUTE_H
+#define LIERNE_REDISTRIBUTE_H
+
+#include "lierne/layout.h"
+#include "lierne/plan.h"
+#include "lierne/route.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The route of one rank from layout src to layout dst: `in` is the rank's buffer under src, `out`
+ * its buffer under dst. A rank that holds nothing under a layout has no elements there. The routes
+ * of all ranks of the world fit together when each is made from equal layouts and nodes.
+ *
+ * *route is NULL on failure; free it with lierne_route_destroy. It keeps nothing of the layouts.
+ * min_elements, which may be NULL: this rank's share of the elements that all ranks together must
+ * receive at least, whatever the algorithm. nodes: the node of every rank of the world, or NULL:
+ * all on one node. Pure: not collective; may run in many threads at once. Costs time and memory in
+ * proportion to the ranks that this rank exchanges data with.
+ * Errors: INVALID (NULL; layouts of different shape, dtype or world size; rank not in the world);
+ * UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY. */
+LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
+                                                          int64_t *min_elements,
+                                                          const lierne_layout *src,
+                                                          const lierne_layout *dst, int rank,
+                                                          const int *nodes);
+
+/* A redistribution to plan. Set size to sizeof(lierne_redistribute_spec) and the rest to zero
+ * first. All layouts are of one shape and dtype, on grids whose world is the context's. They must
+ * be the same on every rank. */
+typedef struct lierne_redistribute_spec {
+    size_t size;
+    const lierne_layout *src; /* forward moves from src to dst */
+    const lierne_layout *dst;
+    /* The adjoint moves from adjoint_src (the gradient of the output) to adjoint_dst (the gradient
+     * of the input). Both or neither.
+     * Neither: the adjoint moves from dst to src. A value that dst replicates is one variable with
+     * one gradient, which all its replicas hold: one of them is taken, nothing is summed. A PARTIAL
+     * dim of src is taken as REPLICATE: each rank that held a contribution gets the whole gradient.
+     * This is the exact adjoint of forward where replicas count once.
+     * Both: for gradients that lie in another way, such as PARTIAL over a dim on which dst is
+     * REPLICATE. Whether this is the adjoint of forward is the caller's responsibility. */
+    const lierne_layout *adjoint_src;
+    const lierne_layout *adjoint_dst;
+    int max_inflight; /* requests in flight at once per direction; 0 means 1 */
+} lierne_redistribute_spec;
+
+/* Plans a redistribution. Collective over the context: every rank calls with the same spec. On any
+ * rank's failure every rank gets the same error, and nothing exists. *out is NULL then. The spec
+ * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
+ * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
+ * shape, dtype or world size, a world size that is not the context's, max_inflight); UNSUPPORTED (a
+ * PARTIAL dim in dst or adjoint_dst); MISMATCH (ranks disagree on the spec; the message names the
+ * field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
+ * Thread safety: a context serves one thread at a time. */
+LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
+                                                         const lierne_redistribute_spec *spec);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

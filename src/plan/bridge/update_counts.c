@@ -1,0 +1,44 @@
+/* New counts for a plan with variable rows: they travel by the plan of one number per sample, and
+ * every rank measures its routes anew. */
+#include "plan/bridge/bridge.h"
+
+#include <string.h>
+
+static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_counts *c,
+                                const int64_t *rows) {
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    for (int64_t k = 0; k < c->samples[0]; k++) {
+        if (!rows || rows[k] < 0 || rows[k] > c->most) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: rows of sample %lld are %lld, must be in 0 "
+                               "to %lld",
+                               lierne_plan_context(plan)->rank, (long long)k,
+                               rows ? (long long)rows[k] : -1LL, (long long)c->most);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    lierne_context *context = lierne_plan_context(plan);
+    lierne_saved_spec *recipe = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
+    lierne_bridge_counts *c = recipe ? ((lierne_bridge_saved_spec *)recipe)->variable : NULL;
+    LIERNE_TRY(lierne_context_alive(context));
+    const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
+                                   {"plan", lierne_plan_number(plan)}};
+    lierne_status status =
+        c ? check_rows(plan, c, rows)
+          : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows", context->rank);
+    LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
+    if (rows) {
+        memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
+    }
+    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], NULL));
+    lierne_bridge_counts_measure(c, lierne_plan_side_of(plan, LIERNE_FORWARD),
+                                 lierne_plan_side_of(plan, LIERNE_ADJOINT));
+    lierne_plan_refresh(plan);
+    return LIERNE_OK;
+}

@@ -1,0 +1,40 @@
+/* What planners whose buffers lie under layouts share: the sides of their plans, and what ranks
+ * compare before the plan exists. */
+#ifndef LIERNE_PLAN_FIELDS_H
+#define LIERNE_PLAN_FIELDS_H
+
+#include "grid/grid.h"
+#include "layout/layout.h"
+#include "plan/plan.h"
+
+/* Shapes of the rank's buffers under two layouts, and the blocks of out that must be written. */
+lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lierne_layout *from,
+                                    const lierne_layout *to);
+
+/* Whether a spec's max_inflight is in range; 0 is. */
+lierne_status lierne_plan_check_inflight(int max_inflight);
+
+/* A hash of an array that ranks compare; 0 for NULL. */
+int64_t lierne_plan_fields_hash(const void *items, size_t n, size_t size);
+
+/* What ranks must have given alike: four layouts of LIERNE_MAX_DIMS dims fit. */
+#define LIERNE_PLAN_FIELDS 320
+typedef struct lierne_plan_fields {
+    lierne_field at[LIERNE_PLAN_FIELDS];
+    size_t count;
+} lierne_plan_fields;
+void lierne_plan_fields_add(lierne_plan_fields *fields, const char *name, int64_t value);
+/* Named "name[index]". */
+void lierne_plan_fields_add_at(lierne_plan_fields *fields, const char *name, int index,
+                               int64_t value);
+/* The shape and dtype of a layout's tensor. */
+void lierne_plan_fields_add_tensor(lierne_plan_fields *fields, const lierne_layout *layout);
+/* Ranks, dim names and sizes of a grid's base view, named "prefix.sizes[0]" and the like. */
+void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
+                                 const lierne_grid *grid);
+/* All else of a layout, named "prefix.dim[0].size" and the like; a prefix has 11 letters at most.
+ * Counts and row maps are compared by a hash. */
+void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
+                                   const lierne_layout *layout);
+
+#endif

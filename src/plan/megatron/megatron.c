@@ -1,0 +1,106 @@
+/* From a spec to a plan of one of Megatron-LM's algorithms.
+ *
+ * The bridge's layouts come from the bridge itself. The routes of a redistribution between them are
+ * planned too, for the lower bound of the report alone. */
+#include "plan/megatron/megatron.h"
+#include "lierne/redistribute.h"
+#include "plan/fields.h"
+
+static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatron_spec *spec) {
+    if (!spec || spec->size != sizeof *spec) {
+        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
+    }
+    if (spec->algorithm != LIERNE_MEGATRON_COLLECTIVE &&
+        spec->algorithm != LIERNE_MEGATRON_LEADER) {
+        return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be 1 (collective) or 2 (leader)",
+                           (int)spec->algorithm);
+    }
+    b->spec = spec->bridge;
+    LIERNE_TRY(lierne_bridge_layouts_create(&b->src, &b->dst, &b->gradient, b->spec));
+    LIERNE_TRY(lierne_megatron_grids_create(&b->grids, b->spec));
+    b->batch_axis = b->src->placements[lierne_grid_find_dim(b->grids.src, "dp")].axis;
+    return spec->algorithm == LIERNE_MEGATRON_COLLECTIVE ? lierne_megatron_check_collective(b)
+                                                         : lierne_megatron_check_leader(b);
+}
+
+static void close_bridge(lierne_megatron_bridge *b) {
+    lierne_layout_destroy(b->src);
+    lierne_layout_destroy(b->dst);
+    lierne_layout_destroy(b->gradient);
+    lierne_megatron_grids_destroy(&b->grids);
+}
+
+lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
+    lierne_megatron_bridge bridge = {0};
+    lierne_status status = open_bridge(&bridge, spec);
+    close_bridge(&bridge);
+    return status;
+}
+
+/* A side with an empty route. */
+static lierne_status start_side(lierne_plan_side *side, const lierne_context *context,
+                                const lierne_layout *from, const lierne_layout *to) {
+    lierne_route *direct;
+    LIERNE_TRY(lierne_plan_side_fill(side, context->rank, from, to));
+    LIERNE_TRY(lierne_route_create_redistribute(&direct, &side->min_elements, from, to,
+                                                context->rank, context->nodes));
+    lierne_status status =
+        lierne_route_create(&side->route, context->rank, direct->elements[LIERNE_IN],
+                            direct->elements[LIERNE_OUT]);
+    lierne_route_destroy(direct);
+    return status;
+}
+
+static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *context,
+                                const lierne_megatron_bridge *b,
+                                lierne_megatron_algorithm algorithm) {
+    bool collective = algorithm == LIERNE_MEGATRON_COLLECTIVE;
+    if (b->src->world != context->world) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the grids lie on a world of %d ranks, the context on one of %d",
+                           b->src->world, context->world);
+    }
+    parts->dtype = b->src->dtype;
+    parts->max_inflight = b->spec->max_inflight ? b->spec->max_inflight : 1;
+    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] =
+        collective ? "collective" : "leader";
+    LIERNE_TRY(start_side(&parts->side[LIERNE_FORWARD], context, b->src, b->dst));
+    LIERNE_TRY(start_side(&parts->side[LIERNE_ADJOINT], context, b->gradient, b->src));
+    return collective ? lierne_megatron_plan_collective(context, b, parts)
+                      : lierne_megatron_plan_leader(context, b, parts);
+}
+
+static void add_fields(lierne_plan_fields *fields, const lierne_megatron_bridge *b,
+                       lierne_megatron_algorithm algorithm) {
+    lierne_plan_fields_add(fields, "call", LIERNE_CALL_MEGATRON);
+    lierne_plan_fields_add(fields, "algorithm", (int64_t)algorithm);
+    lierne_plan_fields_add(fields, "max_inflight", b->spec->max_inflight);
+    lierne_plan_fields_add_grid(fields, "src", b->grids.src);
+    lierne_plan_fields_add_grid(fields, "dst", b->grids.dst);
+    lierne_plan_fields_add_tensor(fields, b->src);
+    lierne_plan_fields_add(fields, "batch_axis", b->batch_axis);
+}
+
+lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *context,
+                                          const lierne_megatron_spec *spec) {
+    lierne_megatron_bridge bridge = {0};
+    lierne_plan_parts parts = {0};
+    lierne_plan_fields fields = {0};
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = out ? open_bridge(&bridge, spec)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    if (status == LIERNE_OK) {
+        status = plan_sides(&parts, context, &bridge, spec->algorithm);
+    }
+    if (status == LIERNE_OK) {
+        add_fields(&fields, &bridge, spec->algorithm);
+    }
+    close_bridge(&bridge);
+    return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
+}
