@@ -1,14 +1,26 @@
-/* A layout: where a tensor lives on a grid. For each dim of the grid one placement, in the words
- * of PyTorch's DTensor (Shard, Replicate, Partial), with three more: SHARD_ZIGZAG, the
- * load-balanced context-parallel split; SHARD_ROWS, ownership row by row from a map; and AT, for
- * tensors that only one pipeline stage holds.
+/* A layout says where a tensor lives on a grid: for each dim of the grid one placement, in the
+ * words of PyTorch's DTensor (Shard, Replicate, Partial), with three more: SHARD_ZIGZAG, the
+ * load-balanced context-parallel split; SHARD_ROWS, an owner for every index from a map; and AT,
+ * for a tensor that only one coordinate holds, such as a pipeline stage.
  *
  * A tensor has a global shape of 1 to LIERNE_MAX_AXES axes, row-major. A rank's local tensor has
  * as many axes, each cut to what the rank holds, row-major without gaps.
  *
- * Pure data: nothing here communicates, and a question about one rank costs time and memory in
- * proportion to what that rank holds. A layout copies all that it is given but keeps a pointer to
- * its grid, which must outlive it. Functions on a const layout may run at once in many threads. */
+ * A layout of DTensor is stated as follows.
+ * - A mesh lists the slowest dim first, a grid the fastest, so the placements are reversed.
+ * - Shard(a) is SHARD with share LIERNE_SHARE_CHUNK. Dims that shard the same axis cut it one after
+ *   the other, the slowest dim first, in both.
+ * - _StridedShard(a, split_factor) on a dim, and Shard(a) on a faster dim of split_factor ranks,
+ *   are the same two cuts in the other order: give the strided dim the higher cut_order.
+ * - Where the sizes do not divide, torch may deal a strided shard out in another way, and without
+ *   such a faster dim it is no nested cut. State it index by index: SHARD_ROWS with axis2 = -1 on
+ *   every dim that shards the axis.
+ *
+ * Nothing here communicates and no function is collective. A question about one rank costs time and
+ * memory in proportion to what that rank holds; with a map of two axes, to what the other dims
+ * leave of it. A layout copies all that it is given, the grid's dims included: grid, shape,
+ * placements, counts and rows may be freed as soon as it is created. Functions that take a const
+ * layout may run at once in many threads. */
 #ifndef LIERNE_LAYOUT_H
 #define LIERNE_LAYOUT_H
 
@@ -32,39 +44,65 @@ typedef enum lierne_dtype {
     LIERNE_U8 = 7
 } lierne_dtype;
 
-/* Bytes of an element; 0 for a number that is no dtype. Name: "f64" ...; NULL likewise. */
+/* Bytes of an element, 0 for a number that is no dtype; name ("f64"), NULL for such a number. */
 LIERNE_API size_t lierne_dtype_size(lierne_dtype dtype);
 LIERNE_API const char *lierne_dtype_name(lierne_dtype dtype);
-/* The dtype of a name. Errors: INVALID (NULL, no such name; the message lists the names). */
+/* The dtype of a name. Errors: INVALID (NULL; no such name, the message lists the names). */
 LIERNE_API lierne_status lierne_dtype_parse(lierne_dtype *out, const char *name);
 
 typedef enum lierne_placement_kind {
     LIERNE_REPLICATE = 0,    /* every coordinate holds the same */
     LIERNE_SHARD = 1,        /* the axis is cut into one contiguous share per coordinate */
     LIERNE_SHARD_ZIGZAG = 2, /* 2n chunks; coordinate c holds chunks c and 2n-1-c, in that order */
-    LIERNE_SHARD_ROWS = 3,   /* an owner per (row, position): see rows below */
-    LIERNE_PARTIAL = 4,      /* every coordinate holds a summand of the value */
+    LIERNE_SHARD_ROWS = 3,   /* a map names the owner of every index: see rows below */
+    LIERNE_PARTIAL = 4,      /* every coordinate holds a contribution; the value is their sum */
     LIERNE_AT = 5            /* only coordinate `at` holds it */
 } lierne_placement_kind;
 
-/* One placement. Where several dims cut the same axis, the slowest dim cuts first. */
+/* How SHARD divides `size` indices among the n coordinates of its dim. */
+typedef enum lierne_share_rule {
+    /* Sizes differ by one at most, the larger first: 5 among 4 is 2 1 1 1. As torch.tensor_split
+     * and numpy.array_split divide. */
+    LIERNE_SHARE_BALANCED = 0,
+    /* ceil(size / n) each, the last ones shorter or empty: 5 among 4 is 2 2 1 0. As torch.chunk and
+     * DTensor divide. */
+    LIERNE_SHARE_CHUNK = 1
+} lierne_share_rule;
+
+/* One placement. Fields that its kind does not name are not read. Zero is a valid value of the
+ * last two everywhere. */
 typedef struct lierne_placement {
     lierne_placement_kind kind;
-    int axis;              /* SHARD, SHARD_ZIGZAG: the axis; SHARD_ROWS: the slower of its two */
-    int at;                /* AT: the coordinate */
-    int axis2;             /* SHARD_ROWS: the other axis of the map, not the same */
-    const int64_t *counts; /* SHARD: share of each coordinate, at least 0, adding up to what is cut;
-                              NULL means balanced: equal shares, the first ones one larger where
-                              the size does not divide */
-    const int32_t *rows;   /* SHARD_ROWS: coordinate that owns index (i, j) of (axis, axis2), at
-                              rows[i * shape[axis2] + j]; global, the same on every rank */
+    /* SHARD, SHARD_ZIGZAG, SHARD_ROWS: the axis. */
+    int axis;
+    /* AT: the coordinate. */
+    int at;
+    /* SHARD_ROWS: the inner axis of a map of two axes; -1: the map is of `axis` alone. Any number
+     * of dims may have a map of one axis, also of the same one; only one dim a map of two. */
+    int axis2;
+    /* SHARD: the size of each coordinate's share, at least 0, adding up to the axis; only for the
+     * dim that cuts the axis first. NULL: `share` decides. */
+    const int64_t *counts;
+    /* SHARD_ROWS: the owner, a coordinate of this dim, of index i of the axis at rows[i]; of index
+     * (i, j) of (axis, axis2) at rows[i * shape[axis2] + j]. Indices are global, and the map is the
+     * same on every rank. */
+    const int32_t *rows;
+    /* SHARD without counts: how the sizes of shares follow. */
+    lierne_share_rule share;
+    /* SHARD, SHARD_ZIGZAG: of the dims that cut the same axis, the one with the lower cut_order
+     * cuts first, of equal ones the slower dim; each cuts what the one before has left. 0 to
+     * LIERNE_MAX_DIMS - 1. */
+    int cut_order;
 } lierne_placement;
 
-/* What a rank's buffer holds of an axis that dims cut: COMPACT, the own part only, in ascending
- * order of chunks; FULL (see full_axes), all of it, of which only the own part is read or written.
- * Of SHARD_ROWS the storage of axis2 counts. COMPACT: the two axes become one, of own rows, in the
- * order of (axis, axis2). FULL: all rows of what the other dims leave of the two axes, since a map
- * cuts nothing out of them; a SHARD of axis2 stays compact. */
+/* What a rank's buffer holds of an axis that is cut. COMPACT: the rank's own part only, in
+ * ascending order. FULL (see full_axes): the whole axis, of which only the own part is read or
+ * written.
+ *
+ * SHARD_ROWS takes nothing away from the other dims: an index belongs to the rank that all maps and
+ * all cuts of its axis name. A map of two axes is stored as axis2 is. COMPACT: the two axes become
+ * one, of own rows, in the order of (axis, axis2). FULL: all rows that the other dims leave of the
+ * two axes; a SHARD of axis2 stays compact. */
 typedef enum lierne_storage { LIERNE_FULL = 0, LIERNE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;
@@ -75,28 +113,33 @@ typedef struct lierne_layout_spec {
     const lierne_grid *grid;
     const char *view;     /* the placements are those of its dims; NULL: "base" */
     int naxes;            /* 1 to LIERNE_MAX_AXES */
-    const int64_t *shape; /* global shape, each at least 0 */
+    const int64_t *shape; /* global shape, naxes sizes, each at least 0 */
     lierne_dtype dtype;
-    const lierne_placement *placements; /* one per dim of the view, in the order of the dims */
+    const lierne_placement *placements; /* one per dim of the view, in the order of the dims; may be
+                                           NULL if the view has no dims */
     uint32_t full_axes;                 /* bit a set: axis a is stored FULL, else COMPACT */
 } lierne_layout_spec;
 
-/* Creates a layout. Errors: INVALID (NULL, sizes, an axis or coordinate out of range, a dtype, two
- * SHARD_ROWS, counts that do not add up, an owner out of range; rows stored compact whose axes are
- * not neighbours), INDIVISIBLE (zigzag over n > 1: the axis by 2n), UNKNOWN_VIEW, OVERFLOW (more
- * than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
+/* Creates a layout. *out is NULL on failure; free it with lierne_layout_destroy. Errors: INVALID
+ * (NULL; a size; naxes, an axis, a coordinate, a dtype, a kind, a share rule or a cut_order out of
+ * range; counts that do not add up to the axis, that come with a share rule or that follow another
+ * cut of the axis; two zigzags of an axis, or counts before one; rows NULL, an owner out of range,
+ * two maps of two axes, one whose axes are the same; compact rows of two axes that are not
+ * neighbours), INDIVISIBLE (zigzag over n > 1: the axis by 2n and by the dims that cut it before),
+ * UNKNOWN_VIEW, OVERFLOW (more than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_destroy(lierne_layout *layout);
 
-/* Shape of a rank's buffer, naxes sizes (compact rows: the slower axis has the number of own rows,
- * the other is 1). A rank that holds nothing (outside the grid, or not AT its coordinate) has
- * zeros. Errors: INVALID (NULL), NO_MEMORY. */
+/* Shape of a rank's buffer: naxes sizes, written into shape (compact rows of two axes: the outer of
+ * the two in memory has the number of own rows, the other is 1). A rank that holds nothing (outside
+ * the grid, or not AT its coordinate) has zeros. Errors: INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout,
                                                  int rank);
 
 /* Elements of a rank's buffer (the product of its shape) and, of these, elements that it owns
- * (fewer where the storage is full). Either may be NULL. */
+ * (fewer where the storage is full). Either output may be NULL. Errors: INVALID (layout NULL),
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
                                                     const lierne_layout *layout, int rank);
 
@@ -109,8 +152,9 @@ typedef struct lierne_box {
 } lierne_box;
 
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
- * slowest (SHARD_ROWS: of its axis, then axis2). Writes their number into count and, unless boxes
- * is NULL, as many boxes as fit into capacity. Errors: INVALID (NULL), NO_MEMORY. */
+ * slowest (a map of two axes: of its axis, then axis2). Writes their number into count and, unless
+ * boxes is NULL, the first `capacity` of them into boxes, which is the caller's. Errors: INVALID
+ * (layout or count NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
                                                  const lierne_layout *layout, int rank);
 

@@ -1,17 +1,27 @@
-/* A plan: two routes, forward and adjoint, worked out once and executed any number of times.
+/* A plan: two routes, forward and adjoint, computed once and executed any number of times.
  *
- * Builders (lierne/bridge.h) make plans. Execution is collective over the ranks of the context:
- * every rank calls, also one that neither sends nor receives, in the same order per plan and
- * direction. A buffer is host memory of lierne_plan_get_elements() elements; `in` is never written.
+ * Planners make plans: lierne/bridge.h, lierne/sparse.h, lierne/halo.h. Everything here is the same
+ * for all of them.
  *
- * A bad argument of one rank: calls that make or change a plan give every rank the same error, and
- * so do calls that execute where the context checks (lierne_context_spec); the message names the
- * rank. The exception is a rank that gives no context, as with a NULL plan: it gets INVALID alone,
- * and the others wait for it until their deadline.
+ * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
+ * without data, in the same order per plan and direction. A buffer is host memory of
+ * lierne_plan_get_elements() elements; `in` is never written, except through out == in where a
+ * planner allows that.
  *
- * Numbers are never scaled. Copies are bitwise. Sums are taken in ascending order of the summands'
- * rank in their group, for f16 and bf16 in float32 with one rounding to nearest even at the end,
- * so that results have the same bits on every transport and run. */
+ * A bad argument on one rank. Calls that make or change a plan return the same error on every rank,
+ * and the message names the rank that caused it. Calls that execute do so where the context checks
+ * (lierne_context_spec); elsewhere the error is that rank's alone, nothing was started there, and
+ * the other ranks wait for it until their deadline. A rank that passes NULL in place of the plan
+ * gives no context to report through: it always gets INVALID alone.
+ *
+ * Results are never scaled. Copies are bitwise, integer results are exact. Contributions to a sum
+ * are added in ascending order of their ranks, unless a planner's header states another order; f16
+ * and bf16 are added in float32 and rounded once, to nearest even. Results have the same bits on
+ * every transport and in every run.
+ *
+ * Thread safety: that of the context (lierne/context.h). A plan, its requests and everything made
+ * from it are used by one thread at a time. Functions that take a const plan and are marked "not
+ * collective" only read it. */
 #ifndef LIERNE_PLAN_H
 #define LIERNE_PLAN_H
 
@@ -28,112 +38,166 @@ typedef struct lierne_request lierne_request;
 
 typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
 
-/* Frees a plan; not collective. NULL is allowed. Where the context is dead, buffers of requests
- * that were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and
- * the context is not dead; nothing is freed). */
+/* Frees a plan; not collective. NULL is allowed. If the context is dead, buffers of requests that
+ * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
+ * context is not dead, or coalesced plans hold it; nothing is freed). */
 LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
 
-/* Elements of this rank's input and output buffer in a direction. The adjoint's input is the
- * gradient of the forward's output. Either pointer may be NULL. Errors: INVALID. */
+/* Number of elements of this rank's input and output buffer in a direction. The adjoint's input is
+ * the gradient of the forward's output. in or out may be NULL. Not collective. Errors: INVALID
+ * (plan is NULL, direction). */
 LIERNE_API lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out,
                                                   const lierne_plan *plan,
                                                   lierne_direction direction);
 
-/* Shape of this rank's buffers: up to LIERNE_MAX_AXES sizes each, *naxes of them. Any pointer may
- * be NULL. Errors: INVALID. */
+/* Shape of this rank's buffers, in elements per axis: *naxes sizes each; in and out have room for
+ * LIERNE_MAX_AXES. Any of the three may be NULL. Not collective. Errors: INVALID (plan is NULL,
+ * direction). */
 LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out,
                                                const lierne_plan *plan, lierne_direction direction);
 
-/* Moves data: out = F in. Collective; blocking; equal to begin and end. stream must be NULL (host
- * memory). in or out may be NULL where this rank's buffer has no elements; out may be NULL where
- * lierne_plan_get_alias says that the result is a view. in and out must not overlap.
- * Errors: INVALID (arguments), BUSY (nothing was started on this rank, which may call again; where
- * the context checks, all ranks get either at once, elsewhere the others wait until their
- * deadline), MISMATCH (where the context checks), NO_MEMORY (of a transport that needs memory per
- * message: sim, or MPI for messages above 1 GiB), TIMEOUT, PEER_FAILED, TRANSPORT. From these four
- * on the context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
+/* Computes out = F in. Collective; blocking; equal to lierne_forward_begin and lierne_end.
+ * stream must be NULL (host memory). in and out are this rank's buffers; either may be NULL if it
+ * has no elements; out may also be NULL where lierne_plan_get_alias gives an offset. They must not
+ * overlap; out == in is allowed for plans with one combined buffer (lierne/sparse.h,
+ * lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in flight; this rank
+ * started nothing and may call again); MISMATCH (only where the context checks: ranks called
+ * differently); NO_MEMORY (transports that need memory per message: sim, and MPI above 1 GiB per
+ * message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the context is
+ * dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
-/* The exact adjoint: out = F* in. Otherwise as lierne_forward. */
+/* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
 
-/* Starts moving data. Both buffers belong to the request until lierne_end: in may be read but not
- * written, out neither. BUSY means that max_inflight requests of the direction are in flight, or
- * one that was begun 64 calls ago. Errors as lierne_forward, and INVALID (request is NULL);
- * *request is NULL on failure. */
+/* Starts an execution. The request borrows both buffers until lierne_end has returned: in may be
+ * read but not written, out neither. *request belongs to the plan and is ended by lierne_end; it is
+ * NULL on failure. Otherwise as lierne_forward; BUSY means that max_inflight requests of the
+ * direction are in flight, or one that was begun 64 calls ago; INVALID also if request is NULL. */
 LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
 LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
                                               void *out, const void *in, void *stream);
-/* Waits until a request is done and ends it, also on failure. NULL is allowed. Requests may be
- * ended in any order, and in another one on each rank: waiting for one moves all on. A request that
- * has ended may not be used. Errors: TIMEOUT, PEER_FAILED, TRANSPORT (from these on the context is
- * dead, and the request's buffers stay borrowed until MPI_Finalize: lierne/context.h); INVALID (it
- * has ended and its place was not taken since; this rank's error alone); in a simulated world that
- * checks, also what ranks that called later were refused (INVALID, BUSY, MISMATCH): the context is
- * dead then. */
+/* Waits until a request is complete and ends it, also on failure. All ranks must call. NULL is
+ * allowed. Requests may be ended in any order, which may differ between ranks: waiting on any
+ * request progresses all of them. A request that has ended must not be used. Errors: TIMEOUT,
+ * PEER_FAILED, TRANSPORT (the context is dead, and the request's buffers stay borrowed until
+ * MPI_Finalize: lierne/context.h); INVALID (the request has ended already; this rank's error
+ * alone); in a simulated world that checks also INVALID, BUSY or MISMATCH of ranks that called
+ * later (the context is dead). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
 
-/* Largest or smallest instead of sum: reduces the adjoint's in into out. out[i] becomes the extreme
- * of out[i] (where in and out hold whole arrays: of in[i]) and all ghosts of row i. Ghost rows of a
- * whole array are left as the adjoint leaves them. For plans of rows (lierne/sparse.h,
- * lierne/halo.h); has no adjoint. A NaN wins. Collective; blocking. Errors as lierne_adjoint, and
- * INVALID (a plan of another kind, another reduction). */
+/* Reduces the adjoint's in into out with max or min instead of sum: out[i] becomes the maximum
+ * (minimum) of out[i] and all ghosts of row i. With one combined buffer in[i] takes the place of
+ * out[i], and ghost rows become what the adjoint makes of them. For plans of rows (lierne/sparse.h,
+ * lierne/halo.h). Has no adjoint. A NaN wins. Collective; blocking. Errors: as lierne_adjoint, and
+ * INVALID (a plan of another kind, a reduction that is neither MAX nor MIN). */
 typedef enum lierne_reduction { LIERNE_SUM = 0, LIERNE_MAX = 1, LIERNE_MIN = 2 } lierne_reduction;
 LIERNE_API lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                                        const void *in, void *stream);
 
-/* The plan whose forward is this one's adjoint and the reverse (where every owned row has exactly
- * one ghost: the inverse). Collective. The new plan is independent of the old. Errors: INVALID
- * (NULL, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT. */
+/* Makes the transposed plan: its forward is this plan's adjoint and its adjoint this plan's
+ * forward. Collective. The new plan is the caller's and independent of the old one. Errors: INVALID
+ * (NULL, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is
+ * NULL then. */
 LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan);
 
-/* The plan that executes first, then second, without a buffer of the caller's between them; its
- * adjoint is second's, then first's. Collective. Both plans are of one context and dtype, the
- * output of first as large as the input of second on every rank, and the same rows where rows lie
- * apart. The new plan is independent of them; no lower bound of its bytes is known (min_bytes 0).
- * Errors: INVALID (NULL, another context, dtype or size, a plan that accumulates), NO_MEMORY,
- * MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT. */
+/* Makes the plan that executes first and then second, without a buffer of the caller between them;
+ * its adjoint executes second's, then first's. Collective. Both plans need the same context and
+ * dtype; on every rank the output of first must have as many elements as the input of second, and,
+ * where rows have gaps between them (stride above width), the same shape. The new plan is the
+ * caller's and independent of both; it reports no lower bound (min_bytes 0). Errors: INVALID (NULL,
+ * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT,
+ * PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
 
-/* Whether this rank's result lies unchanged inside its input (a narrow along the leading axis,
- * equal lanes): *offset is then its first element in the input, otherwise -1. Such a direction may
- * be executed with out NULL, which takes the view and copies nothing. Errors: INVALID. */
+/* Where this rank's result lies unchanged inside its input: *offset is its first element there, or
+ * -1 if the result is no such alias. Executing the direction with out NULL then copies nothing:
+ * read the result from in + *offset. Not collective. Errors: INVALID (NULL, direction). */
 LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                                lierne_direction direction);
 
-/* What one execution costs this rank. Byte counts are of payload. Numbers of all ranks add up. */
+/* The cost of one execution for this rank. Bytes are payload. Over all ranks, sent and received
+ * numbers are equal. */
 typedef struct lierne_report {
     size_t size;        /* sizeof(lierne_report), set by the caller */
     int64_t sent_bytes; /* to other ranks */
     int64_t received_bytes;
     int64_t local_bytes; /* copied from in to out on this rank */
-    int64_t min_bytes;   /* this rank's share of the bytes that any schedule must receive */
+    int64_t min_bytes;   /* lower bound: bytes that this rank must receive under any schedule */
     int64_t sent_messages;
     int64_t received_messages;
     int64_t stages;
     int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
-    int64_t communicators; /* that the plan holds beside the context's own, this rank a member */
-    const char *algorithm; /* "direct", "collective", "leader"; "gather", "swaps" of rows;
-                              "composed". Static */
+    int64_t communicators; /* of the plan with this rank as a member, beside the context's own */
+    const char *algorithm; /* "direct", "collective", "leader"; of rows also "all_gather", "swaps";
+                              "composed". Static storage */
 } lierne_report;
-/* Errors: INVALID (NULL, direction, report->size). */
+/* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
+ */
 LIERNE_API lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                                 lierne_direction direction);
 
-/* A direction's route as text, a line per message and operation. *text is the caller's, to be
- * freed with lierne_text_destroy. Errors: INVALID, NO_MEMORY. */
+/* Writes a direction's route as text, a line per message and operation. *text is the caller's, to
+ * be freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL, direction), NO_MEMORY.
+ */
 LIERNE_API lierne_status lierne_plan_print(char **text, const lierne_plan *plan,
                                            lierne_direction direction);
+/* Frees a text that a function of lierne returned. NULL is allowed. Thread-safe. */
 LIERNE_API void lierne_text_destroy(char *text);
 
-/* Checks plans without executing them. plans are those of ranks 0 to n-1 of one world (all of
- * them: messages must pair up too), or a single one of any rank (n = 1). Checked: blocks lie in
- * their buffers; every owned element of the output is written by one operation exactly; nothing is
- * read before it was written; each message has its counterpart, with as many elements. Costs
- * memory in proportion to the buffers. Errors: INVALID (the message names rank, direction, stage
- * and what is wrong), NO_MEMORY. */
+/* Checks plans without executing them. plans: those of ranks 0 to n-1 of one world, all of them in
+ * order, or a single one of any rank (n = 1). Checked: every block lies within its buffer; each
+ * element of the output that the planner promises is written by exactly one operation; nothing is
+ * read before it is written; with the plans of all ranks, every message has its counterpart with
+ * as many elements. Needs memory in proportion to the buffers. Not collective. Errors: INVALID
+ * (NULL, another number or order of plans; or a check failed: the message names rank, direction,
+ * stage and what is wrong), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_check(const lierne_plan *const *plans, int n);
+
+/* Coalesced plans: several plans executed together, between one begin and one end. Their messages
+ * to the same rank travel as one message. An audio and a vision encoder that both feed one language
+ * model then send one round of messages instead of two. The results have the same bits as those of
+ * the plans executed one by one.
+ *
+ * The plans stay the caller's and may also be executed on their own. While coalesced plans hold
+ * them, they can be neither destroyed nor updated (BUSY). */
+#define LIERNE_MAX_COALESCED 64 /* plans held by one lierne_coalesced */
+
+typedef struct lierne_coalesced lierne_coalesced;
+
+/* Coalesces n plans of one context, given in the same order on every rank. plans itself may be
+ * freed afterwards. Collective; on any rank's failure every rank gets the same error, and *out is
+ * NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_COALESCED, plans of different contexts),
+ * MISMATCH (the ranks' plans differ, or their order), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT.
+ * The first plan that is not NULL gives the context; a rank whose plans are all NULL gets INVALID
+ * alone, and the others wait for it until their deadline. */
+LIERNE_API lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const *plans,
+                                                 int n);
+
+/* Releases the plans, which stay the caller's, and frees the rest. Not collective. NULL is allowed.
+ * Errors: BUSY (an execution is in flight, and the context is not dead; nothing is freed). */
+LIERNE_API lierne_status lierne_coalesced_destroy(lierne_coalesced *coalesced);
+
+/* Starts all plans in one direction. out and in have n entries: out[i] and in[i] are the buffers of
+ * plan i, under the rules of lierne_forward; all are borrowed until lierne_coalesced_end has
+ * returned, the two arrays themselves are not. Each direction may be in flight once, both at the
+ * same time. Collective. stream must be NULL. Errors: as lierne_forward_begin; INVALID also for a
+ * direction that does not exist. */
+LIERNE_API lierne_status lierne_coalesced_begin(lierne_coalesced *coalesced,
+                                                lierne_direction direction, void *const *out,
+                                                const void *const *in, void *stream);
+/* Waits until the execution of a direction is complete and ends it. All ranks must call. Errors:
+ * INVALID (NULL, direction, nothing is in flight: this rank's error alone, which may call again),
+ * and those of lierne_end. */
+LIERNE_API lierne_status lierne_coalesced_end(lierne_coalesced *coalesced,
+                                              lierne_direction direction);
+
+/* Number of messages that this rank sends and receives in one execution; sent or received may be
+ * NULL. Not collective. Errors: INVALID (coalesced is NULL, direction). */
+LIERNE_API lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received,
+                                                       const lierne_coalesced *coalesced,
+                                                       lierne_direction direction);
 
 #ifdef __cplusplus
 }

@@ -1,25 +1,33 @@
-/* Graph exchanges: rows that other ranks own, forward; gradients summed home, adjoint.
+/* Remote rows: graphs, (rank, row) references, and partitions.
  *
- * Every rank owns rows of one big array (atoms, nodes) and needs copies of some rows that others
- * own: its ghosts. Forward fills the ghosts from the owned rows; the adjoint adds the gradients of
- * all ghosts of a row into its owner's row. Every copy is a variable of its own (distinct copies),
- * so the two are exact transposes: <F x, y> == <x, F* y>.
+ * Every rank owns some rows of one large distributed array (atoms, nodes) and needs copies of rows
+ * that other ranks own: its ghosts. Forward copies the owned rows into the ghosts (a halo exchange,
+ * PetscSF's broadcast); the adjoint sends the gradients of all ghosts of a row back to its owner
+ * and sums them there (PetscSF's reduce). Each ghost is a variable of its own, so that the two are
+ * exact transposes: <F x, y> == <x, F* y>. Together they form a star forest: the root of a ghost is
+ * the row that it copies.
  *
- * Buffers. owned rows: nowned rows in the rank's local order; ghosts: a separate array, in the
- * order stated below. A row has `width` elements and starts `stride` elements after the one before
- * it; what lies between is neither read nor written. Rows of [n, a, b] are width a * b. Forward: in
- * = owned rows, out = ghosts. Adjoint: in = gradients of ghosts, out = gradients of owned rows, of
- * which those that nobody asked for become zero (with accumulate: stay).
+ * Rows. A row has `width` elements and begins `stride` elements after the row before it; elements
+ * in between are neither read nor written. A tensor [n, a, b] has n rows of width a * b. Local rows
+ * are numbered from 0; rows of the whole graph have global numbers.
  *
- * Bytes. A row travels once to each rank that needs it, and the gradients that a rank has for one
- * row are added there before they travel back. Order of additions, the same on every transport and
- * run: on the rank of the ghosts in their order; at the owner the value that was there (with
- * accumulate), then ascending rank, the owner's own ghosts at its own place. f16 and bf16 are added
- * in float32 and rounded where a sum is complete: at the owner, and before that on a rank that has
- * several ghosts of the row.
+ * Buffers. By default owned rows and ghosts have a buffer each: forward in = owned rows (nowned
+ * rows), out = ghosts (nghosts rows); adjoint in = gradients of the ghosts, out = gradients of the
+ * owned rows. Rows of out that no rank references are set to zero; with `accumulate`, the adjoint
+ * adds to what out holds. With `combined`, all four are combined buffers of nowned + nghosts rows,
+ * the owned rows first: forward out = in with its ghosts filled; adjoint out = in with the
+ * gradients of the ghosts added to the owned rows, and ghost rows zero (with `keep_ghosts`: as they
+ * are in in). out == in is then allowed.
  *
- * Learning who needs what takes messages between planning ranks, so planning waits for all of them:
- * in a simulated world it needs a thread per rank. */
+ * Cost. A row is sent once to each rank that needs it; a rank with several ghosts of one row sums
+ * their gradients before it sends them. Order of a sum, the same on every transport and in every
+ * run: on a rank with several ghosts of the row, in the order of the ghosts; at the owner first the
+ * value that is there (combined, accumulate), then ascending rank, the owner's own ghosts at its
+ * own place. f16 and bf16 are added in float32 and rounded where a sum is complete: at the owner,
+ * and before that on a rank that has several ghosts of the row.
+ *
+ * A rank cannot know which ranks need its rows, so that planning exchanges messages and waits for
+ * all ranks: a simulated world needs a thread per rank. Thread safety is that of the context. */
 #ifndef LIERNE_SPARSE_H
 #define LIERNE_SPARSE_H
 
@@ -30,14 +38,14 @@
 extern "C" {
 #endif
 
-/* How the forward moves rows. DIRECT: one message to each rank that needs something. GATHER: every
- * rank gets all rows of all ranks in ceil(log2 P) messages (Bruck's all-gather) and keeps its
- * ghosts: better where nearly everything is needed by everyone or messages are tiny. AUTO: the
- * cheaper by the model below, of the rank where each costs most, and DIRECT, which needs less
- * memory, where both cost the same; alike on every rank. The adjoint is direct always, so that sums
- * have the same bits. lierne_report says which was taken. Model: seconds = messages *
- * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or receives, whichever is
- * more; for the all-gather as if all ranks had as many rows as the largest. */
+/* How the forward moves rows. DIRECT: one message to each rank that needs rows of this one.
+ * ALL_GATHER: every rank receives all rows of all ranks, in ceil(log2 P) messages (Bruck), and
+ * keeps its ghosts: faster where nearly all rows are needed everywhere or messages are tiny. AUTO:
+ * the one that costs less on the rank where it costs most; DIRECT, which needs less memory, if they
+ * cost the same. The choice is the same on every rank. The adjoint is always direct, so that sums
+ * have the same bits. lierne_plan_get_report says which was chosen. Cost in seconds: messages *
+ * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or what it receives,
+ * whichever is more; for ALL_GATHER as if every rank had as many rows as the rank that has most. */
 typedef enum lierne_graph_algorithm {
     LIERNE_GRAPH_AUTO = 0,
     LIERNE_GRAPH_DIRECT = 1,
@@ -47,80 +55,89 @@ typedef enum lierne_graph_algorithm {
 #define LIERNE_BYTE_COST    2e-10
 
 /* A plan from edges and owners. Set size to sizeof(lierne_graph_spec) and the rest to zero first.
- * The local order of owned rows is ascending; ghosts are the distinct sources that others own, by
- * owner and then by row, both ascending (as in fairchem's graph-parallel all-to-all). */
+ * Local owned rows are in ascending order of their global numbers. Ghosts are the distinct sources
+ * that other ranks own, ordered by owner and then by global number, both ascending (as in
+ * fairchem's graph-parallel all-to-all). */
 typedef struct lierne_graph_spec {
     size_t size;
-    int64_t nrows;        /* of the whole graph */
-    const int32_t *owner; /* rank of each row, nrows of them, the same on every rank; a rank may own
-                             none */
-    int64_t nedges;       /* this rank's: those whose target it owns */
-    const int64_t
-        *source; /* rows of the whole graph, nedges each; any order, also twice the same */
+    int64_t nrows;         /* of the whole graph */
+    const int32_t *owner;  /* rank that owns each row, nrows of them, the same on every rank; a rank
+                              may own none */
+    int64_t nedges;        /* of this rank: those whose target it owns */
+    const int64_t *source; /* global rows, nedges of each; in any order, repeats are allowed */
     const int64_t *target;
     lierne_dtype dtype;
     int64_t width;  /* elements of a row, at least 1 */
-    int64_t stride; /* from a row to the next, at least width; 0: width */
+    int64_t stride; /* elements from a row to the next, at least width; 0: width */
     lierne_graph_algorithm algorithm;
-    int accumulate;   /* nonzero: the adjoint adds to what out holds */
-    int max_inflight; /* as of a bridge; 0 means 1 */
+    int accumulate;   /* nonzero: the adjoint adds to what out holds; not with combined */
+    int combined;     /* nonzero: owned rows and ghosts share one buffer; not with ALL_GATHER */
+    int keep_ghosts;  /* nonzero: the adjoint copies ghost rows; only with combined */
+    int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
 } lierne_graph_spec;
 
-/* A plan from pairs: ghost k is a copy of row `row[k]` of rank `rank[k]`. Ghosts may stand in any
- * order, repeat a row, and be of the rank itself. */
+/* A plan from references: ghost k is a copy of local row `row[k]` of rank `rank[k]`. Ghosts keep
+ * the order in which they are given, may refer to one row several times, and to rows of the rank
+ * itself. Set size to sizeof(lierne_references_spec) and the rest to zero first. */
 typedef struct lierne_references_spec {
     size_t size;
     int64_t nowned;
     int64_t nghosts;
-    const int32_t *rank; /* nghosts each */
+    const int32_t *rank; /* nghosts of each; may be NULL if that is 0 */
     const int64_t *row;
-    lierne_dtype dtype;
+    lierne_dtype dtype; /* these as in lierne_graph_spec */
     int64_t width;
     int64_t stride;
     lierne_graph_algorithm algorithm;
     int accumulate;
+    int combined;
+    int keep_ghosts;
     int max_inflight;
 } lierne_references_spec;
 
-/* Plans a graph exchange. Collective. On any rank's failure every rank gets the same error, which
- * names the rank, and nothing exists. All that the spec points to is copied as far as it is needed.
- * dtype, width, algorithm, accumulate and max_inflight must be the same on every rank (MISMATCH),
- * as must nrows and owner. Errors: INVALID (NULL, sizes, width, stride, dtype, algorithm,
- * max_inflight), COUNT_RANGE (a negative count, or sizes that overflow), OWNER_RANGE, INDEX_RANGE
- * (a source or target outside the graph; a pair's row that its owner does not have),
- * EDGE_TARGET_NOT_OWNED, PEER_RANGE (a pair's rank), MISMATCH, NO_MEMORY, TIMEOUT, PEER_FAILED,
- * TRANSPORT. */
+/* Make a plan. Collective; wait for all ranks. The plan is the caller's, to be freed with
+ * lierne_plan_destroy; everything that it needs of the spec is copied. On any rank's failure every
+ * rank gets the same error, which names the rank, and *out is NULL. dtype, width, algorithm,
+ * accumulate, combined, keep_ghosts and max_inflight must be the same on every rank, and so must
+ * nrows and owner (MISMATCH). Errors: INVALID (NULL, size, width, stride, dtype, algorithm,
+ * max_inflight, fields that exclude each other), COUNT_RANGE (a negative count, or sizes that
+ * overflow), OWNER_RANGE, INDEX_RANGE (a source or target outside the graph; a referenced row that
+ * its owner does not have), EDGE_TARGET_NOT_OWNED, PEER_RANGE (the rank of a reference), MISMATCH,
+ * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
                                                   const lierne_graph_spec *spec);
 LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
                                                        const lierne_references_spec *spec);
 
-/* Gives a plan of lierne_plan_create_graph another graph (a new neighbour list): spec as for
- * planning, with the plan's dtype, width and max_inflight. Memory of the plan is used again.
- * Collective; no request may be in flight; on any rank's failure every rank gets the same error and
- * keeps the old graph. Errors as lierne_plan_create_graph, and BUSY. */
+/* Gives a plan of lierne_plan_create_graph another graph, for instance the next neighbor list,
+ * reusing the plan's memory. spec is as for planning, with the plan's dtype, width and
+ * max_inflight. Collective; no request may be in flight, and no coalesced plans may hold the plan.
+ * On any rank's failure every rank gets the same error and keeps the old graph. Errors: INVALID
+ * also for a plan of another kind and for another dtype, width or max_inflight; BUSY; otherwise as
+ * lierne_plan_create_graph. */
 LIERNE_API lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec);
 
-/* What a plan found out. Pointers are into the plan, until it is freed or updated. */
+/* What planning found. Pointers lead into the plan and are valid until it is destroyed or updated.
+ * Lists of n entries may be NULL if n is 0. */
 typedef struct lierne_graph_lists {
     size_t size; /* sizeof(lierne_graph_lists), set by the caller */
     int64_t nowned;
-    const int64_t *owned; /* row of the graph of each local row, ascending; NULL for pairs */
+    const int64_t *owned; /* global number of each owned row, ascending; NULL for references */
     int64_t nghosts;
-    const int64_t *ghosts; /* row of the graph of each ghost; NULL for pairs */
-    /* Ranks that this rank receives from, ascending, and how many rows from each. */
-    int64_t nsources;
-    const int32_t *source_ranks;
-    const int64_t *source_counts;
-    /* Ranks that it sends to, ascending; the local rows for each, one list after the other, each in
-     * the order in which the receiver has them (for a graph: ascending). */
-    int64_t ntargets;
-    const int32_t *target_ranks;
-    const int64_t *target_counts;
-    const int64_t *target_rows;
-    /* Edges in the order given, as local rows: owned ones below nowned, ghost k at nowned + k. NULL
-     * and 0 for pairs. Positions of edges whose source is owned, which can be worked on while
-     * ghosts are under way, and of the others; both ascending. */
+    const int64_t *ghosts; /* global number of each ghost; NULL for references */
+    /* The ranks that this rank receives from in the forward, ascending, and the rows from each. */
+    int64_t nsenders;
+    const int32_t *sender_ranks;
+    const int64_t *sender_counts;
+    /* The ranks that it sends to, ascending, the number of rows for each, and these local rows, one
+     * list after the other, each in the order of the receiver's ghosts (of a graph: ascending). */
+    int64_t nreceivers;
+    const int32_t *receiver_ranks;
+    const int64_t *receiver_counts;
+    const int64_t *receiver_rows;
+    /* The edges in the given order, as local rows: owned rows are below nowned, ghost k is nowned +
+     * k. 0 and NULL for references. Then the positions of edges whose source is owned, which can be
+     * computed while communication is in flight, and of the others; both ascending. */
     int64_t nedges;
     const int64_t *edge_source;
     const int64_t *edge_target;
@@ -129,19 +146,46 @@ typedef struct lierne_graph_lists {
     int64_t nremote_edges;
     const int64_t *remote_edges;
 } lierne_graph_lists;
-/* Errors: INVALID (NULL, lists->size, a plan of another kind). */
+/* Fills *lists for a plan of a graph or of references. Not collective. Errors: INVALID (NULL,
+ * lists->size, a plan of another kind). */
 LIERNE_API lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists,
                                                      const lierne_plan *plan);
 
-/* A graph or halo plan as JSON, this rank's part of it: what is needed to make it again. *text is
- * to be freed with lierne_text_destroy. docs/conventions.md has the keys. Not collective. Errors:
- * INVALID (NULL, a plan of another kind), NO_MEMORY. */
+/* Writes this rank's part of a plan of a graph, of references or of swaps (lierne/halo.h) as JSON:
+ * all that is needed to make the plan again. *text is the caller's, to be freed with
+ * lierne_text_destroy. docs/conventions.md lists the keys. Not collective. Errors: INVALID (NULL, a
+ * plan of another kind), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan);
-/* Plans from such texts, each rank from its own. Collective, as planning. length: bytes of text.
- * Costs time and memory in proportion to the texts, whatever counts are in them. Errors: SYNTAX
- * (line and column), INVALID (keys), and those of planning. */
+/* Makes a plan of such texts, each rank from its own. length: bytes of text, without a terminating
+ * zero. Collective, as planning. Needs time and memory in proportion to the texts, whatever counts
+ * they contain. Errors: SYNTAX (line and column), INVALID (NULL, keys and their values; line and
+ * column), and those of planning. */
 LIERNE_API lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context,
                                                  const char *text, size_t length);
+
+/* Partitions: the rank that owns each row. Every rank computes all owners for itself, with the same
+ * result on every rank. Planners take any owners; these functions are a convenience. They are pure:
+ * not collective, thread-safe, without a context. */
+
+/* Contiguous shares in row order; the first nrows mod world ranks own one row more. owner: receives
+ * nrows ranks, NULL is allowed if nrows is 0. Errors: INVALID (NULL, nrows < 0, world < 1). */
+LIERNE_API lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world);
+
+/* Shares along a Morton curve, so that rows that are near in space mostly have the same owner: row
+ * i along the curve belongs to rank floor(i * world / nrows). Rows of one cell are in row order. If
+ * nrows <= world, row i belongs to rank i; if world is 1, all rows belong to rank 0. owner:
+ * receives nrows ranks. positions: x, y, z of each row, in F32 or F64; cells are computed in that
+ * type. Both may be NULL if nrows is 0. Errors: INVALID (NULL, nrows < 0, world < 1, dtype, a
+ * position that is not finite: names the row), OVERFLOW (an extent beyond the type, positions
+ * beyond memory), NO_MEMORY. */
+LIERNE_API lierne_status lierne_partition_morton(int32_t *owner, const void *positions,
+                                                 lierne_dtype dtype, int64_t nrows, int world);
+
+/* The code of each row along the curve, nrows of them: 10 bits per axis, interleaved, x lowest. The
+ * cell of a coordinate p is trunc((p - min) / extent * 1023): min is that of the axis, extent the
+ * largest one of the three axes, at least 1e-8. Arguments and errors as lierne_partition_morton. */
+LIERNE_API lierne_status lierne_morton_codes(uint32_t *codes, const void *positions,
+                                             lierne_dtype dtype, int64_t nrows);
 
 #ifdef __cplusplus
 }

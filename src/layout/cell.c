@@ -1,74 +1,10 @@
 /* Cells, their boxes and their members.
  *
- * A cell's part of an axis is at most two spans, found by cutting the whole axis once per dim that
- * cuts it, slowest dim first; each cut takes a range of what the cut before left. That is all the
- * geometry there is: fan-in, fan-out, uneven lanes and disjoint grids are intersections of such
- * spans. Cells are enumerated by descending through the cuts and leaving a branch as soon as its
- * spans miss the region asked for, and of many shares only those near the region are looked at, so
- * that the cost follows the number of cells met. */
+ * A cell's part of an axis is a list of spans: what its coordinates' cuts leave, and of that what
+ * maps of the axis give it. Its boxes are the combinations of such spans. */
 #include "layout/layout.h"
 
 #include <string.h>
-
-/* Appends indices [from, to) of the concatenation of `have` to `out`. */
-static void take(const lierne_spans *have, int64_t from, int64_t to, lierne_spans *out) {
-    int64_t before = 0;
-    for (int i = 0; i < have->count; i++) {
-        int64_t lo = from > before ? from - before : 0;
-        int64_t hi = to - before < have->at[i].size ? to - before : have->at[i].size;
-        if (lo < hi) {
-            int64_t start = have->at[i].start + lo;
-            lierne_span *last = out->count ? &out->at[out->count - 1] : NULL;
-            if (last && last->start + last->size == start) {
-                last->size += hi - lo;
-            } else {
-                out->at[out->count++] = (lierne_span){.start = start, .size = hi - lo};
-            }
-        }
-        before += have->at[i].size;
-    }
-}
-
-static int64_t length(const lierne_spans *spans) {
-    int64_t sum = 0;
-    for (int i = 0; i < spans->count; i++) {
-        sum += spans->at[i].size;
-    }
-    return sum;
-}
-
-int64_t lierne_share(int64_t total, int64_t n, int64_t c) {
-    int64_t rest = total % n;
-    return total / n * c + (c < rest ? c : rest);
-}
-
-/* First index of a SHARD's coordinate c, in what is cut. */
-static int64_t first_of(const lierne_placement *p, int64_t total, int n, int c) {
-    return p->counts ? p->counts[c] : lierne_share(total, n, c);
-}
-
-static void cut(const lierne_placement *p, int n, int coord, lierne_spans *spans) {
-    lierne_spans out = {0};
-    int64_t total = length(spans);
-    if (p->kind == LIERNE_SHARD_ROWS || n == 1) {
-        return;
-    }
-    if (p->kind == LIERNE_SHARD_ZIGZAG) {
-        int64_t chunk = total / (2 * (int64_t)n);
-        take(spans, coord * chunk, (coord + 1) * chunk, &out);
-        take(spans, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk, &out);
-    } else {
-        take(spans, first_of(p, total, n, coord), first_of(p, total, n, coord + 1), &out);
-    }
-    *spans = out;
-}
-
-static void whole(const lierne_layout *layout, lierne_spans *spans) {
-    for (int a = 0; a < layout->naxes; a++) {
-        spans[a] = (lierne_spans){.count = layout->shape[a] > 0,
-                                  .at = {{.start = 0, .size = layout->shape[a]}}};
-    }
-}
 
 static int coord_of(const lierne_layout *layout, int rank, int dim) {
     return (rank - layout->offset) / layout->strides[dim] % layout->sizes[dim];
@@ -109,21 +45,60 @@ static bool stores_all(const lierne_layout *layout, int axis) {
     return (layout->full_axes >> axis & 1) && !mapped;
 }
 
-void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell,
-                         lierne_spans *spans) {
-    whole(layout, spans);
+/* Cuts an axis, then keeps what maps of it give to the cell. */
+static lierne_status create_spans(lierne_spans *spans, const lierne_layout *layout,
+                                  const lierne_cell *cell, int axis) {
+    lierne_pieces pieces = lierne_axis_whole(layout, axis);
+    for (int i = 0; i < layout->ncuts; i++) {
+        int d = layout->cuts[i];
+        if (layout->placements[d].axis == axis) {
+            lierne_axis_cut(layout, d, cell->coords[d], &pieces);
+        }
+    }
+    memcpy(spans->pieces, pieces.at, sizeof spans->pieces);
+    spans->at = spans->pieces;
+    spans->count = (size_t)pieces.count;
     for (int i = 0; i < layout->ncuts; i++) {
         int d = layout->cuts[i];
         const lierne_placement *p = &layout->placements[d];
-        cut(p, layout->sizes[d], cell->coords[d], &spans[p->axis]);
-    }
-    for (int a = 0; a < layout->naxes; a++) {
-        bool full = stores_all(layout, a);
-        int64_t local = 0;
-        for (int i = 0; i < spans[a].count; i++) {
-            spans[a].at[i].local = full ? spans[a].at[i].start : local;
-            local += spans[a].at[i].size;
+        if (p->axis == axis && lierne_is_axis_map(p)) {
+            LIERNE_TRY(lierne_owners_keep(&layout->owners[d], cell->coords[d], spans));
         }
+    }
+    return LIERNE_OK;
+}
+
+static int64_t length(const lierne_spans *spans) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < spans->count; i++) {
+        sum += spans->at[i].size;
+    }
+    return sum;
+}
+
+/* Sets where the spans lie in the buffer. */
+static void locate(lierne_spans *spans, bool full) {
+    lierne_span *at = spans->list.at ? spans->list.at : spans->pieces;
+    int64_t local = 0;
+    for (size_t i = 0; i < spans->count; i++) {
+        at[i].local = full ? at[i].start : local;
+        local += at[i].size;
+    }
+}
+
+lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
+                                  const lierne_cell *cell) {
+    memset(spans, 0, (size_t)layout->naxes * sizeof *spans);
+    for (int a = 0; a < layout->naxes; a++) {
+        LIERNE_TRY(create_spans(&spans[a], layout, cell, a));
+        locate(&spans[a], stores_all(layout, a));
+    }
+    return LIERNE_OK;
+}
+
+void lierne_spans_destroy(lierne_spans *spans, int naxes) {
+    for (int a = 0; a < naxes; a++) {
+        lierne_mem_free(spans[a].list.at);
     }
 }
 
@@ -155,7 +130,7 @@ static lierne_status push_row(row_walk *w, const lierne_span *i, int64_t r, lier
                               lierne_boxes *boxes) {
     int a = w->p->axis, b = w->p->axis2;
     const int32_t *owner = w->p->rows + (i->start + r) * w->layout->shape[b];
-    for (int k = 0; k < w->spans[b].count; k++) {
+    for (size_t k = 0; k < w->spans[b].count; k++) {
         const lierne_span *j = &w->spans[b].at[k];
         const int32_t *of = owner + j->start;
         for (int64_t s = 0, n; s < j->size; s += n) {
@@ -181,7 +156,7 @@ static lierne_status push_row(row_walk *w, const lierne_span *i, int64_t r, lier
 static lierne_status push_rows(row_walk *w, lierne_box box, lierne_boxes *boxes) {
     const lierne_spans *rows = &w->spans[w->p->axis];
     w->own = 0;
-    for (int i = 0; i < rows->count; i++) {
+    for (size_t i = 0; i < rows->count; i++) {
         for (int64_t r = 0; r < rows->at[i].size; r++) {
             LIERNE_TRY(push_row(w, &rows->at[i], r, &box, boxes));
         }
@@ -203,7 +178,7 @@ static row_walk walk_rows(const lierne_layout *layout, const lierne_cell *cell,
  * the other axes' spans and run of rows. own: number of own rows. */
 static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                 const lierne_spans *spans, lierne_boxes *boxes, int64_t *own) {
-    int at[LIERNE_MAX_AXES] = {0}, counts[LIERNE_MAX_AXES];
+    size_t at[LIERNE_MAX_AXES] = {0}, counts[LIERNE_MAX_AXES];
     bool rows = layout->rows_dim >= 0;
     row_walk w = rows ? walk_rows(layout, cell, spans) : (row_walk){0};
     for (int a = 0; a < layout->naxes; a++) {
@@ -236,8 +211,10 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
                                        lierne_boxes *boxes, int64_t *shape) {
     lierne_spans spans[LIERNE_MAX_AXES];
     int64_t own = 0;
-    lierne_layout_spans(layout, cell, spans);
-    LIERNE_TRY(push_boxes(layout, cell, spans, boxes, &own));
+    lierne_status status = lierne_spans_create(spans, layout, cell);
+    if (status == LIERNE_OK) {
+        status = push_boxes(layout, cell, spans, boxes, &own);
+    }
     for (int a = 0; shape && a < layout->naxes; a++) {
         shape[a] = stores_all(layout, a) ? layout->shape[a] : length(&spans[a]);
     }
@@ -248,90 +225,8 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
             shape[p->axis < p->axis2 ? p->axis2 : p->axis] = 1;
         }
     }
-    return LIERNE_OK;
-}
-
-static bool meet(const lierne_spans *a, const lierne_spans *b) {
-    for (int i = 0; i < a->count; i++) {
-        for (int j = 0; j < b->count; j++) {
-            if (a->at[i].start < b->at[j].start + b->at[j].size &&
-                b->at[j].start < a->at[i].start + a->at[i].size) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* The lowest coordinate, n + 1 if there is none, whose first index is at least limit. */
-static int bisect(const lierne_placement *p, int64_t total, int n, int64_t limit) {
-    int low = 0, high = n + 1;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (first_of(p, total, n, middle) < limit) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-/* The coordinates [*first, *end) outside of which a cut of `have` has nothing that is wanted. Those
- * of SHARD, which may be as many as the world has lanes, are bisected. */
-static void bracket(const lierne_placement *p, int n, const lierne_spans *have,
-                    const lierne_spans *wanted, int *first, int *end) {
-    int64_t total = length(have), before = 0, lo = total, hi = 0;
-    for (int i = 0; i < have->count; before += have->at[i++].size) {
-        for (int j = 0; j < wanted->count; j++) {
-            int64_t from = wanted->at[j].start - have->at[i].start, to = from + wanted->at[j].size;
-            from = from > 0 ? from : 0;
-            to = to < have->at[i].size ? to : have->at[i].size;
-            lo = from < to && before + from < lo ? before + from : lo;
-            hi = from < to && before + to > hi ? before + to : hi;
-        }
-    }
-    bool many = p->kind == LIERNE_SHARD;
-    *first = many ? bisect(p, total, n, lo + 1) - 1 : 0;
-    *end = many ? bisect(p, total, n, hi) : n;
-}
-
-/* Tries the coordinates of cut i on what the cuts before it left. */
-static lierne_status descend(const lierne_layout *layout, int i, const lierne_spans *have,
-                             const lierne_spans *wanted, lierne_cell *cell, lierne_cells *cells) {
-    if (i == layout->ncuts) {
-        return LIERNE_VEC_PUSH(cells, *cell);
-    }
-    int d = layout->cuts[i];
-    const lierne_placement *p = &layout->placements[d];
-    int first, end;
-    bracket(p, layout->sizes[d], &have[p->axis], &wanted[p->axis], &first, &end);
-    for (int c = first; c < end; c++) {
-        lierne_spans spans[LIERNE_MAX_AXES];
-        memcpy(spans, have, sizeof spans);
-        cut(p, layout->sizes[d], c, &spans[p->axis]);
-        if (meet(&spans[p->axis], &wanted[p->axis])) {
-            cell->coords[d] = c;
-            LIERNE_TRY(descend(layout, i + 1, spans, wanted, cell, cells));
-        }
-    }
-    return LIERNE_OK;
-}
-
-lierne_status lierne_layout_cells(const lierne_layout *layout, const lierne_spans *spans,
-                                  lierne_cells *cells) {
-    lierne_spans all[LIERNE_MAX_AXES] = {0};
-    lierne_cell cell;
-    for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
-        cell.coords[d] = -1;
-    }
-    whole(layout, all);
-    for (int a = 0; a < layout->naxes; a++) {
-        if (!meet(&all[a], &spans[a])) {
-            return LIERNE_OK;
-        }
-    }
-    return descend(layout, 0, all, spans, &cell, cells);
+    lierne_spans_destroy(spans, layout->naxes);
+    return status;
 }
 
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,

@@ -9,143 +9,214 @@
 
 #define MAX_BYTES ((int64_t)1 << 60) /* of a tensor: sums of a few offsets cannot overflow */
 
+/* Every check below is a part of creating, and its message names what the caller called. */
+#define FAIL(status, ...) lierne_fail((status), "lierne_layout_create", __VA_ARGS__)
+
 static bool cuts(lierne_placement_kind kind) {
     return kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG || kind == LIERNE_SHARD_ROWS;
 }
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {
     if (axis < 0 || axis >= layout->naxes) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
-                           layout->naxes);
+        return FAIL(LIERNE_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
+                    layout->naxes);
     }
     return LIERNE_OK;
 }
 
 /* Replaces the caller's counts by running sums of our own, n + 1 of them. */
-static lierne_status take_counts(lierne_layout *layout, int dim) {
+static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *given) {
     lierne_placement *p = &layout->placements[dim];
-    const int64_t *given = p->counts;
     int n = layout->sizes[dim];
     int64_t *sums, total = 0;
-    p->counts = NULL;
     LIERNE_TRY(lierne_alloc(&sums, (size_t)n + 1, sizeof *sums));
     p->counts = sums;
     for (int c = 0; c < n; c++) {
         if (given[c] < 0 || !lierne_add_i64(total, given[c], &total)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "count %d of dim %d is %lld", c, dim,
-                               (long long)given[c]);
+            return FAIL(LIERNE_INVALID, "count %d of dim %d is %lld", c, dim, (long long)given[c]);
         }
         sums[c + 1] = total;
     }
     if (total != layout->shape[p->axis]) {
-        return LIERNE_FAIL(LIERNE_INVALID, "counts of dim %d add up to %lld, but axis %d has %lld",
-                           dim, (long long)total, p->axis, (long long)layout->shape[p->axis]);
+        return FAIL(LIERNE_INVALID, "counts of dim %d add up to %lld, but axis %d has %lld", dim,
+                    (long long)total, p->axis, (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
 
-static lierne_status take_rows(lierne_layout *layout, int dim) {
-    lierne_placement *p = &layout->placements[dim];
-    const int32_t *given = p->rows;
+static lierne_status take_shard(lierne_layout *layout, int dim, const lierne_placement *given) {
+    if (given->share != LIERNE_SHARE_BALANCED && given->share != LIERNE_SHARE_CHUNK) {
+        return FAIL(LIERNE_INVALID, "placement of dim %d has share rule %d, must be 0 or 1", dim,
+                    (int)given->share);
+    }
+    if (given->counts && given->share != LIERNE_SHARE_BALANCED) {
+        return FAIL(LIERNE_INVALID,
+                    "placement of dim %d has counts and share rule %d; with counts, leave share 0",
+                    dim, (int)given->share);
+    }
+    return given->counts ? take_counts(layout, dim, given->counts) : LIERNE_OK;
+}
+
+/* A copy of a map of n indices. */
+static lierne_status copy_rows(lierne_layout *layout, int dim, const int32_t *given, size_t n) {
     int32_t *rows;
-    size_t n;
-    p->rows = NULL;
-    LIERNE_TRY(check_axis(layout, dim, p->axis2));
-    if (p->axis2 == p->axis || layout->rows_dim >= 0 || !given) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs %s", dim,
-                           !given                ? "rows"
-                           : p->axis2 == p->axis ? "two different axes"
-                                                 : "to be the only one");
-    }
-    if (!lierne_mul_size((size_t)layout->shape[p->axis], (size_t)layout->shape[p->axis2], &n)) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
-    }
     LIERNE_TRY(lierne_alloc(&rows, n, sizeof *rows));
-    p->rows = rows;
+    layout->placements[dim].rows = rows;
     memcpy(rows, given, n * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         if (rows[i] < 0 || rows[i] >= layout->sizes[dim]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "row %zu has owner %d, must be in 0 to %d", i,
-                               (int)rows[i], layout->sizes[dim] - 1);
+            return FAIL(LIERNE_INVALID, "row %zu has owner %d, must be in 0 to %d", i, (int)rows[i],
+                        layout->sizes[dim] - 1);
         }
     }
+    return LIERNE_OK;
+}
+
+/* A map of two axes. */
+static lierne_status take_rows(lierne_layout *layout, int dim, const int32_t *given) {
+    const lierne_placement *p = &layout->placements[dim];
+    size_t n;
+    LIERNE_TRY(check_axis(layout, dim, p->axis2));
+    if (p->axis2 == p->axis || layout->rows_dim >= 0) {
+        return FAIL(LIERNE_INVALID, "placement of dim %d: a SHARD_ROWS of two axes needs %s", dim,
+                    p->axis2 == p->axis ? "two different axes; for one axis, set axis2 to -1"
+                                        : "to be the only one");
+    }
+    if (!lierne_mul_size((size_t)layout->shape[p->axis], (size_t)layout->shape[p->axis2], &n)) {
+        return FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
+    }
+    LIERNE_TRY(copy_rows(layout, dim, given, n));
     layout->rows_dim = dim;
     bool full = layout->full_axes >> p->axis2 & 1;
     if (!full && p->axis + 1 != p->axis2 && p->axis2 + 1 != p->axis) {
-        return LIERNE_FAIL(LIERNE_INVALID, "compact rows need neighbouring axes, got %d and %d",
-                           p->axis, p->axis2);
+        return FAIL(LIERNE_INVALID, "compact rows need neighbouring axes, got %d and %d", p->axis,
+                    p->axis2);
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_zigzag(const lierne_layout *layout, int dim,
-                                  const lierne_placement *spec) {
+static lierne_status take_map(lierne_layout *layout, int dim, const lierne_placement *given) {
+    if (given->axis2 < -1) {
+        return FAIL(LIERNE_INVALID, "placement of dim %d has axis2 %d, must be at least -1", dim,
+                    given->axis2);
+    }
+    if (!given->rows) {
+        return FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs rows, got NULL", dim);
+    }
+    if (!lierne_is_axis_map(given)) {
+        return take_rows(layout, dim, given->rows);
+    }
+    LIERNE_TRY(copy_rows(layout, dim, given->rows, (size_t)layout->shape[given->axis]));
+    return lierne_owners_create(layout, dim);
+}
+
+/* Zigzag finds equal chunks in what the cuts before it left, and leaves two pieces. */
+static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
+    int dim = layout->cuts[cut];
     const lierne_placement *p = &layout->placements[dim];
     int64_t chunks = 2 * (int64_t)layout->sizes[dim];
-    for (int d = 0; d < layout->ndims; d++) {
-        const lierne_placement *q = &spec[d];
-        if (d == dim || q->axis != p->axis || !cuts(q->kind) || q->kind == LIERNE_SHARD_ROWS) {
+    for (int i = 0; i < layout->ncuts; i++) {
+        int d = layout->cuts[i];
+        const lierne_placement *q = &layout->placements[d];
+        if (i == cut || q->axis != p->axis || q->kind == LIERNE_SHARD_ROWS) {
             continue;
         }
-        if (q->kind == LIERNE_SHARD_ZIGZAG || (d > dim && q->counts)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
-                               "dims %d and %d both cut axis %d, one in zigzag, the "
-                               "other in zigzag too or with counts",
-                               dim, d, p->axis);
+        if (q->kind == LIERNE_SHARD_ZIGZAG || (i < cut && q->counts)) {
+            return FAIL(LIERNE_INVALID,
+                        "dims %d and %d both cut axis %d, one in zigzag, the "
+                        "other in zigzag too or with counts",
+                        dim, d, p->axis);
         }
-        /* Slower dims cut before: each of their shares must divide. */
-        chunks *= d > dim ? layout->sizes[d] : 1;
+        chunks *= i < cut ? layout->sizes[d] : 1;
     }
     if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
-                           "zigzag over %d needs axis %d divisible by %lld, "
-                           "it has %lld",
-                           layout->sizes[dim], p->axis, (long long)chunks,
-                           (long long)layout->shape[p->axis]);
+        return FAIL(LIERNE_INDIVISIBLE,
+                    "zigzag over %d needs axis %d divisible by %lld, "
+                    "it has %lld",
+                    layout->sizes[dim], p->axis, (long long)chunks,
+                    (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
 
-static lierne_status take_placement(lierne_layout *layout, int dim, const lierne_placement *spec) {
-    lierne_placement *p = &layout->placements[dim];
-    switch (p->kind) {
+static lierne_status take_placement(lierne_layout *layout, int dim, const lierne_placement *given) {
+    switch (given->kind) {
     case LIERNE_REPLICATE:
         return LIERNE_OK;
     case LIERNE_PARTIAL:
         layout->partials *= layout->sizes[dim];
         return LIERNE_OK;
     case LIERNE_AT:
-        if (p->at < 0 || p->at >= layout->sizes[dim]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
-                               p->at, layout->sizes[dim]);
+        if (given->at < 0 || given->at >= layout->sizes[dim]) {
+            return FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
+                        given->at, layout->sizes[dim]);
         }
         return LIERNE_OK;
     case LIERNE_SHARD:
-        LIERNE_TRY(check_axis(layout, dim, p->axis));
-        return p->counts ? take_counts(layout, dim) : LIERNE_OK;
+        LIERNE_TRY(check_axis(layout, dim, given->axis));
+        return take_shard(layout, dim, given);
     case LIERNE_SHARD_ZIGZAG:
-        LIERNE_TRY(check_axis(layout, dim, p->axis));
-        return check_zigzag(layout, dim, spec);
+        return check_axis(layout, dim, given->axis);
     case LIERNE_SHARD_ROWS:
-        LIERNE_TRY(check_axis(layout, dim, p->axis));
-        return take_rows(layout, dim);
+        LIERNE_TRY(check_axis(layout, dim, given->axis));
+        return take_map(layout, dim, given);
     }
-    return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d", dim, (int)p->kind);
+    return FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d", dim, (int)given->kind);
 }
 
 /* Counts speak of the whole axis, so only the first cut of an axis can have them. */
+static lierne_status check_counts(const lierne_layout *layout, int cut) {
+    const lierne_placement *p = &layout->placements[layout->cuts[cut]];
+    for (int i = 0; i < cut && p->counts; i++) {
+        const lierne_placement *q = &layout->placements[layout->cuts[i]];
+        if (p->axis == q->axis && q->kind != LIERNE_SHARD_ROWS) {
+            return FAIL(LIERNE_INVALID, "dim %d has counts, but dim %d cuts axis %d before it",
+                        layout->cuts[cut], layout->cuts[i], p->axis);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* What cuts that follow one another need of one another. */
 static lierne_status check_nesting(const lierne_layout *layout) {
     for (int i = 0; i < layout->ncuts; i++) {
-        const lierne_placement *p = &layout->placements[layout->cuts[i]];
-        for (int j = 0; j < i; j++) {
-            const lierne_placement *q = &layout->placements[layout->cuts[j]];
-            if (p->axis == q->axis && p->counts && q->kind != LIERNE_SHARD_ROWS) {
-                return LIERNE_FAIL(LIERNE_INVALID,
-                                   "dim %d has counts, but dim %d cuts axis %d "
-                                   "before it",
-                                   layout->cuts[i], layout->cuts[j], p->axis);
-            }
+        LIERNE_TRY(check_counts(layout, i));
+        if (layout->placements[layout->cuts[i]].kind == LIERNE_SHARD_ZIGZAG) {
+            LIERNE_TRY(check_zigzag(layout, i));
         }
+    }
+    return LIERNE_OK;
+}
+
+/* Whether dim a cuts before dim b. Maps of one axis take nothing from other cuts, and come last:
+ * then only owners of what is left need be looked at. */
+static bool cuts_before(const lierne_layout *layout, int a, int b) {
+    const lierne_placement *p = &layout->placements[a], *q = &layout->placements[b];
+    if (lierne_is_axis_map(p) != lierne_is_axis_map(q)) {
+        return lierne_is_axis_map(q);
+    }
+    if (p->kind != LIERNE_SHARD_ROWS && q->kind != LIERNE_SHARD_ROWS &&
+        p->cut_order != q->cut_order) {
+        return p->cut_order < q->cut_order;
+    }
+    return a > b;
+}
+
+static lierne_status order_cuts(lierne_layout *layout) {
+    for (int d = layout->ndims - 1; d >= 0; d--) {
+        const lierne_placement *p = &layout->placements[d];
+        if (!cuts(p->kind)) {
+            continue;
+        }
+        if (p->kind != LIERNE_SHARD_ROWS && (p->cut_order < 0 || p->cut_order >= LIERNE_MAX_DIMS)) {
+            return FAIL(LIERNE_INVALID, "placement of dim %d has cut_order %d, must be in 0 to %d",
+                        d, p->cut_order, LIERNE_MAX_DIMS - 1);
+        }
+        int i = layout->ncuts++;
+        for (; i > 0 && cuts_before(layout, d, layout->cuts[i - 1]); i--) {
+            layout->cuts[i] = layout->cuts[i - 1];
+        }
+        layout->cuts[i] = d;
     }
     return LIERNE_OK;
 }
@@ -154,7 +225,7 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
     int stride = 1;
     layout->ndims = lierne_grid_get_ndims(spec->grid, spec->view);
     if (layout->ndims < 0) {
-        return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
+        return FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
     }
     layout->offset = lierne_grid_get_offset(spec->grid);
     layout->nranks = lierne_grid_get_size(spec->grid);
@@ -164,14 +235,9 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
         layout->strides[d] = stride;
         stride *= layout->sizes[d];
         layout->placements[d] = spec->placements[d];
-        /* What the caller owns must not be freed with a half-made layout. */
+        /* The caller's; copies take their place. */
         layout->placements[d].counts = NULL;
         layout->placements[d].rows = NULL;
-    }
-    for (int d = layout->ndims - 1; d >= 0; d--) {
-        if (cuts(layout->placements[d].kind)) {
-            layout->cuts[layout->ncuts++] = d;
-        }
     }
     return LIERNE_OK;
 }
@@ -185,15 +251,15 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
     layout->partials = 1;
     for (int a = 0; a < spec->naxes; a++) {
         if (spec->shape[a] < 0) {
-            return LIERNE_FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
-                               (long long)spec->shape[a]);
+            return FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
+                        (long long)spec->shape[a]);
         }
         int64_t size = spec->shape[a] ? spec->shape[a] : 1; /* strides of other axes must fit too */
         if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW,
-                               "the tensor has more than %lld bytes, at axis %d of "
-                               "size %lld",
-                               (long long)MAX_BYTES, a, (long long)spec->shape[a]);
+            return FAIL(LIERNE_OVERFLOW,
+                        "the tensor has more than %lld bytes, at axis %d of "
+                        "size %lld",
+                        (long long)MAX_BYTES, a, (long long)spec->shape[a]);
         }
         layout->shape[a] = spec->shape[a];
     }
@@ -202,22 +268,22 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
 
 static lierne_status check_spec(const lierne_layout_spec *spec) {
     if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
+        return FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
     }
     if (!spec->grid || !spec->shape ||
         (!spec->placements && lierne_grid_get_ndims(spec->grid, spec->view) > 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
+        return FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
     }
     if (spec->naxes < 1 || spec->naxes > LIERNE_MAX_AXES) {
-        return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
-                           LIERNE_MAX_AXES);
+        return FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
+                    LIERNE_MAX_AXES);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "dtype %d does not exist", (int)spec->dtype);
+        return FAIL(LIERNE_INVALID, "dtype %d does not exist", (int)spec->dtype);
     }
     if (spec->full_axes >> spec->naxes) {
-        return LIERNE_FAIL(LIERNE_INVALID, "full_axes 0x%x has bits beyond axis %d",
-                           (unsigned)spec->full_axes, spec->naxes - 1);
+        return FAIL(LIERNE_INVALID, "full_axes 0x%x has bits beyond axis %d",
+                    (unsigned)spec->full_axes, spec->naxes - 1);
     }
     return LIERNE_OK;
 }
@@ -226,17 +292,9 @@ static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec)
     LIERNE_TRY(take_tensor(layout, spec));
     LIERNE_TRY(take_grid(layout, spec));
     for (int d = 0; d < layout->ndims; d++) {
-        layout->placements[d].counts = spec->placements[d].counts;
-        layout->placements[d].rows = spec->placements[d].rows;
-        lierne_status status = take_placement(layout, d, spec->placements);
-        if (layout->placements[d].counts == spec->placements[d].counts) {
-            layout->placements[d].counts = NULL;
-        }
-        if (layout->placements[d].rows == spec->placements[d].rows) {
-            layout->placements[d].rows = NULL;
-        }
-        LIERNE_TRY(status);
+        LIERNE_TRY(take_placement(layout, d, &spec->placements[d]));
     }
+    LIERNE_TRY(order_cuts(layout));
     return check_nesting(layout);
 }
 
@@ -264,6 +322,7 @@ void lierne_layout_destroy(lierne_layout *layout) {
     for (int d = 0; d < layout->ndims; d++) {
         lierne_mem_free((void *)layout->placements[d].counts);
         lierne_mem_free((void *)layout->placements[d].rows);
+        lierne_owners_destroy(&layout->owners[d]);
     }
     lierne_mem_free(layout);
 }

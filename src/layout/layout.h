@@ -2,27 +2,44 @@
  *
  * A cell is one combination of coordinates of the dims that cut the tensor (SHARD, SHARD_ZIGZAG,
  * SHARD_ROWS). Cells partition the tensor. The members of a cell are the ranks that differ only in
- * the other dims: replicas of one value, except that along PARTIAL dims they hold summands. */
+ * the other dims: replicas of one value, except that along PARTIAL dims each holds one
+ * contribution. */
 #ifndef LIERNE_LAYOUT_INTERNAL_H
 #define LIERNE_LAYOUT_INTERNAL_H
 
 #include "base/base.h"
 #include "lierne/layout.h"
 
-/* A piece of an axis: global indices [start, start + size), at local index local. */
+/* A span of an axis: global indices [start, start + size), at local index local. */
 typedef struct lierne_span {
     int64_t start;
     int64_t size;
     int64_t local;
 } lierne_span;
+typedef LIERNE_VEC(lierne_span) lierne_span_list;
 
-/* What a cell has of an axis. Two are enough: only zigzag cuts in two, and at most one dim cuts an
- * axis that way. */
-#define LIERNE_MAX_SPANS 2
-typedef struct lierne_spans {
+/* What shares leave of an axis. Two are enough: only zigzag cuts in two, and at most one dim cuts
+ * an axis that way. */
+#define LIERNE_MAX_PIECES 2
+typedef struct lierne_pieces {
     int count;
-    lierne_span at[LIERNE_MAX_SPANS];
+    lierne_span at[LIERNE_MAX_PIECES];
+} lierne_pieces;
+
+/* What a cell has of an axis, ascending: its pieces, less what maps of this axis alone give to
+ * others. at is pieces or list, so a copy of the struct must not be used. */
+typedef struct lierne_spans {
+    size_t count;
+    const lierne_span *at;
+    lierne_span pieces[LIERNE_MAX_PIECES];
+    lierne_span_list list;
 } lierne_spans;
+
+/* A map of one axis, by owner: owner c has the spans [first[c], first[c + 1]) of at, ascending. */
+typedef struct lierne_owners {
+    size_t *first;
+    lierne_span *at;
+} lierne_owners;
 
 struct lierne_layout {
     int ndims;
@@ -32,9 +49,10 @@ struct lierne_layout {
     int sizes[LIERNE_MAX_DIMS];
     int strides[LIERNE_MAX_DIMS];                 /* in ranks */
     lierne_placement placements[LIERNE_MAX_DIMS]; /* counts as running sums, owned; rows owned */
+    lierne_owners owners[LIERNE_MAX_DIMS];        /* of maps of one axis */
     int ncuts;
-    int cuts[LIERNE_MAX_DIMS]; /* dims that cut, slowest first */
-    int rows_dim;              /* the dim of SHARD_ROWS, or -1 */
+    int cuts[LIERNE_MAX_DIMS]; /* dims that cut, in the order in which they do */
+    int rows_dim;              /* the dim of a map of two axes, or -1 */
     int partials;              /* product of the sizes of the PARTIAL dims */
     int naxes;
     int64_t shape[LIERNE_MAX_AXES];
@@ -53,24 +71,45 @@ typedef LIERNE_VEC(int) lierne_ranks;
 /* First index of the c-th of n balanced shares of total: the first ones one larger. */
 int64_t lierne_share(int64_t total, int64_t n, int64_t c);
 
+/* First index of coordinate c of n of a SHARD, in the total that it cuts; c = n: the total. */
+int64_t lierne_share_start(const lierne_placement *p, int64_t total, int n, int c);
+
+/* Whether a placement is a map of one axis. */
+bool lierne_is_axis_map(const lierne_placement *p);
+
 /* The cell that a rank is a member of; false if it holds nothing. */
 bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell);
 
-/* The index of a rank among the summands (mixed radix over the PARTIAL dims, fastest first). */
+/* The index of a rank's contribution (mixed radix over the PARTIAL dims, fastest first). */
 int lierne_layout_partial(const lierne_layout *layout, int rank);
 
-/* Spans of a cell on every axis, local indices set; rows are not cut out of them. */
-void lierne_layout_spans(const lierne_layout *layout, const lierne_cell *cell, lierne_spans *spans);
+/* The pieces of an axis before any cut, and what coordinate coord of dim d leaves of them. */
+lierne_pieces lierne_axis_whole(const lierne_layout *layout, int axis);
+void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_pieces *pieces);
+int64_t lierne_pieces_length(const lierne_pieces *pieces);
+
+/* Fills owners[d] from the map of dim d. */
+lierne_status lierne_owners_create(lierne_layout *layout, int d);
+void lierne_owners_destroy(lierne_owners *owners);
+/* Takes what is not owner's out of the spans. */
+lierne_status lierne_owners_keep(const lierne_owners *owners, int owner, lierne_spans *spans);
+
+/* What a cell has of every axis, naxes of them, local indices set; a map of two axes takes nothing
+ * out of them. To be destroyed, also on failure. */
+lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
+                                  const lierne_cell *cell);
+void lierne_spans_destroy(lierne_spans *spans, int naxes);
 
 /* Boxes of a cell, disjoint; shape of its members' buffer. boxes or shape may be NULL. */
 lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne_cell *cell,
                                        lierne_boxes *boxes, int64_t *shape);
 
-/* All cells that meet these spans (rows not considered), in ascending order of coordinates. */
-lierne_status lierne_layout_cells(const lierne_layout *layout, const lierne_spans *spans,
-                                  lierne_cells *cells);
+/* All cells of a layout that overlap a cell of another layout of the same tensor (and some that do
+ * not where a map of two axes cuts), in ascending order of coordinates, the first cut slowest. */
+lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
+                                        const lierne_layout *other, const lierne_cell *cell);
 
-/* Ranks that hold a cell, ascending: of one summand, or of all of them (partial -1). */
+/* Ranks that hold a cell, ascending: of one contribution, or of all of them (partial -1). */
 lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_cell *cell,
                                     int partial, lierne_ranks *ranks);
 

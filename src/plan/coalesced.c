@@ -1,8 +1,7 @@
-/* Several plans in one job.
+/* Coalesced plans: several plans in one execution per direction.
  *
- * An exchange owns nothing but two jobs over the routes of its plans. It counts itself in with each
- * plan, so that no route goes away under it. */
-#include "lierne/exchange.h"
+ * They own two executions over the routes of their plans, and count as a holder of each plan, so
+ * that no plan can be destroyed or updated meanwhile. */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -13,28 +12,27 @@ struct lierne_coalesced {
     int n;
     int decision;
     lierne_plan **plans;
-    lierne_execution *jobs[2];
-    int calls[2]; /* decisions that the call in flight was the same on all ranks; -1: not compared
-                   */
+    lierne_execution *executions[2];
+    int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
 };
 
 static void drop(lierne_coalesced *x) {
     for (int i = 0; x->plans && i < x->n; i++) {
         lierne_plan_hold(x->plans[i], -1);
     }
-    lierne_execution_destroy(x->jobs[LIERNE_FORWARD]);
-    lierne_execution_destroy(x->jobs[LIERNE_ADJOINT]);
+    lierne_execution_destroy(x->executions[LIERNE_FORWARD]);
+    lierne_execution_destroy(x->executions[LIERNE_ADJOINT]);
     lierne_mem_free(x->plans);
     lierne_mem_free(x);
 }
 
-static lierne_status make_job(lierne_coalesced *x, lierne_direction d) {
-    lierne_execution_input cargo[LIERNE_MAX_COALESCED];
+static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
+    lierne_execution_input inputs[LIERNE_MAX_COALESCED];
     for (int i = 0; i < x->n; i++) {
-        cargo[i] = lierne_plan_execution_input(x->plans[i], d);
+        inputs[i] = lierne_plan_execution_input(x->plans[i], d);
     }
-    return lierne_execution_create(&x->jobs[d], x->context, cargo, (size_t)x->n,
-                                   d == LIERNE_FORWARD ? "forward exchange" : "adjoint exchange");
+    return lierne_execution_create(&x->executions[d], x->context, inputs, (size_t)x->n,
+                                   d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint");
 }
 
 static lierne_status fill(lierne_coalesced **out, lierne_context *context,
@@ -58,12 +56,12 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
         x->plans[x->n] = plans[x->n];
         lierne_plan_hold(x->plans[x->n], 1);
     }
-    LIERNE_TRY(make_job(x, LIERNE_FORWARD));
-    return make_job(x, LIERNE_ADJOINT);
+    LIERNE_TRY(make_execution(x, LIERNE_FORWARD));
+    return make_execution(x, LIERNE_ADJOINT);
 }
 
-/* The numbers of the plans as one. */
-static int64_t digest(lierne_plan *const *plans, int n) {
+/* A hash of the numbers of the plans. */
+static int64_t hash_plans(lierne_plan *const *plans, int n) {
     uint64_t hash = (uint64_t)n;
     for (int i = 0; i < n; i++) {
         hash = hash * 0x100000001b3u + (uint64_t)lierne_plan_number(plans[i]) + 1;
@@ -71,8 +69,8 @@ static int64_t digest(lierne_plan *const *plans, int n) {
     return (int64_t)(hash >> 1);
 }
 
-/* The context of the plans: of the first one that is there, so that a rank with a NULL among them
- * still tells the others. */
+/* The context of the first plan that is not NULL, so that a rank with a NULL among its plans can
+ * report the error to the others. */
 static lierne_context *context_of(lierne_plan *const *plans, int n) {
     for (int i = 0; plans && i < LIERNE_MAX_COALESCED && (i < n || i == 0); i++) {
         if (plans[i]) {
@@ -85,7 +83,7 @@ static lierne_context *context_of(lierne_plan *const *plans, int n) {
 lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const *plans, int n) {
     lierne_coalesced *x = NULL;
     lierne_field fields[2] = {{.name = "call", .value = LIERNE_CALL_COALESCED},
-                              {.name = "plans of the exchange"}};
+                              {.name = "coalesced plans"}};
     lierne_context *context = context_of(plans, n);
     int decision;
     if (out) {
@@ -98,9 +96,9 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     lierne_status status = out ? fill(&x, context, plans, n)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        fields[1].value = digest(plans, n);
+        fields[1].value = hash_plans(plans, n);
     }
-    int64_t call = lierne_context_begin_call(context, "planning an exchange", -1);
+    int64_t call = lierne_context_begin_call(context, "coalescing plans", -1);
     status = lierne_context_agree(context, status, fields, 2, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
@@ -111,7 +109,7 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     }
     x->decision = decision;
     for (int d = 0; d < 2; d++) {
-        lierne_execution_identify(x->jobs[d], decision, lierne_plan_tag(decision, d, 0));
+        lierne_execution_identify(x->executions[d], decision, lierne_plan_tag(decision, d, 0));
     }
     context->nplans++;
     *out = x;
@@ -123,8 +121,8 @@ lierne_status lierne_coalesced_destroy(lierne_coalesced *x) {
         return LIERNE_OK;
     }
     for (int d = 0; d < 2; d++) {
-        if (lierne_execution_running(x->jobs[d]) && x->context->dead == LIERNE_OK) {
-            return LIERNE_FAIL(LIERNE_BUSY, "the exchange is in flight");
+        if (lierne_execution_running(x->executions[d]) && x->context->dead == LIERNE_OK) {
+            return LIERNE_FAIL(LIERNE_BUSY, "an execution of the coalesced plans is in flight");
         }
     }
     x->context->nplans--;
@@ -142,8 +140,8 @@ static lierne_status check_direction(const lierne_coalesced *x, lierne_direction
     return LIERNE_OK;
 }
 
-static lierne_status check_exchange(const lierne_coalesced *x) {
-    return x ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "exchange is NULL");
+static lierne_status check_coalesced(const lierne_coalesced *x) {
+    return x ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "coalesced is NULL");
 }
 
 static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, void *const *out,
@@ -156,8 +154,9 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     for (int i = 0; i < x->n; i++) {
         LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
     }
-    if (lierne_execution_running(x->jobs[d])) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the exchange is in flight in this direction",
+    if (lierne_execution_running(x->executions[d])) {
+        return LIERNE_FAIL(LIERNE_BUSY,
+                           "rank %d: the coalesced plans are in flight in this direction",
                            x->context->rank);
     }
     return LIERNE_OK;
@@ -166,32 +165,32 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
                                      const void *const *in, void *stream) {
     int decision;
-    LIERNE_TRY(check_exchange(x));
+    LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
     const lierne_field fields[] = {{"call", LIERNE_CALL_EXECUTE_COALESCED + (int64_t)d},
-                                   {"exchange", x->decision}};
+                                   {"coalesced plans", x->decision}};
     lierne_status mine = check_call(x, d, out, in, stream);
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, fields, 2, &decision));
     x->calls[d] = decision;
-    return lierne_execution_begin(x->jobs[d], LIERNE_SUM, out, in);
+    return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in);
 }
 
 lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
-    LIERNE_TRY(check_exchange(x));
+    LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(check_direction(x, d));
-    if (!lierne_execution_running(x->jobs[d])) {
+    if (!lierne_execution_running(x->executions[d])) {
         return LIERNE_FAIL(LIERNE_INVALID, "nothing is in flight in this direction");
     }
-    return lierne_plan_end_call(x->context, x->calls[d], x->jobs[d]);
+    return lierne_plan_end_call(x->context, x->calls[d], x->executions[d]);
 }
 
 lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received,
                                             const lierne_coalesced *x, lierne_direction d) {
     int64_t s, r;
-    LIERNE_TRY(check_exchange(x));
+    LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(check_direction(x, d));
-    lierne_execution_count_messages(x->jobs[d], &s, &r);
+    lierne_execution_count_messages(x->executions[d], &s, &r);
     if (sent) {
         *sent = s;
     }

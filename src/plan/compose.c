@@ -1,12 +1,12 @@
-/* Plans made of plans: the transpose, and one after another.
+/* Plans made of plans: transposed and composed ones.
  *
- * Both are a matter of routes alone, which are copied, so that the new plan stands by itself. */
+ * Both need the routes alone. These are copied, so that the new plan is independent. */
 #include "plan/object.h"
 
 #include <string.h>
 
-/* Whether this rank may make a plan of these one or two; other is not NULL where one is, and tells
- * the rank. */
+/* Whether this rank may make a plan of `plan`. other is a plan that is not NULL and gives the rank.
+ */
 static lierne_status check_source(const lierne_plan *plan, const lierne_plan *other,
                                   const char *which, const void *out) {
     int rank = other->context->rank;
@@ -21,8 +21,8 @@ static lierne_status check_source(const lierne_plan *plan, const lierne_plan *ot
     }
     if (plan->parts.accumulate) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: %s accumulates, and a plan made of plans cannot "
-                           "read what out holds",
+                           "rank %d: %s accumulates: a plan made of plans cannot add to "
+                           "what out holds",
                            rank, which);
     }
     return LIERNE_OK;
@@ -45,7 +45,7 @@ static lierne_status copy_owned(lierne_plan_side *side, const lierne_plan_side *
     return LIERNE_OK;
 }
 
-/* in of one is out of the next: first, then second, or first alone. */
+/* first, then second, through scratch. */
 static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
                           const lierne_plan_side *second) {
     static const lierne_buffer from_in[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_SCRATCH,
@@ -107,8 +107,8 @@ lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan
     return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
-/* Whether there is something between rows that no plan writes. */
-static bool lies_apart(int naxes, const int64_t *shape, int64_t elements) {
+/* Whether there are elements between rows, which no plan writes. */
+static bool has_gaps(int naxes, const int64_t *shape, int64_t elements) {
     int64_t written = 1;
     for (int a = 0; a < naxes; a++) {
         written *= shape[a];
@@ -116,12 +116,12 @@ static bool lies_apart(int naxes, const int64_t *shape, int64_t elements) {
     return written != elements;
 }
 
-/* Whether what `to` reads is what `from` writes, which are as long. */
+/* Whether `to` reads the elements that `from` writes; both buffers have the same length. */
 static bool same_elements(const lierne_plan_side *from, const lierne_plan_side *to) {
     int64_t n = from->route->elements[LIERNE_OUT];
-    bool apart = lies_apart(from->naxes, from->out, n) || lies_apart(to->naxes, to->in, n);
-    return !apart || (from->naxes == to->naxes &&
-                      memcmp(from->out, to->in, (size_t)to->naxes * sizeof *to->in) == 0);
+    bool gaps = has_gaps(from->naxes, from->out, n) || has_gaps(to->naxes, to->in, n);
+    return !gaps || (from->naxes == to->naxes &&
+                     memcmp(from->out, to->in, (size_t)to->naxes * sizeof *to->in) == 0);
 }
 
 static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
@@ -131,15 +131,15 @@ static lierne_status check_fit(const lierne_plan *first, const lierne_plan *seco
         int64_t n = from->route->elements[LIERNE_OUT], wanted = to->route->elements[LIERNE_IN];
         if (n != wanted) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "rank %d: %s of one plan gives %lld elements, the "
-                               "other takes %lld",
+                               "rank %d: %s: one plan writes %lld elements, the other "
+                               "reads %lld",
                                first->context->rank, d == LIERNE_FORWARD ? "forward" : "adjoint",
                                (long long)n, (long long)wanted);
         }
         if (!same_elements(from, to)) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "rank %d: rows of one plan lie apart, and the other's "
-                               "are not the same rows",
+                               "rank %d: there are gaps between the rows of one plan, and the "
+                               "other has other rows",
                                first->context->rank);
         }
     }

@@ -84,13 +84,18 @@ static void add_placement(lierne_plan_fields *fields, const char *prefix,
     if (p->kind == LIERNE_AT) {
         add(fields, prefix, dim, "at", p->at);
     }
+    if (cuts) {
+        add(fields, prefix, dim, "cut_order", p->cut_order);
+    }
     if (p->kind == LIERNE_SHARD) {
         size_t n = (size_t)layout->sizes[dim] + 1;
+        add(fields, prefix, dim, "share", (int64_t)p->share);
         add(fields, prefix, dim, "counts",
             lierne_plan_fields_hash(p->counts, n, sizeof *p->counts));
     }
     if (p->kind == LIERNE_SHARD_ROWS) {
-        size_t n = (size_t)(layout->shape[p->axis] * layout->shape[p->axis2]);
+        int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
+        size_t n = (size_t)(layout->shape[p->axis] * columns);
         add(fields, prefix, dim, "axis2", p->axis2);
         add(fields, prefix, dim, "rows", lierne_plan_fields_hash(p->rows, n, sizeof *p->rows));
     }

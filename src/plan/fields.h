@@ -18,7 +18,7 @@ lierne_status lierne_plan_check_inflight(int max_inflight);
 int64_t lierne_plan_fields_hash(const void *items, size_t n, size_t size);
 
 /* What ranks must have given alike: four layouts of LIERNE_MAX_DIMS dims fit. */
-#define LIERNE_PLAN_FIELDS 320
+#define LIERNE_PLAN_FIELDS 416
 typedef struct lierne_plan_fields {
     lierne_field at[LIERNE_PLAN_FIELDS];
     size_t count;

@@ -1,5 +1,5 @@
-/* A plan from inside: what plan.c makes and executes, query.c tells about, derive.c makes others
- * of. */
+/* A plan from inside: plan.c makes and executes it, query.c describes it, compose.c makes other
+ * plans of it, serialize.c writes it. */
 #ifndef LIERNE_PLAN_OBJECT_H
 #define LIERNE_PLAN_OBJECT_H
 
@@ -7,19 +7,19 @@
 
 struct lierne_request {
     lierne_plan *plan;
-    lierne_execution *job;
+    lierne_execution *execution;
     size_t number; /* of the call, per direction */
-    int decision;  /* that the call was the same on all ranks; -1: not compared */
+    int decision;  /* id of the agreement on the call; -1: not compared */
 };
 
 struct lierne_plan {
     lierne_context *context;
     int decision;
     lierne_plan_parts parts;
-    int64_t view[2];
+    int64_t alias[2];            /* see lierne_plan_get_alias */
     lierne_request *requests[2]; /* max_inflight each */
     size_t started[2];
-    int held; /* by exchanges */
+    int held; /* by how many coalesced plans */
 };
 
 lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction);

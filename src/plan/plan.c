@@ -1,9 +1,9 @@
-/* Plans: making them together, executing them, asking about them.
+/* Making plans and executing them.
  *
- * All that can fail on one rank alone (planning, memory) happens before the ranks agree, and
- * nothing that can fail happens after: so a plan exists on every rank or on none. Requests are made
- * with the plan; executing takes any free one. Messages carry the number of the call, which is the
- * same at both ends. */
+ * Everything that can fail on one rank alone (planning, memory) happens before the ranks agree, and
+ * nothing that can fail happens afterwards: so a plan exists on every rank or on none. Requests are
+ * made with the plan; an execution takes any free one. Tags of messages contain the number of the
+ * call, which is the same at both ends. */
 #include "plan/object.h"
 
 #include <limits.h>
@@ -19,15 +19,15 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         lierne_group_release(context, parts->groups[g]);
     }
-    if (parts->recipe) {
-        parts->recipe->free(parts->recipe);
+    if (parts->saved_spec) {
+        parts->saved_spec->free(parts->saved_spec);
     }
 }
 
 static void drop(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; plan->requests[d] && i < plan->parts.max_inflight; i++) {
-            lierne_execution_destroy(plan->requests[d][i].job);
+            lierne_execution_destroy(plan->requests[d][i].execution);
         }
         lierne_mem_free(plan->requests[d]);
     }
@@ -35,20 +35,21 @@ static void drop(lierne_plan *plan) {
     lierne_mem_free(plan);
 }
 
-static lierne_status make_jobs(lierne_plan *plan, int d) {
+static lierne_status make_executions(lierne_plan *plan, int d) {
     size_t n = (size_t)plan->parts.max_inflight;
-    plan->view[d] = lierne_route_alias(plan->parts.side[d].route);
+    plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
     LIERNE_TRY(lierne_alloc(&plan->requests[d], n, sizeof *plan->requests[d]));
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
-        const lierne_execution_input cargo = lierne_plan_execution_input(plan, (lierne_direction)d);
-        LIERNE_TRY(lierne_execution_create(&r->job, plan->context, &cargo, 1, direction_names[d]));
+        const lierne_execution_input input = lierne_plan_execution_input(plan, (lierne_direction)d);
+        LIERNE_TRY(
+            lierne_execution_create(&r->execution, plan->context, &input, 1, direction_names[d]));
     }
     return LIERNE_OK;
 }
 
-/* Routes say all that is needed to execute them. */
+/* A route contains all that is needed to execute it. */
 static void complete_routes(lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         parts->side[d].route->dtype = parts->dtype;
@@ -64,8 +65,8 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     *parts = (lierne_plan_parts){0};
     *out = plan;
     complete_routes(&plan->parts);
-    LIERNE_TRY(make_jobs(plan, LIERNE_FORWARD));
-    return make_jobs(plan, LIERNE_ADJOINT);
+    LIERNE_TRY(make_executions(plan, LIERNE_FORWARD));
+    return make_executions(plan, LIERNE_ADJOINT);
 }
 
 int lierne_plan_tag(int decision, int direction, size_t call) {
@@ -89,9 +90,9 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 
 void lierne_plan_refresh(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
-        plan->view[d] = lierne_route_alias(plan->parts.side[d].route);
+        plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_execution_resize(plan->requests[d][i].job);
+            lierne_execution_resize(plan->requests[d][i].execution);
         }
     }
 }
@@ -134,12 +135,13 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     if (plan->held > 0) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %d exchanges hold the plan", plan->context->rank,
-                           plan->held);
+        return LIERNE_FAIL(
+            LIERNE_BUSY, "rank %d: coalesced plans (%d of them) hold the plan, destroy them first",
+            plan->context->rank, plan->held);
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            if (lierne_execution_running(plan->requests[d][i].job)) {
+            if (lierne_execution_running(plan->requests[d][i].execution)) {
                 return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s request %d of the plan is in flight",
                                    plan->context->rank, direction_names[d], i);
             }
@@ -148,7 +150,7 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     return LIERNE_OK;
 }
 
-/* Exchanges what two plans are made of; requests keep pointing to the plan that they are in. */
+/* Swaps the contents of two plans; requests keep pointing to the plan that they are in. */
 static void swap_parts(lierne_plan *a, lierne_plan *b) {
     lierne_plan keep = *a;
     *a = *b;
@@ -178,9 +180,9 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
         plan->decision = decision;
-        if (!plan->parts.recipe) {
-            plan->parts.recipe = next->parts.recipe;
-            next->parts.recipe = NULL;
+        if (!plan->parts.saved_spec) {
+            plan->parts.saved_spec = next->parts.saved_spec;
+            next->parts.saved_spec = NULL;
         }
     }
     lierne_plan_parts_free(context, parts);
@@ -192,8 +194,8 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
 
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *)) {
-    lierne_saved_spec *recipe = plan->parts.recipe;
-    return recipe && recipe->free == free ? recipe : NULL;
+    lierne_saved_spec *saved_spec = plan->parts.saved_spec;
+    return saved_spec && saved_spec->free == free ? saved_spec : NULL;
 }
 
 lierne_context *lierne_plan_context(const lierne_plan *plan) {
@@ -242,10 +244,10 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
                            direction_names[d], n_in);
     }
-    if (!out && n_out > 0 && plan->view[d] < 0) {
+    if (!out && n_out > 0 && plan->alias[d] < 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: %s: out is NULL, must hold %zu bytes (the "
-                           "result is no view)",
+                           "result is no alias of in)",
                            rank, direction_names[d], n_out);
     }
     if (in && out && a < b + n_out && b < a + n_in && !(plan->parts.in_place && a == b)) {
@@ -255,13 +257,13 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     return LIERNE_OK;
 }
 
-/* A request that is free, in *next. Tags number calls, not requests, and repeat after
- * LIERNE_MAX_INFLIGHT of them: a request still in flight from so long ago must end first. */
+/* *next: a free request. Tags number calls, not requests, and repeat after LIERNE_MAX_INFLIGHT
+ * calls: a request that has been in flight for so long must end first. */
 static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **next) {
     *next = NULL;
     for (int i = 0; i < plan->parts.max_inflight; i++) {
         lierne_request *r = &plan->requests[d][i];
-        if (!lierne_execution_running(r->job)) {
+        if (!lierne_execution_running(r->execution)) {
             *next = *next ? *next : r;
         } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
             return LIERNE_FAIL(LIERNE_BUSY,
@@ -278,7 +280,7 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
     return LIERNE_OK;
 }
 
-/* What a call is asked to execute. */
+/* What a call executes. */
 typedef struct call {
     lierne_direction direction;
     lierne_reduction reduction;
@@ -290,7 +292,7 @@ static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction r
     if (!plan->parts.rows) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: reduce: the plan does not exchange rows, must "
-                           "be of a graph, pairs or a halo",
+                           "be of a graph, of references or of swaps",
                            rank);
     }
     if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {
@@ -302,7 +304,7 @@ static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction r
     return LIERNE_OK;
 }
 
-/* Whether this rank may start a request, and which. */
+/* Whether this rank may start a request, and which one. */
 static lierne_status check_call(const lierne_plan *plan, call c, bool has_request,
                                 lierne_request **next, const void *out, const void *in,
                                 const void *stream) {
@@ -323,15 +325,16 @@ lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mi
     return context->check ? lierne_context_agree(context, mine, fields, n, decision) : mine;
 }
 
-lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_execution *job) {
+lierne_status lierne_plan_end_call(lierne_context *context, int decision,
+                                   lierne_execution *execution) {
     if (decision >= 0) {
-        /* Ranks that call later may not agree: then nothing will come. */
+        /* Ranks that call later may make the agreement fail: then no data will arrive. */
         lierne_status status = lierne_context_await_agreement(context, decision);
         if (status != LIERNE_OK) {
             lierne_context_kill(context, status);
         }
     }
-    return lierne_execution_wait(job);
+    return lierne_execution_wait(execution);
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
@@ -350,9 +353,9 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, fields, 2, &decision));
     next->decision = decision;
     next->number = plan->started[c.direction]++;
-    lierne_execution_identify(next->job, plan->decision,
+    lierne_execution_identify(next->execution, plan->decision,
                               lierne_plan_tag(plan->decision, c.direction, next->number));
-    LIERNE_TRY(lierne_execution_begin(next->job, c.reduction, &out, &in));
+    LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in));
     *request = next;
     return LIERNE_OK;
 }
@@ -371,10 +374,10 @@ lierne_status lierne_end(lierne_request *request) {
     if (!request) {
         return LIERNE_OK;
     }
-    if (!lierne_execution_running(request->job)) {
+    if (!lierne_execution_running(request->execution)) {
         return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
     }
-    return lierne_plan_end_call(request->plan->context, request->decision, request->job);
+    return lierne_plan_end_call(request->plan->context, request->decision, request->execution);
 }
 
 lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {

@@ -1,4 +1,4 @@
-/* What a builder hands over to become a plan. */
+/* The plan object: what planners make plans of, and what they may ask of them. */
 #ifndef LIERNE_PLAN_INTERNAL_H
 #define LIERNE_PLAN_INTERNAL_H
 
@@ -7,7 +7,7 @@
 #include "lierne/plan.h"
 #include "route/route.h"
 
-/* Collective calls, as ranks compare them in the field "call". */
+/* Collective calls, compared between ranks in the field "call". */
 enum {
     LIERNE_CALL_BRIDGE = 0,
     LIERNE_CALL_EXECUTE = 1, /* and the direction */
@@ -19,7 +19,7 @@ enum {
     LIERNE_CALL_STAR_FOREST = 11,
     LIERNE_CALL_STAR_FOREST_NEW,
     LIERNE_CALL_STAR_FOREST_UPDATE,
-    LIERNE_CALL_READ,
+    LIERNE_CALL_DESERIALIZE,
     LIERNE_CALL_HALO,
     LIERNE_CALL_HALO_NEW,
     LIERNE_CALL_RESTRICT,
@@ -27,7 +27,8 @@ enum {
     LIERNE_CALL_TRANSPOSE,
     LIERNE_CALL_COMPOSE,
     LIERNE_CALL_REDISTRIBUTE,
-    LIERNE_CALL_MEGATRON
+    LIERNE_CALL_MEGATRON,
+    LIERNE_CALL_FLATTEN
 };
 
 #define LIERNE_MAX_INFLIGHT 64
@@ -38,70 +39,75 @@ typedef struct lierne_plan_side {
     int naxes;
     int64_t in[LIERNE_MAX_AXES];
     int64_t out[LIERNE_MAX_AXES];
-    int64_t min_elements;           /* this rank's share of the lower bound */
+    int64_t min_elements;           /* elements that this rank must receive under any schedule */
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
 } lierne_plan_side;
 
-/* What a builder keeps to plan again; starts with how to free it, and how to write it as a JSON
- * object (lierne_plan_serialize), or NULL. */
+/* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
+ * writes it as a JSON object (lierne_plan_serialize); NULL if the kind cannot be written. */
 typedef struct lierne_saved_spec {
-    void (*free)(struct lierne_saved_spec *recipe);
-    void (*write)(const struct lierne_saved_spec *recipe, lierne_text *text);
+    void (*free)(struct lierne_saved_spec *spec);
+    void (*write)(const struct lierne_saved_spec *spec, lierne_text *text);
 } lierne_saved_spec;
 
-/* Everything that is in here belongs to the plan that is made of it, or is freed with it. */
+/* What a plan is made of. A plan owns all of it. */
 typedef struct lierne_plan_parts {
     lierne_dtype dtype;
     int max_inflight;
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
-    lierne_saved_spec *recipe; /* or NULL */
-    const char *algorithm[2];  /* of each direction, for the report; static */
-    bool in_place;             /* in and out may be the same */
-    bool rows;                 /* ghosts and owned rows: lierne_reduce has a meaning */
-    bool accumulate;           /* the adjoint adds to out */
-    bool waits;                /* for all ranks while it is made, so that none has a plan alone */
+    lierne_saved_spec *saved_spec; /* or NULL */
+    const char *algorithm[2];      /* of each direction, for the report; static storage */
+    bool in_place;                 /* in and out may be the same buffer */
+    bool rows;                     /* a plan of rows: lierne_reduce is defined */
+    bool accumulate;               /* the adjoint adds to out */
+    bool waits; /* planning waits for all ranks, so that all have a plan or none */
 } lierne_plan_parts;
 
-/* Collective. status is the outcome of the local planning; fields are what all ranks must have
- * given alike. Takes the parts, whatever happens. */
+/* Collective. Makes a plan of parts. status: how planning ended on this rank; fields: what must be
+ * the same on every rank. Takes the parts in any case. On any rank's failure every rank gets the
+ * same error. */
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields, size_t nfields);
 
 /* Frees parts that no plan was made of. */
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
 
-/* Collective. Gives a plan other parts, of the same dtype; without a recipe in them it keeps its
- * own. Takes the parts, whatever happens; on a failure on any rank every rank keeps the old ones.
- */
+/* Collective. Replaces the parts of a plan by others of the same dtype; without a saved spec among
+ * them the plan keeps its own. Takes the parts in any case; on any rank's failure every rank keeps
+ * the old ones. */
 lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, lierne_plan_parts *parts,
                                   const lierne_field *fields, size_t nfields);
 
-/* The recipe of a plan whose builder frees recipes so; NULL for another builder's plan. */
+/* The saved spec of a plan if its `free` is this one, which identifies the planner; else NULL. */
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *));
 lierne_context *lierne_plan_context(const lierne_plan *plan);
-/* The decision to make it, which numbers it; the tag of messages of its n-th call. */
+/* The number of a plan, the same on every rank: the id of the agreement that made it. */
 int lierne_plan_number(const lierne_plan *plan);
-int lierne_plan_tag(int decision, int direction, size_t call);
-/* For builders that adapt a plan in place: a direction's side; then its jobs follow. */
+/* The tag of the messages of a plan's n-th call in a direction. */
+int lierne_plan_tag(int number, int direction, size_t call);
+/* For planners that change the routes of a plan: a direction of it, and the call that makes its
+ * executions follow. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 void lierne_plan_refresh(lierne_plan *plan);
-/* For an exchange: a direction's route, the rules for its buffers, and how many exchanges hold the
- * plan (by is added). */
+/* BUSY if a request is in flight or coalesced plans hold the plan. */
+lierne_status lierne_plan_check_idle(const lierne_plan *plan);
+
+/* For coalesced plans: a direction's route, the rules for its buffers, and how many of them hold
+ * the plan, changed by `by`. */
 lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan,
                                                    lierne_direction direction);
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
-/* Around a call that executes. compare: where the context checks, a decision of all ranks that each
- * may (mine) and that fields are the same, numbered in *decision; elsewhere mine, and -1. end:
- * waits for the job; where the transport agrees without waiting, first for the decision of all
- * ranks, which may be that nothing will come. */
+/* Before and after a call that executes. compare_call: where the context checks, the ranks agree
+ * that each of them may call (mine) and that fields are the same; *id is that of the agreement.
+ * Elsewhere the result is mine, and *id is -1. end_call: waits for the execution; where an
+ * agreement does not wait for all ranks, first for the agreement, which may fail: then no data will
+ * arrive. */
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const lierne_field *fields, size_t n, int *decision);
-lierne_status lierne_plan_end_call(lierne_context *context, int decision, lierne_execution *job);
-/* BUSY if a request is in flight or an exchange holds the plan. */
-lierne_status lierne_plan_check_idle(const lierne_plan *plan);
+                                       const lierne_field *fields, size_t n, int *id);
+lierne_status lierne_plan_end_call(lierne_context *context, int id, lierne_execution *execution);
 
 #endif

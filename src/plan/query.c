@@ -1,5 +1,4 @@
-/* What a plan says of itself, without executing. */
-#include "lierne/sparse.h"
+/* Queries about plans, without executing them. */
 #include "plan/object.h"
 
 lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
@@ -39,7 +38,7 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
     }
-    *offset = plan->view[direction];
+    *offset = plan->alias[direction];
     return LIERNE_OK;
 }
 
@@ -72,7 +71,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
         .algorithm = plan->parts.algorithm[direction],
-        .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].job),
+        .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         report->communicators += plan->parts.groups[g] != NULL;
@@ -94,7 +93,7 @@ void lierne_text_destroy(char *text) {
     lierne_mem_free(text);
 }
 
-static lierne_status check_pairs(const lierne_plan *const *plans, int n, int d) {
+static lierne_status check_messages(const lierne_plan *const *plans, int n, int d) {
     const lierne_route **routes;
     LIERNE_TRY(lierne_alloc(&routes, (size_t)n, sizeof *routes));
     for (int i = 0; i < n; i++) {
@@ -124,15 +123,6 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     if (n != world) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(check_pairs(plans, n, LIERNE_FORWARD));
-    return check_pairs(plans, n, LIERNE_ADJOINT);
-}
-
-lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
-    lierne_text out = {0};
-    if (!plan || !text || !plan->parts.recipe || !plan->parts.recipe->write) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan or text is NULL, or the plan is not one of rows");
-    }
-    plan->parts.recipe->write(plan->parts.recipe, &out);
-    return lierne_text_take(&out, text);
+    LIERNE_TRY(check_messages(plans, n, LIERNE_FORWARD));
+    return check_messages(plans, n, LIERNE_ADJOINT);
 }

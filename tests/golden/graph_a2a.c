@@ -267,7 +267,7 @@ static bool auto_gathers(const golden_case *c, const variant *v) {
 static void expect_algorithm(golden_case *c, const variant *v, const char *algorithm) {
     bool gathers = v->algorithm == LIERNE_GRAPH_AUTO ? auto_gathers(c, v)
                                                      : v->algorithm == LIERNE_GRAPH_ALL_GATHER;
-    const char *wanted = gathers && v->world->n > 1 ? "gather" : "direct";
+    const char *wanted = gathers && v->world->n > 1 ? "all_gather" : "direct";
     golden_expect(c, strcmp(algorithm, wanted) == 0, "algorithm %d became '%s', expected '%s'",
                   (int)v->algorithm, algorithm, wanted);
 }

@@ -125,16 +125,16 @@ void golden_graph_expect_lists(golden_case *c, const lierne_plan *plan, const cJ
         return;
     }
     int64_t nsent = 0;
-    for (int64_t i = 0; i < l.ntargets; i++) {
-        nsent += l.target_counts[i];
+    for (int64_t i = 0; i < l.nreceivers; i++) {
+        nsent += l.receiver_counts[i];
     }
     golden_expect_ints(c, "owned", golden_get(rank, "owned"), l.owned, l.nowned);
     golden_expect_ints(c, "needed", golden_get(rank, "needed"), l.ghosts, l.nghosts);
-    expect_counts(c, "recv_counts", golden_get(rank, "recv_counts"), l.source_ranks,
-                  l.source_counts, l.nsources);
-    expect_counts(c, "send_counts", golden_get(rank, "send_counts"), l.target_ranks,
-                  l.target_counts, l.ntargets);
-    golden_expect_ints(c, "send_indices", golden_get(rank, "send_indices"), l.target_rows, nsent);
+    expect_counts(c, "recv_counts", golden_get(rank, "recv_counts"), l.sender_ranks,
+                  l.sender_counts, l.nsenders);
+    expect_counts(c, "send_counts", golden_get(rank, "send_counts"), l.receiver_ranks,
+                  l.receiver_counts, l.nreceivers);
+    golden_expect_ints(c, "send_indices", golden_get(rank, "send_indices"), l.receiver_rows, nsent);
     golden_expect_ints(c, "edge sources", cJSON_GetArrayItem(edges, 0), l.edge_source, l.nedges);
     golden_expect_ints(c, "edge targets", cJSON_GetArrayItem(edges, 1), l.edge_target, l.nedges);
     golden_expect_ints(c, "local_edge_idx", golden_get(rank, "local_edge_idx"), l.local_edges,
@@ -200,7 +200,7 @@ void golden_graph_expect_reports(golden_case *c, const lierne_plan *plan,
     if (!golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK)) {
         return;
     }
-    if (strcmp(forward.algorithm, "gather") == 0) {
+    if (strcmp(forward.algorithm, "all_gather") == 0) {
         expect_gather(c, &forward, graph, row_bytes, rank);
     } else {
         golden_expect(c, strcmp(forward.algorithm, "direct") == 0, "forward is '%s'",

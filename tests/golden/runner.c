@@ -28,6 +28,8 @@ static const struct {
     {"graph_a2a.json", "invalid", golden_graph_invalid},
     {"halo.json", "cases", golden_halo},
     {"halo.json", "invalid", golden_halo_invalid},
+    {"dtensor.json", "cases", golden_dtensor_case},
+    {"dtensor.json", "pairs", golden_dtensor_pair},
 };
 
 /* The next list of a file after one, or the one of a name (NULL: any); its place, or -1. */

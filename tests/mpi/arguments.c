@@ -4,7 +4,6 @@
  * calls only where the context checks. In each case the call is right on all ranks but one. */
 #include "mpi/common.h"
 
-#include "lierne/exchange.h"
 #include "lierne/halo.h"
 
 #include <stdio.h>

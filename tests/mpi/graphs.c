@@ -135,22 +135,22 @@ static void check_peers(const lierne_graph_lists *lists, const forest *f, const 
         }
         for (int64_t k = 0; k < f->nghosts[q]; k++) {
             if (q != test_rank && f->ghosts[q][k].rank == test_rank) {
-                wrong += lists->target_rows[at + to++] != f->ghosts[q][k].row;
+                wrong += lists->receiver_rows[at + to++] != f->ghosts[q][k].row;
             }
         }
         at += to;
         if (from) {
-            wrong += sources >= lists->nsources || lists->source_ranks[sources] != q ||
-                     lists->source_counts[sources] != from;
+            wrong += sources >= lists->nsenders || lists->sender_ranks[sources] != q ||
+                     lists->sender_counts[sources] != from;
             sources++;
         }
         if (to) {
-            wrong += targets >= lists->ntargets || lists->target_ranks[targets] != q ||
-                     lists->target_counts[targets] != to;
+            wrong += targets >= lists->nreceivers || lists->receiver_ranks[targets] != q ||
+                     lists->receiver_counts[targets] != to;
             targets++;
         }
     }
-    CHECK(wrong == 0 && sources == lists->nsources && targets == lists->ntargets,
+    CHECK(wrong == 0 && sources == lists->nsenders && targets == lists->nreceivers,
           "%s: %lld wrong of %lld sources and %lld targets", what, (long long)wrong,
           (long long)sources, (long long)targets);
 }

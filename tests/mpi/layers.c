@@ -5,7 +5,6 @@
  *
  * A layer: m[t] = h[t] + sum over edges s -> t of weight * h[s], then h'[t] = m[t] + a * m[t]^2.
  * Ranks compute edges between own atoms while communication is in flight, in both directions. */
-#include "lierne/partition.h"
 #include "lierne/sparse.h"
 #include "mpi/common.h"
 #include "mpi/crystal.h"

@@ -98,7 +98,7 @@ static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, cons
           "%s: %lld bytes, at least %lld, wanted %lld", what, (long long)report.received_bytes,
           (long long)report.min_bytes, (long long)wanted);
     bool direct = strcmp(report.algorithm, "direct") == 0;
-    CHECK(direct ? report.received_bytes == wanted : strcmp(report.algorithm, "gather") == 0,
+    CHECK(direct ? report.received_bytes == wanted : strcmp(report.algorithm, "all_gather") == 0,
           "%s: %lld bytes, %s", what, (long long)report.received_bytes, report.algorithm);
     CHECK(lierne_plan_get_report(&report, plan, LIERNE_ADJOINT) == LIERNE_OK &&
               report.sent_bytes == wanted,

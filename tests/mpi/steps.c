@@ -2,7 +2,7 @@
  * tp1 dpN -> tp1 cpN dp1: every rank receives the whole batch. */
 #include "mpi/common.h"
 
-#include "lierne/exchange.h"
+#include "lierne/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,7 +241,7 @@ static void another_order(void) {
         lierne_status status =
             lierne_coalesced_create(&other, test_rank == who ? turned : x.plans, 2);
         test_same_error(status, LIERNE_MISMATCH, "plans in another order");
-        CHECK(strstr(lierne_last_error(), "plans of the exchange differs") && !other, "%s",
+        CHECK(strstr(lierne_last_error(), "coalesced plans differs") && !other, "%s",
               lierne_last_error());
     }
     begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);

@@ -306,7 +306,7 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
             bool told = odd == 0 ? r > 0 : r >= odd;
             cr_assert_eq(status, told ? LIERNE_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s", odd,
                          r, lierne_last_error());
-            cr_assert(!told || strstr(lierne_last_error(), "plans of the exchange differs"), "%s",
+            cr_assert(!told || strstr(lierne_last_error(), "coalesced plans differs"), "%s",
                       lierne_last_error());
             cr_assert_eq(lierne_coalesced_destroy(x), LIERNE_OK);
         }
@@ -328,7 +328,7 @@ Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
     make_buffers(&w);
     make_buffers(&other);
     cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_BUSY);
-    cr_assert(strstr(lierne_last_error(), "1 exchanges hold the plan"));
+    cr_assert(strstr(lierne_last_error(), "coalesced plans (1 of them) hold the plan"));
     cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_INVALID);
     cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_INVALID);
     lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};

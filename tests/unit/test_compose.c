@@ -43,8 +43,8 @@ Test(compose, only_plans_that_fit_are_composed) {
                           copies(sim, 2, rows + 1, 1, LIERNE_I64, 1),
                           copies(other, 2, rows + 1, 1, LIERNE_I64, 0),
                           NULL};
-    const char *says[] = {"forward of one plan gives 2 elements, the other takes 1",
-                          "forward of one plan gives 2 elements, the other takes 3",
+    const char *says[] = {"forward: one plan writes 2 elements, the other reads 1",
+                          "forward: one plan writes 2 elements, the other reads 3",
                           "dtypes i64 and f64 differ",
                           "accumulates",
                           "different contexts",
@@ -88,7 +88,7 @@ Test(compose, rows_that_lie_apart_fit_the_same_rows_only) {
     int64_t out[] = {0, 0, -7, 0, 0};
     lierne_plan *apart = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
     cr_expect_eq(lierne_plan_create_composed(&plan, apart, dense), LIERNE_INVALID);
-    cr_expect(strstr(lierne_last_error(), "lie apart"), "%s", lierne_last_error());
+    cr_expect(strstr(lierne_last_error(), "gaps between the rows"), "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_composed(&plan, apart, apart), LIERNE_OK, "%s",
                  lierne_last_error());
     cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());

@@ -10,7 +10,8 @@
 
 static const char graph[] =
     "{\"kind\": \"graph\", \"dtype\": \"i64\", \"width\": 1, \"stride\": 1,\n"
-    " \"algorithm\": \"auto\", \"accumulate\": false, \"whole\": false, \"keep_ghosts\": false,\n"
+    " \"algorithm\": \"auto\", \"accumulate\": false, \"combined\": false, \"keep_ghosts\": "
+    "false,\n"
     " \"max_inflight\": 1, \"nowned\": 3, \"root\": [[0,2],[0,0]], \"nrows\": 5,\n"
     " \"owned\": [0,2,4], \"needed\": [4,0], \"edge_index_local\": [[0,3,4],[0,1,2]],\n"
     " \"local_edge_idx\": [0], \"remote_edge_idx\": [1,2]}";
@@ -130,9 +131,10 @@ static void change(char *to, size_t size, const char *text, const char *right, c
  * of cost nothing, up to more than any machine has memory for. */
 Test(serialize, a_huge_count_costs_nothing) {
     static const char pairs[] =
-        "{\"kind\": \"pairs\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": "
+        "{\"kind\": \"references\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": "
         "\"auto\",\n"
-        " \"accumulate\": false, \"whole\": false, \"keep_ghosts\": false, \"max_inflight\": 64,\n"
+        " \"accumulate\": false, \"combined\": false, \"keep_ghosts\": false, \"max_inflight\": "
+        "64,\n"
         " \"nowned\": 5, \"root\": [[0,4],[0,1],[0,4]]}";
     static const struct {
         const char *text, *right, *wrong;
@@ -153,7 +155,7 @@ Test(serialize, a_huge_count_costs_nothing) {
                      lierne_last_error());
         cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         if (i == 0) {
-            change(whole, sizeof whole, text, "\"whole\": false", "\"whole\": true");
+            change(whole, sizeof whole, text, "\"combined\": false", "\"combined\": true");
             cr_expect_eq(read_text(&next, sim, whole), LIERNE_OK, "%s", lierne_last_error());
             cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         }

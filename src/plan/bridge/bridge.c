@@ -34,7 +34,9 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
 static void add_placements(lierne_plan_fields *f, const char *name, const lierne_grid *grid,
                            const lierne_placement *given) {
     for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
-        int64_t value = given ? (int64_t)given[d].kind * LIERNE_MAX_AXES + given[d].axis : 0;
+        lierne_placement p = given ? given[d] : (lierne_placement){0};
+        int64_t cut = (int64_t)p.share * LIERNE_MAX_DIMS + p.cut_order;
+        int64_t value = (cut * LIERNE_MAX_AXES + p.axis) * (LIERNE_AT + 1) + (int64_t)p.kind;
         lierne_plan_fields_add_at(f, name, d, value);
     }
 }
@@ -124,7 +126,7 @@ static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec 
     }
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(lierne_bridge_saved_spec_create(&recipe, spec));
-    parts->recipe = &recipe->base;
+    parts->saved_spec = &recipe->base;
     return spec->variable_rows ? fill_variable(context, spec, sides, parts, &recipe->variable)
                                : fill(context, spec, sides, parts);
 }

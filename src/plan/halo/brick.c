@@ -1,11 +1,11 @@
-/* Swaps of a box cut in bricks.
+/* Swaps of a box cut into bricks.
  *
  * The rule is that of LAMMPS' brick communicator, so that lists, counts and order of ghosts are the
- * same: axis by axis, so that ghosts of earlier axes bring the corners along; a pair of swaps per
- * hop, to the low side and to the high side; the first pair of an axis looks at everything present
- * before it, later pairs only at what the pair before brought. Positions travel with the swaps as
- * letters, since how many rows come is known only when they do. A rank that fails goes on with
- * empty letters. */
+ * same: axis by axis, so that ghosts of earlier axes are passed on to the corners; a pair of swaps
+ * per hop, to the low side and to the high side; the first pair of an axis selects from all rows
+ * present before it, later pairs only from the rows that the pair before brought. Positions are
+ * sent with the swaps in control messages, because a receiver does not know how many rows it gets.
+ * A rank that fails keeps taking part, with empty messages. */
 #include "base/base.h"
 #include "lierne/halo.h"
 #include "plan/plan.h"
@@ -19,8 +19,8 @@
 struct lierne_brick {
     int64_t nlocal;
     int nswap;
-    int *procs;                /* sent to, then received from */
-    int64_t *nums;             /* rows sent, then received */
+    int *procs;                /* sendproc, then recvproc */
+    int64_t *nums;             /* sendnum, then recvnum */
     LIERNE_VEC(double) points; /* 3 coordinates of each row, owned ones first */
     LIERNE_VEC(int64_t) rows;  /* lists, one after the other */
     const int64_t **lists;
@@ -34,23 +34,23 @@ typedef struct axis {
     double box;
     double cutoff;
     const double *splits; /* or NULL */
-    int hops;             /* the most of any rank, either side */
+    int hops;             /* the most that any rank needs on either side */
     double low, high;     /* borders of this rank's brick */
-    int neighbors[2];     /* ranks on the low and on the high side, round the box */
+    int neighbors[2];     /* ranks on the low and the high side, periodic */
 } axis;
 
-typedef struct builder {
+typedef struct planner {
     lierne_context *context;
     lierne_brick *brick;
     axis axes[3];
-    int naxes; /* that have swaps */
-} builder;
+    int naxes; /* with swaps */
+} planner;
 
 static double border(const axis *a, int i) {
     return a->box * (a->splits ? a->splits[i] : (double)i / a->bricks);
 }
 
-/* How many bricks beyond brick `at` a rank takes rows from, on a side (0 low, 1 high). */
+/* The number of bricks beyond brick `at` that a rank needs rows of, on a side (0 low, 1 high). */
 static int reach(const axis *a, int at, int side) {
     int edge = side ? a->bricks - 1 - at : at;
     int hops = (int)(a->cutoff * a->bricks / a->box) + 1;
@@ -64,7 +64,8 @@ static int reach(const axis *a, int at, int side) {
     return a->periodic || hops < edge ? hops : edge;
 }
 
-/* How many pairs of swaps this rank sends in, to a side: as many as the neighbor there needs. */
+/* In how many pairs of swaps this rank sends to a side: as often as the neighbor there needs rows.
+ */
 static int sends(const axis *a, int side) {
     int neighbor = (a->at + (side ? 1 : a->bricks - 1)) % a->bricks;
     return reach(a, neighbor, !side);
@@ -157,7 +158,7 @@ static lierne_status check(const lierne_brick_spec *spec, int rank, int world) {
     return LIERNE_OK;
 }
 
-static void place(builder *b, const lierne_brick_spec *spec) {
+static void place(planner *b, const lierne_brick_spec *spec) {
     int rank = b->context->rank, step = 1;
     b->naxes = spec->dims == 2 ? 2 : 3;
     for (int d = 2; d >= 0; d--) {
@@ -179,7 +180,7 @@ static void place(builder *b, const lierne_brick_spec *spec) {
     }
 }
 
-static lierne_status check_points(const builder *b, const lierne_brick_spec *spec) {
+static lierne_status check_points(const planner *b, const lierne_brick_spec *spec) {
     for (int64_t i = 0; i < spec->nlocal; i++) {
         for (int d = 0; d < 3; d++) {
             const axis *a = &b->axes[d];
@@ -195,7 +196,7 @@ static lierne_status check_points(const builder *b, const lierne_brick_spec *spe
     return LIERNE_OK;
 }
 
-static lierne_status reserve(builder *b, const lierne_brick_spec *spec) {
+static lierne_status reserve(planner *b, const lierne_brick_spec *spec) {
     lierne_brick *brick = b->brick;
     for (int d = 0; d < b->naxes; d++) {
         brick->nswap += 2 * b->axes[d].hops;
@@ -212,7 +213,7 @@ static lierne_status reserve(builder *b, const lierne_brick_spec *spec) {
 
 typedef LIERNE_VEC(int64_t) word_vec;
 
-/* The bits of a row's position, seen from across the border if the swap crosses it. */
+/* The bits of a row's position, shifted if the swap crosses a periodic border. */
 static lierne_status add_position(word_vec *words, const double *point, int d, double shift) {
     for (int e = 0; e < 3; e++) {
         double x = e == d ? point[e] + shift : point[e];
@@ -238,7 +239,7 @@ static bool is_sent(const axis *a, const swap *s, double x) {
     return x >= a->high - a->cutoff && (s->hop == 0 || x <= middle);
 }
 
-static lierne_status choose(const builder *b, const swap *s, word_vec *words) {
+static lierne_status choose(const planner *b, const swap *s, word_vec *words) {
     const axis *a = &b->axes[s->d];
     lierne_brick *brick = b->brick;
     bool crosses = a->at == (s->side ? a->bricks - 1 : 0);
@@ -257,24 +258,24 @@ static lierne_status choose(const builder *b, const swap *s, word_vec *words) {
     return LIERNE_OK;
 }
 
-static lierne_status take(const builder *b, const swap *s,
+static lierne_status take(const planner *b, const swap *s,
                           const lierne_control_messages *received) {
     lierne_brick *brick = b->brick;
     if (received->count == 0) {
         return LIERNE_OK;
     }
-    const lierne_control_message *letter = &received->at[0];
-    for (size_t i = 0; i < letter->count; i++) {
+    const lierne_control_message *message = &received->at[0];
+    for (size_t i = 0; i < message->count; i++) {
         double x;
-        memcpy(&x, &letter->words[i], sizeof x);
+        memcpy(&x, &message->words[i], sizeof x);
         LIERNE_TRY(LIERNE_VEC_PUSH(&brick->points, x));
     }
-    brick->nums[brick->nswap + s->number] = (int64_t)letter->count / 3;
+    brick->nums[brick->nswap + s->number] = (int64_t)message->count / 3;
     return LIERNE_OK;
 }
 
 /* Collective, also after a failure. */
-static lierne_status run_swap(const builder *b, const swap *s, lierne_status status) {
+static lierne_status run_swap(const planner *b, const swap *s, lierne_status status) {
     lierne_brick *brick = b->brick;
     const axis *a = &b->axes[s->d];
     word_vec words = {0};
@@ -284,9 +285,9 @@ static lierne_status run_swap(const builder *b, const swap *s, lierne_status sta
     if (status == LIERNE_OK) {
         status = choose(b, s, &words);
     }
-    lierne_control_message letter = {a->neighbors[s->side], words.count, words.at};
+    lierne_control_message message = {a->neighbors[s->side], words.count, words.at};
     bool sent = status == LIERNE_OK && words.count > 0;
-    lierne_status posted = lierne_context_sparse_exchange(b->context, &letter, sent, &received);
+    lierne_status posted = lierne_context_sparse_exchange(b->context, &message, sent, &received);
     if (status == LIERNE_OK) {
         status = posted == LIERNE_OK ? take(b, s, &received) : posted;
     }
@@ -295,7 +296,7 @@ static lierne_status run_swap(const builder *b, const swap *s, lierne_status sta
     return status;
 }
 
-static lierne_status run_axis(const builder *b, int d, int *number, lierne_status status) {
+static lierne_status run_axis(const planner *b, int d, int *number, lierne_status status) {
     swap s = {.d = d};
     for (s.hop = 0; s.hop < b->axes[d].hops; s.hop++) {
         s.first = s.last;
@@ -316,7 +317,7 @@ static void point_lists(lierne_brick *brick) {
     }
 }
 
-/* What all ranks must be given alike. */
+/* What must be the same on every rank. */
 typedef struct fingerprint {
     lierne_field fields[24];
     size_t n;
@@ -349,7 +350,7 @@ static void put_spec(fingerprint *f, const lierne_brick_spec *spec) {
     }
 }
 
-static lierne_status prepare(builder *b, const lierne_brick_spec *spec, fingerprint *f) {
+static lierne_status prepare(planner *b, const lierne_brick_spec *spec, fingerprint *f) {
     LIERNE_TRY(check(spec, b->context->rank, b->context->world));
     put_spec(f, spec);
     place(b, spec);
@@ -360,7 +361,7 @@ static lierne_status prepare(builder *b, const lierne_brick_spec *spec, fingerpr
 
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
-    builder b = {.context = context};
+    planner b = {.context = context};
     fingerprint f = {.fields = {{"call", LIERNE_CALL_BRICK}}, .n = 1};
     int number = 0;
     if (!context) {

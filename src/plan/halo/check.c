@@ -1,9 +1,8 @@
-/* What a rank can tell about its swaps alone.
+/* What a rank can check of its swaps alone.
  *
- * The reference checks next to nothing, and a bad list there overwrites owned rows without a word.
- * So every class of mistake has a status of its own. One class after another is looked for, since
- * the later ones take the earlier ones for granted: a count that is negative would make any other
- * message about it misleading. */
+ * The reference checks almost nothing; a bad list there silently overwrites owned rows. So every
+ * class of mistake has a status of its own. Classes are checked one after another, because later
+ * checks rely on earlier ones: with a negative count any other message would be misleading. */
 #include "plan/halo/halo.h"
 
 #define SWAP_FAIL(status, ...) LIERNE_FAIL(status, "rank %d swap %d: " __VA_ARGS__)
@@ -20,7 +19,8 @@ static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
                            rank, (long long)spec->width, (long long)spec->stride);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype %d is none", rank, (int)spec->dtype);
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
+                           rank, (int)spec->dtype);
     }
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d", rank,
@@ -36,7 +36,7 @@ static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
     return LIERNE_OK;
 }
 
-/* Whether so many rows have a size in bytes. */
+/* Whether the size of these rows in bytes does not overflow. */
 static bool fits(const lierne_halo_spec *spec, int64_t rows) {
     int64_t stride = spec->stride ? spec->stride : spec->width, bytes;
     return rows >= 0 && lierne_mul_i64(rows, stride, &bytes) &&
@@ -94,7 +94,7 @@ static lierne_status check_peers(const lierne_halo_spec *spec, int rank, int wor
     return LIERNE_OK;
 }
 
-/* Stops where the sum passes nghost, so that it cannot overflow. */
+/* Stops when the sum exceeds nghost, so that it cannot overflow. */
 static lierne_status check_ghosts(const lierne_halo_spec *spec, int rank) {
     int64_t left = spec->nghost;
     for (int s = 0; s < spec->nswap; s++) {

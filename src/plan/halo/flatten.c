@@ -1,34 +1,33 @@
-/* Swaps as one round: the roots, which planning the swaps found, are pairs already. Without swaps
- * there are none, and the identity is what it was. */
+/* Swaps as one round: the owners of all ghosts, which planning the swaps found, are references.
+ * Without swaps there are none, and the plan stays the identity. */
 #include "plan/halo/halo.h"
-#include "plan/sparse/star_forest.h"
 
-static lierne_star_forest_spec forest_of(const lierne_halo_saved_spec *r, bool whole) {
-    const lierne_halo_spec *halo = &r->spec;
-    lierne_star_forest_spec spec = {.whole = whole, .keep_ghosts = halo->keep_ghosts};
-    spec.pairs = (lierne_references_spec){.size = sizeof spec.pairs,
-                                          .nowned = halo->nlocal,
-                                          .nghosts = halo->nghost,
-                                          .rank = r->root_rank,
-                                          .row = r->root_row,
-                                          .dtype = halo->dtype,
-                                          .width = halo->width,
-                                          .stride = halo->stride,
-                                          .algorithm = LIERNE_GRAPH_DIRECT,
-                                          .max_inflight = halo->max_inflight};
-    return spec;
+static lierne_references_spec references_of(const lierne_halo_saved_spec *saved, bool separate) {
+    const lierne_halo_spec *halo = &saved->spec;
+    return (lierne_references_spec){.size = sizeof(lierne_references_spec),
+                                    .nowned = halo->nlocal,
+                                    .nghosts = halo->nghost,
+                                    .rank = saved->root_rank,
+                                    .row = saved->root_row,
+                                    .dtype = halo->dtype,
+                                    .width = halo->width,
+                                    .stride = halo->stride,
+                                    .algorithm = LIERNE_GRAPH_DIRECT,
+                                    .combined = !separate,
+                                    .keep_ghosts = !separate && halo->keep_ghosts,
+                                    .max_inflight = halo->max_inflight};
 }
 
-static lierne_status check(const lierne_halo_saved_spec *r, const void *out, int separate,
+static lierne_status check(const lierne_halo_saved_spec *saved, const void *out, int separate,
                            int rank) {
-    if (!r || !out) {
+    if (!saved || !out) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
-                           r ? "out is NULL" : "the plan is not one of swaps");
+                           saved ? "out is NULL" : "the plan is not one of swaps");
     }
-    if (separate && r->spec.nswap == 0) {
+    if (separate && saved->spec.nswap == 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: the plan has no swaps: its ghosts have no "
-                           "owner, and cannot be separate",
+                           "rank %d: the plan has no swaps: its ghosts have no owner, and cannot "
+                           "have a buffer of their own",
                            rank);
     }
     return LIERNE_OK;
@@ -36,7 +35,7 @@ static lierne_status check(const lierne_halo_saved_spec *r, const void *out, int
 
 lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                            int separate) {
-    const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
+    const lierne_halo_saved_spec *saved = lierne_halo_saved_spec_of(plan);
     if (out) {
         *out = NULL;
     }
@@ -45,12 +44,14 @@ lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan 
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = check(r, out, separate, context->rank);
-    if (r && r->spec.nswap == 0) {
-        return lierne_halo_plan(out, context, status, &r->spec);
+    const lierne_field fields[] = {{"call", LIERNE_CALL_FLATTEN},
+                                   {"plan", lierne_plan_number(plan)},
+                                   {"separate", separate != 0}};
+    lierne_status status = check(saved, out, separate, context->rank);
+    LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
+    if (saved->spec.nswap == 0) {
+        return lierne_plan_create_halo(out, context, &saved->spec);
     }
-    /* A failure is told before anything of the spec is looked at. */
-    const lierne_star_forest_spec spec =
-        status == LIERNE_OK ? forest_of(r, !separate) : (lierne_star_forest_spec){0};
-    return lierne_plan_star_forest(out, context, status, &spec);
+    const lierne_references_spec spec = references_of(saved, separate);
+    return lierne_plan_create_references(out, context, &spec);
 }

@@ -1,18 +1,19 @@
-/* The halo builder: from swaps to a plan.
+/* The halo planner: from swaps to a plan.
  *
- * The steps that all ranks take together come in one order whatever a rank finds: agree on what
- * each can check alone, compare the number of swaps, push labels through all of them, count, agree
- * again. So a rank with a bad list, or with no memory, makes nobody wait. The labels are each
- * ghost's root: for flattening, and for the bound of the report; that swaps bring as many of them
- * as expected is the check that lists of both ends fit. */
+ * Collective steps are in the same order whatever a rank finds: agree on what each rank can check
+ * alone, compare the number of swaps, send labels through all swaps, count, agree again. So no rank
+ * waits for one with a bad list or without memory. The label of a row is its owner and its number
+ * there: labels of ghosts are their roots, which flattening and the lower bound of the report need.
+ * Lists of both ends match if every swap brings as many labels as expected. */
 #include "plan/halo/halo.h"
 #include "lierne/grid.h"
-#include "plan/sparse/star_forest.h"
 
 #include <limits.h>
 #include <string.h>
 
-/* PLAN_DEPTH, with the same message on every rank. The lowest rank of each extreme goes with it. */
+/* PLAN_DEPTH, with the same message on every rank: each extreme carries the lowest rank that has
+ * it.
+ */
 static lierne_status compare_depth(lierne_context *context, int nswap) {
     const int64_t shift = (int64_t)LIERNE_MAX_RANKS;
     int64_t extremes[2] = {nswap * shift + shift - 1 - context->rank,
@@ -27,13 +28,13 @@ static lierne_status compare_depth(lierne_context *context, int nswap) {
     return LIERNE_OK;
 }
 
-static void free_labels(const lierne_context *context, lierne_halo_words *l) {
+static void free_labels(const lierne_context *context, lierne_halo_labels *l) {
     lierne_mem_free(l->ghosts);
-    lierne_context_free_message_memory(context, l->room); /* where letters lie */
+    lierne_context_free_message_memory(context, l->buffer); /* messages point into it */
 }
 
 static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec *r,
-                                const lierne_halo_words *l) {
+                                const lierne_halo_labels *l) {
     LIERNE_TRY(lierne_halo_propagate(context, &r->spec, l));
     for (int64_t i = 0; i < r->spec.nghost && r->spec.nswap > 0; i++) {
         r->root_rank[i] = (int32_t)l->ghosts[2 * i];
@@ -42,47 +43,8 @@ static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec 
     return LIERNE_OK;
 }
 
-/* A letter to each other rank whose rows this one has ghosts of: how many different ones. */
-static lierne_status write_needs(const lierne_star_forest *f, lierne_control_messages *letters,
-                                 int64_t *needed) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        lierne_peer_rows *source = &f->sources.at[s];
-        lierne_control_message letter = {source->rank, 1, &source->count};
-        if (source->rank != f->rank) {
-            LIERNE_TRY(LIERNE_VEC_PUSH(letters, letter));
-            *needed += source->count;
-        }
-    }
-    return LIERNE_OK;
-}
-
-/* Shares of the lower bound, in rows: what this rank needs, and what others need of it. Collective,
- * also where status is a failure, which stays. */
-static lierne_status count_shares(lierne_context *context, const lierne_halo_saved_spec *r,
-                                  lierne_status status, int64_t *shares) {
-    lierne_star_forest forest = {.rank = context->rank, .nghosts = r->spec.nghost};
-    lierne_control_messages letters = {0}, received = {0};
-    if (status == LIERNE_OK) {
-        status = lierne_star_forest_sort(&forest, r->root_rank, r->root_row);
-    }
-    if (status == LIERNE_OK) {
-        status = write_needs(&forest, &letters, &shares[LIERNE_FORWARD]);
-    }
-    size_t n = status == LIERNE_OK ? letters.count : 0;
-    lierne_status posted = lierne_context_sparse_exchange(context, letters.at, n, &received);
-    for (size_t i = 0; i < received.count; i++) {
-        shares[LIERNE_ADJOINT] += received.at[i].words[0];
-    }
-    lierne_control_messages_destroy(&received);
-    lierne_mem_free(letters.at);
-    lierne_context_free_message_memory(context, forest.sources.at); /* which letters point into */
-    forest.sources.at = NULL;
-    lierne_star_forest_destroy(&forest);
-    return status == LIERNE_OK ? posted : status;
-}
-
 static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, int rank,
-                          const int64_t *shares) {
+                          const int64_t *rows) {
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "swaps";
@@ -90,26 +52,26 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, i
     parts->rows = true;
     parts->waits = true;
     for (int d = 0; d < 2; d++) {
-        parts->side[d].min_elements = shares[d] * r->spec.width;
+        parts->side[d].min_elements = rows[d] * r->spec.width;
     }
     return lierne_halo_routes(r, rank, parts);
 }
 
-static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_words *l,
+static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
                              const lierne_context *context, const lierne_halo_spec *spec) {
     lierne_halo_saved_spec *r;
     LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
     LIERNE_TRY(lierne_halo_saved_spec_create(&r, spec));
-    parts->recipe = &r->base;
+    parts->saved_spec = &r->base;
     size_t nghost = spec->nswap > 0 ? (size_t)spec->nghost : 0;
     LIERNE_TRY(lierne_alloc(&l->ghosts, nghost, l->n * sizeof *l->ghosts));
-    return lierne_halo_propagate_memory(&l->room, &r->spec, l->n);
+    return lierne_halo_reserve_labels(&l->buffer, &r->spec, l->n);
 }
 
-/* What ranks must be given alike: an error on one of them, or a difference, is the same on all. */
-static lierne_status settle(lierne_context *context, lierne_status status,
-                            const lierne_plan_parts *parts) {
-    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->recipe;
+/* Compares what must be the same on every rank. An error or a difference is every rank's error. */
+static lierne_status agree(lierne_context *context, lierne_status status,
+                           const lierne_plan_parts *parts) {
+    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->saved_spec;
     lierne_field fields[5] = {{"call", LIERNE_CALL_HALO}};
     if (status == LIERNE_OK) {
         fields[1] = (lierne_field){"dtype", r->spec.dtype};
@@ -121,27 +83,27 @@ static lierne_status settle(lierne_context *context, lierne_status status,
     return compare_depth(context, r->spec.nswap);
 }
 
-/* What ranks find out together, and then the routes: the outcome is this rank's own. */
+/* The collective steps, and then the routes. Returns this rank's own outcome. */
 static lierne_status fill_together(lierne_context *context, lierne_plan_parts *parts,
-                                   const lierne_halo_words *l) {
-    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)parts->recipe;
-    int64_t shares[2] = {0};
+                                   const lierne_halo_labels *l) {
+    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)parts->saved_spec;
+    int64_t rows[2] = {0};
     lierne_status status = find_roots(context, r, l);
     if (r->spec.nswap > 0 && context->dead == LIERNE_OK) {
-        status = count_shares(context, r, status, shares);
+        status = lierne_halo_count_rows(context, r, status, rows);
     }
-    return status == LIERNE_OK ? fill(parts, r, context->rank, shares) : status;
+    return status == LIERNE_OK ? fill(parts, r, context->rank, rows) : status;
 }
 
 lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
                                const lierne_halo_spec *spec) {
     const lierne_field field = {"call", LIERNE_CALL_HALO_NEW};
     lierne_plan_parts parts = {0};
-    lierne_halo_words l = {.n = 2};
+    lierne_halo_labels l = {.n = 2};
     if (status == LIERNE_OK) {
         status = prepare(&parts, &l, context, spec);
     }
-    status = settle(context, status, &parts);
+    status = agree(context, status, &parts);
     bool together = status == LIERNE_OK;
     if (together) {
         status = fill_together(context, &parts, &l);

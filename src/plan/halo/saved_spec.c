@@ -1,6 +1,5 @@
-/* A copy of the swaps that lives as long as their plan: for asking for them, cutting rows out of
- * them, flattening and writing them. The caller's lists are usually those of the last neighbour
- * list, gone with the next one. */
+/* A copy of the swaps that lives as long as their plan: for queries, restricting, flattening and
+ * serializing. The caller's lists usually end with the next neighbor list. */
 #include "plan/halo/halo.h"
 
 #include <string.h>
@@ -26,7 +25,7 @@ static lierne_status reserve(lierne_halo_saved_spec *r) {
     return LIERNE_OK;
 }
 
-/* Copies what r->spec still has of the caller's, and points it to the copies. */
+/* Copies the caller's arrays that r->spec points to, and lets it point to the copies. */
 static void take(lierne_halo_saved_spec *r) {
     lierne_halo_spec *spec = &r->spec;
     int64_t *rows = r->rows, ghost = spec->nlocal;
@@ -72,8 +71,8 @@ lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
     return LIERNE_OK;
 }
 
-void lierne_halo_saved_spec_destroy(lierne_saved_spec *recipe) {
-    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)recipe;
+void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved) {
+    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)saved;
     lierne_mem_free(r->procs);
     lierne_mem_free(r->nums);
     lierne_mem_free(r->lists);
@@ -91,9 +90,9 @@ static void write_ranks(lierne_text *text, const char *key, const int *ranks, in
     lierne_text_add(text, "]");
 }
 
-void lierne_halo_saved_spec_write(const lierne_saved_spec *recipe, lierne_text *text) {
+void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *text) {
     static const char *const counts[] = {"sendnum", "recvnum", "firstrecv"};
-    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)recipe;
+    const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)saved;
     const lierne_halo_spec *spec = &r->spec;
     lierne_text_add(text, "{\"kind\":\"halo\",\"dtype\":\"%s\",\"width\":%lld,\"stride\":%lld,",
                     lierne_dtype_name(spec->dtype), (long long)spec->width,

@@ -429,14 +429,13 @@ static lierne_status plan_cells(planner *p, const lierne_cell *from, const liern
 /* Plans all overlaps of the rank's own cell of one layout with cells of the other layout. */
 static lierne_status plan_overlaps(planner *p, const lierne_cell *own_from,
                                    const lierne_cell *own_to, bool as_receiver) {
-    lierne_spans spans[LIERNE_MAX_AXES] = {0};
     lierne_cells cells = {0};
     const lierne_cell *own = as_receiver ? own_to : own_from;
     if (!own) {
         return LIERNE_OK;
     }
-    lierne_layout_spans(as_receiver ? p->to : p->from, own, spans);
-    lierne_status status = lierne_layout_cells(as_receiver ? p->from : p->to, spans, &cells);
+    lierne_status status = lierne_layout_overlapping(&cells, as_receiver ? p->from : p->to,
+                                                     as_receiver ? p->to : p->from, own);
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
         const lierne_cell *other = &cells.at[i];
         if (as_receiver) {

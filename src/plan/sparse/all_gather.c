@@ -1,6 +1,6 @@
-/* The forward as an all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): every rank ends up with
- * all rows of all ranks after ceil(log2 P) messages, each rank's blocks beginning with its own and
- * going round. Ghosts are then copied out of them. */
+/* The forward as an all-gather (Bruck, Ho, Kipnis, Upfal, Weathersby 1997): after ceil(log2 P)
+ * messages every rank has the rows of all ranks in scratch, one block per rank in cyclic order from
+ * its own. Ghosts are then copied from there. */
 #include "plan/sparse/star_forest.h"
 
 /* first[i]: rows before the block of rank (rank + i) mod P; first[P]: rows of all. */
@@ -11,15 +11,16 @@ static void lay_out(const lierne_star_forest *f, int world, const int64_t *nowne
     }
 }
 
-/* In step k, 2^k blocks are here: as many, or those that the receiver lacks, go on. */
-static lierne_status add_step(const lierne_star_forest *f, lierne_route *route, int world, int here,
+/* Before step k a rank has 2^k blocks, and sends them all or, in the last step, those that the
+ * receiver lacks. */
+static lierne_status add_step(const lierne_star_forest *f, lierne_route *route, int world, int have,
                               const int64_t *nowned_of, const int64_t *first) {
-    int to = (f->rank - here + world) % world, from = (f->rank + here) % world;
-    int blocks = here < world - here ? here : world - here;
-    int64_t arriving = first[here + blocks] - first[here];
+    int to = (f->rank - have + world) % world, from = (f->rank + have) % world;
+    int blocks = have < world - have ? have : world - have;
+    int64_t received = first[have + blocks] - first[have];
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    if (here == 1) {
+    if (have == 1) {
         lierne_place in = lierne_place_at(LIERNE_IN, lierne_block_rows(0, nowned_of[f->rank],
                                                                        f->width, f->stride));
         lierne_place own = lierne_place_at(LIERNE_SCRATCH, lierne_block_rows(0, nowned_of[f->rank],
@@ -27,28 +28,28 @@ static lierne_status add_step(const lierne_star_forest *f, lierne_route *route, 
         LIERNE_TRY(lierne_ops_put(&stage->copies, own, false, &in, 1));
     }
     if (first[blocks] > 0) {
-        bool own = here == 1; /* the copy is still under way */
+        bool own = have == 1; /* the copy to scratch is in flight */
         LIERNE_TRY(lierne_messages_put(&stage->sends, to, own ? LIERNE_IN : LIERNE_SCRATCH,
                                        lierne_block_rows(0, first[blocks], f->width,
                                                          own ? f->stride : f->width)));
     }
-    if (arriving > 0) {
+    if (received > 0) {
         LIERNE_TRY(
             lierne_messages_put(&stage->recvs, from, LIERNE_SCRATCH,
-                                lierne_block_rows(first[here], arriving, f->width, f->width)));
+                                lierne_block_rows(first[have], received, f->width, f->width)));
     }
     return LIERNE_OK;
 }
 
-/* Where in scratch the row of each ghost is; nowhere for one that its owner, which refuses it, does
- * not have. */
+/* The row in scratch of each root; 0 for a row that does not exist, whose owner rejects the plan.
+ */
 static void find_rows(const lierne_star_forest *f, int world, const int64_t *nowned_of,
                       const int64_t *first, int64_t *at) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        const lierne_peer_rows *source = &f->sources.at[s];
-        int64_t block = first[(source->rank - f->rank + world) % world];
-        for (int64_t i = source->first; i < source->first + source->count; i++) {
-            bool exists = f->row[i] >= 0 && f->row[i] < nowned_of[source->rank];
+    for (size_t s = 0; s < f->senders.count; s++) {
+        const lierne_peer_rows *sender = &f->senders.at[s];
+        int64_t block = first[(sender->rank - f->rank + world) % world];
+        for (int64_t i = sender->first; i < sender->first + sender->count; i++) {
+            bool exists = f->row[i] >= 0 && f->row[i] < nowned_of[sender->rank];
             at[i] = exists ? block + f->row[i] : 0;
         }
     }
@@ -79,8 +80,8 @@ static lierne_status fill(const lierne_star_forest *f, lierne_route *route, int 
     lierne_stage *stage;
     lay_out(f, world, nowned_of, first);
     LIERNE_TRY(lierne_route_scratch(route, first[world] * f->width, &offset));
-    for (int here = 1; here < world; here *= 2) {
-        LIERNE_TRY(add_step(f, route, world, here, nowned_of, first));
+    for (int have = 1; have < world; have *= 2) {
+        LIERNE_TRY(add_step(f, route, world, have, nowned_of, first));
     }
     find_rows(f, world, nowned_of, first, root_at);
     LIERNE_TRY(lierne_route_add_stage(route, &stage));

@@ -1,19 +1,20 @@
-/* The graph builder: from edges and owners to pairs.
+/* The graph planner: from edges and owners to references.
  *
- * Rows of the graph are told apart by a bit each, with counts of the bits before every word: so the
- * position of a row among the owned or the needed ones is found without searching, in a quarter of
- * a byte per row of the graph, and needed rows come out distinct and ascending without sorting.
- * They are then sorted by owner, which keeps the rows of each ascending. */
+ * Owned and needed rows of the graph are marked in bit sets, with the number of bits before every
+ * word. This gives the position of a row among them without a search, takes a quarter of a byte per
+ * row of the graph, and makes needed rows distinct and ascending without sorting. They are then
+ * sorted by owner, which keeps the rows of each owner ascending. */
 #include "plan/sparse/saved_spec.h"
 
 typedef struct marks {
     uint64_t *bits;
     int64_t *before; /* marked rows in earlier words */
     int64_t count;
-    int64_t first; /* row, where all follow one another; else -1 */
+    int64_t first; /* the first marked row if all are consecutive; else -1 */
 } marks;
 
-/* Set bits of a word; the compiler's own is a call where the processor may lack it. */
+/* Set bits of a word. The compiler's builtin calls a function unless the processor is known to have
+ * the instruction. */
 static int64_t ones(uint64_t x) {
     x -= x >> 1 & 0x5555555555555555u;
     x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
@@ -25,12 +26,12 @@ static size_t words_of(int64_t nrows) {
     return (size_t)nrows / 64 + 1;
 }
 
-/* In two places of a shelf, from place on. */
-static lierne_status marks_take(marks *m, lierne_workspace *shelf, int place, int64_t nrows) {
+/* In two slots of a workspace, from slot on. */
+static lierne_status marks_take(marks *m, lierne_workspace *workspace, int slot, int64_t nrows) {
     size_t n = words_of(nrows);
-    LIERNE_TRY(lierne_workspace_take(shelf, place, &m->bits, n, sizeof *m->bits));
+    LIERNE_TRY(lierne_workspace_take(workspace, slot, &m->bits, n, sizeof *m->bits));
     memset(m->bits, 0, n * sizeof *m->bits);
-    return lierne_workspace_take(shelf, place + 1, &m->before, n, sizeof *m->before);
+    return lierne_workspace_take(workspace, slot + 1, &m->before, n, sizeof *m->before);
 }
 
 static void mark(marks *m, int64_t row) {
@@ -70,32 +71,32 @@ static void list_marks(const marks *m, int64_t nrows, int64_t *rows) {
     }
 }
 
-/* What is worked out of one spec: in the places of a shelf that outlives it. */
+/* Planning one spec. Its arrays are in the slots of a workspace that outlives it. */
 enum { OWNED = 0, NEEDED = 2, NEXT = 4, ROW_OF, GHOST_OF, SORTED, RANK, ROW, ASCENDING };
-typedef struct work {
+typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
     int rank;
     int world;
     marks owned;
     marks needed;
-    int64_t *next;        /* local row that comes next, of each rank */
+    int64_t *next;        /* of each rank: the local row that its next row gets */
     int64_t *row_of;      /* of each needed row, ascending: its local row at its owner */
-    int64_t *ghost_of;    /* ... and its place among the ghosts */
-    lierne_keyed *sorted; /* needed rows by owner, and as much spare */
+    int64_t *ghost_of;    /* ... and its ghost */
+    lierne_keyed *sorted; /* needed rows by owner, then as many spare items */
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows */
-    int64_t owners;     /* a number that all owners come to */
+    int64_t owners;     /* a hash of the owners of all rows */
     bool took_lists;
     lierne_star_forest_graph graph;
-} work;
+} planning;
 
 static bool readable(const lierne_graph_spec *spec) {
     return spec && spec->size == sizeof *spec;
 }
 
-static lierne_status check_spec(const work *w) {
+static lierne_status check_spec(const planning *w) {
     const lierne_graph_spec *s = w->spec;
     if (!readable(s)) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu", w->rank,
@@ -112,7 +113,7 @@ static lierne_status check_spec(const work *w) {
     return LIERNE_OK;
 }
 
-static lierne_status mark_owned(work *w) {
+static lierne_status mark_owned(planning *w) {
     const lierne_graph_spec *s = w->spec;
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, owner by owner */
     for (int64_t i = 0; i < s->nrows; i++) {
@@ -132,7 +133,7 @@ static lierne_status mark_owned(work *w) {
     return LIERNE_OK;
 }
 
-static lierne_status check_edge(const work *w, int64_t e) {
+static lierne_status check_edge(const planning *w, int64_t e) {
     const lierne_graph_spec *s = w->spec;
     int64_t source = s->source[e], target = s->target[e];
     if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
@@ -151,7 +152,7 @@ static lierne_status check_edge(const work *w, int64_t e) {
     return LIERNE_OK;
 }
 
-static lierne_status mark_needed(work *w) {
+static lierne_status mark_needed(planning *w) {
     const lierne_graph_spec *s = w->spec;
     for (int64_t e = 0; e < s->nedges; e++) {
         LIERNE_TRY(check_edge(w, e));
@@ -163,8 +164,8 @@ static lierne_status mark_needed(work *w) {
     return LIERNE_OK;
 }
 
-/* Local rows are positions among the rows of the same owner. */
-static void number_rows(work *w) {
+/* A local row is the position of a row among the rows of its owner. */
+static void number_rows(planning *w) {
     const lierne_graph_spec *s = w->spec;
     for (int64_t i = 0, n = 0; n < w->needed.count; i++) {
         int64_t row = w->next[s->owner[i]]++;
@@ -174,7 +175,7 @@ static void number_rows(work *w) {
     }
 }
 
-static void sort_ghosts(work *w) {
+static void sort_ghosts(planning *w) {
     int64_t n = w->needed.count;
     list_marks(&w->needed, w->spec->nrows, w->ascending);
     for (int64_t k = 0; k < n; k++) {
@@ -190,13 +191,13 @@ static void sort_ghosts(work *w) {
     }
 }
 
-static int64_t local_source(const work *w, int64_t row) {
+static int64_t local_source(const planning *w, int64_t row) {
     return w->spec->owner[row] == w->rank ? position(&w->owned, row)
                                           : w->owned.count + w->ghost_of[position(&w->needed, row)];
 }
 
-/* Edges of one target mostly stand together. */
-static void localise_edges(work *w) {
+/* Consecutive edges mostly have the same target. */
+static void localise_edges(planning *w) {
     const lierne_graph_spec *s = w->spec;
     lierne_star_forest_graph *g = &w->graph;
     int64_t *sources = g->edge_source, *targets = g->edge_target;
@@ -216,28 +217,29 @@ static void localise_edges(work *w) {
     g->nremote_edges = counts[1];
 }
 
-static lierne_status reserve_ghosts(work *w) {
+static lierne_status reserve_ghosts(planning *w) {
     size_t n = (size_t)w->needed.count, world = (size_t)w->world;
-    lierne_workspace *shelf = &w->memory->work;
-    LIERNE_TRY(lierne_workspace_take(shelf, NEXT, &w->next, world, sizeof *w->next));
+    lierne_workspace *workspace = &w->memory->work;
+    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, world, sizeof *w->next));
     memset(w->next, 0, world * sizeof *w->next);
-    LIERNE_TRY(lierne_workspace_take(shelf, ROW_OF, &w->row_of, n, sizeof *w->row_of));
-    LIERNE_TRY(lierne_workspace_take(shelf, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
-    LIERNE_TRY(lierne_workspace_take(shelf, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
-    LIERNE_TRY(lierne_workspace_take(shelf, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
-    LIERNE_TRY(lierne_workspace_take(shelf, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
-    return lierne_workspace_take(shelf, ASCENDING, &w->ascending, n, sizeof *w->ascending);
+    LIERNE_TRY(lierne_workspace_take(workspace, ROW_OF, &w->row_of, n, sizeof *w->row_of));
+    LIERNE_TRY(lierne_workspace_take(workspace, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
+    LIERNE_TRY(lierne_workspace_take(workspace, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
+    LIERNE_TRY(
+        lierne_workspace_take(workspace, RANK, &w->rank_of_ghost, n, sizeof *w->rank_of_ghost));
+    LIERNE_TRY(lierne_workspace_take(workspace, ROW, &w->row_of_ghost, n, sizeof *w->row_of_ghost));
+    return lierne_workspace_take(workspace, ASCENDING, &w->ascending, n, sizeof *w->ascending);
 }
 
-static lierne_status take_list(lierne_star_forest_graph *g, int place, int64_t **out, int64_t n) {
-    return lierne_workspace_take(&g->shelf, place, out, (size_t)n, sizeof **out);
+static lierne_status take_list(lierne_star_forest_graph *g, int slot, int64_t **out, int64_t n) {
+    return lierne_workspace_take(&g->workspace, slot, out, (size_t)n, sizeof **out);
 }
 
-/* The lists of the graph before the last are used again. */
-static lierne_status reserve_lists(work *w) {
+/* Reuses the lists of the graph before the last one. */
+static lierne_status reserve_lists(planning *w) {
     lierne_star_forest_graph *g = &w->graph;
     int64_t n = w->spec->nedges;
-    g->shelf = w->memory->lists;
+    g->workspace = w->memory->lists;
     w->memory->lists = (lierne_workspace){0};
     w->took_lists = true;
     LIERNE_TRY(take_list(g, LIERNE_WORKSPACE_OWNED, &g->owned, w->owned.count));
@@ -248,7 +250,7 @@ static lierne_status reserve_lists(work *w) {
     return take_list(g, LIERNE_WORKSPACE_REMOTE, &g->remote_edges, n);
 }
 
-static lierne_status work_out(work *w) {
+static lierne_status prepare(planning *w) {
     LIERNE_TRY(check_spec(w));
     LIERNE_TRY(marks_take(&w->owned, &w->memory->work, OWNED, w->spec->nrows));
     LIERNE_TRY(marks_take(&w->needed, &w->memory->work, NEEDED, w->spec->nrows));
@@ -263,20 +265,22 @@ static lierne_status work_out(work *w) {
     return LIERNE_OK;
 }
 
-static lierne_star_forest_spec forest_of(work *w) {
+static lierne_star_forest_spec forest_of(planning *w) {
     static const lierne_graph_spec none = {0};
     const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
-    return (lierne_star_forest_spec){.pairs = {.size = sizeof(lierne_references_spec),
-                                               .nowned = w->owned.count,
-                                               .nghosts = w->needed.count,
-                                               .rank = w->rank_of_ghost,
-                                               .row = w->row_of_ghost,
-                                               .dtype = s->dtype,
-                                               .width = s->width,
-                                               .stride = s->stride,
-                                               .algorithm = s->algorithm,
-                                               .accumulate = s->accumulate,
-                                               .max_inflight = s->max_inflight},
+    return (lierne_star_forest_spec){.references = {.size = sizeof(lierne_references_spec),
+                                                    .nowned = w->owned.count,
+                                                    .nghosts = w->needed.count,
+                                                    .rank = w->rank_of_ghost,
+                                                    .row = w->row_of_ghost,
+                                                    .dtype = s->dtype,
+                                                    .width = s->width,
+                                                    .stride = s->stride,
+                                                    .algorithm = s->algorithm,
+                                                    .accumulate = s->accumulate,
+                                                    .combined = s->combined,
+                                                    .keep_ghosts = s->keep_ghosts,
+                                                    .max_inflight = s->max_inflight},
                                      .graph = &w->graph,
                                      .nrows = s->nrows,
                                      .owners = w->owners};
@@ -291,11 +295,11 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    planning w = {.spec = spec, .rank = context->rank, .world = context->world};
     lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        status = work_out(&w);
+        status = prepare(&w);
     }
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_star_forest(out, context, status, &forest);
@@ -303,7 +307,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         lierne_star_forest_saved_spec_of(*out)->memory = w.memory;
         return LIERNE_OK;
     }
-    lierne_workspace_destroy(&w.graph.shelf);
+    lierne_workspace_destroy(&w.graph.workspace);
     lierne_star_forest_memory_destroy(w.memory);
     return status;
 }
@@ -322,7 +326,7 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     if (!out) {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     } else if (spec && spec->size == sizeof *spec) {
-        forest.pairs = *spec;
+        forest.references = *spec;
     } else {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
                              context->rank, sizeof *spec);
@@ -330,7 +334,7 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     return lierne_plan_star_forest(out, context, status, &forest);
 }
 
-/* Whether a plan can become that of another graph. */
+/* Whether a plan may get another graph. */
 static lierne_status check_update(const lierne_plan *plan, const lierne_graph_spec *spec) {
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r || r->nrows < 0) {
@@ -357,26 +361,26 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    work w = {.spec = spec, .rank = context->rank, .world = context->world};
+    planning w = {.spec = spec, .rank = context->rank, .world = context->world};
     lierne_star_forest_saved_spec *old = lierne_star_forest_saved_spec_of(plan);
     lierne_status status = check_update(plan, spec);
-    if (status == LIERNE_OK && !old->memory) { /* of a plan that was read */
+    if (status == LIERNE_OK && !old->memory) { /* of a deserialized plan */
         status = lierne_alloc(&old->memory, 1, sizeof *old->memory);
     }
     if (status == LIERNE_OK) {
         w.memory = old->memory;
         old->memory = NULL;
-        old->heir = w.memory;
-        status = work_out(&w);
+        old->next_owner = w.memory;
+        status = prepare(&w);
     }
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_update_star_forest(plan, status, &forest);
     if (w.memory) {
         lierne_star_forest_saved_spec *now = lierne_star_forest_saved_spec_of(plan);
         now->memory = w.memory;
-        now->heir = NULL;
+        now->next_owner = NULL;
         if (status != LIERNE_OK && w.took_lists) {
-            w.memory->lists = w.graph.shelf; /* unless they went with what was given up */
+            w.memory->lists = w.graph.workspace; /* unless they were freed with the failed plan */
         }
     }
     return status;

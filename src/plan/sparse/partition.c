@@ -1,20 +1,19 @@
-/* Partitions: equal shares in index order, and along a Morton curve.
+/* Partitions: equal shares in row order, and along a Morton curve.
  *
- * Every rank works the owners out for itself, so the result must be a function of the input alone.
- * Two things could spoil that. Ties: many rows may lie in one cell, and a sort that is not stable
- * may order them anyhow. Rows are sorted by a radix sort, which is stable: the order is that of
- * (code, index), in time that grows with the rows only, for any number of them. Rounding: a cell
- * depends on the last bit, so each operation is rounded to the type of the positions. One piece of
- * code does for both types: float operations done in double and then rounded give what float
- * arithmetic gives, as double has more than twice float's bits. */
-#include "lierne/partition.h"
+ * Every rank computes the owners for itself, so the result must depend on the input alone. Ties:
+ * many rows may be in one cell; a stable radix sort orders rows by (code, index), in time linear in
+ * the number of rows. Rounding: a cell depends on the last bit, so each operation is rounded to the
+ * type of the positions. The same code serves both types: float operations computed in double and
+ * then rounded give the results of float arithmetic, because double has more than twice float's
+ * bits. */
 #include "layout/layout.h"
+#include "lierne/sparse.h"
 
 #include <math.h>
 
 enum { AXES = 3, CELLS = 1 << 10, MOST = (1 << 30) - 1 /* of a code */ };
 
-/* The positions, and the frame that cells are counted in. */
+/* The positions, and the origin and extent of the cells. */
 typedef struct cloud {
     const void *positions;
     lierne_dtype dtype;
@@ -111,7 +110,7 @@ static uint32_t cell(const cloud *c, int64_t row, int axis) {
     return (uint32_t)rounded(c, fraction * (CELLS - 1));
 }
 
-/* Two zero bits after each of ten: halves, quarters and so on of the number move apart. */
+/* Puts two zero bits after each of the ten bits. */
 static uint32_t spread(uint32_t bits) {
     bits = (bits | bits << 16) & 0x030000ff;
     bits = (bits | bits << 8) & 0x0300f00f;
@@ -123,8 +122,8 @@ static uint32_t code_of(const cloud *c, int64_t row) {
     return spread(cell(c, row, 0)) | spread(cell(c, row, 1)) << 1 | spread(cell(c, row, 2)) << 2;
 }
 
-/* The i-th row along the curve to rank floor(i * world / n), world below n, without the product,
- * which may not fit. */
+/* The i-th row along the curve belongs to rank floor(i * world / n). world is below n; the product
+ * may overflow and is not computed. */
 static void deal(int32_t *owner, const lierne_keyed *curve, int64_t n, int world) {
     int32_t rank = 0;
     for (int64_t i = 0, rest = 0; i < n; i++) {

@@ -1,16 +1,40 @@
-/* From pairs to a plan, together.
+/* From references to a plan.
  *
- * A rank knows whose rows it needs, not who needs its own. So it asks: one letter to each rank that
- * owns something, with the rows; what a rank is asked for is what it sends. Between two collective
- * steps a rank may fail alone (a row that it does not have, no memory): it keeps the failure and
- * goes on with the steps, so that nobody waits for it, until the last one makes it everybody's. */
+ * A rank knows whose rows it needs, but not which ranks need its own. So it sends each owner a
+ * message with the rows that it needs; the rows that a rank is asked for are the rows that it
+ * sends. Between two collective steps a rank may fail alone (a row that it does not have, no
+ * memory). It then keeps the failure and takes part in the remaining steps, so that no rank waits
+ * for it; the last step returns the failure on every rank. */
 #include "plan/sparse/saved_spec.h"
 
 #include <math.h>
 #include <stdio.h>
 
+/* Whether what the buffers hold and what is asked for go together. */
+static lierne_status check_buffers(const lierne_references_spec *p, int rank) {
+    if (!p->combined && p->keep_ghosts) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: keep_ghosts is set, but combined is not: the adjoint's out "
+                           "has no ghosts",
+                           rank);
+    }
+    if (p->combined && p->accumulate) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: combined and accumulate are set: the adjoint of a combined "
+                           "buffer adds to in, set one of them",
+                           rank);
+    }
+    if (p->combined && p->algorithm == LIERNE_GRAPH_ALL_GATHER) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: combined is set, and algorithm is LIERNE_GRAPH_ALL_GATHER: "
+                           "must be LIERNE_GRAPH_AUTO or _DIRECT",
+                           rank);
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank) {
-    const lierne_references_spec *p = &spec->pairs;
+    const lierne_references_spec *p = &spec->references;
     int64_t stride = p->stride ? p->stride : p->width, rows, bytes;
     if (p->width < 1 || stride < p->width) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -27,8 +51,12 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
     }
     if (p->algorithm != LIERNE_GRAPH_AUTO && p->algorithm != LIERNE_GRAPH_DIRECT &&
         p->algorithm != LIERNE_GRAPH_ALL_GATHER) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: algorithm is %d", rank, (int)p->algorithm);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: algorithm is %d, must be LIERNE_GRAPH_AUTO, _DIRECT or "
+                           "_ALL_GATHER",
+                           rank, (int)p->algorithm);
     }
+    LIERNE_TRY(check_buffers(p, rank));
     if (p->nowned < 0 || p->nghosts < 0 || !lierne_add_i64(p->nowned, p->nghosts, &rows) ||
         !lierne_mul_i64(rows, stride, &rows) ||
         !lierne_mul_i64(rows, (int64_t)lierne_dtype_size(p->dtype), &bytes)) {
@@ -40,7 +68,8 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
     return LIERNE_OK;
 }
 
-static lierne_status check_pairs(const lierne_references_spec *p, const lierne_context *context) {
+static lierne_status check_references(const lierne_references_spec *p,
+                                      const lierne_context *context) {
     if (p->nghosts > 0 && (!p->rank || !p->row)) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", context->rank,
                            p->rank ? "row" : "rank");
@@ -56,7 +85,7 @@ static lierne_status check_pairs(const lierne_references_spec *p, const lierne_c
     return LIERNE_OK;
 }
 
-/* A round of planning on this rank. */
+/* Planning on this rank. */
 typedef struct planning {
     lierne_context *context;
     const lierne_star_forest_spec *spec;
@@ -64,11 +93,11 @@ typedef struct planning {
     char message[LIERNE_MESSAGE_SIZE];
     bool gathers;
     int64_t *nowned_of; /* of all ranks, for an all-gather */
-    lierne_star_forest_saved_spec *recipe;
+    lierne_star_forest_saved_spec *saved;
     lierne_plan_parts parts;
 } planning;
 
-/* The first failure of this rank is the one that counts. */
+/* Only the first failure of this rank is reported. */
 static void note(planning *p, lierne_status status) {
     if (p->status == LIERNE_OK && status != LIERNE_OK) {
         p->status = status;
@@ -76,8 +105,8 @@ static void note(planning *p, lierne_status status) {
     }
 }
 
-/* A post that found no memory for what came disturbed nobody else: it is this rank's own failure.
- */
+/* A sparse exchange without memory for what arrived did not disturb the other ranks: the failure is
+ * this rank's own. */
 static lierne_status note_memory(planning *p, lierne_status status) {
     if (status != LIERNE_NO_MEMORY) {
         return status;
@@ -87,99 +116,100 @@ static lierne_status note_memory(planning *p, lierne_status status) {
 }
 
 static lierne_status prepare(planning *p) {
-    const lierne_references_spec *pairs = &p->spec->pairs;
-    lierne_star_forest_saved_spec *recipe = NULL;
+    const lierne_references_spec *references = &p->spec->references;
+    lierne_star_forest_saved_spec *saved = NULL;
     lierne_status status = check_layout(p->spec, p->context->rank);
     if (status == LIERNE_OK) {
-        status = check_pairs(pairs, p->context);
+        status = check_references(references, p->context);
     }
     if (status == LIERNE_OK) {
-        status = lierne_star_forest_saved_spec_create(&recipe, p->spec, p->context);
+        status = lierne_star_forest_saved_spec_create(&saved, p->spec, p->context);
     }
     LIERNE_TRY(status);
-    p->recipe = recipe;
-    p->parts.recipe = &recipe->base;
-    return lierne_star_forest_sort(&recipe->forest, pairs->rank, pairs->row);
+    p->saved = saved;
+    p->parts.saved_spec = &saved->base;
+    return lierne_star_forest_sort(&saved->forest, references->rank, references->row);
 }
 
-static lierne_status settle(planning *p) {
+static lierne_status agree(planning *p) {
     const lierne_star_forest_spec *s = p->spec;
     const lierne_field fields[] = {{"call", LIERNE_CALL_STAR_FOREST},
-                                   {"dtype", (int64_t)s->pairs.dtype},
-                                   {"width", s->pairs.width},
-                                   {"algorithm", (int64_t)s->pairs.algorithm},
-                                   {"accumulate", s->pairs.accumulate != 0},
-                                   {"max_inflight", s->pairs.max_inflight},
-                                   {"whole", s->whole},
-                                   {"keep_ghosts", s->keep_ghosts},
+                                   {"dtype", (int64_t)s->references.dtype},
+                                   {"width", s->references.width},
+                                   {"algorithm", (int64_t)s->references.algorithm},
+                                   {"accumulate", s->references.accumulate != 0},
+                                   {"max_inflight", s->references.max_inflight},
+                                   {"combined", s->references.combined != 0},
+                                   {"keep_ghosts", s->references.keep_ghosts != 0},
                                    {"nrows", s->nrows},
                                    {"owners of rows", s->owners}};
     return lierne_context_agree_all(p->context, p->status, fields, sizeof fields / sizeof fields[0],
                                     NULL);
 }
 
-/* Letters with the rows asked of each source; they point into the forest. */
-static lierne_status write_letters(const lierne_star_forest *f, lierne_control_messages *letters) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        const lierne_peer_rows *source = &f->sources.at[s];
-        lierne_control_message letter = {source->rank, (size_t)source->count,
-                                         f->row + source->first};
-        LIERNE_TRY(LIERNE_VEC_PUSH(letters, letter));
+/* Messages with the rows needed of each owner; they point into the forest. */
+static lierne_status write_messages(const lierne_star_forest *f,
+                                    lierne_control_messages *messages) {
+    for (size_t s = 0; s < f->senders.count; s++) {
+        const lierne_peer_rows *sender = &f->senders.at[s];
+        lierne_control_message message = {sender->rank, (size_t)sender->count,
+                                          f->row + sender->first};
+        LIERNE_TRY(LIERNE_VEC_PUSH(messages, message));
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_letter(const lierne_star_forest *f,
-                                  const lierne_control_message *letter) {
-    for (size_t i = 0; i < letter->count; i++) {
-        if (letter->words[i] < 0 || letter->words[i] >= f->nowned) {
+static lierne_status check_message(const lierne_star_forest *f,
+                                   const lierne_control_message *message) {
+    for (size_t i = 0; i < message->count; i++) {
+        if (message->words[i] < 0 || message->words[i] >= f->nowned) {
             return LIERNE_FAIL(LIERNE_INDEX_RANGE,
-                               "rank %d wants row %lld of rank %d, must be in 0 to "
+                               "rank %d references row %lld of rank %d, must be in 0 to "
                                "%lld",
-                               letter->peer, (long long)letter->words[i], f->rank,
+                               message->peer, (long long)message->words[i], f->rank,
                                (long long)f->nowned - 1);
         }
     }
     return LIERNE_OK;
 }
 
-/* What other ranks ask for becomes what is sent to them; own letters are only checked. */
-static lierne_status take_letters(lierne_star_forest *f, const lierne_control_messages *letters) {
+/* Rows that other ranks ask for become the rows sent to them; own messages are only checked. */
+static lierne_status take_messages(lierne_star_forest *f, const lierne_control_messages *messages) {
     int64_t n = 0;
-    for (size_t i = 0; i < letters->count; i++) {
-        n += (int64_t)letters->at[i].count;
+    for (size_t i = 0; i < messages->count; i++) {
+        n += (int64_t)messages->at[i].count;
     }
-    LIERNE_TRY(lierne_alloc(&f->wanted, (size_t)n, sizeof *f->wanted));
-    for (size_t i = 0; i < letters->count; i++) {
-        const lierne_control_message *letter = &letters->at[i];
-        LIERNE_TRY(check_letter(f, letter));
-        if (letter->peer != f->rank) {
-            lierne_peer_rows target = {letter->peer, f->ntargets, (int64_t)letter->count};
-            LIERNE_TRY(LIERNE_VEC_PUSH(&f->targets, target));
-            memcpy(f->wanted + f->ntargets, letter->words, letter->count * sizeof *letter->words);
-            f->ntargets += target.count;
+    LIERNE_TRY(lierne_alloc(&f->sent, (size_t)n, sizeof *f->sent));
+    for (size_t i = 0; i < messages->count; i++) {
+        const lierne_control_message *message = &messages->at[i];
+        LIERNE_TRY(check_message(f, message));
+        if (message->peer != f->rank) {
+            lierne_peer_rows receiver = {message->peer, f->nsent, (int64_t)message->count};
+            LIERNE_TRY(LIERNE_VEC_PUSH(&f->receivers, receiver));
+            memcpy(f->sent + f->nsent, message->words, message->count * sizeof *message->words);
+            f->nsent += receiver.count;
         }
     }
     return LIERNE_OK;
 }
 
-/* Collective. Returns a failure of the wire only; this rank's own is noted. */
-static lierne_status ask(planning *p) {
-    lierne_control_messages letters = {0}, received = {0};
-    lierne_star_forest *f = p->recipe ? &p->recipe->forest : NULL;
+/* Collective. Returns a failure of the control only; this rank's own is noted. */
+static lierne_status request_rows(planning *p) {
+    lierne_control_messages messages = {0}, received = {0};
+    lierne_star_forest *f = p->saved ? &p->saved->forest : NULL;
     if (p->status == LIERNE_OK) {
-        note(p, write_letters(f, &letters));
+        note(p, write_messages(f, &messages));
     }
-    size_t n = p->status == LIERNE_OK ? letters.count : 0;
-    lierne_status status = lierne_context_sparse_exchange(p->context, letters.at, n, &received);
-    lierne_mem_free(letters.at);
+    size_t n = p->status == LIERNE_OK ? messages.count : 0;
+    lierne_status status = lierne_context_sparse_exchange(p->context, messages.at, n, &received);
+    lierne_mem_free(messages.at);
     if (status == LIERNE_OK && p->status == LIERNE_OK) {
-        note(p, take_letters(f, &received));
+        note(p, take_messages(f, &received));
     }
     lierne_control_messages_destroy(&received);
     status = note_memory(p, status);
     if (status != LIERNE_OK && f) {
-        lierne_context_free_message_memory(p->context, f->row); /* which the letters are */
+        lierne_context_free_message_memory(p->context, f->row); /* the memory of the messages */
         f->row = NULL;
     }
     return status;
@@ -189,10 +219,10 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Cost of an execution on this rank in picoseconds: of messages to and from others, the larger
- * side. */
-static int64_t cost(int64_t messages, double rows, const lierne_references_spec *pairs) {
-    double bytes = rows * (double)pairs->width * (double)lierne_dtype_size(pairs->dtype);
+/* Cost of an execution on this rank in picoseconds: that of sending or of receiving, whichever is
+ * more. */
+static int64_t cost(int64_t messages, double rows, const lierne_references_spec *references) {
+    double bytes = rows * (double)references->width * (double)lierne_dtype_size(references->dtype);
     double seconds = (double)messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST;
     return (int64_t)fmin(seconds * 1e12, 9e18);
 }
@@ -202,11 +232,11 @@ static int64_t own_roots(const lierne_star_forest *f) {
     return own ? own->count : 0;
 }
 
-static int64_t direct_cost(const lierne_star_forest *f, const lierne_references_spec *pairs) {
+static int64_t direct_cost(const lierne_star_forest *f, const lierne_references_spec *references) {
     int64_t received = f->nroots - own_roots(f);
-    int64_t sources = (int64_t)f->sources.count - (own_roots(f) > 0);
-    return cost(most(sources, (int64_t)f->targets.count), (double)most(received, f->ntargets),
-                pairs);
+    int64_t senders = (int64_t)f->senders.count - (own_roots(f) > 0);
+    return cost(most(senders, (int64_t)f->receivers.count), (double)most(received, f->nsent),
+                references);
 }
 
 static int64_t gather_steps(int world) {
@@ -217,53 +247,53 @@ static int64_t gather_steps(int world) {
     return steps;
 }
 
-/* Collective where the choice is open: the rank where each algorithm costs most decides. Of two
- * ranks neither has fewer messages or rows to gather than to ask for. */
+/* Collective if the choice is open: each algorithm costs what it costs on the rank where it costs
+ * most. With two ranks an all-gather never has fewer messages or rows. */
 static lierne_status choose(planning *p) {
-    const lierne_references_spec *pairs = &p->spec->pairs;
+    const lierne_references_spec *references = &p->spec->references;
     int world = p->context->world;
-    if (pairs->algorithm != LIERNE_GRAPH_AUTO || p->spec->whole || world <= 2) {
-        p->gathers = pairs->algorithm == LIERNE_GRAPH_ALL_GATHER && !p->spec->whole && world > 1;
+    if (references->algorithm != LIERNE_GRAPH_AUTO || references->combined || world <= 2) {
+        p->gathers = references->algorithm == LIERNE_GRAPH_ALL_GATHER && world > 1;
         return LIERNE_OK;
     }
-    bool fine = p->status == LIERNE_OK;
-    int64_t values[2] = {fine ? direct_cost(&p->recipe->forest, pairs) : 0,
-                         fine ? pairs->nowned : 0};
+    bool ok = p->status == LIERNE_OK;
+    int64_t values[2] = {ok ? direct_cost(&p->saved->forest, references) : 0,
+                         ok ? references->nowned : 0};
     LIERNE_TRY(lierne_context_allreduce_max(p->context, values, 2));
     double rows = (double)values[1] * (world - 1);
-    p->gathers = cost(gather_steps(world), rows, pairs) < values[0];
+    p->gathers = cost(gather_steps(world), rows, references) < values[0];
     return LIERNE_OK;
 }
 
-/* Collective, for an all-gather: how many rows each rank has. */
-static lierne_status ask_sizes(planning *p) {
-    lierne_control_message *letters = NULL;
+/* Collective: the number of rows of every rank, for an all-gather. */
+static lierne_status exchange_sizes(planning *p) {
+    lierne_control_message *messages = NULL;
     lierne_control_messages received = {0};
     int64_t *nowned = NULL;
     size_t world = (size_t)p->context->world;
     if (!p->gathers) {
         return LIERNE_OK;
     }
-    note(p, lierne_alloc(&letters, world, sizeof *letters));
+    note(p, lierne_alloc(&messages, world, sizeof *messages));
     note(p, lierne_alloc(&nowned, 1, sizeof *nowned));
     note(p, lierne_alloc(&p->nowned_of, world, sizeof *p->nowned_of));
-    bool able = letters && nowned;
-    for (size_t r = 0; able && r < world; r++) {
-        *nowned = p->spec->pairs.nowned;
-        letters[r] = (lierne_control_message){(int)r, 1, nowned};
+    bool allocated = messages && nowned;
+    for (size_t r = 0; allocated && r < world; r++) {
+        *nowned = p->spec->references.nowned;
+        messages[r] = (lierne_control_message){(int)r, 1, nowned};
     }
     lierne_status status =
-        lierne_context_sparse_exchange(p->context, letters, able ? world : 0, &received);
+        lierne_context_sparse_exchange(p->context, messages, allocated ? world : 0, &received);
     for (size_t i = 0; p->nowned_of && i < received.count; i++) {
         p->nowned_of[received.at[i].peer] = received.at[i].words[0];
     }
     lierne_control_messages_destroy(&received);
-    lierne_mem_free(letters);
+    lierne_mem_free(messages);
     lierne_context_free_message_memory(p->context, nowned);
     return note_memory(p, status);
 }
 
-/* written: every row of out is. */
+/* written: the direction writes every row of out. */
 static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *side, int64_t in,
                                 int64_t out, bool written) {
     side->naxes = 2;
@@ -276,11 +306,11 @@ static lierne_status start_side(const lierne_star_forest *f, lierne_plan_side *s
     return out > 0 && written ? LIERNE_VEC_PUSH(&side->owned, all) : LIERNE_OK;
 }
 
-/* Whether all that this rank sends, receives, stages and adds up has a size in bytes. */
+/* Whether the bytes of all that this rank sends, receives, stages and sums can be counted. */
 static lierne_status check_volume(const planning *p) {
-    const lierne_star_forest *f = &p->recipe->forest;
-    int64_t rows = f->nghosts, size = (int64_t)lierne_dtype_size(p->spec->pairs.dtype), bytes;
-    bool fits = lierne_add_i64(rows, f->ntargets, &rows);
+    const lierne_star_forest *f = &p->saved->forest;
+    int64_t rows = f->nghosts, size = (int64_t)lierne_dtype_size(p->spec->references.dtype), bytes;
+    bool fits = lierne_add_i64(rows, f->nsent, &rows);
     for (int r = 0; p->gathers && fits && r < p->context->world; r++) {
         fits = lierne_add_i64(rows, p->nowned_of[r], &rows);
     }
@@ -295,16 +325,16 @@ static lierne_status check_volume(const planning *p) {
 }
 
 static lierne_status fill_routes(planning *p) {
-    const lierne_star_forest *f = &p->recipe->forest;
+    const lierne_star_forest *f = &p->saved->forest;
     lierne_plan_side *forward = &p->parts.side[LIERNE_FORWARD];
     lierne_plan_side *adjoint = &p->parts.side[LIERNE_ADJOINT];
-    int64_t owned = f->nowned, ghosts = f->nghosts, whole = owned + ghosts;
+    int64_t owned = f->nowned, ghosts = f->nghosts, all = owned + ghosts;
     LIERNE_TRY(check_volume(p));
-    LIERNE_TRY(start_side(f, forward, f->whole ? whole : owned, f->whole ? whole : ghosts, true));
-    LIERNE_TRY(start_side(f, adjoint, f->whole ? whole : ghosts, f->whole ? whole : owned,
+    LIERNE_TRY(start_side(f, forward, f->combined ? all : owned, f->combined ? all : ghosts, true));
+    LIERNE_TRY(start_side(f, adjoint, f->combined ? all : ghosts, f->combined ? all : owned,
                           !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
-    adjoint->min_elements = f->ntargets * f->width;
+    adjoint->min_elements = f->nsent * f->width;
     LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, p->context->world,
                                                           p->nowned_of)
                           : lierne_star_forest_forward(f, forward->route));
@@ -312,31 +342,31 @@ static lierne_status fill_routes(planning *p) {
 }
 
 static void fill_parts(planning *p) {
-    const lierne_references_spec *pairs = &p->spec->pairs;
-    p->parts.dtype = pairs->dtype;
-    p->parts.max_inflight = pairs->max_inflight;
-    p->parts.algorithm[LIERNE_FORWARD] = p->gathers ? "gather" : "direct";
-    p->parts.algorithm[LIERNE_ADJOINT] = "direct";
-    p->parts.in_place = p->spec->whole;
+    const lierne_references_spec *references = &p->spec->references;
+    p->parts.dtype = references->dtype;
+    p->parts.max_inflight = references->max_inflight;
+    p->parts.algorithm[LIERNE_FORWARD] =
+        lierne_graph_algorithm_names[p->gathers ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_DIRECT];
+    p->parts.algorithm[LIERNE_ADJOINT] = lierne_graph_algorithm_names[LIERNE_GRAPH_DIRECT];
+    p->parts.in_place = p->saved->forest.combined;
     p->parts.rows = true;
     p->parts.waits = true;
-    p->parts.accumulate = pairs->accumulate != 0;
-    note(p, lierne_star_forest_saved_spec_list(p->recipe));
+    p->parts.accumulate = references->accumulate != 0;
+    note(p, lierne_star_forest_saved_spec_list(p->saved));
     note(p, p->status == LIERNE_OK ? fill_routes(p) : LIERNE_OK);
 }
 
-/* All steps but the last, with which the plan begins to exist: p->status is this rank's part in it.
- */
+/* All steps but the last one, which makes the plan: p->status is this rank's contribution to it. */
 static lierne_status plan_together(planning *p) {
     if (p->status == LIERNE_OK) {
         note(p, prepare(p));
     } else {
         lierne_set_error(p->message);
     }
-    LIERNE_TRY(settle(p));
-    LIERNE_TRY(ask(p));
+    LIERNE_TRY(agree(p));
+    LIERNE_TRY(request_rows(p));
     LIERNE_TRY(choose(p));
-    LIERNE_TRY(ask_sizes(p));
+    LIERNE_TRY(exchange_sizes(p));
     if (p->status == LIERNE_OK) {
         fill_parts(p);
     }
@@ -349,7 +379,7 @@ static lierne_status plan_together(planning *p) {
 static lierne_status plan_all(planning *p, lierne_context *context, lierne_status status,
                               const lierne_star_forest_spec *spec) {
     lierne_star_forest_spec plain = *spec;
-    plain.pairs.max_inflight += plain.pairs.max_inflight == 0; /* 0 means 1 */
+    plain.references.max_inflight += plain.references.max_inflight == 0; /* 0 means 1 */
     p->context = context;
     p->spec = &plain;
     note(p, status);

@@ -1,16 +1,16 @@
-/* The routes of a forest.
+/* The routes of a star forest.
  *
- * Forward: every target gets each row that it asked for once, straight into its place among the
- * ghosts; further ghosts of the same row are copied from the first one when all has arrived.
- * Adjoint: ghosts of one row are added on their rank first, so that one row goes home; what arrives
- * is laid out by rank, this rank's own ghosts at its own place, and added in that order. */
+ * Forward: every receiver gets each row that it needs once, written to the first ghost of the row;
+ * further ghosts of the row are copied from the first one when everything has arrived. Adjoint: a
+ * rank sums the ghosts of one row and sends one row to its owner. The owner receives these sums in
+ * order of rank, its own at its own place, and adds them in that order. */
 #include "plan/sparse/star_forest.h"
 
 static lierne_place place_of(lierne_buffer buffer, lierne_block block) {
     return lierne_place_at(buffer, block);
 }
 
-/* n rows from row first on, in an array of the caller's. */
+/* n rows from row first on, in a buffer of the caller. */
 static lierne_block span(const lierne_star_forest *f, int64_t first, int64_t n) {
     return lierne_block_rows(first, n, f->width, f->stride);
 }
@@ -22,45 +22,45 @@ static lierne_status copy_span(const lierne_star_forest *f, lierne_ops *ops, int
                  : LIERNE_OK;
 }
 
-/* The places of the first ghosts of a source's roots. */
+/* The first ghosts of a sender's roots. */
 static lierne_status ghosts_of(const lierne_star_forest *f, lierne_route *route,
-                               const lierne_peer_rows *source, lierne_block *block) {
+                               const lierne_peer_rows *sender, lierne_block *block) {
     if (f->first) {
-        LIERNE_TRY(lierne_route_rows(route, block, f->first + source->first, source->count,
+        LIERNE_TRY(lierne_route_rows(route, block, f->first + sender->first, sender->count,
                                      f->width, f->stride));
     } else {
-        *block = span(f, source->first, source->count);
+        *block = span(f, sender->first, sender->count);
     }
     block->offset += lierne_star_forest_ghosts_at(f) * f->stride;
     return LIERNE_OK;
 }
 
 static lierne_status receive(const lierne_star_forest *f, lierne_route *route, lierne_stage *stage,
-                             const lierne_peer_rows *source) {
+                             const lierne_peer_rows *sender) {
     lierne_block ghosts, rows;
-    LIERNE_TRY(ghosts_of(f, route, source, &ghosts));
-    if (source->rank != f->rank) {
-        return lierne_messages_put(&stage->recvs, source->rank, LIERNE_OUT, ghosts);
+    LIERNE_TRY(ghosts_of(f, route, sender, &ghosts));
+    if (sender->rank != f->rank) {
+        return lierne_messages_put(&stage->recvs, sender->rank, LIERNE_OUT, ghosts);
     }
-    LIERNE_TRY(lierne_route_rows(route, &rows, f->row + source->first, source->count, f->width,
+    LIERNE_TRY(lierne_route_rows(route, &rows, f->row + sender->first, sender->count, f->width,
                                  f->stride));
     lierne_place from = place_of(LIERNE_IN, rows);
     return lierne_ops_put(&stage->copies, place_of(LIERNE_OUT, ghosts), false, &from, 1);
 }
 
-static lierne_status send_wanted(const lierne_star_forest *f, lierne_route *route,
-                                 lierne_stage *stage) {
-    for (size_t t = 0; t < f->targets.count; t++) {
-        const lierne_peer_rows *target = &f->targets.at[t];
+static lierne_status send_rows(const lierne_star_forest *f, lierne_route *route,
+                               lierne_stage *stage) {
+    for (size_t t = 0; t < f->receivers.count; t++) {
+        const lierne_peer_rows *receiver = &f->receivers.at[t];
         lierne_block rows;
-        LIERNE_TRY(lierne_route_rows(route, &rows, f->wanted + target->first, target->count,
+        LIERNE_TRY(lierne_route_rows(route, &rows, f->sent + receiver->first, receiver->count,
                                      f->width, f->stride));
-        LIERNE_TRY(lierne_messages_put(&stage->sends, target->rank, LIERNE_IN, rows));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, receiver->rank, LIERNE_IN, rows));
     }
     return LIERNE_OK;
 }
 
-/* Ghosts beyond the first of their roots, and the first ones. */
+/* Ghosts that are not the first of their root, and the first one for each. */
 static void list_further(const lierne_star_forest *f, int64_t *further, int64_t *first) {
     for (int64_t k = 0, n = 0; k < f->nghosts; k++) {
         if (f->first[f->root[k]] != k) {
@@ -70,8 +70,8 @@ static void list_further(const lierne_star_forest *f, int64_t *further, int64_t 
     }
 }
 
-static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route,
-                             lierne_stage *stage) {
+static lierne_status copy_further(const lierne_star_forest *f, lierne_route *route,
+                                  lierne_stage *stage) {
     const int64_t offset = lierne_star_forest_ghosts_at(f) * f->stride, n = f->nghosts - f->nroots;
     const lierne_row_sums copies = {.to = {LIERNE_OUT, offset, f->stride},
                                     .nrows = f->nghosts,
@@ -92,40 +92,42 @@ static lierne_status fan_out(const lierne_star_forest *f, lierne_route *route,
 lierne_status lierne_star_forest_forward(const lierne_star_forest *f, lierne_route *route) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    if (f->whole) {
+    if (f->combined) {
         LIERNE_TRY(copy_span(f, &stage->copies, 0, f->nowned));
     }
-    for (size_t s = 0; s < f->sources.count; s++) {
-        LIERNE_TRY(receive(f, route, stage, &f->sources.at[s]));
+    for (size_t s = 0; s < f->senders.count; s++) {
+        LIERNE_TRY(receive(f, route, stage, &f->senders.at[s]));
     }
-    LIERNE_TRY(send_wanted(f, route, stage));
-    return fan_out(f, route, stage);
+    LIERNE_TRY(send_rows(f, route, stage));
+    return copy_further(f, route, stage);
 }
 
-/* Scratch of the adjoint, rows of width elements: sums of ghosts that go to other ranks, where a
- * root has several, then what is added at home: arrivals and own sums, by rank. */
-typedef struct desk {
-    bool sums; /* whether there are such sums */
-    int64_t arrivals;
-    int64_t own; /* of own sums among the arrivals */
-    int64_t narrivals;
-} desk;
+/* Scratch of the adjoint, in rows of width elements: first the sums that are sent to other ranks,
+ * if any root has several ghosts; then the sums received from other ranks, in order of rank, with
+ * those of this rank's own ghosts at its place. */
+typedef struct scratch_layout {
+    bool sums;        /* whether any root has several ghosts */
+    int64_t received; /* first row of the sums received */
+    int64_t own;      /* first row of own sums */
+    int64_t nreceived;
+} scratch_layout;
 
-static lierne_status set_desk(const lierne_star_forest *f, lierne_route *route, desk *d) {
+static lierne_status lay_out_scratch(const lierne_star_forest *f, lierne_route *route,
+                                     scratch_layout *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     int64_t nown = own ? own->count : 0, offset;
     d->sums = f->nghosts > f->nroots;
-    d->arrivals = d->sums ? f->nroots - nown : 0;
-    d->narrivals = f->ntargets + nown;
-    d->own = d->arrivals;
-    for (size_t t = 0; t < f->targets.count && f->targets.at[t].rank < f->rank; t++) {
-        d->own += f->targets.at[t].count;
+    d->received = d->sums ? f->nroots - nown : 0;
+    d->nreceived = f->nsent + nown;
+    d->own = d->received;
+    for (size_t t = 0; t < f->receivers.count && f->receivers.at[t].rank < f->rank; t++) {
+        d->own += f->receivers.at[t].count;
     }
-    return lierne_route_scratch(route, (d->arrivals + d->narrivals) * f->width, &offset);
+    return lierne_route_scratch(route, (d->received + d->nreceived) * f->width, &offset);
 }
 
-/* Where a root's sum lies in scratch: those of this rank's own rows at home already. */
-static int64_t sum_of(const desk *d, const lierne_peer_rows *own, int64_t root) {
+/* The scratch row of a root's sum; sums for this rank's own rows are where received ones are. */
+static int64_t sum_of(const scratch_layout *d, const lierne_peer_rows *own, int64_t root) {
     if (!own || root < own->first) {
         return root;
     }
@@ -133,11 +135,12 @@ static int64_t sum_of(const desk *d, const lierne_peer_rows *own, int64_t root) 
     return at < own->count ? d->own + at : root - own->count;
 }
 
-/* Adds the ghosts of each root together. Without further ghosts only own ones are copied home. */
-static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route, const desk *d) {
+/* Sums the ghosts of each root. If no root has several, only this rank's own ones are copied. */
+static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route,
+                                const scratch_layout *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     const lierne_row_sums sums = {.to = {LIERNE_SCRATCH, 0, f->width},
-                                  .nrows = d->arrivals + d->narrivals,
+                                  .nrows = d->received + d->nreceived,
                                   .from = {LIERNE_IN, lierne_star_forest_ghosts_at(f) * f->stride,
                                            f->stride},
                                   .width = f->width};
@@ -159,67 +162,70 @@ static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route
     return status;
 }
 
-static lierne_status send_home(const lierne_star_forest *f, lierne_route *route,
-                               lierne_stage *stage, const desk *d) {
+static lierne_status send_sums(const lierne_star_forest *f, lierne_route *route,
+                               lierne_stage *stage, const scratch_layout *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
-    for (size_t s = 0; s < f->sources.count; s++) {
-        const lierne_peer_rows *source = &f->sources.at[s];
+    for (size_t s = 0; s < f->senders.count; s++) {
+        const lierne_peer_rows *sender = &f->senders.at[s];
         lierne_block block;
-        if (source->rank == f->rank) {
+        if (sender->rank == f->rank) {
             continue;
         }
         if (!d->sums) {
-            LIERNE_TRY(ghosts_of(f, route, source, &block));
+            LIERNE_TRY(ghosts_of(f, route, sender, &block));
         } else {
             block =
-                lierne_block_rows(sum_of(d, own, source->first), source->count, f->width, f->width);
+                lierne_block_rows(sum_of(d, own, sender->first), sender->count, f->width, f->width);
         }
-        LIERNE_TRY(lierne_messages_put(&stage->sends, source->rank,
+        LIERNE_TRY(lierne_messages_put(&stage->sends, sender->rank,
                                        d->sums ? LIERNE_SCRATCH : LIERNE_IN, block));
     }
     return LIERNE_OK;
 }
 
-/* Receives from every target into its place; notes of each arrival the row that it belongs to. */
-static lierne_status take_home(const lierne_star_forest *f, lierne_stage *stage, const desk *d,
-                               int64_t *row) {
+/* Receives from every receiver of the forward; row[i]: the owned row that received row i belongs
+ * to.
+ */
+static lierne_status receive_sums(const lierne_star_forest *f, lierne_stage *stage,
+                                  const scratch_layout *d, int64_t *row) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
     for (int64_t i = 0; own && i < own->count; i++) {
-        row[d->own - d->arrivals + i] = f->row[own->first + i];
+        row[d->own - d->received + i] = f->row[own->first + i];
     }
-    for (size_t t = 0; t < f->targets.count; t++) {
-        const lierne_peer_rows *target = &f->targets.at[t];
-        int64_t at = target->first + (own && target->rank > f->rank ? own->count : 0);
-        lierne_block block = lierne_block_rows(d->arrivals + at, target->count, f->width, f->width);
-        LIERNE_TRY(lierne_messages_put(&stage->recvs, target->rank, LIERNE_SCRATCH, block));
-        for (int64_t i = 0; i < target->count; i++) {
-            row[at + i] = f->wanted[target->first + i];
+    for (size_t t = 0; t < f->receivers.count; t++) {
+        const lierne_peer_rows *receiver = &f->receivers.at[t];
+        int64_t at = receiver->first + (own && receiver->rank > f->rank ? own->count : 0);
+        lierne_block block =
+            lierne_block_rows(d->received + at, receiver->count, f->width, f->width);
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, receiver->rank, LIERNE_SCRATCH, block));
+        for (int64_t i = 0; i < receiver->count; i++) {
+            row[at + i] = f->sent[receiver->first + i];
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status add_arrivals(const lierne_star_forest *f, lierne_route *route,
-                                  lierne_stage *stage, const desk *d, const int64_t *row,
+static lierne_status add_received(const lierne_star_forest *f, lierne_route *route,
+                                  lierne_stage *stage, const scratch_layout *d, const int64_t *row,
                                   int64_t *at) {
     const lierne_row_place base = {LIERNE_IN, 0, f->stride};
     const lierne_row_sums sums = {.to = {LIERNE_OUT, 0, f->stride},
                                   .nrows = f->nowned,
-                                  .from = {LIERNE_SCRATCH, d->arrivals * f->width, f->width},
-                                  .onto = !f->whole,
-                                  .base = f->whole ? &base : NULL,
-                                  .rest = f->whole        ? LIERNE_REST_COPY
+                                  .from = {LIERNE_SCRATCH, d->received * f->width, f->width},
+                                  .onto = !f->combined,
+                                  .base = f->combined ? &base : NULL,
+                                  .rest = f->combined     ? LIERNE_REST_COPY
                                           : f->accumulate ? LIERNE_REST_NONE
                                                           : LIERNE_REST_ZERO,
                                   .width = f->width};
-    for (int64_t i = 0; i < d->narrivals; i++) {
+    for (int64_t i = 0; i < d->nreceived; i++) {
         at[i] = i;
     }
-    return lierne_star_forest_sums(route, &stage->sums, &sums, row, at, d->narrivals);
+    return lierne_star_forest_sums(route, &stage->sums, &sums, row, at, d->nreceived);
 }
 
-static lierne_status end_ghosts(const lierne_star_forest *f, lierne_stage *stage) {
-    if (!f->whole || f->nghosts == 0) {
+static lierne_status write_ghosts(const lierne_star_forest *f, lierne_stage *stage) {
+    if (!f->combined || f->nghosts == 0) {
         return LIERNE_OK;
     }
     if (f->keep_ghosts) {
@@ -230,19 +236,19 @@ static lierne_status end_ghosts(const lierne_star_forest *f, lierne_stage *stage
 }
 
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *f, lierne_route *route) {
-    desk d = {0};
+    scratch_layout d = {0};
     lierne_stage *stage;
     int64_t *row;
-    LIERNE_TRY(set_desk(f, route, &d));
+    LIERNE_TRY(lay_out_scratch(f, route, &d));
     LIERNE_TRY(add_ghosts(f, route, &d));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    LIERNE_TRY(send_home(f, route, stage, &d));
-    LIERNE_TRY(lierne_alloc_unset(&row, 2 * (size_t)d.narrivals, sizeof *row));
-    lierne_status status = take_home(f, stage, &d, row);
+    LIERNE_TRY(send_sums(f, route, stage, &d));
+    LIERNE_TRY(lierne_alloc_unset(&row, 2 * (size_t)d.nreceived, sizeof *row));
+    lierne_status status = receive_sums(f, stage, &d, row);
     if (status == LIERNE_OK) {
-        status = add_arrivals(f, route, stage, &d, row, row + d.narrivals);
+        status = add_received(f, route, stage, &d, row, row + d.nreceived);
     }
     lierne_mem_free(row);
     LIERNE_TRY(status);
-    return end_ghosts(f, stage);
+    return write_ghosts(f, stage);
 }

@@ -1,4 +1,4 @@
-/* What a plan of a forest keeps and tells: lists for its user, and itself as JSON. */
+/* What a plan of a star forest keeps: its lists for the user, and its text. */
 #include "plan/sparse/saved_spec.h"
 
 void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory) {
@@ -9,23 +9,23 @@ void lierne_star_forest_memory_destroy(lierne_star_forest_memory *memory) {
     }
 }
 
-static void free_recipe(lierne_saved_spec *base) {
+static void destroy_saved_spec(lierne_saved_spec *base) {
     lierne_star_forest_saved_spec *r = (lierne_star_forest_saved_spec *)base;
     lierne_star_forest_destroy(&r->forest);
-    if (r->heir) {
-        r->heir->lists = r->graph.shelf;
+    if (r->next_owner) {
+        r->next_owner->lists = r->graph.workspace;
     } else {
-        lierne_workspace_destroy(&r->graph.shelf);
+        lierne_workspace_destroy(&r->graph.workspace);
     }
     lierne_star_forest_memory_destroy(r->memory);
-    lierne_mem_free(r->source_ranks);
-    lierne_mem_free(r->source_counts);
-    lierne_mem_free(r->target_ranks);
-    lierne_mem_free(r->target_counts);
+    lierne_mem_free(r->sender_ranks);
+    lierne_mem_free(r->sender_counts);
+    lierne_mem_free(r->receiver_ranks);
+    lierne_mem_free(r->receiver_counts);
     lierne_mem_free(r);
 }
 
-static const char *const algorithm_names[] = {"auto", "direct", "gather"};
+const char *const lierne_graph_algorithm_names[3] = {"auto", "direct", "all_gather"};
 
 static void write_ints(lierne_text *text, const char *name, const int64_t *values, int64_t n) {
     lierne_text_add(text, ",\n \"%s\": ", name);
@@ -37,16 +37,16 @@ static void write_roots(lierne_text *text, const lierne_star_forest *f) {
     for (int64_t k = 0; k < f->nghosts; k++) {
         size_t s = 0;
         int64_t root = lierne_star_forest_root(f, k);
-        while (root >= f->sources.at[s].first + f->sources.at[s].count) {
+        while (root >= f->senders.at[s].first + f->senders.at[s].count) {
             s++;
         }
-        lierne_text_add(text, k ? ",[%d,%lld]" : "[%d,%lld]", f->sources.at[s].rank,
+        lierne_text_add(text, k ? ",[%d,%lld]" : "[%d,%lld]", f->senders.at[s].rank,
                         (long long)f->row[root]);
     }
     lierne_text_add(text, "]");
 }
 
-/* A number for every rank, as many as there are in peers for those that are in it. */
+/* A count for every rank of the world, 0 for ranks that are not peers. */
 static void write_counts(lierne_text *text, const char *name, const lierne_peers *peers, int world,
                          int self) {
     size_t at = 0;
@@ -78,22 +78,22 @@ static const char *truth(bool value) {
     return value ? "true" : "false";
 }
 
-static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
+static void write_saved_spec(const lierne_saved_spec *base, lierne_text *text) {
     const lierne_star_forest_saved_spec *r = (const lierne_star_forest_saved_spec *)base;
     const lierne_star_forest *f = &r->forest;
     lierne_text_add(
         text,
         "{\"kind\": \"%s\", \"dtype\": \"%s\", \"width\": %lld, \"stride\": %lld, "
-        "\"algorithm\": \"%s\", \"accumulate\": %s, \"whole\": %s, \"keep_ghosts\": %s, "
+        "\"algorithm\": \"%s\", \"accumulate\": %s, \"combined\": %s, \"keep_ghosts\": %s, "
         "\"max_inflight\": %d,\n \"nowned\": %lld, \"nghosts\": %lld",
-        r->nrows < 0 ? "pairs" : "graph", lierne_dtype_name(r->spec.dtype), (long long)f->width,
-        (long long)f->stride, algorithm_names[r->spec.algorithm], truth(f->accumulate),
-        truth(f->whole), truth(f->keep_ghosts), r->spec.max_inflight, (long long)f->nowned,
-        (long long)f->nghosts);
+        r->nrows < 0 ? "references" : "graph", lierne_dtype_name(r->spec.dtype),
+        (long long)f->width, (long long)f->stride, lierne_graph_algorithm_names[r->spec.algorithm],
+        truth(f->accumulate), truth(f->combined), truth(f->keep_ghosts), r->spec.max_inflight,
+        (long long)f->nowned, (long long)f->nghosts);
     write_roots(text, f);
-    write_counts(text, "recv_counts", &f->sources, r->world, f->rank);
-    write_counts(text, "send_counts", &f->targets, r->world, f->rank);
-    write_ints(text, "send_indices", f->wanted, f->ntargets);
+    write_counts(text, "recv_counts", &f->senders, r->world, f->rank);
+    write_counts(text, "send_counts", &f->receivers, r->world, f->rank);
+    write_ints(text, "send_indices", f->sent, f->nsent);
     if (r->nrows >= 0) {
         write_graph(text, r);
     }
@@ -103,22 +103,23 @@ static void write_recipe(const lierne_saved_spec *base, lierne_text *text) {
 lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec **out,
                                                    const lierne_star_forest_spec *spec,
                                                    const lierne_context *context) {
-    const lierne_references_spec *pairs = &spec->pairs;
+    const lierne_references_spec *references = &spec->references;
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
-    r->base = (lierne_saved_spec){free_recipe, write_recipe};
+    r->base = (lierne_saved_spec){destroy_saved_spec, write_saved_spec};
     r->world = context->world;
-    r->spec = *pairs;
+    r->spec = *references;
     r->spec.rank = NULL;
     r->spec.row = NULL;
-    r->forest = (lierne_star_forest){.rank = context->rank,
-                                     .nowned = pairs->nowned,
-                                     .nghosts = pairs->nghosts,
-                                     .width = pairs->width,
-                                     .stride = pairs->stride ? pairs->stride : pairs->width,
-                                     .whole = spec->whole,
-                                     .keep_ghosts = spec->keep_ghosts,
-                                     .accumulate = pairs->accumulate != 0};
+    r->forest =
+        (lierne_star_forest){.rank = context->rank,
+                             .nowned = references->nowned,
+                             .nghosts = references->nghosts,
+                             .width = references->width,
+                             .stride = references->stride ? references->stride : references->width,
+                             .combined = references->combined != 0,
+                             .keep_ghosts = references->keep_ghosts != 0,
+                             .accumulate = references->accumulate != 0};
     r->nrows = -1;
     if (spec->graph) {
         r->nrows = spec->nrows;
@@ -128,7 +129,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     return LIERNE_OK;
 }
 
-/* Ranks and counts of peers but this rank. */
+/* Ranks and counts of peers without this rank. */
 static lierne_status list_peers(const lierne_peers *peers, int self, int32_t **ranks,
                                 int64_t **counts, int64_t *n) {
     LIERNE_TRY(lierne_alloc(ranks, peers->count, sizeof **ranks));
@@ -144,22 +145,23 @@ static lierne_status list_peers(const lierne_peers *peers, int self, int32_t **r
 }
 
 lierne_status lierne_star_forest_saved_spec_list(lierne_star_forest_saved_spec *r) {
-    int64_t ntargets;
-    LIERNE_TRY(list_peers(&r->forest.sources, r->forest.rank, &r->source_ranks, &r->source_counts,
-                          &r->nsources));
-    return list_peers(&r->forest.targets, r->forest.rank, &r->target_ranks, &r->target_counts,
-                      &ntargets);
+    int64_t nreceivers;
+    LIERNE_TRY(list_peers(&r->forest.senders, r->forest.rank, &r->sender_ranks, &r->sender_counts,
+                          &r->nsenders));
+    return list_peers(&r->forest.receivers, r->forest.rank, &r->receiver_ranks, &r->receiver_counts,
+                      &nreceivers);
 }
 
 lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_plan *plan) {
-    return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, free_recipe) : NULL;
+    return plan ? (lierne_star_forest_saved_spec *)lierne_plan_saved_spec(plan, destroy_saved_spec)
+                : NULL;
 }
 
 lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const lierne_plan *plan) {
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r || !lists || lists->size != sizeof *lists) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "the plan is NULL or not one of a graph or pairs, or lists "
+                           "the plan is NULL or not one of a graph or of references, or lists "
                            "is NULL or its size not %zu",
                            sizeof *lists);
     }
@@ -170,13 +172,13 @@ lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const liern
                                   .owned = g->owned,
                                   .nghosts = f->nghosts,
                                   .ghosts = g->ghosts,
-                                  .nsources = r->nsources,
-                                  .source_ranks = r->source_ranks,
-                                  .source_counts = r->source_counts,
-                                  .ntargets = (int64_t)f->targets.count,
-                                  .target_ranks = r->target_ranks,
-                                  .target_counts = r->target_counts,
-                                  .target_rows = f->wanted,
+                                  .nsenders = r->nsenders,
+                                  .sender_ranks = r->sender_ranks,
+                                  .sender_counts = r->sender_counts,
+                                  .nreceivers = (int64_t)f->receivers.count,
+                                  .receiver_ranks = r->receiver_ranks,
+                                  .receiver_counts = r->receiver_counts,
+                                  .receiver_rows = f->sent,
                                   .nedges = g->nedges,
                                   .edge_source = g->edge_source,
                                   .edge_target = g->edge_target,

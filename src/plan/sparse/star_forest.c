@@ -1,8 +1,8 @@
-/* Sorting ghosts by where their rows live.
+/* Sorting references by the rank and row that they refer to.
  *
- * A graph's ghosts come sorted and distinct, which one look confirms. Any others are sorted by
- * rank, row and ghost: equal roots then stand together, their first ghost in front; and those first
- * ones once more by rank and ghost, which is the order of roots. */
+ * References of a graph are sorted and distinct already. Others are sorted by rank, row and ghost:
+ * ghosts of one root are then adjacent, the first one in front. The first ghosts are sorted once
+ * more by rank and ghost, which is the order of the roots. */
 #include "plan/sparse/star_forest.h"
 
 #include <string.h>
@@ -17,9 +17,9 @@ static bool sorted(const int32_t *rank, const int64_t *row, int64_t n) {
 }
 
 const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *f) {
-    for (size_t s = 0; s < f->sources.count; s++) {
-        if (f->sources.at[s].rank == f->rank) {
-            return &f->sources.at[s];
+    for (size_t s = 0; s < f->senders.count; s++) {
+        if (f->senders.at[s].rank == f->rank) {
+            return &f->senders.at[s];
         }
     }
     return NULL;
@@ -33,15 +33,15 @@ int64_t lierne_star_forest_root(const lierne_star_forest *f, int64_t ghost) {
     return f->root ? f->root[ghost] : ghost;
 }
 
-/* A source for each run of roots of one rank. */
-static lierne_status add_sources(lierne_star_forest *f, const int32_t *rank) {
+/* A sender for each run of roots of one rank. */
+static lierne_status add_senders(lierne_star_forest *f, const int32_t *rank) {
     for (int64_t i = 0, end; i < f->nroots; i = end) {
         int32_t owner = rank[lierne_star_forest_first(f, i)];
         for (end = i + 1; end < f->nroots && rank[lierne_star_forest_first(f, end)] == owner;
              end++) {
         }
-        lierne_peer_rows source = {owner, i, end - i};
-        LIERNE_TRY(LIERNE_VEC_PUSH(&f->sources, source));
+        lierne_peer_rows sender = {owner, i, end - i};
+        LIERNE_TRY(LIERNE_VEC_PUSH(&f->senders, sender));
     }
     return LIERNE_OK;
 }
@@ -65,9 +65,9 @@ static void sort_by_rank(lierne_keyed *ghosts, lierne_keyed *spare, size_t n, co
     sort(ghosts, spare, n);
 }
 
-/* The first ghost of each root, moved to the front; the others note it. */
-static size_t leaders(lierne_star_forest *f, lierne_keyed *ghosts, const int32_t *rank,
-                      const int64_t *row) {
+/* Moves the first ghost of each root to the front; the others refer to it in f->root. */
+static size_t find_first(lierne_star_forest *f, lierne_keyed *ghosts, const int32_t *rank,
+                         const int64_t *row) {
     size_t n = 0;
     for (int64_t i = 0; i < f->nghosts; i++) {
         int64_t ghost = ghosts[i].value, first = n ? ghosts[n - 1].value : -1;
@@ -81,15 +81,15 @@ static size_t leaders(lierne_star_forest *f, lierne_keyed *ghosts, const int32_t
     return n;
 }
 
-/* A negative row sorts somewhere; that its owner does not have it is found later. */
-static void take_all(lierne_star_forest *f, const int32_t *rank, const int64_t *row,
-                     lierne_keyed *ghosts, lierne_keyed *spare) {
+/* Negative rows may be anywhere in the order: their owner rejects them later. */
+static void sort_references(lierne_star_forest *f, const int32_t *rank, const int64_t *row,
+                            lierne_keyed *ghosts, lierne_keyed *spare) {
     for (int64_t k = 0; k < f->nghosts; k++) {
         ghosts[k] = (lierne_keyed){(uint64_t)row[k], k};
     }
     sort(ghosts, spare, (size_t)f->nghosts);
     sort_by_rank(ghosts, spare, (size_t)f->nghosts, rank);
-    size_t n = leaders(f, ghosts, rank, row);
+    size_t n = find_first(f, ghosts, rank, row);
     sort(ghosts, spare, n);
     sort_by_rank(ghosts, spare, n, rank);
     for (size_t i = 0; i < n; i++) {
@@ -103,13 +103,14 @@ static void take_all(lierne_star_forest *f, const int32_t *rank, const int64_t *
     f->nroots = (int64_t)n;
 }
 
-static lierne_status take_any(lierne_star_forest *f, const int32_t *rank, const int64_t *row) {
+static lierne_status sort_unordered(lierne_star_forest *f, const int32_t *rank,
+                                    const int64_t *row) {
     lierne_keyed *ghosts = NULL, *spare = NULL;
     size_t n = (size_t)f->nghosts;
     lierne_status status = lierne_alloc_unset(&ghosts, n, sizeof *ghosts);
     status = status == LIERNE_OK ? lierne_alloc_unset(&spare, n, sizeof *spare) : status;
     if (status == LIERNE_OK) {
-        take_all(f, rank, row, ghosts, spare);
+        sort_references(f, rank, row, ghosts, spare);
     }
     lierne_mem_free(ghosts);
     lierne_mem_free(spare);
@@ -128,18 +129,18 @@ lierne_status lierne_star_forest_sort(lierne_star_forest *f, const int32_t *rank
     } else {
         LIERNE_TRY(lierne_alloc_unset(&f->first, n, sizeof *f->first));
         LIERNE_TRY(lierne_alloc_unset(&f->root, n, sizeof *f->root));
-        LIERNE_TRY(take_any(f, rank, row));
+        LIERNE_TRY(sort_unordered(f, rank, row));
     }
-    return add_sources(f, rank);
+    return add_senders(f, rank);
 }
 
 void lierne_star_forest_destroy(lierne_star_forest *f) {
-    lierne_mem_free(f->sources.at);
+    lierne_mem_free(f->senders.at);
     lierne_mem_free(f->row);
     lierne_mem_free(f->first);
     lierne_mem_free(f->root);
-    lierne_mem_free(f->targets.at);
-    lierne_mem_free(f->wanted);
+    lierne_mem_free(f->receivers.at);
+    lierne_mem_free(f->sent);
 }
 
 int64_t lierne_star_forest_elements(const lierne_star_forest *f, int64_t n) {
@@ -147,5 +148,5 @@ int64_t lierne_star_forest_elements(const lierne_star_forest *f, int64_t n) {
 }
 
 int64_t lierne_star_forest_ghosts_at(const lierne_star_forest *f) {
-    return f->whole ? f->nowned : 0;
+    return f->combined ? f->nowned : 0;
 }

@@ -1,12 +1,15 @@
-/* Star forests: every ghost is a copy of one row of one rank. What graph and halo builders come
- * down to once they know which. */
+/* Star forests: every ghost is a copy of one row of one rank, its root. Graphs and references are
+ * planned as star forests. */
 #ifndef LIERNE_STAR_FOREST_H
 #define LIERNE_STAR_FOREST_H
 
 #include "lierne/sparse.h"
 #include "plan/plan.h"
 
-/* What only a graph has, nedges and so on as in lierne_graph_lists; in the places of the shelf. */
+/* Of each algorithm, in texts and reports. */
+extern const char *const lierne_graph_algorithm_names[3];
+
+/* What only a graph has, named as in lierne_graph_lists, in the slots of a workspace. */
 enum {
     LIERNE_WORKSPACE_OWNED,
     LIERNE_WORKSPACE_GHOSTS,
@@ -16,7 +19,7 @@ enum {
     LIERNE_WORKSPACE_REMOTE
 };
 typedef struct lierne_star_forest_graph {
-    lierne_workspace shelf;
+    lierne_workspace workspace;
     int64_t *owned;
     int64_t *ghosts;
     int64_t nedges;
@@ -28,24 +31,19 @@ typedef struct lierne_star_forest_graph {
     int64_t *remote_edges;
 } lierne_star_forest_graph;
 
-/* Pairs to plan, and how their arrays lie. whole: in and out of both directions are one array each,
- * of owned rows and then ghosts (lierne/halo.h), and may be the same; accumulate must not be set
- * then. */
+/* References to plan, and the graph that they come from. */
 typedef struct lierne_star_forest_spec {
-    lierne_references_spec pairs;
-    bool whole;
-    bool keep_ghosts; /* of a whole array: the adjoint leaves ghost rows of in as they are */
-    lierne_star_forest_graph *graph; /* or NULL; its arrays go over to a plan that comes of it */
-    int64_t nrows; /* of the graph, and a number that owners of all rows come to */
-    int64_t owners;
+    lierne_references_spec references;
+    lierne_star_forest_graph *graph; /* or NULL; a plan that is made takes its arrays */
+    int64_t nrows;                   /* of the graph; -1 for references */
+    int64_t owners;                  /* a hash of the owners of all rows */
 } lierne_star_forest_spec;
 
-/* Collective; waits for all ranks. status: how the caller's own preparation ended on this rank. As
- * lierne_plan_create_references, whose errors it has; the plan is written and listed as one of
- * pairs, or of a graph. */
+/* As lierne_plan_create_references, for references that may come from a graph. status: how the
+ * caller's own preparation ended on this rank. */
 lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context,
                                       lierne_status status, const lierne_star_forest_spec *spec);
-/* The same for a plan that there is, which is one of lierne_plan_star_forest. */
+/* The same for an existing plan of lierne_plan_star_forest. */
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
                                              const lierne_star_forest_spec *spec);
 
@@ -57,44 +55,44 @@ typedef struct lierne_peer_rows {
 } lierne_peer_rows;
 typedef LIERNE_VEC(lierne_peer_rows) lierne_peers;
 
-/* A rank's part of a forest. A root is a distinct (rank, row) among the ghosts: roots stand by rank
- * and then in the order of their first ghosts. */
+/* A rank's part of a forest. A root is a distinct (rank, row) among the references; roots are in
+ * order of rank and then of their first ghosts. Senders and receivers are those of the forward. */
 typedef struct lierne_star_forest {
     int rank;
     int64_t nowned;
     int64_t nghosts;
     int64_t width;
     int64_t stride;
-    bool whole;
+    bool combined;
     bool keep_ghosts;
     bool accumulate;
-    lierne_peers sources; /* of roots, this rank among them where it has ghosts of its own rows */
+    lierne_peers senders; /* owners of roots; this rank too, if it has ghosts of its own rows */
     int64_t nroots;
-    int64_t *row;         /* of each root, at its owner */
-    int64_t *first;       /* first ghost of each root */
-    int64_t *root;        /* of each ghost */
-    lierne_peers targets; /* who has ghosts of this rank's rows, itself not among them */
-    int64_t ntargets;
-    int64_t *wanted; /* rows for each target */
+    int64_t *row;           /* of each root, at its owner */
+    int64_t *first;         /* first ghost of each root */
+    int64_t *root;          /* of each ghost */
+    lierne_peers receivers; /* other ranks that have ghosts of this rank's rows */
+    int64_t nsent;
+    int64_t *sent; /* this rank's rows for each receiver */
 } lierne_star_forest;
 
-/* Sorts pairs into sources and roots. forest is zero but for the fields above sources. */
+/* Sorts references into senders and roots. forest is zero but for the fields above senders. */
 lierne_status lierne_star_forest_sort(lierne_star_forest *forest, const int32_t *rank,
                                       const int64_t *row);
 void lierne_star_forest_destroy(lierne_star_forest *forest);
-/* This rank among the sources; NULL where it has no ghosts of its own rows. */
+/* This rank among the senders; NULL if it has no ghosts of its own rows. */
 const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *forest);
 int64_t lierne_star_forest_first(const lierne_star_forest *forest, int64_t root);
 int64_t lierne_star_forest_root(const lierne_star_forest *forest, int64_t ghost);
 
-/* Routes into empty ones. nowned_of: rows of every rank, for the all-gather. */
+/* Fill empty routes. nowned_of: number of rows of every rank, for the all-gather. */
 lierne_status lierne_star_forest_forward(const lierne_star_forest *forest, lierne_route *route);
 lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, lierne_route *route,
                                             int world, const int64_t *nowned_of);
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *forest, lierne_route *route);
 /* Elements of an array of n rows. */
 int64_t lierne_star_forest_elements(const lierne_star_forest *forest, int64_t n);
-/* Where ghosts begin in their array: 0, or after the owned rows. */
+/* The row at which ghosts begin in their buffer: 0, or after the owned rows. */
 int64_t lierne_star_forest_ghosts_at(const lierne_star_forest *forest);
 
 /* Adds operations that sum contributions, in their order, into rows: row to[i] += row from[i]. One
@@ -104,14 +102,14 @@ typedef struct lierne_row_place {
     int64_t offset; /* elements before row 0 */
     int64_t stride;
 } lierne_row_place;
-/* What becomes of rows without a contribution. */
+/* What rows without a contribution become. */
 typedef enum lierne_rest { LIERNE_REST_NONE, LIERNE_REST_ZERO, LIERNE_REST_COPY } lierne_rest;
 typedef struct lierne_row_sums {
     lierne_row_place to;
     int64_t nrows;
     lierne_row_place from;
     bool onto;
-    const lierne_row_place *base; /* its row is the first summand of each; or NULL */
+    const lierne_row_place *base; /* its row is the first contribution to each; or NULL */
     lierne_rest rest;             /* COPY: of base */
     int64_t width;
 } lierne_row_sums;

@@ -1,25 +1,24 @@
-/* Sums of rows by lists.
+/* Sums of rows by index lists.
  *
- * Rows have different numbers of contributions. An operation adds as many sources to each of its
- * rows; so there is one per number, whose j-th source lists the j-th contribution of each of its
- * rows. All contributions of a row are added in one go: in their order, whatever the order of
- * arrival, and 16-bit types are rounded once.
+ * Rows have different numbers of contributions, but an operation adds the same number of sources to
+ * each of its rows. So there is one operation per number of contributions, whose j-th source lists
+ * the j-th contribution of each of its rows. All contributions to a row are added by one operation:
+ * in their order, whatever order they arrive in, and 16-bit types are rounded once.
  *
- * Nearly all rows of a border have one contribution. They are found with a byte per row, or, where
- * contributions are few beside the rows, by sorting these: a plan then costs nothing in proportion
- * to rows that only their owner has. Of the others only the contributions to rows with several are
- * sorted: by row, and then by how many each has, both stable. */
+ * Nearly all shared rows have one contribution. They are found with a byte per row or, if there are
+ * few contributions per row, by sorting the contributions, so that planning needs no time or memory
+ * for rows that no other rank has. Contributions to rows with several are sorted by row and then by
+ * the number that each row has, both stable. */
 #include "plan/sparse/star_forest.h"
 
 enum { NONE, ONE, MORE };
-#define SPARSE                                                                                     \
-    32 /* rows per contribution from which on a gap costs less than the list of its rows */
+#define SPARSE 32 /* rows per contribution from which on sorting costs less than a byte per row */
 
 typedef struct table {
     const lierne_row_sums *sums;
     lierne_route *route;
     lierne_ops *ops;
-    uint8_t *seen;       /* of each row of `to`; NULL where these are sparse */
+    uint8_t *seen;       /* NONE, ONE or MORE for each row of `to`; NULL if these are sparse */
     uint8_t *once;       /* of each contribution: its row has no other */
     lierne_keyed *items; /* contributions to rows with several */
     lierne_keyed *spare;
@@ -35,8 +34,7 @@ static lierne_status list_place(const table *t, lierne_place *out, const lierne_
     return LIERNE_OK;
 }
 
-/* The same rows of another array; its list is shared, so that the two are seen to be the same rows.
- */
+/* The same rows of another buffer. It shares the list, which shows that the rows are the same. */
 static lierne_place same_rows(const lierne_place *place, const lierne_row_place *was,
                               const lierne_row_place *of) {
     lierne_place other = *place;
@@ -90,7 +88,7 @@ static lierne_status add_rest(const table *t) {
     return put_rest(t, to);
 }
 
-/* Rows from first to below end. */
+/* An operation on rows first to end - 1, which have no contribution. */
 static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
     const lierne_row_place *of = &t->sums->to;
     if (first == end || t->sums->rest == LIERNE_REST_NONE) {
@@ -102,8 +100,8 @@ static lierne_status add_gap(const table *t, int64_t first, int64_t end) {
     return put_rest(t, to);
 }
 
-/* Marks contributions that are the only one of their row, and adds the rows without any: with a
- * byte per row, or from the sorted contributions. */
+/* Finds the contributions that are the only one of their row, and adds operations for rows without
+ * any: with a byte per row, or from the sorted contributions. */
 static lierne_status mark_seen(table *t, const int64_t *to, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         t->seen[to[i]] = t->seen[to[i]] == NONE ? ONE : MORE;
@@ -148,8 +146,8 @@ static lierne_status add_ones(table *t, const int64_t *to, const int64_t *from, 
     return ones ? add_class(t, t->lists, ones, 1) : LIERNE_OK;
 }
 
-/* From contributions sorted by row to runs: spare[k] is the first item of row k, keyed by how many
- * items it has. Returns the number of rows. */
+/* From contributions sorted by row to runs: runs[k] is the first item of the k-th row, its key the
+ * number of items of that row. Returns the number of rows. */
 static size_t find_runs(table *t, lierne_keyed *runs) {
     size_t nrows = 0;
     for (size_t i = 0, end; i < t->nitems; i = end) {
@@ -160,7 +158,7 @@ static size_t find_runs(table *t, lierne_keyed *runs) {
     return nrows;
 }
 
-/* The rows with as many contributions, n runs of them. */
+/* n rows with equally many contributions. */
 static lierne_status add_runs(table *t, const lierne_keyed *runs, size_t n) {
     size_t sources = runs[0].key;
     for (size_t k = 0; k < n; k++) {

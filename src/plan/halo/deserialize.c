@@ -1,0 +1,102 @@
+/* Plans of swaps from their texts. */
+#include "plan/halo/halo.h"
+#include "plan/reader.h"
+
+#include <limits.h>
+
+typedef struct contents {
+    lierne_halo_spec spec;
+    int *procs[2];
+    int64_t *nums[2];
+    int64_t *rows; /* of all swaps */
+    const int64_t **lists;
+} contents;
+
+static void destroy(void *spec) {
+    contents *s = spec;
+    if (!s) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        lierne_mem_free(s->procs[i]);
+        lierne_mem_free(s->nums[i]);
+    }
+    lierne_mem_free(s->rows);
+    lierne_mem_free(s->lists);
+    lierne_mem_free(s);
+}
+
+static lierne_status read_procs(const lierne_plan_reader *r, const char *key, int nswap,
+                                int **out) {
+    int64_t *values = NULL;
+    lierne_status status = lierne_plan_reader_get_list(r, key, nswap, &values);
+    if (status == LIERNE_OK) {
+        status = lierne_alloc(out, (size_t)nswap, sizeof **out);
+    }
+    for (int s = 0; s < nswap && status == LIERNE_OK; s++) {
+        /* A number that does not fit an int is no rank, and neither is -1. */
+        (*out)[s] = values[s] < 0 || values[s] > INT_MAX ? -1 : (int)values[s];
+    }
+    lierne_mem_free(values);
+    return status;
+}
+
+static lierne_status read_lists(contents *c, const lierne_plan_reader *r) {
+    const lierne_json_node *lists;
+    size_t total = 0;
+    LIERNE_TRY(lierne_plan_reader_find(r, "sendlist", LIERNE_JSON_ARRAY, &lists));
+    if (lists->count != c->spec.nswap) {
+        return lierne_plan_reader_reject(lists, "sendlist", "an array of nswap lists");
+    }
+    LIERNE_TRY(lierne_alloc(&c->lists, (size_t)lists->count, sizeof *c->lists));
+    LIERNE_TRY(lierne_alloc(&c->rows, (size_t)(lists->end - (int)(lists - r->doc.nodes.at)),
+                            sizeof *c->rows));
+    const lierne_json_node *node = lierne_json_first(lists);
+    for (int s = 0; node; s++, node = lierne_json_next(&r->doc, node)) {
+        if (node->type != LIERNE_JSON_ARRAY || node->count != c->nums[0][s]) {
+            return lierne_plan_reader_reject(node, "sendlist", "an array of sendnum rows");
+        }
+        LIERNE_TRY(lierne_plan_reader_integers(r, node, "sendlist", c->rows + total));
+        c->lists[s] = c->rows + total;
+        total += (size_t)node->count;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status read_swaps(contents *s, const lierne_plan_reader *r) {
+    lierne_halo_spec *h = &s->spec;
+    LIERNE_TRY(lierne_plan_reader_get_int(r, "nswap", &h->nswap));
+    LIERNE_TRY(read_procs(r, "sendproc", h->nswap, &s->procs[0]));
+    LIERNE_TRY(read_procs(r, "recvproc", h->nswap, &s->procs[1]));
+    LIERNE_TRY(lierne_plan_reader_get_list(r, "sendnum", h->nswap, &s->nums[0]));
+    LIERNE_TRY(lierne_plan_reader_get_list(r, "recvnum", h->nswap, &s->nums[1]));
+    LIERNE_TRY(read_lists(s, r));
+    h->sendproc = s->procs[0];
+    h->recvproc = s->procs[1];
+    h->sendnum = s->nums[0];
+    h->recvnum = s->nums[1];
+    h->sendlist = s->lists;
+    return LIERNE_OK;
+}
+
+static lierne_status read(void **spec, const lierne_plan_reader *r) {
+    contents *s;
+    LIERNE_TRY(lierne_alloc(&s, 1, sizeof *s));
+    *spec = s;
+    lierne_halo_spec *h = &s->spec;
+    h->size = sizeof *h;
+    LIERNE_TRY(lierne_plan_reader_get_dtype(r, &h->dtype));
+    LIERNE_TRY(lierne_plan_reader_get_integer(r, "width", &h->width));
+    LIERNE_TRY(lierne_plan_reader_get_integer(r, "stride", &h->stride));
+    LIERNE_TRY(lierne_plan_reader_get_bool(r, "keep_ghosts", &h->keep_ghosts));
+    LIERNE_TRY(lierne_plan_reader_get_int(r, "max_inflight", &h->max_inflight));
+    LIERNE_TRY(lierne_plan_reader_get_integer(r, "nlocal", &h->nlocal));
+    LIERNE_TRY(lierne_plan_reader_get_integer(r, "nghost", &h->nghost));
+    return read_swaps(s, r);
+}
+
+static lierne_status create(lierne_plan **out, lierne_context *context, void *spec) {
+    return lierne_plan_create_halo(out, context, &((contents *)spec)->spec);
+}
+
+const lierne_plan_format lierne_halo_format = {"halo", read, create, destroy};
