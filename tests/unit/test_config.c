@@ -211,7 +211,7 @@ Test(config, answers_questions_about_nothing) {
     cr_expect_eq(lierne_config_get_world_size(NULL), 0);
 }
 
-Test(config, findings_come_in_file_order) {
+Test(config, diagnostics_come_in_file_order) {
     lierne_config *config =
         parse("{\"bridges\": 1,\n \"world_size\": 0, \"grids\": {}}\n", LIERNE_CONFIG);
     static const struct {
