@@ -105,10 +105,10 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 sanitize: tests ## run the tests under the sanitizers and valgrind
 	@bash tests/sanitize.sh $(B)
 
-fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if it is there
+fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if installed
 	@bash tests/fuzz.sh $(B) $(SECONDS)
 
-mutants: tests ## break the code, one fault at a time: some test must fail each time
+mutants: tests ## break the code, one mutation at a time: some test must fail each time
 	@bash tests/mutants.sh $(B)
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)

@@ -50,7 +50,7 @@ typedef struct step {
     int wrong;
 } step;
 
-/* Every rank of the encoder sends; only stage 0 has a place for what arrives. */
+/* Every rank of the encoder sends; only stage 0 receives. */
 static void fetch(step *s, int m) {
     if (m < M) {
         must(lierne_forward_begin(&s->requests[m], s->microbatch, s->stage == 0 ? s->y[m] : NULL,
@@ -87,7 +87,7 @@ static void backward(step *s, int m) {
     }
 }
 
-/* Stage 0 is one microbatch ahead; a request more is always under way. */
+/* Stage 0 is one microbatch ahead; one more request is always in flight. */
 static void run_1f1b(step *s) {
     int ahead = STAGES - 1 - s->stage;
     fetch(s, 0);

@@ -188,7 +188,7 @@ static int compare_entries(const void *a, const void *b) {
 
 void lierne_diagnostics_sort(lierne_config *config) {
     size_t count = config->diagnostics.count;
-    /* What says that there is more stands last. */
+    /* The diagnostic that says that there are more stays last. */
     count -= config->full && count > 0;
     if (count > 1) {
         qsort(config->diagnostics.at, count, sizeof *config->diagnostics.at, compare_entries);

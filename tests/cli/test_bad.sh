@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every file of grids/bad has the diagnostics of grids/bad/expected.txt: all of them, and no other, in
-# text and in JSON, with the exit status that goes with them. $1: the build folder.
+# Every file of grids/bad has exactly the diagnostics of grids/bad/expected.txt, in text and in JSON,
+# with the right exit status. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The commands check and groups: exit statuses, streams, several files, standard input, options.
-# What each bad file must give is in test_bad.sh. $1: the build folder.
+# test_bad.sh has the diagnostics of each bad file. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the documents say is what the program does: docs/errors.md is made from the tables,
-# docs/grid-format.md names files that are there and every bad file, and docs/grid.schema.json takes
-# and rejects the same files as the program as far as a schema can. Commands shown with their output
-# are run again, and links lead somewhere. $1: the build folder.
+# The documents match the program: docs/errors.md is made from the tables, docs/grid-format.md names
+# files that exist and every bad file, and docs/grid.schema.json accepts and rejects the same files as
+# the program as far as a schema can. Commands shown with their output are run again, and no link is
+# broken. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne

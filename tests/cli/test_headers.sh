@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every public header compiles alone and twice, in old and new C and C++, with every warning an error
-# and under each compiler that is there; and all places that name the version name the same one.
+# Every public header compiles alone and twice, in old and new C and C++, with every warning an error,
+# with each installed compiler; and all files that name the version name the same one.
 # $1: the build folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The training oracle can fail: each mistake that tests/mpi/train knows how to make must give wrong
-# encoder gradients in every case of every pair of layouts where it matters, and in none where it
-# does not (a sum over cp cannot be lost where cp is 1). $1: the build folder.
+# The training oracle can fail: each mistake that tests/mpi/train can make must give wrong encoder
+# gradients in every case of every pair of layouts where it matters, and in no other (a sum over cp
+# cannot be lost where cp is 1). $1: the build folder.
 set -u
 build=${1:-build}
 train=$build/tests/mpi/train

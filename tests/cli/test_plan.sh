@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# lierne plan, simulate and run: what they print and how they end. Expected numbers are those of
-# Megatron-LM's mapping and of the byte counts worked out from coordinates by hand, in units of one
-# sample. $1: the build folder.
+# lierne plan, simulate and run: output and exit status. The expected numbers are Megatron-LM's mapping
+# and byte counts computed from coordinates by hand, in units of one sample. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne

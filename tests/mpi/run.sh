@@ -1,8 +1,8 @@
 #!/bin/bash
 # run.sh BUILD [MOST]: runs every program of BUILD/tests/mpi at its numbers of ranks, or at those up to
-# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
-# last line: N passed, N failed.
-# A launch that times out, crashes or prints no count is one failure more.
+# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a
+# failure. Prints a line per launch; last line: N passed, N failed. A launch that times out, crashes or
+# prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD [MOST]}
 most=${2:-1000}

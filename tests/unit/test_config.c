@@ -233,7 +233,7 @@ Test(config, diagnostics_come_in_file_order) {
     lierne_config_destroy(config);
 }
 
-Test(config, text_that_is_not_json_has_findings_of_the_text_only) {
+Test(config, text_that_is_not_json_has_diagnostics_of_the_text_only) {
     lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_SYNTAX);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG014");
@@ -279,7 +279,7 @@ Test(config, uncovered_ranks_are_named) {
 
 /* What the file says on purpose gives no diagnostic: empty dp ranks by counts, dp sizes where
  * either divides the other. */
-Test(config, sound_bridges_have_no_findings) {
+Test(config, sound_bridges_have_no_diagnostics) {
     static const struct {
         int batch;
         const char *text;

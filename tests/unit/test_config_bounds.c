@@ -38,7 +38,7 @@ static void check_bounded(int n, int width, int expected, const char *last_code)
     free(text);
 }
 
-Test(config_bounds, findings_are_bounded) {
+Test(config_bounds, diagnostics_are_bounded) {
     check_bounded(1000, 1, 1000, "LG021");
     check_bounded(1001, 1, 1001, "LG028");
     check_bounded(100000, 1, 1001, "LG028");
@@ -47,7 +47,7 @@ Test(config_bounds, findings_are_bounded) {
 }
 
 /* That there are more diagnostics is said last, wherever the first that is not listed stands. */
-Test(config_bounds, more_findings_are_said_last) {
+Test(config_bounds, more_diagnostics_are_said_last) {
     char *text = many_keys(1000, 1);
     text[14] = '0'; /* world_size */
     lierne_config *config = parse(text, LIERNE_CONFIG);
@@ -59,7 +59,7 @@ Test(config_bounds, more_findings_are_said_last) {
     free(text);
 }
 
-Test(config_bounds, text_bounds_have_findings) {
+Test(config_bounds, text_bounds_have_diagnostics) {
     char *text = malloc((size_t)17 << 20);
     memset(text, ' ', (size_t)17 << 20);
     lierne_config *config;
