@@ -77,7 +77,7 @@ static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
         bits = (uint16_t)((whole + 0x7fff + (whole >> 16 & 1)) >> 16);
     } else {
         frexpf(value, &exponent);
-        int step = exponent - 11 < -24 ? -24 : exponent - 11;
+        int step = value == 0 || exponent - 11 < -24 ? -24 : exponent - 11;
         float units = nearbyintf(ldexpf(fabsf(value), -step)); /* 2048 carries into the exponent */
         uint32_t base = step == -24 ? 0 : (uint32_t)(step + 24) << 10;
         bits = (uint16_t)((signbit(value) ? 0x8000u : 0) | (base + (uint32_t)units));

@@ -1,6 +1,8 @@
 /* The model: see bridge_case.h. */
 #include "unit/bridge_case.h"
 
+#include "route_executor.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -699,7 +701,7 @@ static const char *run_plans(const bridge_case *c, lierne_plan **plans, case_res
     if (!wrong && c->data == SMALL_INTEGERS && forward_dot != adjoint_dot) {
         return WRONG("dot test: <Fx,y> = %.17g, <x,F*y> = %.17g", forward_dot, adjoint_dot);
     }
-    return wrong;
+    return wrong ? wrong : route_compare(plans, c->world);
 }
 
 const char *run_case(const bridge_case *c, case_result *result) {
