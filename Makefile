@@ -28,7 +28,7 @@ mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
 pkgdatadir   ?= $(datarootdir)/lierne
 
-# Open MPI refuses root and more ranks than cores unless told otherwise; both are normal in a
+# Open MPI rejects root and more ranks than cores without these settings; both are normal in a
 # container.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1

@@ -47,7 +47,7 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
     const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
     if (!spec) {
-        return tool_usage(argv, "there is no bridge '%s' in %s", bridge->name, bridge->path);
+        return tool_no_such(argv, "bridge", bridge->name, bridge->path, bridge->config);
     }
     bridge->spec = *spec;
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
@@ -78,7 +78,7 @@ int tool_bridge_number(char **argv, const char *option, const char *text, int le
     long number = strtol(text, &end, 10);
     bool digits = strspn(text, "0123456789") == strlen(text);
     if (errno || end == text || !digits || number < least || number > most) {
-        return tool_usage(argv, "%s is '%s', must be a number from %d to %d, in digits only",
+        return tool_usage(argv, "%s is '%s', must be a whole number from %d to %d, in digits",
                           option, text, least, most);
     }
     *out = (int)number;

@@ -117,7 +117,7 @@ int tool_check(int argc, char **argv) {
     status = status < 0 ? tool_format(argv, format, &s.json) : status;
     status = status < 0 ? read_color(argv, color, &s.color) : status;
     if (status < 0 && optind == argc) {
-        status = tool_usage(argv, "no file given");
+        status = tool_usage(argv, "no file given, must be at least 1; '-' is standard input");
     }
     if (status >= 0) {
         return status;

@@ -68,5 +68,7 @@ int main(int argc, char **argv) {
             return finish(commands[i].run(argc - 1, argv + 1));
         }
     }
-    return tool_usage((char *[]){"lierne"}, "there is no command '%s'", argv[1]);
+    return tool_usage((char *[]){"lierne"},
+                      "there is no command '%s', only check, groups, plan, simulate and run",
+                      argv[1]);
 }

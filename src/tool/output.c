@@ -25,6 +25,23 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     return status;
 }
 
+int tool_no_such(char **argv, const char *what, const char *name, const char *path,
+                 const lierne_config *config) {
+    char list[400] = "";
+    size_t used = 0;
+    bool grids = strcmp(what, "grid") == 0;
+    int count = grids ? lierne_config_get_ngrids(config) : lierne_config_get_nbridges(config);
+    for (int i = 0; i < count && used < sizeof list; i++) {
+        const char *known = grids ? lierne_config_get_grid_name(config, i)
+                                  : lierne_config_get_bridge_name(config, i);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known);
+    }
+    if (count == 0 || used >= sizeof list) {
+        return tool_usage(argv, "there is no %s '%s' in %s, which has %d", what, name, path, count);
+    }
+    return tool_usage(argv, "there is no %s '%s' in %s, which has: %s", what, name, path, list);
+}
+
 void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
                            bool color) {
     bool error = diagnostic->severity == LIERNE_ERROR;

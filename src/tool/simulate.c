@@ -84,7 +84,7 @@ static int64_t memory_needed(const world *w) {
 static void say_memory(const world *w) {
     int64_t bytes = memory_needed(w);
     if (bytes >= MUCH_MEMORY) {
-        tool_say(w->argv, "takes about %.1f GB of memory for %d ranks", (double)bytes * 1e-9,
+        tool_say(w->argv, "needs about %.1f GB of memory for %d ranks", (double)bytes * 1e-9,
                  w->bridge->world);
     }
 }

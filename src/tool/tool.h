@@ -57,6 +57,11 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out);
 void tool_progress(char **argv, const char *what, int done, int all);
 void tool_progress_end(void);
 
+/* Prints that a file has no grid or bridge (what) of this name, and the names of those that it has.
+ * Returns TOOL_USAGE. */
+int tool_no_such(char **argv, const char *what, const char *name, const char *path,
+                 const lierne_config *config);
+
 /* One line for a diagnostic: file:line:column: error: [CODE] message; hint. */
 void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
                            bool color);

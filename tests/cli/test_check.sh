@@ -233,7 +233,7 @@ escaped "a path that is not there"
 
 # Numbers are digits.
 run 2 plan "$good" --bridge vision_to_llm --rank ' 1'
-err_has "--rank is ' 1', must be a number from 0 to 7, in digits only"
+err_has "--rank is ' 1', must be a whole number from 0 to 7, in digits"
 run 2 plan "$good" --bridge vision_to_llm --rank +1
 run 2 plan "$good" --bridge vision_to_llm --rank ''
 
@@ -245,7 +245,7 @@ run 2 groups $good --grid llm
 err_has "--dims is missing"
 run 2 groups $good $good --grid llm --dims tp
 run 2 groups $good --grid lm --dims tp
-err_has "there is no grid 'lm'"
+err_has "there is no grid 'lm' in $good, which has: vision, llm"
 run 2 groups $good --grid llm --dims tp,ep
 err_has "ep"
 run 2 groups $good --grid llm --view experts --dims ep

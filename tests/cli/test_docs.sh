@@ -107,7 +107,7 @@ outside "docs/.links.$$.md" >/dev/null
 verdict "bad links and paths are found" $?
 rm -f "docs/.links.$$.md"
 
-# docs/testing.md names every test, and none that is gone.
+# docs/testing.md names every test, and no test that does not exist.
 for file in tests/unit/test_*.c $(grep -l '^int main(' tests/mpi/*.c) tests/golden/*.json; do
     grep -qF "\`$file\`" docs/testing.md
     verdict "docs/testing.md names $file" $?

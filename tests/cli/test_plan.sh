@@ -312,7 +312,7 @@ has "simulate, reduced cuts" "s 62 -> 4: same remainders by what cuts it" \
 config 8 tp=2,dp=4 tp=2,dp=4 b,s,h 8,65536,65536 bf16 "$partial"
 ends "simulate much" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
     "$lierne" simulate "$work/config.json" -b e_to_l --full
-[ "$(head -n 1 "$work/err")" = "lierne simulate: takes about 549.8 GB of memory for 8 ranks" ] &&
+[ "$(head -n 1 "$work/err")" = "lierne simulate: needs about 549.8 GB of memory for 8 ranks" ] &&
     grep -qF "no memory for the buffers of rank 0" "$work/err"
 verdict $? "simulate much: $(cat "$work/err")"
 

@@ -272,7 +272,7 @@ static void expect_algorithm(golden_case *c, const variant *v, const char *algor
                   (int)v->algorithm, algorithm, wanted);
 }
 
-/* The rows that ranks need are the least that can travel. */
+/* The remote rows that ranks need are the least that must be sent. */
 static void expect_totals(golden_case *c, const variant *v) {
     int64_t wanted = 0, ranks;
     int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);

@@ -235,7 +235,7 @@ static void work(lierne_context *context, void *shared) {
     golden_row_case_free(&row_case);
 }
 
-/* What travels, over all ranks. */
+/* What is sent, over all ranks. */
 static void expect_totals(golden_case *c, const variant *v) {
     const cJSON *stats = golden_get(c->item, "stats");
     int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);

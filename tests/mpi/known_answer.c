@@ -110,7 +110,7 @@ static double random_summand(const bridge_case *c, const item *i, int rank) {
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5) + (cp + 1) * 777767777));
 }
 
-/* Summands of ascending cp, in float; for bf16 rounded once, to nearest even. */
+/* Contributions of ascending cp, in float; for bf16 rounded once, to nearest even. */
 static double ordered_sum(const bridge_case *c, const item *i, int rank) {
     int cp = mesh_size(&c->dst, "cp");
     volatile float sum = 0; /* no excess precision, no reordering */

@@ -181,7 +181,7 @@ static void layer(part *p, state *s, int l, uint64_t a) {
     squared(s->h[l + 1], s->m[l], a, g->nowned);
 }
 
-/* Gradients of ghosts first, so that they travel while those of own atoms are added up. */
+/* Gradients of ghosts first, so that they are sent while those of own atoms are added. */
 static void layer_back(part *p, state *s, int l, uint64_t a, uint64_t *grad) {
     const lierne_graph_lists *g = &p->lists;
     size_t bytes = (size_t)(g->nowned * WIDTH) * sizeof(uint64_t);

@@ -7,7 +7,7 @@ set -u
 build=${1:?usage: run.sh BUILD [MOST]}
 most=${2:-1000}
 mpirun=${MPIRUN:-mpirun}
-# As the Makefile has it: Open MPI refuses root and more ranks than cores unless told otherwise.
+# As in the Makefile: Open MPI rejects root and more ranks than cores without these settings.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 

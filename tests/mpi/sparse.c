@@ -79,7 +79,7 @@ static void check_reread(lierne_context *context, lierne_plan *plan, const fores
     lierne_plan_destroy(read);
 }
 
-/* A row travels once to each rank that needs it, and nothing else does. */
+/* A row is sent once to each rank that needs it, and nothing else is sent. */
 static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, const char *what) {
     int64_t wanted = 0;
     lierne_report report = {.size = sizeof report};

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where nothing is sent, nobody said to whom: to the low and to the high side by turns, as often on
+/* Where nothing is sent, there is no known peer: the low and the high side alternate, as often on
  * each axis as the cutoff reaches across bricks. */
 static void name_peers(melt_swaps *m) {
     int s = 0, wrong = 0;
