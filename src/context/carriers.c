@@ -63,9 +63,10 @@ lierne_status lierne_context_select_transports(lierne_context *context, int64_t 
         LIERNE_TRY(select_name(context, name, strcspn(name, ","), &selected));
     }
     if (selected.ncarriers == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "LIERNE_TRANSPORTS is '%.80s', must name one that the context has, as %s",
-                           list, context->carriers[0].transport->name);
+        return LIERNE_FAIL(
+            LIERNE_INVALID,
+            "LIERNE_TRANSPORTS is '%.80s', must name one that the context has, as %s", list,
+            context->carriers[0].transport->name);
     }
     memcpy(context->carriers, selected.carriers, sizeof selected.carriers);
     context->ncarriers = selected.ncarriers;

@@ -1,9 +1,9 @@
 /* Which transport serves which message of an execution, and which sends must end with their phase.
  *
- * A phase ends when what it waits for is complete; then sums run, which may write to blocks that were
- * sent, and the next phase begins, which may receive into them. Only sends of such blocks, and those
- * from a staging slot, which later messages reuse, hold a phase up. All others may linger: the
- * caller's input, for example, is read only and belongs to the call until its end. */
+ * A phase ends when what it waits for is complete; then sums run, which may write to blocks that
+ * were sent, and the next phase begins, which may receive into them. Only sends of such blocks, and
+ * those from a staging slot, which later messages reuse, hold a phase up. All others may linger:
+ * the caller's input, for example, is read only and belongs to the call until its end. */
 #include "execute/execution.h"
 
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m) {
@@ -89,9 +89,9 @@ static void extend(range *r, const lierne_block *block) {
     }
     first += low * block->stride[0];
     last += high * block->stride[0] + 1;
-    *r = r->first == r->end ? (range){first, last}
-                            : (range){first < r->first ? first : r->first,
-                                      last > r->end ? last : r->end};
+    *r = r->first == r->end
+             ? (range){first, last}
+             : (range){first < r->first ? first : r->first, last > r->end ? last : r->end};
 }
 
 static void extend_ops(range *written, const lierne_ops *ops) {

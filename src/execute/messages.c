@@ -4,10 +4,10 @@
  * transport that moves is packed into, or received into, a staging slot of the execution. A
  * transport that exposes needs no staging: blocks are copied from where the sender has them.
  *
- * On a transport that is ordered, messages have no ids: two executions whose messages it interleaved
- * in another order on each rank would take each other's data. So an execution posts there only when
- * all that began before it have posted everything. Their begins have the same order on every rank
- * (lierne/plan.h). */
+ * On a transport that is ordered, messages have no ids: two executions whose messages it
+ * interleaved in another order on each rank would take each other's data. So an execution posts
+ * there only when all that began before it have posted everything. Their begins have the same order
+ * on every rank (lierne/plan.h). */
 #include "execute/execution.h"
 
 /* The first byte of a message that is not staged. */
@@ -51,10 +51,9 @@ static void copy_exposed(const lierne_execution *e, const lierne_coalesced_messa
     for (size_t i = 0; i < m->count; i++) {
         const lierne_segment *segment = &e->segments.at[m->first + i];
         const lierne_message *message = segment->message;
-        lierne_host_copy_blocks(segment->subroute->size,
-                                segment->subroute->base[message->buffer], message->blocks.at,
-                                message->blocks.count, parts[i].base, parts[i].blocks,
-                                parts[i].nblocks);
+        lierne_host_copy_blocks(segment->subroute->size, segment->subroute->base[message->buffer],
+                                message->blocks.at, message->blocks.count, parts[i].base,
+                                parts[i].blocks, parts[i].nblocks);
     }
     batch->transport->release(batch->batch, m->slot);
 }
@@ -87,8 +86,8 @@ static lierne_posting posting_of(const lierne_execution *e, const lierne_coalesc
                             .peer = m->peer,
                             .receives = receives,
                             .bytes = (size_t)m->bytes,
-                            .data = m->staging >= 0 ? e->memory + m->staging
-                                                    : (char *)start_of(e, m),
+                            .data =
+                                m->staging >= 0 ? e->memory + m->staging : (char *)start_of(e, m),
                             .parts = set_bases(e, m),
                             .nparts = m->count};
 }

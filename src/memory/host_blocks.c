@@ -82,8 +82,8 @@ void lierne_host_copy_blocks(size_t size, void *to, const lierne_block *to_block
             f.block++;
             continue;
         }
-        int64_t n = run_of(a) - t.inner < run_of(b) - f.inner ? run_of(a) - t.inner
-                                                              : run_of(b) - f.inner;
+        int64_t n =
+            run_of(a) - t.inner < run_of(b) - f.inner ? run_of(a) - t.inner : run_of(b) - f.inner;
         copy_run(size, (char *)to + (size_t)offset_of(&t) * size, step_of(&t, size),
                  (const char *)from + (size_t)offset_of(&f) * size, step_of(&f, size), n);
         move_on(&t, n);
