@@ -3,6 +3,7 @@
 #include "simulate.h"
 
 #include "route_executor.h"
+#include "transports.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -224,8 +225,10 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     int world = lierne_grid_get_world_size(bridge->src);
     rank_state *ranks = calloc((size_t)world, sizeof *ranks);
     lierne_sim *sim = NULL;
+    test_transports *transports = NULL;
     lierne_status status = ranks ? lierne_sim_create(&sim, world, NULL) : LIERNE_NO_MEMORY;
     if (status == LIERNE_OK) {
+        transports = test_transports_attach_asked(sim, world);
         status = plan_all(c, sim, bridge, ranks, world);
     }
     if (status == LIERNE_OK && !c->failed) {
@@ -237,6 +240,7 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     }
     free(ranks);
     golden_expect_status(c, "lierne_sim_destroy", lierne_sim_destroy(sim), LIERNE_OK);
+    golden_expect(c, test_transports_destroy(transports), "messages are left");
     return status;
 }
 

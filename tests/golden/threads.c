@@ -2,15 +2,21 @@
  * combined. */
 #include "rank_threads.h"
 #include "row_case.h"
+#include "transports.h"
 
 lierne_status golden_ranks_start(golden_world *world) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};
     world->here = world->n;
-    return lierne_sim_create(&world->sim, world->n, &spec);
+    lierne_status status = lierne_sim_create(&world->sim, world->n, &spec);
+    if (status == LIERNE_OK) {
+        world->transports = test_transports_attach_asked(world->sim, world->n);
+    }
+    return status;
 }
 
 lierne_status golden_ranks_end(golden_world *world) {
-    return lierne_sim_destroy(world->sim);
+    lierne_status status = lierne_sim_destroy(world->sim);
+    return test_transports_destroy(world->transports) ? status : LIERNE_TRANSPORT;
 }
 
 void golden_ranks_run(const golden_world *world,

@@ -2,6 +2,7 @@
 #include "unit/bridge_case.h"
 
 #include "route_executor.h"
+#include "transports.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -709,8 +710,12 @@ const char *run_case(const bridge_case *c, case_result *result) {
     lierne_plan **plans = calloc((size_t)c->world, sizeof *plans);
     lierne_sim *sim = NULL;
     const char *wrong = NULL;
+    test_transports *transports = NULL;
     *result = (case_result){0};
-    if (lierne_sim_create(&sim, c->world, &context) != LIERNE_OK) {
+    if (lierne_sim_create(&sim, c->world, &context) == LIERNE_OK) {
+        transports = test_transports_attach_asked(sim, c->world);
+    }
+    if (!sim) {
         wrong = WRONG("%s", lierne_last_error());
     } else if (make_plans(c, sim, plans, result) == LIERNE_OK) {
         wrong = run_plans(c, plans, result);
@@ -720,6 +725,9 @@ const char *run_case(const bridge_case *c, case_result *result) {
     }
     if (lierne_sim_destroy(sim) != LIERNE_OK && !wrong) {
         wrong = WRONG("%s", lierne_last_error());
+    }
+    if (!test_transports_destroy(transports) && !wrong) {
+        wrong = WRONG("messages are left");
     }
     free(plans);
     return wrong;

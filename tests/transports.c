@@ -1,0 +1,321 @@
+/* Everything is called with the lock of the simulated world held. A message is put into a list of
+ * the receiver's; the receiver finds it there some polls later. What an exposed message shows is read
+ * only when the receiver copies it, so a sender that writes too early is seen. */
+#include "transports.h"
+
+#include "context/context.h"
+#include "control/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_RANKS 256 /* of a world that gets them: their memory grows with the square */
+
+typedef struct message {
+    struct message *next;
+    int from, to, match;
+    unsigned ticket; /* of a transport without match ids: its place among those of the pair */
+    int polls;       /* left, until the receiver finds it */
+    bool taken, released;
+    size_t bytes;
+    unsigned char *data;
+    lierne_part *parts;
+} message;
+
+typedef struct test_rank {
+    struct test_transports *world;
+    int rank;
+    lierne_sim_rank *sim;
+    message *mailbox;
+    unsigned *sent, *received; /* tickets given to messages to and from each rank */
+} test_rank;
+
+struct test_transports {
+    int n;
+    test_pairs pairs;
+    unsigned random;
+    test_rank *ranks;
+};
+
+typedef struct slot {
+    bool used, receives;
+    int peer, match;
+    unsigned ticket;
+    size_t bytes;
+    void *data;
+    message *message;
+} slot;
+
+typedef struct batch {
+    test_rank *rank;
+    size_t capacity;
+    slot slots[];
+} batch;
+
+static void *memory_of(size_t n, size_t size) {
+    void *memory = calloc(n + 1, size);
+    if (!memory) {
+        fprintf(stderr, "no memory for a transport of the tests\n");
+        exit(2);
+    }
+    return memory;
+}
+
+static void wake(const test_rank *r) {
+    r->sim->world->dirty = true;
+}
+
+static lierne_status batch_create(void *self, size_t capacity, void **out) {
+    batch *b = memory_of(1, sizeof *b + capacity * sizeof b->slots[0]);
+    b->rank = self;
+    b->capacity = capacity;
+    *out = b;
+    return LIERNE_OK;
+}
+
+static void unlink_message(test_rank *r, const message *m) {
+    for (message **at = &r->mailbox; *at; at = &(*at)->next) {
+        if (*at == m) {
+            *at = m->next;
+            return;
+        }
+    }
+}
+
+static void free_message(message *m) {
+    free(m->data);
+    free(m->parts);
+    free(m);
+}
+
+static bool batch_destroy(void *self) {
+    batch *b = self;
+    for (size_t i = 0; i < b->capacity; i++) {
+        message *m = b->slots[i].message;
+        if (b->slots[i].used && !b->slots[i].receives && m) {
+            unlink_message(&b->rank->world->ranks[b->slots[i].peer], m);
+            free_message(m);
+        }
+    }
+    free(b);
+    return true;
+}
+
+static void append(test_rank *to, message *m) {
+    message **at = &to->mailbox;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    *at = m;
+}
+
+static message *message_of(const batch *b, int match, const lierne_posting *p) {
+    test_rank *from = b->rank;
+    message *m = memory_of(1, sizeof *m);
+    from->world->random = from->world->random * 1103515245u + 12345u;
+    *m = (message){.from = from->rank,
+                   .to = p->peer,
+                   .match = match,
+                   .ticket = from->sent[p->peer]++,
+                   .polls = (int)(from->world->random >> 16 & 3),
+                   .bytes = p->bytes};
+    append(&from->world->ranks[p->peer], m);
+    wake(from);
+    return m;
+}
+
+static void receive(batch *b, int match, const lierne_posting *p) {
+    b->slots[p->slot] = (slot){.used = true,
+                               .receives = true,
+                               .peer = p->peer,
+                               .match = match,
+                               .ticket = b->rank->received[p->peer]++,
+                               .bytes = p->bytes,
+                               .data = p->data};
+}
+
+static lierne_status expose(void *self, int match, const lierne_posting *postings, size_t n) {
+    batch *b = self;
+    for (size_t i = 0; i < n; i++) {
+        const lierne_posting *p = &postings[i];
+        if (p->receives) {
+            receive(b, match, p);
+            continue;
+        }
+        message *m = message_of(b, match, p);
+        m->parts = memory_of(p->nparts, sizeof *m->parts);
+        memcpy(m->parts, p->parts, p->nparts * sizeof *m->parts);
+        b->slots[p->slot] = (slot){.used = true, .peer = p->peer, .message = m};
+    }
+    return LIERNE_OK;
+}
+
+/* Sends are complete at the next poll: their bytes are copies. */
+static lierne_status copy(void *self, int match, const lierne_posting *postings, size_t n) {
+    batch *b = self;
+    for (size_t i = 0; i < n; i++) {
+        const lierne_posting *p = &postings[i];
+        if (p->receives) {
+            receive(b, match, p);
+            continue;
+        }
+        message *m = message_of(b, match, p);
+        m->data = memory_of(p->bytes, 1);
+        memcpy(m->data, p->data, p->bytes);
+        b->slots[p->slot] = (slot){.used = true, .peer = p->peer};
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_size(const batch *b, const slot *s, const message *m) {
+    return m->bytes == s->bytes
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d, got %zu",
+                             b->rank->rank, s->bytes, s->peer, m->bytes);
+}
+
+static message *find_exposed(const batch *b, const slot *s) {
+    for (message *m = b->rank->mailbox; m; m = m->next) {
+        if (m->parts && !m->taken && m->from == s->peer && m->match == s->match) {
+            return m->polls-- > 0 ? NULL : m;
+        }
+    }
+    return NULL;
+}
+
+static lierne_status poll_exposed(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    *ndone = 0;
+    for (size_t i = 0; i < b->capacity; i++) {
+        slot *s = &b->slots[i];
+        if (s->used && !s->receives && s->message->released) {
+            unlink_message(&b->rank->world->ranks[s->peer], s->message);
+            free_message(s->message);
+            s->used = false;
+            done[(*ndone)++] = i;
+        } else if (s->used && s->receives && !s->message) {
+            s->message = find_exposed(b, s);
+            if (s->message) {
+                LIERNE_TRY(check_size(b, s, s->message));
+                s->message->taken = true;
+                done[(*ndone)++] = i;
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+static const lierne_part *exposed(void *self, size_t i) {
+    return ((batch *)self)->slots[i].message->parts;
+}
+
+static void release(void *self, size_t i) {
+    slot *s = &((batch *)self)->slots[i];
+    s->message->released = true;
+    s->used = false;
+    wake(((batch *)self)->rank);
+}
+
+static message *find_ticket(const batch *b, const slot *s) {
+    for (message *m = b->rank->mailbox; m; m = m->next) {
+        if (m->data && m->from == s->peer && m->ticket == s->ticket) {
+            return m->polls-- > 0 ? NULL : m;
+        }
+    }
+    return NULL;
+}
+
+static lierne_status poll_ordered(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    *ndone = 0;
+    for (size_t i = 0; i < b->capacity; i++) {
+        slot *s = &b->slots[i];
+        message *m = s->used && s->receives ? find_ticket(b, s) : NULL;
+        if (!s->used || (s->receives && !m)) {
+            continue;
+        }
+        if (m) {
+            LIERNE_TRY(check_size(b, s, m));
+            memcpy(s->data, m->data, m->bytes);
+            unlink_message(b->rank, m);
+            free_message(m);
+        }
+        s->used = false;
+        done[(*ndone)++] = i;
+    }
+    return LIERNE_OK;
+}
+
+static bool serves(const test_rank *r, unsigned mask, int peer) {
+    return mask >> ((r->rank + peer) % 3) & 1;
+}
+
+static bool exposes_to(void *self, int peer) {
+    const test_rank *r = self;
+    return serves(r, r->world->pairs.exposed, peer);
+}
+
+static bool orders_to(void *self, int peer) {
+    const test_rank *r = self;
+    return serves(r, r->world->pairs.ordered, peer);
+}
+
+static const lierne_transport exposing = {.name = "exposing",
+                                          .exposes = true,
+                                          .reaches = exposes_to,
+                                          .batch_create = batch_create,
+                                          .batch_destroy = batch_destroy,
+                                          .post = expose,
+                                          .poll = poll_exposed,
+                                          .exposed = exposed,
+                                          .release = release};
+static const lierne_transport ordered = {.name = "ordered",
+                                         .ordered = true,
+                                         .reaches = orders_to,
+                                         .batch_create = batch_create,
+                                         .batch_destroy = batch_destroy,
+                                         .post = copy,
+                                         .poll = poll_ordered};
+
+test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs) {
+    test_transports *t = memory_of(1, sizeof *t);
+    *t = (test_transports){.n = n, .pairs = pairs, .random = 1};
+    t->ranks = memory_of((size_t)n, sizeof *t->ranks);
+    for (int r = 0; r < n; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        lierne_carrier base = context->carriers[0];
+        t->ranks[r] = (test_rank){.world = t,
+                                  .rank = r,
+                                  .sim = context->control_self,
+                                  .sent = memory_of((size_t)n, sizeof(unsigned)),
+                                  .received = memory_of((size_t)n, sizeof(unsigned))};
+        context->ncarriers = 0;
+        lierne_context_add_transport(context, &exposing, &t->ranks[r]);
+        lierne_context_add_transport(context, &ordered, &t->ranks[r]);
+        lierne_context_add_transport(context, base.transport, base.self);
+    }
+    return t;
+}
+
+test_transports *test_transports_attach_asked(lierne_sim *sim, int n) {
+    const char *asked = getenv("LIERNE_TEST_TRANSPORTS");
+    bool mixed = asked && strcmp(asked, "mixed") == 0 && n <= MOST_RANKS;
+    return mixed ? test_transports_attach(sim, n, (test_pairs){.exposed = 1, .ordered = 2}) : NULL;
+}
+
+bool test_transports_destroy(test_transports *t) {
+    bool empty = true;
+    for (int r = 0; t && r < t->n; r++) {
+        for (message *m = t->ranks[r].mailbox, *next; m; m = next) {
+            next = m->next;
+            empty = false;
+            free_message(m);
+        }
+        free(t->ranks[r].sent);
+        free(t->ranks[r].received);
+    }
+    free(t ? t->ranks : NULL);
+    free(t);
+    return empty;
+}
