@@ -48,7 +48,7 @@ static void trial_open(trial *t, const bridge_case *c, lierne_plan *plan,
     for (int64_t i = 0; i < t->nin; i++) {
         const item *e = &t->in_items[i];
         if (e->owned) {
-            number_put(c->dtype, t->in, i, forward ? case_value(e) : case_summand(e, cp));
+            number_put(c->dtype, t->in, i, forward ? case_value(e) : case_contribution(e, cp));
         }
     }
     for (int64_t i = 0; i < t->nout; i++) {

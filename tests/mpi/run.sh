@@ -14,6 +14,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
     late_rank) echo 2 3 ;;
+    one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     calls | known_answer) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
@@ -60,5 +61,6 @@ for n in 2 3; do
     launch $n late_rank apart
     OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done
+launch 2 one_way fragments
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]
