@@ -1,5 +1,5 @@
-/* Threads rather than processes, so that a failure is seen in one debugger and memory counts add
- * up. */
+/* Threads rather than processes, so that one debugger sees a failure and one count has all
+ * allocations. */
 #include "rank_threads.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
  *
  * Everything that takes a context takes one of a simulated world: plans, calls and reports are the
  * same, and results have the same bits as over any other transport. Messages are copied from memory
- * to memory. A rank that nobody asks about costs next to nothing, so worlds may be large.
+ * to memory. A rank whose context is never used costs next to nothing, so worlds may be large.
  *
  * Executing. One thread may call for all ranks: lierne_forward_begin (or another begin) on every
  * rank, then lierne_end on every rank. Blocking calls wait for other ranks and need a thread per

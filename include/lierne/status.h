@@ -27,7 +27,7 @@ extern "C" {
 /* The table of statuses: X(name, number, paragraph). The enum, lierne_status_name,
  * lierne_status_text and docs/errors.md are made from it. */
 #define LIERNE_STATUS_TABLE(X)                                                                     \
-    X(OK, 0, "The call succeeded.")                                                                \
+    X(OK, 0, "The call succeeded: it did what its header says.")                                   \
     X(INVALID, -1,                                                                                 \
       "An argument is outside its documented range, or a pointer that may not be NULL is NULL. "   \
       "The message names the argument, the value and the bound.")                                  \

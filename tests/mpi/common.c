@@ -1,6 +1,6 @@
-/* The harness and the oracle. The oracle walks whole buffers in row-major order and asks of each
- * element whose it is, by mixed radix and division only: slow, and nothing like the intersection
- * of boxes that it judges. */
+/* The harness and the oracle. The oracle walks whole buffers in row-major order and computes the
+ * owner of each element by mixed radix and division only: slow, and independent of the overlap of
+ * boxes that it tests. */
 #include "mpi/common.h"
 #include "context/context.h"
 #include "control/mpi/state.h"
@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHOWN      10  /* failures that a rank prints */
-#define LOOK_EVERY 300 /* seconds */
+#define SHOWN       10  /* failures that a rank prints */
+#define CHECK_EVERY 300 /* seconds */
 
 int test_rank;
 int test_world;
 static long counts[2]; /* failed, passed */
 
-static void look_for_progress(int signal) {
+static void check_progress(int signal) {
     static const char text[] = "watchdog: a rank hangs\n";
     static long seen = -1;
     (void)signal;
@@ -28,15 +28,15 @@ static void look_for_progress(int signal) {
         _exit(3);
     }
     seen = counts[0] + counts[1];
-    alarm(LOOK_EVERY);
+    alarm(CHECK_EVERY);
 }
 
 void test_start(int *argc, char ***argv) {
     MPI_Init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &test_world);
-    signal(SIGALRM, look_for_progress);
-    alarm(LOOK_EVERY);
+    signal(SIGALRM, check_progress);
+    alarm(CHECK_EVERY);
 }
 
 void test_hurry(lierne_context *context, double seconds) {
@@ -144,18 +144,18 @@ lierne_grid *mesh_grid(const mesh *m) {
     return grid;
 }
 
-/* Samples [*start, *start + return) of a lane. */
-static int64_t lane(int64_t batch, int lanes, int d, const int64_t *given, int64_t *start) {
+/* Samples [*start, *start + return) of dp rank d. */
+static int64_t share_of(int64_t batch, int dp, int d, const int64_t *given, int64_t *start) {
     int64_t size = 0;
     *start = 0;
     for (int i = 0; i <= d; i++) {
         *start += size;
-        size = given ? given[i] : batch / lanes + (i < batch % lanes);
+        size = given ? given[i] : batch / dp + (i < batch % dp);
     }
     return size;
 }
 
-/* The cp coordinate that owns row (b, s); -1: every one has a summand. */
+/* The cp coordinate that owns row (b, s); -1: every one has a contribution. */
 static int owner_of(const bridge_case *c, int64_t b, int64_t s) {
     int cp = mesh_size(&c->dst, "cp");
     int64_t start;
@@ -168,7 +168,7 @@ static int owner_of(const bridge_case *c, int64_t b, int64_t s) {
     }
     case LIERNE_GRADIENT_CONTIGUOUS:
         for (int k = 0; k < cp; k++) {
-            int64_t size = lane(c->size[1], cp, k, NULL, &start);
+            int64_t size = share_of(c->size[1], cp, k, NULL, &start);
             if (s < start + size) {
                 return k;
             }
@@ -184,9 +184,9 @@ item *case_items(const bridge_case *c, side which, int rank, int64_t *count) {
     const mesh *m = which == SIDE_SRC ? &c->src : &c->dst;
     int cp = mesh_coord(m, rank, "cp");
     int64_t start, size[3];
-    int64_t samples = lane(c->size[0], mesh_size(m, "dp"), mesh_coord(m, rank, "dp"),
-                           which == SIDE_SRC ? c->src_counts : c->dst_counts, &start);
-    /* Compact rows lie in the order of (b, s), whichever of the two axes is the slower one. */
+    int64_t samples = share_of(c->size[0], mesh_size(m, "dp"), mesh_coord(m, rank, "dp"),
+                               which == SIDE_SRC ? c->src_counts : c->dst_counts, &start);
+    /* Compact rows are in the order of (b, s), whichever of the two axes is the slower one. */
     bool rows = which == SIDE_GRADIENT && c->owner == LIERNE_GRADIENT_ROWS &&
                 c->storage == LIERNE_COMPACT && c->axis[0] > c->axis[1];
     int walk[3] = {c->axis[rows], c->axis[!rows], c->axis[2]};
@@ -229,7 +229,7 @@ double case_value(const item *i) {
     return (double)(id_of(i) % 241) - 120;
 }
 
-double case_summand(const item *i, int c) {
+double case_contribution(const item *i, int c) {
     return (double)(mix(id_of(i) + (uint64_t)c + 1) % 31) - 15;
 }
 
@@ -237,7 +237,7 @@ double case_gradient(const bridge_case *c, const item *i) {
     int owner = owner_of(c, i->b, i->s), cp = mesh_size(&c->dst, "cp");
     double sum = 0;
     for (int k = 0; k < cp; k++) {
-        sum += owner == -1 || owner == k ? case_summand(i, k) : 0;
+        sum += owner == -1 || owner == k ? case_contribution(i, k) : 0;
     }
     return sum;
 }

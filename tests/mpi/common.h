@@ -1,5 +1,5 @@
-/* For the programs that run under mpirun: counting checks over all ranks, a watchdog, and an
- * oracle of the bridge in plain numbers that uses nothing of the library. */
+/* For the programs that run under mpirun: checks counted over all ranks, a watchdog, and an oracle
+ * of the bridge that uses nothing of the library. */
 #ifndef TESTS_MPI_COMMON_H
 #define TESTS_MPI_COMMON_H
 
@@ -12,21 +12,21 @@
 extern int test_rank;
 extern int test_world;
 
-/* Seconds. Machines are busy: a wait that must not end by its deadline has PATIENT; what must come
- * at once may take SLACK. */
+/* Seconds. On a busy machine, a wait that must not reach its deadline has PATIENT, and a call that
+ * must return at once may take SLACK. */
 #define PATIENT 60
 #define SLACK   5
 
-/* Starts MPI. The program is ended as failed where no check is made for five minutes: that is a
- * hang, however slow the machine. */
+/* Starts MPI. Ends the program as failed if no check is made for five minutes: that is a hang,
+ * however slow the machine. */
 void test_start(int *argc, char ***argv);
-/* Adds up the counts of all ranks; rank 0 prints "N passed, N failed". Returns the exit status. */
+/* Sums the counts of all ranks; rank 0 prints "N passed, N failed". Returns the exit status. */
 int test_finish(void);
-/* The same for the ranks of comm alone, where others are dead: ends the process, without
- * MPI_Finalize, which would wait for them. */
+/* The same for the ranks of comm only, when others are dead. Ends the process without MPI_Finalize,
+ * which would wait for them. */
 void test_leave(MPI_Comm comm);
 
-/* Gives a context another timeout, after a start that other processes may have slowed down. */
+/* Gives a context a shorter timeout, after a start that a busy machine may have slowed down. */
 void test_hurry(lierne_context *context, double seconds);
 
 /* Counts a check; prints the message of one that fails. */
@@ -48,12 +48,13 @@ typedef struct mesh {
 mesh mesh_of(const char *order, int tp, int cp, int dp);
 int mesh_size(const mesh *m, const char *dim);
 int mesh_coord(const mesh *m, int rank, const char *dim);
-/* Whether a rank is in it; of one that is not, coordinates mean nothing and buffers are empty. */
+/* Whether a rank is in the mesh. The buffers of other ranks are empty and their coordinates
+ * meaningless. */
 bool mesh_has(const mesh *m, int rank);
-/* The same mesh as an object of the library. */
+/* The mesh as a grid of the library. */
 lierne_grid *mesh_grid(const mesh *m);
 
-/* A bridge to test. Axes: batch b, sequence s, hidden h, at the places in axis[]. */
+/* A bridge to test. Axes: batch b, sequence s, hidden h, at the positions in axis[]. */
 typedef struct bridge_case {
     mesh src, dst;
     int64_t size[3]; /* of b, s, h */
@@ -74,20 +75,22 @@ typedef struct item {
     int64_t at; /* its index in the buffer with the whole sequence */
 } item;
 typedef enum side { SIDE_SRC, SIDE_DST, SIDE_GRADIENT } side;
-/* The items of a rank's buffer in order: input, output, gradient of the output. Frees with free. */
+/* The items of a rank's input, output or gradient of the output, in order. The caller frees them.
+ */
 item *case_items(const bridge_case *c, side which, int rank, int64_t *count);
 
-/* Closed forms: the value of an element, the summand of cp rank c, and what the adjoint makes of
- * the summands. Small integers, exact in every dtype, also when added. */
+/* Closed forms: the value of an element, the contribution of cp rank c to its gradient, and the
+ * gradient, their sum. Small integers, exact in every dtype, also when added. */
 double case_value(const item *i);
-double case_summand(const item *i, int c);
+double case_contribution(const item *i, int c);
 double case_gradient(const bridge_case *c, const item *i);
-/* Whether the reference algorithm is defined: lanes divide and line up on every rank. */
+/* Whether the reference algorithm is defined: dp sizes divide and dp ranks line up on every rank.
+ */
 bool case_aligned(const bridge_case *c);
 /* "tp2cp1dp4 -> ..." with everything else, for messages; in a static buffer. */
 const char *case_text(const bridge_case *c);
 
-/* A plan of the case. Collective. */
+/* Plans the case. Collective. */
 lierne_status case_plan(lierne_plan **plan, lierne_context *context, const bridge_case *c);
 
 /* Elements of a dtype. */

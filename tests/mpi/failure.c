@@ -1,12 +1,12 @@
-/* Planning that fails: whatever one rank does wrong, all ranks get the same error with the same
- * words, no rank keeps anything, and the next plan works. */
+/* Planning that fails: on an error of one rank, all ranks get the same error with the same message,
+ * no rank keeps memory, and the next plan works. */
 #include "mpi/common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A bridge that every rank can plan: lanes of ranks to lanes of pairs with cp. */
+/* A bridge that every rank can plan: dp ranks of one rank each to dp ranks of cp ranks each. */
 typedef struct setup {
     lierne_grid *src, *dst;
     int64_t shape[3];
@@ -57,7 +57,7 @@ static void still_works(lierne_context *context) {
     close_setup(&s);
 }
 
-/* One field of a spec is otherwise; name is what the message must say. */
+/* A change of one field of a spec, and the name that the message must contain. */
 typedef struct deviation {
     const char *name;
     void (*make)(setup *s);
@@ -197,9 +197,8 @@ static void planning_without_memory(lierne_context *context, int bad, test_algor
     close_setup(&s);
 }
 
-/* A rank without memory for its context waits for the others as long as its spec says, not longer.
- */
-static void making_a_context_without_memory(int bad) {
+/* A rank without memory for its context waits for the others no longer than its spec says. */
+static void creating_a_context_without_memory(int bad) {
     MPI_Comm comm;
     lierne_context *context;
     lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.2};
@@ -234,6 +233,6 @@ int main(int argc, char **argv) {
     still_works(context);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
-    making_a_context_without_memory(test_world - 1);
+    creating_a_context_without_memory(test_world - 1);
     return test_finish();
 }

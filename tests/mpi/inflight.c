@@ -1,6 +1,6 @@
-/* Requests in flight, ended in another order on each rank: begun in one order, as they must be, but
- * waited for as it suits the rank. The sums take two stages, so a rank that waits for one request
- * has to go on with the others: a peer may wait for those first. */
+/* Requests in flight that each rank ends in another order. All ranks begin them in one order, as
+ * they must. The sums take two stages, so a rank that waits for one request must progress the
+ * others: a peer may wait for those first. */
 #include "mpi/common.h"
 
 #include <stdlib.h>

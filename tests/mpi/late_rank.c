@@ -1,14 +1,14 @@
-/* A rank that gives up leaves no trap for a rank that comes late. It frees its plan and its context
- * at once, and uses the memory again; the late rank must get an error, never the data of memory
- * that was used again, and what it sends must not land there. The giver keeps `in` and `out` until
- * MPI ends, as lierne/context.h asks; where all ranks are on one node it breaks that rule on
- * purpose and overwrites `in`: the late rank must not return OK then.
+/* A rank gives up and another rank calls late. The one that gave up destroys its plan and its
+ * context at once and reuses the memory. The late rank must get an error, never data of reused
+ * memory, and what it sends must not be written there. The rank that gave up keeps `in` and `out`
+ * until MPI ends, as lierne/context.h requires. If all ranks are on one node, it breaks that rule
+ * on purpose and overwrites `in`: the late rank must not return OK then.
  *
- *   late                 two ranks: the late one is late only; control messages of planning.
+ *   late_rank            two ranks: one is late; control messages of planning.
  *                        three ranks: a ring of rows, in which a victim is late or stopped
- *   late killed N        three ranks; the victim is killed, so MPI cannot be ended either. N: 1 the
+ *   late_rank killed N   three ranks; the victim is killed, so MPI_Finalize is impossible. N: 1 the
  *                        adjoint, 2 packed, 3 both, 0 neither. For tests/cli/test_death.sh
- *   ... apart            each rank is a node of its own: no flags, only messages */
+ *   ... apart            each rank is a node of its own: no flags, only notices */
 #include "lierne/halo.h"
 #include "lierne/sparse.h"
 #include "mpi/common.h"
@@ -19,15 +19,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TIMEOUT 0.4 /* seconds, of ranks that give up */
+#define TIMEOUT 0.4 /* seconds, of the rank that gives up */
 #define ROWS    4096
-#define WIDTH                                                                                      \
-    64 /* a row is as long as several cache lines, and all rows too long to be sent eagerly */
+/* A row is several cache lines long, and all rows are too long to be sent eagerly. */
+#define WIDTH  64
 #define BLOCKS 12
 
 static bool one_node; /* abort flags reach all ranks */
 
-/* Memory that lierne gave back is given out again: what still reads or writes it is found out. */
+/* Reuses memory that lierne freed, so that later reads and writes of it are found. */
 typedef struct reuse {
     unsigned char *block[BLOCKS];
     size_t bytes[BLOCKS];
@@ -49,7 +49,7 @@ static void check_memory(reuse *r) {
         }
         free(r->block[i]);
     }
-    CHECK(wrong == 0, "%zu bytes were written into memory that was used again", wrong);
+    CHECK(wrong == 0, "%zu bytes of reused memory were overwritten", wrong);
 }
 
 static lierne_context *context_new(void) {
@@ -60,25 +60,26 @@ static lierne_context *context_new(void) {
     return context;
 }
 
-/* What happens to the victim. BEGUN: it is stopped when it has begun its call. */
+/* What happens to the victim. BEGUN: it is stopped after it has begun its call. */
 typedef enum fate { LATE, STOPPED, BEGUN, KILLED } fate;
 
-/* Who does what in a ring: the giver waits for the victim, the late rank for the giver. */
+/* The ranks of a ring: the giver waits for the victim and gives up, the late rank waits for the
+ * giver. */
 typedef struct ring {
     fate fate;
     lierne_direction direction;
-    bool packed; /* rows that do not lie in one piece */
+    bool packed; /* the rows of a message are not contiguous */
     int giver, late, victim;
     int pid;       /* of the victim */
     MPI_Comm pair; /* of the giver and the late rank */
-    MPI_Comm able; /* of the ranks that answer while the victim plays its part */
+    MPI_Comm able; /* of the ranks that run while the victim is late or stopped */
     lierne_context *context;
     lierne_plan *plan;
     float *in;
     float *out;
 } ring;
 
-/* Rank r has ghosts of all rows of the rank before it, so that each waits for another one. */
+/* Rank r has ghosts of all rows of rank r - 1, so that each rank waits for another one. */
 static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, bool packed) {
     static int32_t rank[ROWS];
     static int64_t row[ROWS];
@@ -164,11 +165,11 @@ static void check_outcome(const ring *r, lierne_status status, const char *who) 
     }
 }
 
-/* Returns whether it gave up: what a stopped rank has begun to send may be there all the same. */
+/* Returns whether it gave up: messages that a stopped rank began to send may still arrive. */
 static bool give_up(ring *r) {
     lierne_status status = execute(r);
     check_outcome(r, status, "the giver");
-    CHECK(status != LIERNE_OK || r->fate == BEGUN, "nobody came, yet the giver's call ended");
+    CHECK(status != LIERNE_OK || r->fate == BEGUN, "the giver returned OK without the victim");
     free_ring(r);
     if (status != LIERNE_OK && one_node) {
         memset(r->in, 0x77, sizeof *r->in * ROWS * WIDTH);
@@ -183,7 +184,7 @@ static void come_late(ring *r, bool gave_up) {
     lierne_status status = execute(r);
     check_outcome(r, status, "the late rank");
     if (gave_up && one_node) {
-        CHECK(status != LIERNE_OK, "a rank gave up before, yet the late rank returned OK");
+        CHECK(status != LIERNE_OK, "the late rank returned OK after the giver gave up");
         CHECK(strstr(lierne_last_error(), name), "'%s' lacks '%s'", lierne_last_error(), name);
     }
     CHECK(lierne_now() - start < PATIENT / 2.0, "it took %g s", lierne_now() - start);
@@ -206,7 +207,7 @@ static void play_pair(ring *r) {
         kill(r->pid, SIGCONT);
     }
     if (r->fate != KILLED) {
-        MPI_Barrier(MPI_COMM_WORLD); /* with the victim, which has ended its call by then */
+        MPI_Barrier(MPI_COMM_WORLD); /* with the victim, after its call has ended */
     }
     check_memory(&memory);
 }
@@ -231,7 +232,7 @@ static void play_victim(ring *r) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* in and out stay: those of a call that failed belong to MPI until it ends. */
+/* Does not free in and out: those of a failed call stay borrowed until MPI_Finalize. */
 static void play(fate f, lierne_direction direction, bool packed) {
     ring r = {.fate = f, .direction = direction, .packed = packed};
     open_ring(&r);
@@ -255,14 +256,14 @@ static void play_all(void) {
     }
 }
 
-/* Lanes of ranks 0 and 1 into one lane on both: each rank sends its half of every row. Blocks are
- * strided, so that messages are staged in lierne's memory, and not so large that some wait for a
- * place there, as these would never be sent. */
-#define SAMPLES  2 /* of each lane */
+/* Two dp ranks, 0 and 1, into one dp rank on both: each rank sends its half of every row. Blocks
+ * are strided, so that messages are staged, and small enough that none waits for a staging slot, as
+ * it would then never be sent. */
+#define SAMPLES  2 /* of each dp rank */
 #define SEQUENCE 200
 #define HIDDEN   400
 
-static lierne_status plan_lanes(lierne_plan **plan, lierne_context *context) {
+static lierne_status plan_two_dp_ranks(lierne_plan **plan, lierne_context *context) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, 2),
                      .dst = mesh_of("tcd", 2, 1, 1),
                      .size = {2 * SAMPLES, SEQUENCE, HIDDEN},
@@ -271,21 +272,21 @@ static lierne_status plan_lanes(lierne_plan **plan, lierne_context *context) {
     return case_plan(plan, context, &c);
 }
 
-static float lane_value(int row, int sample, int h) {
+static float dp_value(int row, int sample, int h) {
     return (float)((row * 2 * SAMPLES + sample) * HIDDEN + h);
 }
 
-static long wrong_in_lane(const float *out) {
+static long count_wrong_dp(const float *out) {
     long wrong = 0;
     for (int i = 0; i < SEQUENCE * 2 * SAMPLES * HIDDEN; i++) {
         int h = i % HIDDEN, sample = i / HIDDEN % (2 * SAMPLES);
-        wrong += out[i] != lane_value(i / HIDDEN / (2 * SAMPLES), sample, h);
+        wrong += out[i] != dp_value(i / HIDDEN / (2 * SAMPLES), sample, h);
     }
     return wrong;
 }
 
-/* Each waits for the other: the messages of both are under way when one gives up. */
-static void lanes(int late) {
+/* Each rank waits for the other: the messages of both are in flight when one gives up. */
+static void give_up_in_flight(int late) {
     lierne_context *context = context_new();
     lierne_plan *plan;
     reuse memory = {0};
@@ -293,17 +294,17 @@ static void lanes(int late) {
     float *out = malloc(sizeof *out * SEQUENCE * 2 * SAMPLES * HIDDEN);
     for (int i = 0; i < SEQUENCE * SAMPLES * HIDDEN; i++) {
         int h = i % HIDDEN, sample = test_rank * SAMPLES + i / HIDDEN % SAMPLES;
-        in[i] = lane_value(i / HIDDEN / SAMPLES, sample, h);
+        in[i] = dp_value(i / HIDDEN / SAMPLES, sample, h);
     }
-    CHECK(plan_lanes(&plan, context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(plan_two_dp_ranks(&plan, context) == LIERNE_OK, "%s", lierne_last_error());
     if (test_rank == late) {
         MPI_Barrier(MPI_COMM_WORLD);
     } else {
         test_hurry(context, TIMEOUT);
     }
     lierne_status status = lierne_forward(plan, out, in, NULL);
-    CHECK(status != LIERNE_OK || (test_rank == late && !one_node), "it ended without the other");
-    CHECK(status != LIERNE_OK || wrong_in_lane(out) == 0, "OK with wrong elements");
+    CHECK(status != LIERNE_OK || (test_rank == late && !one_node), "OK without the other rank");
+    CHECK(status != LIERNE_OK || count_wrong_dp(out) == 0, "OK with wrong elements");
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     reuse_memory(&memory);
@@ -313,10 +314,11 @@ static void lanes(int late) {
     MPI_Barrier(MPI_COMM_WORLD);
     check_memory(&memory);
 }
+
 static int tests_at_once = 1;
 
-/* The library's, too: the late rank looks so often that it finds a collective call complete before
- * it looks at flags. */
+/* Replaces MPI_Test in the library too: the late rank tests so often that it finds a collective
+ * complete before it reads the flags. */
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     int code = PMPI_Test(request, flag, status);
     for (int i = 1; i < tests_at_once && code == MPI_SUCCESS && !*flag; i++) {
@@ -325,9 +327,9 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     return code;
 }
 
-/* The one that gave up had its say in the decision already, so that MPI ends it for the late rank.
- */
-static void decide_late(int late) {
+/* The rank that gave up has started the agreement's collective, so MPI completes it for the late
+ * rank. */
+static void agree_late(int late) {
     lierne_context *context = context_new();
     lierne_plan *plan;
     if (test_rank == late) {
@@ -336,7 +338,7 @@ static void decide_late(int late) {
         test_hurry(context, TIMEOUT);
     }
     tests_at_once = test_rank == late ? 100000 : 1;
-    lierne_status status = plan_lanes(&plan, context);
+    lierne_status status = plan_two_dp_ranks(&plan, context);
     tests_at_once = 1;
     if (one_node || test_rank != late) {
         CHECK(status == LIERNE_TIMEOUT && !plan, "a plan, though a rank gave up planning");
@@ -349,9 +351,9 @@ static void decide_late(int late) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static double asleep; /* seconds for which the next look for letters is put off */
+static double asleep; /* seconds by which the next probe for messages is delayed */
 
-/* The library's, too. */
+/* Replaces MPI_Improbe in the library too. */
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                 MPI_Status *status) {
     usleep((useconds_t)(asleep * 1e6));
@@ -359,7 +361,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     return PMPI_Improbe(source, tag, comm, flag, message, status);
 }
 
-/* Letters of several hundred kilobytes, which MPI reads where they lie when the receiver looks. */
+/* Control messages of several hundred kilobytes, whose buffers MPI reads when they are received. */
 #define POINTS 40000
 
 static lierne_status plan_swap(lierne_context *context) {
@@ -397,14 +399,14 @@ static lierne_status make_brick(lierne_context *context) {
     return lierne_brick_create(&brick, context, &spec);
 }
 
-/* The late rank finds control messages of one that has given up, and nobody to go on with. */
+/* The late rank finds control messages of a rank that has given up. */
 static void read_late(int late, lierne_status (*plan)(lierne_context *context)) {
     lierne_context *context = context_new();
     reuse memory = {0};
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
     asleep = test_rank == late ? 2 * TIMEOUT : 0;
-    CHECK(plan(context) == LIERNE_TIMEOUT, "a rank gave up, yet planning ended");
+    CHECK(plan(context) == LIERNE_TIMEOUT, "planning returned OK after a rank gave up");
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     reuse_memory(&memory);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -427,8 +429,8 @@ int main(int argc, char **argv) {
         play_all();
     } else {
         for (int late = 0; late < 2; late++) {
-            lanes(late);
-            decide_late(late);
+            give_up_in_flight(late);
+            agree_late(late);
             read_late(late, plan_swap);
             read_late(late, make_brick);
         }

@@ -1,19 +1,20 @@
 #!/bin/bash
 # run.sh BUILD [MOST]: runs every program of BUILD/tests/mpi at its numbers of ranks, or at those up to
-# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
-# last line: N passed, N failed.
-# A launch that times out, crashes or prints no count is one failure more.
+# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a
+# failure. Prints a line per launch; last line: N passed, N failed. A launch that times out, crashes or
+# prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD [MOST]}
 most=${2:-1000}
 mpirun=${MPIRUN:-mpirun}
-# As the Makefile has it: Open MPI refuses root and more ranks than cores unless told otherwise.
+# As in the Makefile: Open MPI rejects root and more ranks than cores without these settings.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
     late_rank) echo 2 3 ;;
+    one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     calls | known_answer) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
@@ -60,5 +61,6 @@ for n in 2 3; do
     launch $n late_rank apart
     OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done
+launch 2 one_way fragments
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

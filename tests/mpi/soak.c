@@ -1,6 +1,6 @@
-/* A thousand rounds leave nothing behind: no memory, file descriptor, thread, group or
- * communicator. MPI does not say how many communicators are alive, so the calls that make and free
- * one are counted on their way to MPI, through its profiling interface. */
+/* A thousand rounds leak nothing: no memory, file descriptor, thread, group or communicator. MPI
+ * does not tell how many communicators exist, so the calls that create and free them are counted
+ * through its profiling interface. */
 #include "mpi/common.h"
 
 #include <dirent.h>
@@ -94,7 +94,8 @@ static void check_state(const state *before, const char *what) {
           before->bytes);
 }
 
-/* Every lane's rows to every rank, with cp: messages, staging, sums and, COLLECTIVE, groups. */
+/* The rows of every dp rank to every rank, with cp: messages, staging, sums and, with COLLECTIVE,
+ * groups. */
 static lierne_status plan_of(lierne_plan **plan, lierne_context *context, int round) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", 1, test_world, 1),

@@ -1,11 +1,11 @@
-/* Rank 0 does not come. Whoever waits for it gets TIMEOUT at the deadline, the same error at once
- * from then on, and can still free everything. MPI itself stays healthy: the ranks meet again
- * outside of lierne after each case.
+/* Rank 0 does not call. Ranks that wait for it get TIMEOUT at the deadline, then the same error at
+ * once, and can still destroy everything. MPI itself keeps working: the ranks synchronise outside
+ * of lierne after each case.
  *
- * Time is the program's own, so that a deadline is measured exactly on the busiest machine: it is
- * linked with --wrap=lierne_now, and the library reads a clock in memory that all ranks share. It
- * stands still but for rank 0, which moves it on when every rank that waits has looked at it a few
- * times since: to just before the deadline, and to just after it, when all must give up. */
+ * The program has a clock of its own, so that deadlines are exact on a busy machine: it is linked
+ * with --wrap=lierne_now, and the library reads a clock in memory that all ranks share. Only rank 0
+ * advances it, when every waiting rank has read it a few times since the last step: to just before
+ * the deadline, and to just after it, when all must give up. */
 #include "mpi/common.h"
 
 #include <sched.h>
@@ -16,73 +16,74 @@
 
 #define TIMEOUT 0.5 /* seconds of the program's own clock */
 #define STEPS   100 /* in which it passes */
-#define MARGIN  5   /* steps before and after the deadline at which ranks look at the clock */
-#define LOOKS   4   /* of each rank that waits before the clock moves on: more than begin a wait */
-#define AT_ONCE 20  /* looks of a call that waits for nothing, at most: those of its dump */
-#define MOST    64  /* ranks */
+#define MARGIN  5   /* steps before and after the deadline at which ranks read the clock */
+#define READS   4 /* of each waiting rank before the clock advances: more than a wait starts with */
+#define AT_ONCE 20 /* reads of a call that does not wait, at most: those of its dump */
+#define MOST    64 /* ranks */
 
 typedef struct shared_clock {
     atomic_llong steps; /* since the program began */
-    atomic_llong looks[MOST];
-    atomic_int waits[MOST]; /* in a call that must miss its deadline */
+    atomic_llong reads[MOST];
+    atomic_int waits[MOST]; /* the rank is in a call that must miss its deadline */
 } shared_clock;
 
-static shared_clock *board;
-static bool ticking; /* this rank waits alone: each of its looks is MARGIN steps */
+static shared_clock *shared;
+static bool ticking; /* this rank waits alone: each of its reads advances MARGIN steps */
 
 double __wrap_lierne_now(void);
 double __wrap_lierne_now(void) {
-    atomic_fetch_add(&board->looks[test_rank], 1);
-    long long steps = atomic_fetch_add(&board->steps, ticking ? MARGIN : 0);
+    atomic_fetch_add(&shared->reads[test_rank], 1);
+    long long steps = atomic_fetch_add(&shared->steps, ticking ? MARGIN : 0);
     return (double)steps * TIMEOUT / STEPS;
 }
 
 static void open_clock(MPI_Win *window) {
-    MPI_Aint bytes = test_rank == 0 ? sizeof *board : 0;
+    MPI_Aint bytes = test_rank == 0 ? sizeof *shared : 0;
     int unit;
-    MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &board, window);
-    MPI_Win_shared_query(*window, 0, &bytes, &unit, &board);
+    MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &shared, window);
+    MPI_Win_shared_query(*window, 0, &bytes, &unit, &shared);
     if (test_rank == 0) {
-        memset(board, 0, sizeof *board);
+        memset(shared, 0, sizeof *shared);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Until each rank that waits has looked so many times more, or has given up; returns whether any
- * waits on. */
-static bool await_looks(long long most) {
+/* Waits until each waiting rank has read the clock `most` times more or has given up; returns
+ * whether any still waits. */
+static bool await_reads(long long most) {
     long long before[MOST];
     bool any = false;
     int flag;
     for (int r = 0; r < test_world; r++) {
-        before[r] = atomic_load(&board->looks[r]);
+        before[r] = atomic_load(&shared->reads[r]);
     }
     for (int r = 0; r < test_world; r++) {
-        while (atomic_load(&board->waits[r]) && atomic_load(&board->looks[r]) - before[r] < most) {
+        while (atomic_load(&shared->waits[r]) &&
+               atomic_load(&shared->reads[r]) - before[r] < most) {
             MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
             sched_yield();
         }
-        any |= atomic_load(&board->waits[r]);
+        any |= atomic_load(&shared->waits[r]);
     }
     return any;
 }
 
-/* On rank 0, which stays away. Ranks that wait on beyond the deadline are given time to do so. */
+/* On rank 0, which does not call. Advances the clock further while ranks wait past the deadline. */
 static void keep_time(void) {
-    await_looks(LOOKS);
-    atomic_fetch_add(&board->steps, STEPS - MARGIN);
-    await_looks(LOOKS);
-    atomic_fetch_add(&board->steps, 2 * MARGIN);
-    while (await_looks(LOOKS + AT_ONCE)) {
-        atomic_fetch_add(&board->steps, STEPS);
+    await_reads(READS);
+    atomic_fetch_add(&shared->steps, STEPS - MARGIN);
+    await_reads(READS);
+    atomic_fetch_add(&shared->steps, 2 * MARGIN);
+    while (await_reads(READS + AT_ONCE)) {
+        atomic_fetch_add(&shared->steps, STEPS);
     }
 }
 
-/* Around a call that must miss its deadline, on every rank: rank 0 keeps the time meanwhile. */
+/* Called on every rank before a call that must miss its deadline; rank 0 keeps time meanwhile. */
 static long long begin_wait(void) {
-    atomic_store(&board->waits[test_rank], test_rank != 0);
+    atomic_store(&shared->waits[test_rank], test_rank != 0);
     MPI_Barrier(MPI_COMM_WORLD);
-    long long start = atomic_load(&board->steps);
+    long long start = atomic_load(&shared->steps);
     if (test_rank == 0) {
         keep_time();
     }
@@ -90,15 +91,15 @@ static long long begin_wait(void) {
 }
 
 static void end_wait(lierne_status status, long long start, const char *what) {
-    long long took = atomic_load(&board->steps) - start;
-    atomic_store(&board->waits[test_rank], 0);
+    long long took = atomic_load(&shared->steps) - start;
+    atomic_store(&shared->waits[test_rank], 0);
     CHECK(status == LIERNE_TIMEOUT, "%s: %s (%s)", what, lierne_status_name(status),
           lierne_last_error());
     CHECK(took == STEPS + MARGIN, "%s gave up after %lld of %d steps", what, took, STEPS);
 }
 
-static long long looks(void) {
-    return atomic_load(&board->looks[test_rank]);
+static long long reads(void) {
+    return atomic_load(&shared->reads[test_rank]);
 }
 
 static lierne_context *context_new(void) {
@@ -109,7 +110,7 @@ static lierne_context *context_new(void) {
     return context;
 }
 
-/* Everything into one lane, so that every rank waits for every other. */
+/* All dp ranks into one, so that every rank waits for every other. */
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context, int64_t seq) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", test_world, 1, 1),
@@ -119,11 +120,11 @@ static lierne_status plan_all(lierne_plan **plan, lierne_context *context, int64
     return case_plan(plan, context, &c);
 }
 
-/* The error that killed a context comes again, at once. */
+/* Further calls on a dead context return its error at once. */
 static void check_dead(lierne_context *context, lierne_plan *plan, void *out, const void *in) {
     char first[1024];
     lierne_plan *other;
-    long long before = looks();
+    long long before = reads();
     snprintf(first, sizeof first, "%s", lierne_last_error());
     CHECK(strlen(first) > 10, "no message: '%s'", first);
     CHECK(plan_all(&other, context, 8) == LIERNE_TIMEOUT, "planning on a dead context");
@@ -133,28 +134,26 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
         CHECK(strcmp(first, lierne_last_error()) == 0, "'%s', then '%s'", first,
               lierne_last_error());
     }
-    CHECK(looks() - before < AT_ONCE, "a dead context looked at the clock %lld times",
-          looks() - before);
+    CHECK(reads() - before < AT_ONCE, "a dead context read the clock %lld times", reads() - before);
 }
 
-/* Rank 0 comes late and alone to free, which may take one more deadline. */
+/* Rank 0 destroys its context late and alone, which may take one more deadline. */
 static void free_context(lierne_context *context) {
-    long long start = atomic_load(&board->steps), before = looks();
+    long long start = atomic_load(&shared->steps), before = reads();
     ticking = test_rank == 0;
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     ticking = false;
     if (test_rank == 0) {
-        long long took = atomic_load(&board->steps) - start;
-        CHECK(took <= STEPS + 4 * MARGIN, "freeing took %lld of %d steps", took, STEPS);
+        long long took = atomic_load(&shared->steps) - start;
+        CHECK(took <= STEPS + 4 * MARGIN, "destroying took %lld of %d steps", took, STEPS);
     } else {
-        CHECK(looks() - before < AT_ONCE, "freeing looked at the clock %lld times",
-              looks() - before);
+        CHECK(reads() - before < AT_ONCE, "destroying read the clock %lld times", reads() - before);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* seq sets the size of messages: small ones leave MPI at once, large ones wait for the receiver. */
-static void moving(int64_t seq) {
+/* seq sets the size of messages: MPI sends short ones at once, long ones wait for the receiver. */
+static void executing(int64_t seq) {
     size_t before = lierne_mem_live(), bytes = (size_t)seq * 16;
     lierne_context *context = context_new();
     lierne_plan *plan;
@@ -177,7 +176,8 @@ static void moving(int64_t seq) {
     }
 }
 
-/* What a collective call of MPI may still write stays: one allocation, see lierne/mpi.h. */
+/* Memory that a collective call of MPI may still write is never freed: one allocation, as
+ * lierne/mpi.h says. */
 static void planning(void) {
     size_t before = lierne_mem_live();
     lierne_context *context = context_new();
@@ -192,8 +192,8 @@ static void planning(void) {
     CHECK(lierne_mem_live() <= before + 1, "%zu allocations leaked", lierne_mem_live() - before);
 }
 
-/* No timeout at all, as time stands still: those who plan learn that rank 0 is about to leave. */
-static void freeing_while_others_plan(void) {
+/* No timeout, as the clock does not advance: ranks that plan learn that rank 0 destroys. */
+static void destroying_while_others_plan(void) {
     lierne_context *context = context_new();
     if (test_rank != 0) {
         lierne_plan *plan;
@@ -206,14 +206,14 @@ static void freeing_while_others_plan(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void making_a_context(void) {
+static void creating_a_context(void) {
     size_t before = lierne_mem_live();
     lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
     long long start = begin_wait();
     if (test_rank != 0) {
         lierne_context *context;
-        end_wait(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec), start, "init");
-        CHECK(context == NULL, "a context beside the error");
+        end_wait(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec), start, "creating");
+        CHECK(context == NULL, "a context despite the error");
         CHECK(lierne_mem_live() <= before + 2, "%zu allocations leaked",
               lierne_mem_live() - before);
     }
@@ -224,11 +224,11 @@ int main(int argc, char **argv) {
     MPI_Win window;
     test_start(&argc, &argv);
     open_clock(&window);
-    moving(8);
-    moving(100000);
+    executing(8);
+    executing(100000);
     planning();
-    freeing_while_others_plan();
-    making_a_context();
+    destroying_while_others_plan();
+    creating_a_context();
     MPI_Win_free(&window);
     return test_finish();
 }

@@ -1,5 +1,6 @@
-/* The mpi wire below plans: making and freeing contexts, deciding together, messages of every
- * length in pieces. What one rank does wrong must reach all ranks with the same words. */
+/* The control and transport of MPI without plans: creating and destroying contexts, agreements,
+ * messages of every length in pieces. An error of one rank must reach all ranks with the same
+ * message. */
 #include "context/context.h"
 #include "mpi/common.h"
 #include "transport/mpi/mpi.h"
@@ -20,7 +21,7 @@ static void context_free(lierne_context *context) {
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
 }
 
-static void init_and_free_leave_nothing(void) {
+static void create_and_destroy_leak_nothing(void) {
     size_t before = lierne_mem_live();
     for (int i = 0; i < 100; i++) {
         lierne_context *context = context_new(NULL);
@@ -50,8 +51,8 @@ static void comm_is_a_subset_with_other_ranks(void) {
 }
 
 /* Runs lierne_context_create_mpi with something wrong on rank `bad` only. */
-static void init_fails(const char *what, const lierne_context_spec *spec, lierne_context **out,
-                       lierne_status wanted) {
+static void creation_fails(const char *what, const lierne_context_spec *spec, lierne_context **out,
+                           lierne_status wanted) {
     size_t before = lierne_mem_live();
     lierne_status status = lierne_context_create_mpi(out, MPI_COMM_WORLD, spec);
     test_same_error(status, wanted, what);
@@ -60,23 +61,23 @@ static void init_fails(const char *what, const lierne_context_spec *spec, lierne
           lierne_mem_live() - before);
 }
 
-static void init_fails_alike_on_all_ranks(int bad) {
+static void creation_fails_alike_on_all_ranks(int bad) {
     lierne_context *context = NULL;
     bool mine = test_rank == bad;
     lierne_context_spec spec = {.size = sizeof spec};
     spec.timeout = mine ? -1 : 0;
-    init_fails("timeout", &spec, &context, LIERNE_INVALID);
+    creation_fails("timeout", &spec, &context, LIERNE_INVALID);
     CHECK(strstr(lierne_last_error(), "-1") != NULL, "no value in '%s'", lierne_last_error());
     spec.timeout = 0;
     spec.size = mine ? 1 : sizeof spec;
-    init_fails("size", &spec, &context, LIERNE_INVALID);
-    init_fails("out", NULL, mine ? NULL : &context, LIERNE_INVALID);
+    creation_fails("size", &spec, &context, LIERNE_INVALID);
+    creation_fails("out", NULL, mine ? NULL : &context, LIERNE_INVALID);
     static const char *const nodes[] = {"here", "", "1.5", " 1", "-1", "1000000000", "1x"};
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         if (mine) {
             setenv("LIERNE_NODE", nodes[i], 1);
         }
-        init_fails(nodes[i], NULL, &context, LIERNE_INVALID);
+        creation_fails(nodes[i], NULL, &context, LIERNE_INVALID);
         CHECK(strstr(lierne_last_error(), "LIERNE_NODE is '") != NULL, "no value in '%s'",
               lierne_last_error());
         unsetenv("LIERNE_NODE");
@@ -84,14 +85,14 @@ static void init_fails_alike_on_all_ranks(int bad) {
     if (mine) {
         setenv("LIERNE_TIMEOUT_MS", "0", 1);
     }
-    init_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_INVALID);
+    creation_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_INVALID);
     unsetenv("LIERNE_TIMEOUT_MS");
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_INVALID,
           "MPI_COMM_NULL");
 }
 
-/* The first allocations of one rank fail one after another until init works. */
-static void init_without_memory(int bad) {
+/* Fails each allocation of one rank in one round, until creating a context works. */
+static void create_without_memory(int bad) {
     int last = LIERNE_NO_MEMORY;
     int k = 0;
     while (last != LIERNE_OK && ++k < 100) {
@@ -106,11 +107,11 @@ static void init_without_memory(int bad) {
             CHECK(status == LIERNE_OK, "%s", lierne_last_error());
             context_free(context);
         } else {
-            test_same_error(status, LIERNE_NO_MEMORY, "init without memory");
+            test_same_error(status, LIERNE_NO_MEMORY, "creating without memory");
         }
         CHECK(lierne_mem_live() == before, "allocation %d: a leak", k);
     }
-    CHECK(k > 2, "init works without %d allocations", k);
+    CHECK(k > 2, "creating works without %d allocations", k);
 }
 
 static void nodes_are_found(void) {
@@ -139,12 +140,12 @@ static void nodes_are_found(void) {
     context_free(context);
     nodes[0] += test_rank == last;
     if (test_world > 1) {
-        init_fails("nodes that differ", &spec, &context, LIERNE_MISMATCH);
+        creation_fails("nodes that differ", &spec, &context, LIERNE_MISMATCH);
     }
 }
 
-/* Decides over fields of which rank `odd` has field `index` otherwise. */
-static void decide(lierne_context *context, int n, int odd, int index) {
+/* Agrees on n fields; ranks from `odd` on have another value of field `index`. */
+static void agree_on_fields(lierne_context *context, int n, int odd, int index) {
     lierne_field fields[100] = {{{0}, 0}};
     char wanted[128];
     int id = -1;
@@ -168,9 +169,9 @@ static void fields_that_differ_are_named(lierne_context *context) {
     static const int counts[] = {0, 1, 31, 32, 33, 64, 100};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         int n = counts[c];
-        decide(context, n, 1, n);
-        decide(context, n, 1, n - 1 < 0 ? 0 : n - 1);
-        decide(context, n, test_world - 1 < 1 ? 1 : test_world - 1, n / 2);
+        agree_on_fields(context, n, 1, n);
+        agree_on_fields(context, n, 1, n - 1 < 0 ? 0 : n - 1);
+        agree_on_fields(context, n, test_world - 1 < 1 ? 1 : test_world - 1, n / 2);
     }
 }
 
@@ -206,7 +207,7 @@ static void the_lowest_failure_wins(lierne_context *context) {
     }
 }
 
-/* Polls until `wanted` slots are done or the wire fails. */
+/* Polls until `wanted` slots are complete or the transport fails. */
 static lierne_status drain(lierne_context *context, void *batch, size_t wanted) {
     size_t done[64], n;
     while (wanted > 0) {
@@ -223,8 +224,9 @@ static unsigned char byte_of(int rank, size_t message, size_t i) {
     return (unsigned char)mix((uint64_t)rank * 7919 + message * 104729 + i);
 }
 
-/* Every rank sends `lengths` messages of 0, 1, 2 ... bytes round the ring with one tag; that of the
- * receives may be another one that means the same. */
+/* Every rank sends `lengths` messages of 0, 1, 2 ... bytes to the next rank with one tag. The tag
+ * of the receives, `same`, may be a different number that the transport maps to the same MPI tag.
+ */
 static void messages_of_every_length(lierne_context *context, size_t chunk, int tag, int same) {
     enum { lengths = 24 };
     unsigned char out[lengths][lengths], in[lengths][lengths];
@@ -307,11 +309,11 @@ static void messages(lierne_context *context) {
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    init_and_free_leave_nothing();
+    create_and_destroy_leak_nothing();
     comm_is_a_subset_with_other_ranks();
     for (int bad = 0; bad<test_world; bad += test_world> 2 ? test_world - 1 : 1) {
-        init_fails_alike_on_all_ranks(bad);
-        init_without_memory(bad);
+        creation_fails_alike_on_all_ranks(bad);
+        create_without_memory(bad);
     }
     nodes_are_found();
     size_t before = lierne_mem_live();

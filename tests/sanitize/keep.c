@@ -1,6 +1,5 @@
-/* Preloaded under the address sanitizer: libraries that Open MPI loads stay until the end, because
- * what was allocated in a library that has gone can be attributed to nobody, and no suppression
- * would match it. */
+/* Preloaded under the address sanitizer. Keeps the libraries that Open MPI loads until the end: the
+ * sanitizer cannot name a library that was unloaded, so no suppression would match its leaks. */
 int dlclose(void *handle);
 int dlclose(void *handle) {
     (void)handle;

@@ -1,5 +1,5 @@
-/* Leaks on purpose, from inside the library, in a process that uses MPI: sanitize.sh must see it
- * through all that is suppressed there. */
+/* Leaks on purpose, from inside the library, in a process that uses MPI: sanitize.sh must find the
+ * leak despite all suppressions. */
 #include "base/base.h"
 #include "lierne/mpi.h"
 

@@ -1,7 +1,7 @@
-/* A thread per rank on one sim world, for the thread sanitizer: a plain program, because Criterion
- * does not run under it. Planning, blocking calls, requests that overlap, a rank that comes late, a
- * rank that does not come, calls that differ, graphs that change. Values are checked too, against
- * closed forms. */
+/* A thread per rank of one simulated world, for the thread sanitizer: a plain program, because
+ * Criterion does not run under it. Planning, blocking calls, requests that overlap, a rank that
+ * calls late, a rank that never calls, calls that differ, graphs that change. Values are checked
+ * against closed forms. */
 #include "../algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
@@ -33,7 +33,7 @@ typedef struct worker {
     const lierne_bridge_spec *spec;
 } worker;
 
-/* A thread per rank runs work; the world of a dead context can be freed like any other. */
+/* Runs work in a thread per rank. A world with dead contexts can be destroyed like any other. */
 static void run(const lierne_bridge_spec *spec, const lierne_context_spec *context,
                 void *(*work)(void *)) {
     worker workers[RANKS];
@@ -74,7 +74,7 @@ static void check_forward(const float *out, int rank, int round) {
     CHECK(right);
 }
 
-/* Both cp ranks gave the same gradient: the adjoint has their sum. */
+/* Both cp ranks have the same gradient, and the adjoint is their sum. */
 static void check_adjoint(const float *back, const float *in) {
     bool right = true;
     for (int k = 0; k < IN; k++) {
@@ -132,7 +132,7 @@ static void *overlapping(void *arg) {
     return NULL;
 }
 
-/* Rank 0 plans and goes: its group waits until the deadline, the others do not notice. */
+/* Rank 0 plans and does not execute: its group waits until the deadline, the others succeed. */
 static void *deserted(void *arg) {
     const worker *w = arg;
     lierne_plan *plan = plan_of(w);
@@ -176,7 +176,7 @@ static lierne_graph_spec turn_ring(ring *g, int rank, int round) {
                                .width = 1};
 }
 
-/* Ghosts get the number of their row; each needed row gets a gradient from every other rank. */
+/* Each ghost gets its row number; each needed row gets a gradient from every other rank. */
 static void check_ring(lierne_plan *plan) {
     int64_t ghosts[NROWS], gradient[3], ones[NROWS];
     lierne_graph_lists lists = {.size = sizeof lists};
@@ -194,7 +194,8 @@ static void check_ring(lierne_plan *plan) {
     CHECK(right);
 }
 
-/* Planning takes letters and meetings; new lists while others still leave the last meeting. */
+/* Planning exchanges messages at barriers; ranks plan anew while others still leave the last one.
+ */
 static void *rings(void *arg) {
     const worker *w = arg;
     int rank = lierne_context_get_rank(w->context);
@@ -209,7 +210,7 @@ static void *rings(void *arg) {
             spec = turn_ring(&g, rank, round);
             spec.algorithm = (lierne_graph_algorithm)a;
             if (round % RANKS == rank) {
-                g.source[0] = round % 3 ? 0 : NROWS; /* now and then one of them is refused */
+                g.source[0] = round % 3 ? 0 : NROWS; /* in some rounds one rank's spec is invalid */
             }
             CHECK(lierne_plan_update_graph(plan, &spec) ==
                   (round % 3 ? LIERNE_OK : LIERNE_INDEX_RANGE));
@@ -220,7 +221,7 @@ static void *rings(void *arg) {
     return NULL;
 }
 
-/* Rank 0 does not come to plan. */
+/* Rank 0 does not plan. */
 static void *lonely(void *arg) {
     const worker *w = arg;
     ring g;

@@ -1,5 +1,5 @@
-/* Ranks that decide together and wait, letters to ranks that do not expect them, maxima: a thread
- * per rank of a simulated world, and the world of one. */
+/* Agreements that wait, sparse exchanges and allreduce with max, with a thread per rank of a
+ * simulated world and in a world of one rank. */
 #include "control_messages.h"
 
 #include <criterion/criterion.h>
@@ -14,17 +14,17 @@
 enum { MOST_RANKS = 8 };
 
 /* What the threads of a test share. */
-typedef struct board {
+typedef struct shared_state {
     pattern pattern;
     int rounds;
     int absent; /* rank */
     size_t fail_at;
-    atomic_int came;
+    atomic_int arrived;
     atomic_int wrong;
     atomic_int without_memory;
     char message[256]; /* of a failed check */
     char errors[MOST_RANKS][256];
-} board;
+} shared_state;
 
 #define NOTE(b, ok)                                                                                \
     do {                                                                                           \
@@ -34,70 +34,72 @@ typedef struct board {
         }                                                                                          \
     } while (0)
 
-/* Posts and returns the outcome; letters that came are checked and freed. */
-static lierne_status post_round(board *b, lierne_context *context, pattern p, int round) {
-    lierne_control_message letters[MOST_RANKS];
+/* Exchanges messages, checks those that arrived and returns the outcome. */
+static lierne_status exchange_round(shared_state *b, lierne_context *context, pattern p,
+                                    int round) {
+    lierne_control_message messages[MOST_RANKS];
     lierne_control_messages received = {0};
     int rank = lierne_context_get_rank(context), world = lierne_context_get_world_size(context);
-    size_t n = letters_make(letters, p, round, rank, world, 40);
-    lierne_status status = lierne_context_sparse_exchange(context, letters, n, &received);
+    size_t n = messages_create(messages, p, round, rank, world, 40);
+    lierne_status status = lierne_context_sparse_exchange(context, messages, n, &received);
     if (status == LIERNE_OK) {
-        NOTE(b, letters_wrong(&received, p, round, rank, world, 40) == 0);
+        NOTE(b, messages_wrong(&received, p, round, rank, world, 40) == 0);
     } else {
         NOTE(b, received.count == 0 && !received.at);
     }
     lierne_control_messages_destroy(&received);
-    letters_drop(letters, n);
+    messages_destroy(messages, n);
     return status;
 }
 
-static void run(int world, double timeout, board *b, void (*work)(lierne_context *, void *)) {
+static void run(int world, double timeout, shared_state *b,
+                void (*work)(lierne_context *, void *)) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     ranks_run(world, &spec, work, b);
     cr_assert_eq(b->wrong, 0, "%d ranks: %d wrong, first %s", world, b->wrong, b->message);
 }
 
-static void post_patterns(lierne_context *context, void *shared) {
-    board *b = shared;
+static void exchange_patterns(lierne_context *context, void *shared) {
+    shared_state *b = shared;
     for (int p = 0; p < PATTERNS; p++) {
         for (int round = 0; round < 5; round++) {
-            NOTE(b, post_round(b, context, (pattern)p, round) == LIERNE_OK);
+            NOTE(b, exchange_round(b, context, (pattern)p, round) == LIERNE_OK);
         }
     }
 }
 
-Test(sparse_exchange, letters_arrive_by_sender) {
+Test(sparse_exchange, messages_arrive_by_sender) {
     const int worlds[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        board b = {0};
-        run(worlds[i], 120, &b, post_patterns);
+        shared_state b = {0};
+        run(worlds[i], 120, &b, exchange_patterns);
     }
 }
 
 Test(sparse_exchange, world_of_one) {
-    board b = {0};
+    shared_state b = {0};
     lierne_context *context;
     int64_t values[LIERNE_MAX_REDUCED] = {-5, 3};
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
-    post_patterns(context, &b);
+    exchange_patterns(context, &b);
     cr_assert_eq(lierne_context_allreduce_max(context, values, 2), LIERNE_OK);
     cr_assert(values[0] == -5 && values[1] == 3);
     cr_assert_eq(lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL), LIERNE_OK);
     for (size_t k = 1; k <= 2; k++) {
         lierne_mem_fail_at(k);
-        cr_assert_eq(post_round(&b, context, EVERYBODY, 0), LIERNE_NO_MEMORY);
+        cr_assert_eq(exchange_round(&b, context, ALL_TO_ALL, 0), LIERNE_NO_MEMORY);
     }
     cr_assert_eq(b.wrong, 0, "%s", b.message);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
-/* Nothing but the calls themselves keeps ranks together, so fast ones run ahead. */
+/* Ranks synchronise only in the calls, so fast ones run ahead. */
 static void mix_rounds(lierne_context *context, void *shared) {
-    board *b = shared;
+    shared_state *b = shared;
     int rank = lierne_context_get_rank(context), world = lierne_context_get_world_size(context);
     for (int round = 0; round < b->rounds; round++) {
-        NOTE(b, post_round(b, context, SPARSE, round) == LIERNE_OK);
+        NOTE(b, exchange_round(b, context, SPARSE, round) == LIERNE_OK);
         int64_t values[2] = {rank * (round % 3 - 1) - 7, round};
         if (round % 4 == rank % 4) {
             sched_yield();
@@ -112,30 +114,30 @@ static void mix_rounds(lierne_context *context, void *shared) {
 }
 
 Test(sparse_exchange, ranks_run_ahead) {
-    board b = {.rounds = 200};
+    shared_state b = {.rounds = 200};
     run(5, 120, &b, mix_rounds);
 }
 
-static void settle_late(lierne_context *context, void *shared) {
-    board *b = shared;
+static void agree_late(lierne_context *context, void *shared) {
+    shared_state *b = shared;
     double start = lierne_now();
     while (lierne_context_get_rank(context) == b->absent && lierne_now() < start + 0.05) {
         sched_yield();
     }
-    atomic_fetch_add(&b->came, 1);
+    atomic_fetch_add(&b->arrived, 1);
     NOTE(b, lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL) == LIERNE_OK);
-    NOTE(b, b->came == lierne_context_get_world_size(context));
+    NOTE(b, b->arrived == lierne_context_get_world_size(context));
 }
 
-Test(sparse_exchange, settling_waits_for_all) {
+Test(sparse_exchange, agreeing_waits_for_all) {
     for (int absent = 0; absent < 3; absent++) {
-        board b = {.absent = absent};
-        run(3, 120, &b, settle_late);
+        shared_state b = {.absent = absent};
+        run(3, 120, &b, agree_late);
     }
 }
 
-static void settle_with_an_error(lierne_context *context, void *shared) {
-    board *b = shared;
+static void agree_with_an_error(lierne_context *context, void *shared) {
+    shared_state *b = shared;
     int rank = lierne_context_get_rank(context);
     lierne_status mine = LIERNE_OK;
     if (rank == b->absent) {
@@ -145,66 +147,66 @@ static void settle_with_an_error(lierne_context *context, void *shared) {
     NOTE(b, strstr(lierne_last_error(), "row 7 of rank") != NULL);
     lierne_field field = {.name = "width", .value = rank == b->absent ? 3 : 4};
     NOTE(b, lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL) == LIERNE_MISMATCH);
-    NOTE(b, post_round(b, context, EVERYBODY, 0) == LIERNE_OK);
+    NOTE(b, exchange_round(b, context, ALL_TO_ALL, 0) == LIERNE_OK);
 }
 
 Test(sparse_exchange, an_error_that_all_agree_on_kills_nothing) {
     for (int bad = 0; bad < 4; bad++) {
-        board b = {.absent = bad};
-        run(4, 120, &b, settle_with_an_error);
+        shared_state b = {.absent = bad};
+        run(4, 120, &b, agree_with_an_error);
     }
 }
 
-static lierne_status call_settle(board *b, lierne_context *context) {
+static lierne_status call_agree(shared_state *b, lierne_context *context) {
     (void)b;
     return lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL);
 }
 
-static lierne_status call_post(board *b, lierne_context *context) {
-    return post_round(b, context, EVERYBODY, 1);
+static lierne_status call_exchange(shared_state *b, lierne_context *context) {
+    return exchange_round(b, context, ALL_TO_ALL, 1);
 }
 
-static lierne_status call_largest(board *b, lierne_context *context) {
+static lierne_status call_allreduce_max(shared_state *b, lierne_context *context) {
     int64_t value = 1;
     (void)b;
     return lierne_context_allreduce_max(context, &value, 1);
 }
 
-static lierne_status (*const waiting_calls[])(board *b, lierne_context *context) = {call_settle,
-                                                                                    call_post,
-                                                                                    call_largest};
+static lierne_status (*const waiting_calls[])(shared_state *b,
+                                              lierne_context *context) = {call_agree, call_exchange,
+                                                                          call_allreduce_max};
 
-/* b->rounds is the call. Those who came get TIMEOUT, the first of them after its time, all of them
- * by then; a context stays dead. Who comes later is told at once.
- */
-static void somebody_stays_away(lierne_context *context, void *shared) {
-    board *b = shared;
+/* b->rounds is the number of the call. Ranks that called get TIMEOUT, all of them when the first
+ * one times out, and their contexts stay dead. The absent rank calls later and gets TIMEOUT at
+ * once. */
+static void one_rank_stays_away(lierne_context *context, void *shared) {
+    shared_state *b = shared;
     int rank = lierne_context_get_rank(context),
         others = lierne_context_get_world_size(context) - 1;
     double start = lierne_now();
     if (rank == b->absent) {
-        while (b->came < others && lierne_now() < start + 60) {
+        while (b->arrived < others && lierne_now() < start + 60) {
             sched_yield();
         }
         start = lierne_now();
-        NOTE(b, call_post(b, context) == LIERNE_TIMEOUT);
+        NOTE(b, call_exchange(b, context) == LIERNE_TIMEOUT);
         NOTE(b, lierne_now() - start < 5);
         return;
     }
     NOTE(b, waiting_calls[b->rounds](b, context) == LIERNE_TIMEOUT);
     snprintf(b->errors[rank], sizeof b->errors[rank], "%s", lierne_last_error());
     NOTE(b, lierne_now() - start < 10);
-    NOTE(b, call_post(b, context) == LIERNE_TIMEOUT);
+    NOTE(b, call_exchange(b, context) == LIERNE_TIMEOUT);
     NOTE(b, strcmp(b->errors[rank], lierne_last_error()) == 0);
-    atomic_fetch_add(&b->came, 1);
+    atomic_fetch_add(&b->arrived, 1);
 }
 
 Test(sparse_exchange, a_rank_that_stays_away_is_a_timeout) {
     for (int call = 0; call < 3; call++) {
         for (int absent = 0; absent < 3; absent += 2) {
-            board b = {.absent = absent, .rounds = call};
+            shared_state b = {.absent = absent, .rounds = call};
             bool named = false;
-            run(3, 0.4, &b, somebody_stays_away);
+            run(3, 0.4, &b, one_rank_stays_away);
             for (int r = 0; r < 3; r++) {
                 named |= strstr(b.errors[r], "did not call within 0.4 s") != NULL;
             }
@@ -213,30 +215,31 @@ Test(sparse_exchange, a_rank_that_stays_away_is_a_timeout) {
     }
 }
 
-/* All allocations between the coming of the last rank and the end of the meeting are for letters.
+/* Between the arrival of the last rank and the end of the barrier, all allocations are for
+ * messages.
  */
-static void post_without_memory(lierne_context *context, void *shared) {
-    board *b = shared;
+static void exchange_without_memory(lierne_context *context, void *shared) {
+    shared_state *b = shared;
     if (lierne_context_get_rank(context) == 0) {
         lierne_mem_fail_at(b->fail_at);
     }
-    lierne_status status = post_round(b, context, EVERYBODY, 3);
+    lierne_status status = exchange_round(b, context, ALL_TO_ALL, 3);
     NOTE(b, status == LIERNE_OK || status == LIERNE_NO_MEMORY);
     atomic_fetch_add(&b->without_memory, status == LIERNE_NO_MEMORY);
-    NOTE(b, call_largest(b, context) == LIERNE_OK);
+    NOTE(b, call_allreduce_max(b, context) == LIERNE_OK);
     lierne_mem_fail_at(0);
-    NOTE(b, post_round(b, context, EVERYBODY, 4) == LIERNE_OK);
+    NOTE(b, exchange_round(b, context, ALL_TO_ALL, 4) == LIERNE_OK);
 }
 
-Test(sparse_exchange, a_rank_without_memory_disturbs_nobody) {
+Test(sparse_exchange, a_rank_without_memory_does_not_disturb_others) {
     int failed = 1;
     size_t k = 0;
     while (failed > 0 && ++k < 1000) {
-        board b = {.fail_at = k};
-        run(5, 120, &b, post_without_memory);
+        shared_state b = {.fail_at = k};
+        run(5, 120, &b, exchange_without_memory);
         failed = b.without_memory;
         cr_assert_leq(failed, 1, "allocation %zu fails on %d ranks", k, failed);
     }
-    /* Five letters and their list, which grows once, on each of five ranks. */
-    cr_assert_eq(k, 5 * 7 + 1, "posting works from allocation %zu on", k);
+    /* Five messages and their list, which grows once, on each of five ranks. */
+    cr_assert_eq(k, 5 * 7 + 1, "the exchange works from allocation %zu on", k);
 }

@@ -1,0 +1,140 @@
+/* Two ranks, and a call in which one only sends and the other only receives, so that no other
+ * message of the call hides what happens to this one. One of them gives up:
+ *
+ *   the receiver, because the sender was stopped after it began: what arrives afterwards must not
+ * be written to memory that lierne has freed. The message is sent in fragments then (argument
+ *   "fragments"); with a single copy it arrives although the sender is stopped.
+ *   the sender, because the receiver is late: the receiver must not return OK with data that the
+ *   sender's caller has overwritten since. With a single copy the message completes at the first
+ *   poll. */
+#include "lierne/sparse.h"
+#include "mpi/common.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIMEOUT 0.4 /* seconds, of the rank that gives up */
+#define ROWS    4096
+#define WIDTH   64 /* all rows together are too long to be sent eagerly */
+#define BYTES   ((size_t)ROWS * WIDTH * sizeof(float))
+#define BLOCKS  8
+
+typedef struct one_way {
+    int sender;
+    int pid; /* of the other rank */
+    lierne_context *context;
+    lierne_plan *plan;
+    float *in;
+    float *out;
+} one_way;
+
+/* The sender has ghosts of all rows of the other rank: in the adjoint it only sends. */
+static void open_one_way(one_way *w, int sender) {
+    static int32_t rank[ROWS];
+    static int64_t row[ROWS];
+    int pid = (int)getpid(), other = 1 - test_rank;
+    lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT};
+    lierne_references_spec spec = {.size = sizeof spec,
+                                   .nowned = ROWS,
+                                   .nghosts = test_rank == sender ? ROWS : 0,
+                                   .rank = rank,
+                                   .row = row,
+                                   .dtype = LIERNE_F32,
+                                   .width = WIDTH,
+                                   .algorithm = LIERNE_GRAPH_DIRECT};
+    for (int i = 0; i < ROWS; i++) {
+        rank[i] = other;
+        row[i] = i;
+    }
+    w->sender = sender;
+    MPI_Sendrecv(&pid, 1, MPI_INT, other, 0, &w->pid, 1, MPI_INT, other, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    w->in = malloc(BYTES);
+    w->out = malloc(BYTES);
+    memset(w->in, 0x3c, BYTES);
+    CHECK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(lierne_plan_create_references(&w->plan, w->context, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void destroy_plan(one_way *w) {
+    CHECK(lierne_plan_destroy(w->plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(w->context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+static lierne_status give_up(one_way *w) {
+    test_hurry(w->context, TIMEOUT);
+    lierne_status status = lierne_adjoint(w->plan, w->out, w->in, NULL);
+    CHECK(status == LIERNE_TIMEOUT || status == LIERNE_OK, "%s", lierne_last_error());
+    destroy_plan(w);
+    return status;
+}
+
+static void receiver_gives_up(int sender) {
+    one_way w;
+    unsigned char *block[BLOCKS];
+    size_t wrong = 0;
+    open_one_way(&w, sender);
+    if (test_rank == sender) {
+        lierne_request *request;
+        CHECK(lierne_adjoint_begin(&request, w.plan, w.out, w.in, NULL) == LIERNE_OK, "%s",
+              lierne_last_error());
+        raise(SIGSTOP);
+        lierne_end(request);
+        destroy_plan(&w);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+        give_up(&w);
+        for (int i = 0; i < BLOCKS; i++) {
+            block[i] = malloc(BYTES >> i % 4);
+            memset(block[i], 0x5a, BYTES >> i % 4);
+        }
+        kill(w.pid, SIGCONT);
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (int i = 0; i < BLOCKS; i++) {
+            for (size_t b = 0; b < BYTES >> i % 4; b++) {
+                wrong += block[i][b] != 0x5a;
+            }
+            free(block[i]);
+        }
+        CHECK(wrong == 0, "%zu bytes of reused memory were overwritten", wrong);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void sender_gives_up(int sender) {
+    one_way w;
+    int gave_up = 0;
+    open_one_way(&w, sender);
+    if (test_rank == sender) {
+        gave_up = give_up(&w) != LIERNE_OK;
+        CHECK(gave_up, "the sender returned OK without the receiver");
+        memset(w.in, 0x77, BYTES);
+    }
+    MPI_Bcast(&gave_up, 1, MPI_INT, sender, MPI_COMM_WORLD);
+    if (test_rank != sender) {
+        lierne_status status = lierne_adjoint(w.plan, w.out, w.in, NULL);
+        CHECK(status == LIERNE_TIMEOUT, "the receiver returned %s after the sender gave up",
+              lierne_status_name(status));
+        CHECK(strstr(lierne_last_error(), "gave up"), "'%s'", lierne_last_error());
+        destroy_plan(&w);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* in and out stay borrowed until MPI_Finalize. */
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "fragments") == 0) {
+        setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+    }
+    test_start(&argc, &argv);
+    for (int sender = 0; sender < 2; sender++) {
+        receiver_gives_up(sender);
+        sender_gives_up(sender);
+    }
+    return test_finish();
+}
