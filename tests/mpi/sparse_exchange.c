@@ -159,7 +159,7 @@ static void long_message_without_memory(lierne_context *context) {
     lierne_control_message message = {.peer = 0, .count = words, .words = calloc(words, 8)};
     lierne_control_messages received = {0};
     lierne_mem_fail_at(test_rank == 0 ? 3 : 0);
-    lierne_status status = lierne_context_sparse_exchange(context, & message, 1, &received);
+    lierne_status status = lierne_context_sparse_exchange(context, &message, 1, &received);
     lierne_mem_fail_at(0);
     CHECK(status == (test_rank == 0 ? LIERNE_NO_MEMORY : LIERNE_OK), "%s",
           lierne_status_name(status));
@@ -183,8 +183,7 @@ static void stay_away(size_t nmessages, size_t words) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     double start = lierne_now();
-    lierne_status status =
-        lierne_context_sparse_exchange(context, & message, nmessages, &received);
+    lierne_status status = lierne_context_sparse_exchange(context, &message, nmessages, &received);
     double took = lierne_now() - start;
     CHECK(status == LIERNE_TIMEOUT, "%s", lierne_status_name(status));
     CHECK(test_rank == 0 || took > TIMEOUT * 0.9, "it took %g s", took);
