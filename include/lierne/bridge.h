@@ -1,30 +1,34 @@
 /* The bridge: moves a tensor from the layout of a source grid (an encoder) to that of a destination
- * grid (an LLM) and its gradient back. Both grids lie on one world; they may span the same ranks,
- * disjoint ones, or overlap.
+ * grid (an LLM), and its gradient back. Both grids are parts of one world; they may have the same
+ * ranks, disjoint ones, or some in common. The bridge is a preset of lierne/redistribute.h: it
+ * states three layouts (lierne_bridge_layouts_create) and plans the redistribution between them.
  *
- * Forward. A sample belongs to one data lane (coordinate of "dp") on each side. A source rank holds
- * the rows of its lane, and a destination rank receives all rows of its lane, replicated over every
- * other dim, unless placements say that a dim cuts the sequence or the hidden axis, or delivery
- * that a cp rank wants its own rows only. Where a grid has "pp", the source holds the tensor on its
- * last stage and the destination wants it on its first.
+ * Forward. Each side divides the samples of the batch among its dp ranks (all ranks with the same
+ * coordinate in dim "dp"). A source rank holds the samples of its dp rank. A destination rank
+ * receives the whole samples of its dp rank, replicated over every other dim, unless placements
+ * shard the sequence or the hidden axis, or the output is sharded over cp. Where a grid has a dim
+ * "pp", the source holds the tensor on its last pipeline stage and the destination receives it on
+ * its first.
  *
  * Adjoint. The gradient of the output is equal over the destination's tp; over its cp it is
- *   partial     every cp rank holds a summand of the whole sequence (as after a zero-padded
- *               scatter): the summands are added in ascending cp order, whatever they are;
+ *   partial     every cp rank holds a contribution to the whole sequence (as after a zero-padded
+ *               scatter); contributions are summed in ascending cp order;
  *   zigzag, contiguous, rows   every row has one owner, whose value is taken.
  * Every source rank gets the complete gradient of its own rows exactly once: no factor cp, no
- * factor tp, no scaling. In the letters of spmd_types (PyPI): input S over dp, I over tp; output S
- * over dp, I over tp, R over cp; gradient of the output S over dp, I over tp, P (partial) or V
- * (owned) over cp; gradient of the input S over dp, I over tp. (I: equal, as are the gradients; R:
- * equal, and the gradients are to be added.) The adjoint is that of the operator which counts
- * replicas once.
+ * factor tp, no scaling. This is the exact adjoint where replicas of a value count once. As
+ * annotations of spmd_types (PyPI):
  *
- * Three algorithms with the same bits (up to the sign of zero): DIRECT receives on each rank what
- * it needs and does not hold, for any two grids; COLLECTIVE is the one of Megatron-LM for grids on
- * the same ranks (#4368, with destination cp > 1 as in #7435): all-gather over groups, gradients
- * summed over cp first; LEADER is the one of Megatron-LM for disjoint grids: one rank of a lane
- * sends to one rank of each lane of the other side that needs it, which broadcasts over a binomial
- * tree. Measured differences are in docs/performance.md. */
+ *   tensor                  | dp | tp | cp
+ *   input                   | S  | I  |
+ *   output                  | S  | I  | R
+ *   gradient of the output  | S  | I  | P (partial) or V (owned)
+ *   gradient of the input   | S  | I  |
+ *
+ * (S: sharded. I: equal values with equal gradients. R: equal values whose gradients are to be
+ * summed. P: contributions to be summed. V: different values.)
+ *
+ * Megatron-LM's own algorithms for the same bridge are in lierne/megatron.h; measured differences
+ * are in docs/performance.md. */
 #ifndef LIERNE_BRIDGE_H
 #define LIERNE_BRIDGE_H
 
@@ -35,115 +39,119 @@
 extern "C" {
 #endif
 
+/* Which cp rank of the destination has the gradient of a row of the sequence. */
 typedef enum lierne_gradient_owner {
-    LIERNE_GRADIENT_PARTIAL = 0,
-    LIERNE_GRADIENT_ZIGZAG = 1,
-    LIERNE_GRADIENT_CONTIGUOUS = 2,
-    LIERNE_GRADIENT_ROWS = 3
+    LIERNE_GRADIENT_PARTIAL = 0,    /* each has a contribution */
+    LIERNE_GRADIENT_ZIGZAG = 1,     /* the owner of chunk c or 2 cp - 1 - c of 2 cp chunks is c */
+    LIERNE_GRADIENT_CONTIGUOUS = 2, /* the owner of the c-th share is c */
+    LIERNE_GRADIENT_ROWS = 3        /* row_owner says so */
 } lierne_gradient_owner;
 
 /* What a destination cp rank receives. */
 typedef enum lierne_bridge_output {
-    LIERNE_OUTPUT_WHOLE = 0,  /* the whole sequence of its lane */
-    LIERNE_OUTPUT_SHARDED = 1 /* the rows that are its own by gradient_owner, in gradient_storage */
+    LIERNE_OUTPUT_WHOLE = 0,  /* the whole sequence of each sample */
+    LIERNE_OUTPUT_SHARDED = 1 /* the rows that it owns by gradient_owner, in gradient_storage */
 } lierne_bridge_output;
 
-/* How the rows of a 2-D tensor [rows, hidden] run. An encoder that emits [S, B, H] and flattens it
- * has sequence-major rows: slicing those would cut across samples (Megatron-LM#4021 and its kin).
- */
+/* The order of the rows of a 2-D tensor [rows, hidden]. An encoder that emits [S, B, H] and
+ * flattens it has sequence-major rows: a slice of consecutive rows would cut across samples
+ * (Megatron-LM#4021 and similar). */
 typedef enum lierne_row_order {
     LIERNE_SAMPLE_MAJOR = 0,  /* row b * S + s */
-    LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b of a lane's B samples */
+    LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b, of the B samples of a dp rank */
 } lierne_row_order;
 
 /* A bridge to plan. Set size to sizeof(lierne_bridge_spec) and the rest to zero first. Every field
  * must be the same on every rank. */
 typedef struct lierne_bridge_spec {
     size_t size;
-    const lierne_grid *src; /* world sizes of both grids equal the context's; both have tp, dp */
+    /* The grids. Both need dims tp and dp; their world sizes must equal the context's. */
+    const lierne_grid *src;
     const lierne_grid *dst;
-    int naxes;            /* 2 or 3 (a 2-D tensor of rows has its batch axis on the rows) */
-    const int64_t *shape; /* global shape: the batch axis counts the samples of all lanes */
+    int naxes;            /* 2 or 3 (of a 2-D tensor of rows the batch axis is the rows) */
+    const int64_t *shape; /* global shape: the batch axis counts the samples of all dp ranks */
     lierne_dtype dtype;
     int batch_axis;
-    int sequence_axis;         /* -1 if there is none; needed by every owner but PARTIAL and by cp
-                                  ownership in general; not the batch axis */
-    const int64_t *src_counts; /* samples per source lane, or NULL: balanced */
+    int sequence_axis; /* not the batch axis; -1: none. Every owner but PARTIAL needs one */
+    /* Samples of each dp rank, or NULL: balanced, the first ones one more where dp does not divide
+     * the batch. A dp rank may have none. */
+    const int64_t *src_counts;
     const int64_t *dst_counts;
     lierne_gradient_owner gradient_owner;
-    /* Of the gradient of the output, and with delivery OWN of the output too.
-     * FULL: the gradient has the output's shape on every rank; of rows that are not its own a rank
-     * reads nothing (of an output with delivery OWN: it writes nothing there). With delivery OWN
-     * and owner zigzag or contiguous, that shape has the whole sequence, also where placements cut
-     * it. COMPACT: own rows only, in the order of (sample, position); with delivery WHOLE the
-     * gradient is smaller than the output. Needs an owner. Where the destination has no cp dim, all
-     * rows are own. */
+    /* Of the gradient of the output; if the output is SHARDED, of the output too.
+     * FULL: the gradient has the output's shape on every rank. Rows that the rank does not own are
+     * not read (of a SHARDED output: not written). With a SHARDED output and owner zigzag or
+     * contiguous, the shape has the whole sequence even where placements shard it.
+     * COMPACT: own rows only, in the order of (sample, position); if the output is WHOLE, the
+     * gradient is smaller than the output. Needs an owner. Where the destination has no cp dim, a
+     * rank owns all rows. */
     lierne_storage gradient_storage;
-    const int32_t *row_owner; /* ROWS: cp coordinate that owns row (b, s), at [b * S + s], for all
-                                 samples b of the batch; else NULL. Compact storage has the own
-                                 rows in the order of this array */
-    int require_divisible;    /* nonzero: dp sizes, and the batch by them, must divide */
-    int max_inflight;         /* requests in flight at once per direction; 0 means 1 */
-    const char *src_view;     /* view of the grid that the tensor lies on; NULL: "base" */
+    /* ROWS: the cp coordinate that owns row (b, s) at [b * S + s], for all samples b of the batch;
+     * otherwise NULL. Compact storage has the own rows in the order of this array. */
+    const int32_t *row_owner;
+    int require_divisible; /* nonzero: one dp size must divide the other, and both the batch */
+    int max_inflight;      /* requests in flight at once per direction; 0 means 1 */
+    const char *src_view;  /* the view of the grid that all this refers to; NULL: "base" */
     const char *dst_view;
-    /* How the tensor lies over the dims of the view (one placement per dim, in their order): SHARD
-     * or SHARD_ZIGZAG of an axis without counts, or REPLICATE, which is also what dp and pp (placed
-     * by their meaning) and the destination's cp (see delivery) must have. NULL: all REPLICATE. A
-     * source with cp > 1 must say how it lies. A buffer has its shard only (but see
-     * gradient_storage). A tp rank of a sequence-parallel encoder, for example, is SHARD of the
-     * sequence axis. Where the destination's cut the sequence, an owner zigzag or contiguous needs
-     * delivery OWN: cut by cp as well, a rank's own rows of the gradient would not be rows of its
-     * output. With rows_per_sample, axes are those of the 3-D tensor. */
+    /* The placement of the tensor on each dim of the view, in the order of the dims: SHARD or
+     * SHARD_ZIGZAG of an axis other than the batch, without counts; or REPLICATE. dp, pp and the
+     * destination's cp must be REPLICATE here, because the bridge itself places the tensor on them.
+     * NULL: all REPLICATE. A source with cp > 1 must give placements. A buffer has the rank's shard
+     * only (but see gradient_storage). A tp rank of a sequence-parallel encoder, for example, is
+     * SHARD of the sequence axis. Where a destination placement shards the sequence, owners zigzag
+     * and contiguous need a SHARDED output: with a WHOLE one, the rows that a rank owns of the
+     * gradient would not be rows of its output. With rows_per_sample, axes are those of the 3-D
+     * tensor. */
     const lierne_placement *src_placements;
     const lierne_placement *dst_placements;
-    lierne_bridge_output output; /* OWN needs an owner other than PARTIAL */
-    /* For naxes 2: S > 0 says that the batch axis has B * S rows, S per sample, in row_order; the
-     * tensor is then planned as 3-D ([B, S, H] or [S, B, H], in the same memory), sequence_axis
-     * must be -1, and lanes, counts, owners and axes of placements are of that tensor. 0: every row
-     * is a sample of its own. */
+    lierne_bridge_output output; /* SHARDED needs an owner other than PARTIAL */
+    /* For naxes 2. S > 0: the batch axis has B * S rows, S per sample, in row_order. The tensor is
+     * then planned as 3-D ([B, S, H] or [S, B, H], in the same memory); sequence_axis must be -1,
+     * and counts, owners and axes of placements are those of that tensor. 0: every row is a sample
+     * of its own. */
     int64_t rows_per_sample;
     lierne_row_order row_order;
     /* Nonzero: samples have up to shape[1] rows, a number that changes every step (image tokens).
-     * Axes must be batch, sequence, hidden; a lane's buffer holds its samples' rows back to back,
-     * its shape is [rows, 1, hidden], and lierne_plan_get_elements gives what the step's counts
-     * come to (after planning: the most). DIRECT, partial gradients and whole delivery only, no
-     * placements. */
+     * Axes must be batch, sequence, hidden. A rank's buffer holds the rows of its samples back to
+     * back; its shape is [rows, 1, hidden], and lierne_plan_get_elements gives the elements for the
+     * counts of the step (after planning: the most). Needs a partial gradient, a WHOLE output and
+     * no placements. */
     int variable_rows;
 } lierne_bridge_spec;
 
 /* Plans a bridge. Collective over the context: every rank calls with the same spec. On any rank's
  * failure every rank gets the same error, and nothing exists. *out is NULL then. The spec and its
- * grids may be freed after the call.
+ * grids may be freed after the call. The plan is used through lierne/plan.h. Thread safety: a
+ * context serves one thread at a time.
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
- * world size that is not the context's); UNKNOWN_VIEW; INDIVISIBLE; UNSUPPORTED (source cp > 1
- * without src_placements; for COLLECTIVE also: spans that differ, pp > 1, dims other than tp, cp,
- * pp, dp, an owned gradient, counts, placements, delivery OWN; for LEADER also: spans that overlap,
- * destination cp > 1, gtp_remat > 1 (a view can join it with dp), an owned gradient, counts,
- * placements, delivery OWN); MISALIGNED (COLLECTIVE); MISMATCH (ranks disagree on the spec);
- * OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
+ * placement that is not allowed, a world size that is not the context's); UNKNOWN_VIEW;
+ * INDIVISIBLE (require_divisible; a zigzag that does not divide the sequence); UNSUPPORTED (source
+ * cp > 1 without src_placements; variable_rows with an owner or placements); MISMATCH (ranks
+ * disagree on the spec; the message names the field); OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED;
+ * TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                                    const lierne_bridge_spec *spec);
 
-/* Replaces the row map of a plan of lierne_plan_create_bridge with gradient_owner ROWS: another map
- * of the same size, for the steps that follow. Where image tokens fall decides who owns a row, and
- * changes with every batch. Shapes of compact buffers change with the map: ask
- * lierne_plan_get_shape again. Collective; every rank gives the same map (copied); no request may
- * be in flight. Planning again is each rank's own affair but for one decision, that all could and
- * that the maps are equal; on any rank's failure every rank gets the same error and keeps the old
- * map. Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY,
+/* Replaces the row map of a plan of lierne_plan_create_bridge with gradient_owner ROWS by another
+ * map of the same size, for the steps that follow: where image tokens fall decides who owns a row,
+ * and changes with every batch. Shapes of compact buffers change with the map: ask
+ * lierne_plan_get_shape again. Collective; every rank gives the same map, which is copied; no
+ * request may be in flight. The only communication is the agreement that all ranks could plan and
+ * gave the same map; on any rank's failure every rank gets the same error and keeps the old map.
+ * Errors: INVALID (NULL, not such a plan, an owner out of range), BUSY, MISMATCH, NO_MEMORY,
  * TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner);
 
 /* Gives a plan with variable_rows the rows of each sample for the steps that follow. rows: of the
- * samples of this rank's source lane, in order, each in 0 to shape[1]; NULL on a rank that holds no
- * source. Ranks of one lane give the same. The counts travel to the ranks that receive the samples
- * and to nobody else, by the plan's own rules; then every rank adapts its plan without planning
- * again. Collective; blocking; no request may be in flight. Costs one message where data has one,
- * and one decision of all ranks that every count was in range: on any rank's failure every rank
- * gets the same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out
- * of range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (ranks of one lane that gave different counts
- * are found when data arrives). */
+ * samples of this rank's source dp rank, in order, each in 0 to shape[1]; NULL on a rank that holds
+ * no source. All ranks of one dp rank give the same. The counts travel to the ranks that receive
+ * the samples and to no others; then every rank adapts its plan without planning again. Collective;
+ * blocking; no request may be in flight. Costs one message for each message of data, and one
+ * agreement of all ranks that every count was in range: on any rank's failure every rank gets the
+ * same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out of
+ * range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (different counts from ranks of one dp rank are
+ * found when data arrives). */
 LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* Whether lierne_plan_create_bridge would accept a spec, and why not: all of its checks that need

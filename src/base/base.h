@@ -20,6 +20,10 @@
 LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *func, const char *format,
                                          ...) __attribute__((format(printf, 3, 4)));
 
+/* Makes the message that of func, a public function: what failed inside it was another function.
+ * Does nothing for LIERNE_OK. Returns status. */
+lierne_status lierne_fail_in(lierne_status status, const char *func);
+
 /* Sets the message without a function's name: for one that came from another rank. */
 LIERNE_PRIVATE void lierne_set_error(const char *message);
 

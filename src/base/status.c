@@ -47,6 +47,11 @@ void lierne_set_error(const char *message) {
     last_error[sizeof last_error - 1] = '\0';
 }
 
+lierne_status lierne_fail_in(lierne_status status, const char *func) {
+    const char *text = strstr(last_error, ": ");
+    return status == LIERNE_OK || !text ? status : lierne_fail(status, func, "%s", text + 2);
+}
+
 lierne_status lierne_fail(lierne_status status, const char *func, const char *format, ...) {
     char text[LIERNE_MESSAGE_SIZE];
     va_list args;

@@ -14,11 +14,13 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
     if (rank < layout->offset || rank >= layout->offset + layout->nranks) {
         return false;
     }
-    for (int d = 0; d < layout->ndims; d++) {
-        const lierne_placement *p = &layout->placements[d];
-        if (p->kind == LIERNE_AT && coord_of(layout, rank, d) != p->at) {
+    for (int i = 0; i < layout->nat; i++) {
+        int d = layout->at_dims[i];
+        if (coord_of(layout, rank, d) != layout->placements[d].at) {
             return false;
         }
+    }
+    for (int d = 0; d < layout->ndims; d++) {
         cell->coords[d] = -1;
     }
     for (int i = 0; i < layout->ncuts; i++) {
@@ -45,29 +47,6 @@ static bool stores_all(const lierne_layout *layout, int axis) {
     return (layout->full_axes >> axis & 1) && !mapped;
 }
 
-/* Cuts an axis, then keeps what maps of it give to the cell. */
-static lierne_status create_spans(lierne_spans *spans, const lierne_layout *layout,
-                                  const lierne_cell *cell, int axis) {
-    lierne_pieces pieces = lierne_axis_whole(layout, axis);
-    for (int i = 0; i < layout->ncuts; i++) {
-        int d = layout->cuts[i];
-        if (layout->placements[d].axis == axis) {
-            lierne_axis_cut(layout, d, cell->coords[d], &pieces);
-        }
-    }
-    memcpy(spans->pieces, pieces.at, sizeof spans->pieces);
-    spans->at = spans->pieces;
-    spans->count = (size_t)pieces.count;
-    for (int i = 0; i < layout->ncuts; i++) {
-        int d = layout->cuts[i];
-        const lierne_placement *p = &layout->placements[d];
-        if (p->axis == axis && lierne_is_axis_map(p)) {
-            LIERNE_TRY(lierne_owners_keep(&layout->owners[d], cell->coords[d], spans));
-        }
-    }
-    return LIERNE_OK;
-}
-
 static int64_t length(const lierne_spans *spans) {
     int64_t sum = 0;
     for (size_t i = 0; i < spans->count; i++) {
@@ -78,7 +57,7 @@ static int64_t length(const lierne_spans *spans) {
 
 /* Sets where the spans lie in the buffer. */
 static void locate(lierne_spans *spans, bool full) {
-    lierne_span *at = spans->list.at ? spans->list.at : spans->pieces;
+    lierne_span *at = spans->list.at ? spans->list.at : spans->pieces.at;
     int64_t local = 0;
     for (size_t i = 0; i < spans->count; i++) {
         at[i].local = full ? at[i].start : local;
@@ -86,19 +65,43 @@ static void locate(lierne_spans *spans, bool full) {
     }
 }
 
-lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
-                                  const lierne_cell *cell) {
-    memset(spans, 0, (size_t)layout->naxes * sizeof *spans);
-    for (int a = 0; a < layout->naxes; a++) {
-        LIERNE_TRY(create_spans(&spans[a], layout, cell, a));
-        locate(&spans[a], stores_all(layout, a));
+/* Keeps what maps of one axis give to the cell. */
+static lierne_status keep_owned(lierne_spans *spans, const lierne_layout *layout,
+                                const lierne_cell *cell) {
+    for (int i = layout->ncuts - layout->nmaps; i < layout->ncuts; i++) {
+        int d = layout->cuts[i];
+        lierne_spans *axis = &spans[layout->placements[d].axis];
+        LIERNE_TRY(lierne_owners_keep(&layout->owners[d], cell->coords[d], axis));
     }
     return LIERNE_OK;
 }
 
+lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
+                                  const lierne_cell *cell) {
+    for (int a = 0; a < layout->naxes; a++) {
+        lierne_axis_whole(layout, a, &spans[a].pieces);
+        spans[a].list = (lierne_span_list){0};
+    }
+    for (int i = 0; i < layout->ncuts - layout->nmaps; i++) {
+        int d = layout->cuts[i];
+        lierne_axis_cut(layout, d, cell->coords[d], &spans[layout->placements[d].axis].pieces);
+    }
+    for (int a = 0; a < layout->naxes; a++) {
+        spans[a].at = spans[a].pieces.at;
+        spans[a].count = (size_t)spans[a].pieces.count;
+    }
+    lierne_status status = keep_owned(spans, layout, cell);
+    for (int a = 0; a < layout->naxes; a++) {
+        locate(&spans[a], stores_all(layout, a));
+    }
+    return status;
+}
+
 void lierne_spans_destroy(lierne_spans *spans, int naxes) {
     for (int a = 0; a < naxes; a++) {
-        lierne_mem_free(spans[a].list.at);
+        if (spans[a].list.at) {
+            lierne_mem_free(spans[a].list.at);
+        }
     }
 }
 
@@ -212,7 +215,7 @@ lierne_status lierne_layout_cell_boxes(const lierne_layout *layout, const lierne
     lierne_spans spans[LIERNE_MAX_AXES];
     int64_t own = 0;
     lierne_status status = lierne_spans_create(spans, layout, cell);
-    if (status == LIERNE_OK) {
+    if (status == LIERNE_OK && (boxes || layout->rows_dim >= 0)) {
         status = push_boxes(layout, cell, spans, boxes, &own);
     }
     for (int a = 0; shape && a < layout->naxes; a++) {

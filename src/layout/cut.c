@@ -58,10 +58,10 @@ void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_piece
     const lierne_placement *p = &layout->placements[d];
     lierne_pieces out = {0};
     int n = layout->sizes[d];
-    int64_t total = lierne_pieces_length(pieces);
     if (p->kind == LIERNE_SHARD_ROWS || n == 1) {
         return;
     }
+    int64_t total = lierne_pieces_length(pieces);
     if (p->kind == LIERNE_SHARD_ZIGZAG) {
         int64_t chunk = total / (2 * (int64_t)n);
         take(pieces, coord * chunk, (coord + 1) * chunk, &out);
@@ -71,9 +71,4 @@ void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_piece
         take(pieces, start, lierne_share_start(p, total, n, coord + 1), &out);
     }
     *pieces = out;
-}
-
-lierne_pieces lierne_axis_whole(const lierne_layout *layout, int axis) {
-    return (lierne_pieces){.count = layout->shape[axis] > 0,
-                           .at = {{.start = 0, .size = layout->shape[axis]}}};
 }

@@ -151,6 +151,7 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
             return FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
                         given->at, layout->sizes[dim]);
         }
+        layout->at_dims[layout->nat++] = dim;
         return LIERNE_OK;
     case LIERNE_SHARD:
         LIERNE_TRY(check_axis(layout, dim, given->axis));
@@ -212,6 +213,7 @@ static lierne_status order_cuts(lierne_layout *layout) {
             return FAIL(LIERNE_INVALID, "placement of dim %d has cut_order %d, must be in 0 to %d",
                         d, p->cut_order, LIERNE_MAX_DIMS - 1);
         }
+        layout->nmaps += lierne_is_axis_map(p);
         int i = layout->ncuts++;
         for (; i > 0 && cuts_before(layout, d, layout->cuts[i - 1]); i--) {
             layout->cuts[i] = layout->cuts[i - 1];
@@ -322,8 +324,8 @@ void lierne_layout_destroy(lierne_layout *layout) {
     for (int d = 0; d < layout->ndims; d++) {
         lierne_mem_free((void *)layout->placements[d].counts);
         lierne_mem_free((void *)layout->placements[d].rows);
-        lierne_owners_destroy(&layout->owners[d]);
     }
+    lierne_owners_destroy(layout);
     lierne_mem_free(layout);
 }
 

@@ -31,7 +31,7 @@ typedef struct lierne_pieces {
 typedef struct lierne_spans {
     size_t count;
     const lierne_span *at;
-    lierne_span pieces[LIERNE_MAX_PIECES];
+    lierne_pieces pieces;
     lierne_span_list list;
 } lierne_spans;
 
@@ -49,11 +49,15 @@ struct lierne_layout {
     int sizes[LIERNE_MAX_DIMS];
     int strides[LIERNE_MAX_DIMS];                 /* in ranks */
     lierne_placement placements[LIERNE_MAX_DIMS]; /* counts as running sums, owned; rows owned */
-    lierne_owners owners[LIERNE_MAX_DIMS];        /* of maps of one axis */
+    lierne_owners *owners;                        /* of maps of one axis, per dim, or NULL */
     int ncuts;
-    int cuts[LIERNE_MAX_DIMS]; /* dims that cut, in the order in which they do */
+    int cuts[LIERNE_MAX_DIMS]; /* dims that cut, in the order in which they do, maps of one axis
+                                  last */
+    int nmaps;                 /* of one axis */
     int rows_dim;              /* the dim of a map of two axes, or -1 */
-    int partials;              /* product of the sizes of the PARTIAL dims */
+    int nat;
+    int at_dims[LIERNE_MAX_DIMS]; /* dims of which one coordinate holds the tensor */
+    int partials;                 /* product of the sizes of the PARTIAL dims */
     int naxes;
     int64_t shape[LIERNE_MAX_AXES];
     lierne_dtype dtype;
@@ -84,18 +88,21 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
 int lierne_layout_partial(const lierne_layout *layout, int rank);
 
 /* The pieces of an axis before any cut, and what coordinate coord of dim d leaves of them. */
-lierne_pieces lierne_axis_whole(const lierne_layout *layout, int axis);
+static inline void lierne_axis_whole(const lierne_layout *layout, int axis, lierne_pieces *pieces) {
+    pieces->count = layout->shape[axis] > 0;
+    pieces->at[0] = (lierne_span){.start = 0, .size = layout->shape[axis]};
+}
 void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_pieces *pieces);
 int64_t lierne_pieces_length(const lierne_pieces *pieces);
 
 /* Fills owners[d] from the map of dim d. */
 lierne_status lierne_owners_create(lierne_layout *layout, int d);
-void lierne_owners_destroy(lierne_owners *owners);
+void lierne_owners_destroy(lierne_layout *layout); /* all of them */
 /* Takes what is not owner's out of the spans. */
 lierne_status lierne_owners_keep(const lierne_owners *owners, int owner, lierne_spans *spans);
 
 /* What a cell has of every axis, naxes of them, local indices set; a map of two axes takes nothing
- * out of them. To be destroyed, also on failure. */
+ * out of them. spans needs no initial value, and is to be destroyed also on failure. */
 lierne_status lierne_spans_create(lierne_spans *spans, const lierne_layout *layout,
                                   const lierne_cell *cell);
 void lierne_spans_destroy(lierne_spans *spans, int naxes);

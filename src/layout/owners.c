@@ -16,10 +16,13 @@ static int64_t run_end(const int32_t *rows, int64_t n, int64_t start) {
 }
 
 lierne_status lierne_owners_create(lierne_layout *layout, int d) {
-    lierne_owners *owners = &layout->owners[d];
     const int32_t *rows = layout->placements[d].rows;
     int64_t n = layout->shape[layout->placements[d].axis];
     size_t size = (size_t)layout->sizes[d];
+    if (!layout->owners) {
+        LIERNE_TRY(lierne_alloc(&layout->owners, LIERNE_MAX_DIMS, sizeof *layout->owners));
+    }
+    lierne_owners *owners = &layout->owners[d];
     LIERNE_TRY(lierne_alloc(&owners->first, size + 2, sizeof *owners->first));
     size_t *next = owners->first + 1; /* ends as the first of the owner after */
     for (int64_t i = 0; i < n; i = run_end(rows, n, i)) {
@@ -36,9 +39,12 @@ lierne_status lierne_owners_create(lierne_layout *layout, int d) {
     return LIERNE_OK;
 }
 
-void lierne_owners_destroy(lierne_owners *owners) {
-    lierne_mem_free(owners->first);
-    lierne_mem_free(owners->at);
+void lierne_owners_destroy(lierne_layout *layout) {
+    for (int d = 0; layout->owners && d < LIERNE_MAX_DIMS; d++) {
+        lierne_mem_free(layout->owners[d].first);
+        lierne_mem_free(layout->owners[d].at);
+    }
+    lierne_mem_free(layout->owners);
 }
 
 /* The first span of an owner that ends behind an index. */

@@ -61,8 +61,9 @@ static int bisect(const lierne_placement *p, int64_t total, int n, int64_t limit
     return low;
 }
 
-/* The lowest coordinate of dim d, from c on, whose part of the pieces may have something wanted; n
- * if there is none. Those of SHARD, which may be as many as the world has ranks, are bisected. */
+/* The lowest coordinate of dim d, from c on, whose part of the pieces has something wanted (or may
+ * have, unless dim d is a SHARD); n if there is none. Those of SHARD, which may be as many as the
+ * world has ranks, are bisected. */
 static int next_coord(const search *s, int d, const lierne_pieces *have, int c) {
     const lierne_placement *p = &s->layout->placements[d];
     int n = s->layout->sizes[d];
@@ -71,6 +72,9 @@ static int next_coord(const search *s, int d, const lierne_pieces *have, int c) 
     }
     int64_t total = lierne_pieces_length(have);
     int64_t at = next_wanted(have, &s->wanted[p->axis], lierne_share_start(p, total, n, c));
+    if (at < lierne_share_start(p, total, n, c + 1)) {
+        return c;
+    }
     return at < total ? bisect(p, total, n, at + 1) - 1 : n;
 }
 
@@ -78,11 +82,13 @@ static lierne_status descend(search *s, int i, const lierne_pieces *have);
 
 /* Goes on with coordinate c of cut i, where it has something wanted. */
 static lierne_status try_coord(search *s, int i, const lierne_pieces *have, int c) {
-    int d = s->layout->cuts[i], axis = s->layout->placements[d].axis;
-    lierne_pieces pieces[LIERNE_MAX_AXES];
-    memcpy(pieces, have, sizeof pieces);
-    lierne_axis_cut(s->layout, d, c, &pieces[axis]);
-    if (next_wanted(&pieces[axis], &s->wanted[axis], 0) == lierne_pieces_length(&pieces[axis])) {
+    int d = s->layout->cuts[i];
+    const lierne_placement *p = &s->layout->placements[d];
+    lierne_pieces pieces[LIERNE_MAX_AXES], *cut = &pieces[p->axis];
+    memcpy(pieces, have, (size_t)s->layout->naxes * sizeof *pieces);
+    lierne_axis_cut(s->layout, d, c, cut);
+    if (p->kind != LIERNE_SHARD &&
+        next_wanted(cut, &s->wanted[p->axis], 0) == lierne_pieces_length(cut)) {
         return LIERNE_OK;
     }
     s->cell.coords[d] = c;
@@ -175,9 +181,9 @@ static lierne_status descend(search *s, int i, const lierne_pieces *have) {
 }
 
 static lierne_status search_cells(search *s) {
-    lierne_pieces all[LIERNE_MAX_AXES] = {0};
+    lierne_pieces all[LIERNE_MAX_AXES];
     for (int a = 0; a < s->layout->naxes; a++) {
-        all[a] = lierne_axis_whole(s->layout, a);
+        lierne_axis_whole(s->layout, a, &all[a]);
         if (all[a].count == 0 || s->wanted[a].count == 0) {
             return LIERNE_OK;
         }
@@ -187,7 +193,7 @@ static lierne_status search_cells(search *s) {
 
 lierne_status lierne_layout_overlapping(lierne_cells *cells, const lierne_layout *layout,
                                         const lierne_layout *other, const lierne_cell *cell) {
-    lierne_spans wanted[LIERNE_MAX_AXES] = {0};
+    lierne_spans wanted[LIERNE_MAX_AXES];
     search s = {.layout = layout, .wanted = wanted, .cells = cells};
     for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
         s.cell.coords[d] = -1;

@@ -214,7 +214,7 @@ static double value_x(const bridge_case *c, int64_t g, int64_t s, int64_t h) {
     return (double)((37 * g + 11 * s + 5 * h) % 101 - 50);
 }
 
-/* The summand (partial) or the value (owned) that a cp coordinate has. */
+/* The contribution (partial) or the value (owned) that a cp coordinate has. */
 static double value_y(const bridge_case *c, int64_t g, int64_t s, int64_t h, int cp) {
     if (c->data == RANDOM) {
         return mix(g, s, h, cp);
@@ -222,7 +222,7 @@ static double value_y(const bridge_case *c, int64_t g, int64_t s, int64_t h, int
     return (double)((53 * g + 29 * s + 13 * h + 7 * cp) % 13 - 6);
 }
 
-/* The complete gradient of an element: of partial summands their sum, else the owner's value. */
+/* The complete gradient of an element: of contributions their sum, else the owner's value. */
 static double sum_y(const bridge_case *c, int64_t g, int64_t s, int64_t h) {
     double sum = 0;
     for (int cp = 0; cp < case_size(&c->dst, "cp"); cp++) {
@@ -543,7 +543,7 @@ static const char *execute(const bridge_case *c, lierne_plan **plans, lierne_dir
 }
 
 /* Replicas count once: of the ranks that differ in dims that cut nothing, the first. A destination
- * cp rank is never a replica: its gradient is a summand, or its own rows. */
+ * cp rank is never a replica: its gradient is a contribution, or its own rows. */
 static int first_replica(const walk *w) {
     const case_grid *grid = grid_of_walk(w);
     for (int d = 0; d < grid->ndims; d++) {

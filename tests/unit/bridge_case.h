@@ -1,6 +1,6 @@
 /* One bridge on the sim transport, compared with a model written from the definition: a sample
- * lives on the lane that its index says, coordinates are mixed radix, and nothing else. Nothing of
- * the library is asked except to do its work. */
+ * belongs to the dp rank that its index says, coordinates are mixed radix, and nothing else.
+ * Nothing of the library is asked except to do its work. */
 #ifndef BRIDGE_CASE_H
 #define BRIDGE_CASE_H
 

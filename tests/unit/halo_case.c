@@ -1,5 +1,5 @@
-/* The model adds in double and rounds each sum to the dtype: that is the sum rounded once, since
- * double has more than twice the digits of the others. */
+/* The model adds in double and rounds each sum to the dtype. This equals the sum rounded once,
+ * because double has more than twice the digits of the other types. */
 #include "unit/halo_case.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static void point(halo_case *c) {
     }
 }
 
-/* Who sends to whom in swap s: a shuffled world. */
+/* The sender and receiver of each rank in swap s: a shuffled world. */
 static void shuffle(halo_case *c, int s, uint64_t seed) {
     int to[HALO_WORLD];
     for (int r = 0; r < c->world; r++) {

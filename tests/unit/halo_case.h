@@ -1,5 +1,5 @@
-/* Random swaps of a whole world, and a serial model of what they do: all ranks' arrays in one
- * process, swap by swap, an addition at a time. */
+/* Random swaps of a whole world, and a serial model of them: the rows of all ranks in one process,
+ * swap by swap, one addition at a time. */
 #ifndef HALO_CASE_H
 #define HALO_CASE_H
 
@@ -21,8 +21,8 @@ typedef struct halo_case {
 /* Values of all rows of all ranks. */
 typedef double halo_values[HALO_WORLD][HALO_ROWS][HALO_WIDTH];
 
-/* Random permutations of the ranks, lists with rows twice, ghosts of ghosts, empty ranks and lists,
- * ranks of which hardly a row is sent. */
+/* Random permutations of the ranks, lists that repeat rows, ghosts of ghosts, empty ranks and
+ * lists, ranks that send hardly any row. */
 void halo_case_random(halo_case *c, int world, uint64_t seed);
 int64_t halo_case_rows(const halo_case *c, int rank);
 /* A number of a hash of its arguments, in 0 to n - 1. */

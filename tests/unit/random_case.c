@@ -40,13 +40,13 @@ static case_grid random_grid(int world, int dims) {
     return g;
 }
 
-static const int64_t *random_counts(int64_t lanes, int64_t batch, int64_t *counts) {
+static const int64_t *random_counts(int64_t shares, int64_t batch, int64_t *counts) {
     if (draw(3)) {
         return NULL;
     }
-    memset(counts, 0, (size_t)lanes * sizeof *counts);
+    memset(counts, 0, (size_t)shares * sizeof *counts);
     for (int64_t i = 0; i < batch; i++) {
-        counts[draw(lanes)]++; /* some lanes stay empty */
+        counts[draw(shares)]++; /* some shares stay empty */
     }
     return counts;
 }
@@ -175,7 +175,7 @@ static void show_grid(const char *side, const case_grid *g, const lierne_placeme
 }
 
 void show_case(const bridge_case *c) {
-    printf("world %d, b %lld s %lld h %lld at %d %d %d, owner %d storage %d delivery %d rows %d\n",
+    printf("world %d, b %lld s %lld h %lld at %d %d %d, owner %d storage %d output %d rows %d\n",
            c->world, (long long)c->batch, (long long)c->sequence, (long long)c->hidden, c->axis_b,
            c->axis_s, c->axis_h, (int)c->owner, (int)c->storage, (int)c->output, (int)c->row_order);
     show_grid("source", &c->src, c->src_placed);

@@ -1,5 +1,5 @@
-/* Random bridges that no reference does: lanes that do not divide, counts, empty lanes, pipeline
- * stages, cp on both sides, unknown dims, tensors cut along sequence and hidden axis, delivery of
+/* Random bridges that no reference does: uneven dp sizes, counts, empty shares, pipeline
+ * stages, cp on both sides, unknown dims, tensors cut along sequence and hidden axis, outputs of
  * own rows, rows in either order, spans that differ, overlap or are disjoint, several nodes. */
 #ifndef RANDOM_CASE_H
 #define RANDOM_CASE_H

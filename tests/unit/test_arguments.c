@@ -1,6 +1,6 @@
-/* A bad argument of one rank, in a call that executes, where the context checks: every rank of the
- * simulated world gets the same INVALID. Ranks that called before it have begun: they learn it when
- * they end, and not at their deadline. */
+/* A bad argument on one rank, in a call that executes, where the context checks: every rank of the
+ * simulated world gets the same INVALID. Ranks that called earlier have begun: they get it when
+ * they end, not at their deadline. */
 #include <criterion/criterion.h>
 #include <lierne.h>
 #include <stdio.h>
@@ -163,8 +163,8 @@ Test(arguments, of_one_rank_are_the_error_of_all_where_the_context_checks) {
     }
 }
 
-/* From one thread: whoever began before the fault is told when it ends. */
-Test(arguments, who_began_before_is_told_at_the_end) {
+/* From one thread: ranks that began before the fault get the error from lierne_end. */
+Test(arguments, earlier_ranks_get_the_error_at_the_end) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     const int64_t shape[2] = {SAMPLES, WIDTH};
     lierne_grid *src = grid(1, WORLD), *dst = grid(WORLD, 1);

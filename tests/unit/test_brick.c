@@ -1,6 +1,5 @@
-/* Swaps of bricks against what they are for: each rank gets every image of every point within the
- * cutoff of its brick once, and no other. Coordinates are multiples of 1/64, so that shifting is
- * exact. */
+/* Swaps of bricks: each rank gets every image of every point within the cutoff of its brick once,
+ * and no other. Coordinates are multiples of 1/64, so that shifts are exact. */
 #include <criterion/criterion.h>
 
 #include "base/base.h"
@@ -20,14 +19,14 @@ typedef struct image {
 } image;
 
 typedef struct box {
-    lierne_brick_spec spec; /* what all ranks are given */
+    lierne_brick_spec spec; /* the same on all ranks */
     double splits[3][9];
     image points[POINTS];
     int npoints;
     int owner[POINTS];
     image *got[WORLD]; /* ghosts, GHOSTS of them at most */
     int64_t ngot[WORLD];
-    double copies[POINTS]; /* of each point: what the adjoint of ones gives its owner */
+    double copies[POINTS]; /* of each point: the adjoint of ones at its owner */
     lierne_status status[WORLD];
     char message[WORLD][LIERNE_MESSAGE_SIZE];
     const char *why[WORLD];
@@ -74,7 +73,7 @@ static lierne_brick_spec spec_of(const box *b, int rank, double *positions, int 
     return spec;
 }
 
-/* Numbers go forward with the positions; ones come back. */
+/* Forward moves the numbers of points, the adjoint ones. */
 static const char *exchange(box *b, lierne_context *context, const lierne_brick *brick,
                             const int *mine, bool flat) {
     static _Thread_local double in[GHOSTS], out[GHOSTS];
@@ -145,7 +144,7 @@ static int compare_images(const void *a, const void *b) {
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Whether an image, which is none along axes that have no swaps, is within the cutoff of a rank. */
+/* Whether an image, unshifted along axes without swaps, is within the cutoff of a rank's brick. */
 static bool reaches(const box *b, int rank, const double *at) {
     int cell[3];
     cell_of(b, rank, cell);
@@ -283,8 +282,8 @@ Test(brick, every_image_within_the_cutoff_comes_once) {
     box_free(b);
 }
 
-/* Two bricks between walls, worked out by hand: the low one sends its upper points, the high one
- * its lower ones, and neither sends beyond the wall. */
+/* Known answers for two bricks between walls: the low one sends its upper points, the high one its
+ * lower ones, and neither sends across a wall. */
 static void between_walls(lierne_context *context, void *shared) {
     int *bad = shared, rank = lierne_context_get_rank(context);
     const double low[9] = {1, 1, 1, 3, 1, 1, 4.5, 1, 1}, high[6] = {5, 1, 1, 7.5, 1, 1};
@@ -350,7 +349,7 @@ SPOIL(other_dims, s->dims = 2)
 SPOIL(other_splits, s->splits[0] = other; s->nlocal = 0)
 SPOIL(other_grid, s->grid[0] = 1; s->grid[1] = 2; s->nlocal = 0)
 
-Test(brick, each_fault_on_each_rank_alone_is_the_error_of_all) {
+Test(brick, a_fault_on_one_rank_is_the_error_of_all) {
     static const struct {
         void (*spoil)(lierne_brick_spec *spec);
         lierne_status expected;

@@ -63,7 +63,7 @@ static void must_work(const bridge_case *c, case_result *kept) {
     }
 }
 
-/* Whether a rank's lanes line up, from the definition. */
+/* Whether the dp ranks of a rank on the two sides have common samples, from the definition. */
 static int aligned(const bridge_case *c) {
     int64_t src = case_size(&c->src, "dp"), dst = case_size(&c->dst, "dp");
     for (int r = 0; r < c->world; r++) {

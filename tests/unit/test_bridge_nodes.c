@@ -6,7 +6,7 @@
 
 enum { WORLD = 8 };
 
-/* [b, h] = [8, 3] over lanes of dp, replicas over tp. */
+/* [b, h] = [8, 3] sharded over dp, replicas over tp. */
 static lierne_layout *layout(int64_t tp, int64_t dp) {
     static const char *const names[2] = {"tp", "dp"};
     const int64_t sizes[2] = {tp, dp}, shape[2] = {8, 3};
@@ -42,10 +42,10 @@ static void plan_all(int64_t from_tp, int64_t to_tp, const int *nodes, visit *lo
     lierne_layout_destroy(to);
 }
 
-/* From tp2 dp4 to tp4 dp2: a rank needs its own lane of two samples and the other lane of its wide
- * lane, which ranks 2 * lane and 2 * lane + 1 hold. */
+/* From tp2 dp4 to tp4 dp2: a rank needs the two samples that it holds and two more of another dp
+ * rank, which ranks 2 * dp and 2 * dp + 1 hold. */
 static void from_own_node(int rank, const lierne_messages *recvs, const int *nodes) {
-    int lane = (rank / 2) ^ 1, first = 2 * lane, second = first + 1;
+    int dp = (rank / 2) ^ 1, first = 2 * dp, second = first + 1;
     cr_assert_eq(recvs->count, 1, "rank %d receives %zu messages", rank, recvs->count);
     int peer = recvs->at[0].peer;
     cr_assert(peer == first || peer == second, "rank %d receives from %d", rank, peer);
@@ -74,7 +74,8 @@ static void count(int rank, const lierne_messages *recvs, const int *nodes) {
     }
 }
 
-/* From tp4 dp2 to tp8: each lane is held by four ranks and needed by the four others. */
+/* From tp4 dp2 to tp8: the samples of a dp rank are held by four ranks and needed by the four
+ * others. */
 Test(bridge_nodes, replicas_share_the_load) {
     static const int apart[WORLD] = {0, 1, 2, 3, 4, 5, 6, 7};
     const int *nodes[2] = {NULL, apart};

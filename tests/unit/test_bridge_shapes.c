@@ -1,6 +1,6 @@
-/* Every way in which the destination's dims cut the sequence, by every owner, storage and delivery,
+/* Every way in which the destination's dims cut the sequence, by every owner, storage and output,
  * in every order of the dims: the gradient has the output's shape, unless it is compact, and the
- * values are right; or the bridge is refused with the reason. */
+ * values are right; or the bridge is rejected with the reason. */
 #include "unit/bridge_case.h"
 
 #include <criterion/criterion.h>
@@ -39,8 +39,8 @@ static void set_destination(bridge_case *c, int order, const int64_t *sizes, int
     }
 }
 
-/* Why a case must be refused, a part of the message; NULL if it must not. */
-static const char *refusal(const bridge_case *c, bool cut) {
+/* Why a case must be rejected, a part of the message; NULL if it must not. */
+static const char *rejection(const bridge_case *c, bool cut) {
     bool partial = c->owner == LIERNE_GRADIENT_PARTIAL, rows = c->owner == LIERNE_GRADIENT_ROWS;
     if (partial && c->output == LIERNE_OUTPUT_SHARDED) {
         return "gradient_owner other than partial";
@@ -49,7 +49,7 @@ static const char *refusal(const bridge_case *c, bool cut) {
         return "storage cannot be compact";
     }
     if (!partial && !rows && cut && c->output == LIERNE_OUTPUT_WHOLE) {
-        return "delivery must be OWN";
+        return "output must be 1 (sharded)";
     }
     if (rows && c->storage == LIERNE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
         return "neighbouring";
@@ -90,9 +90,9 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
             map[k] = (int32_t)((k * 7 + k / 5) % 3 % case_size(&c->dst, "cp"));
         }
         c->rows = c->owner == LIERNE_GRADIENT_ROWS ? map : NULL;
-        snprintf(text, sizeof text, "%s, owner %d storage %d delivery %d axes %d%d%d", where,
+        snprintf(text, sizeof text, "%s, owner %d storage %d output %d axes %d%d%d", where,
                  (int)c->owner, (int)c->storage, (int)c->output, c->axis_b, c->axis_s, c->axis_h);
-        planned += judge(c, refusal(c, cut), text);
+        planned += judge(c, rejection(c, cut), text);
     }
     return planned;
 }
@@ -138,7 +138,8 @@ Test(bridge_shapes, gradient_and_output_over_cp_2) {
 }
 
 /* The case that had 12 elements in the output and 24 in its gradient, with rows counted by hand: tp
- * 2 cuts a sequence of 4 rows of 3 elements, 2 samples; a lane has one sample, cp 2 owns by turns.
+ * 2 cuts a sequence of 4 rows of 3 elements, 2 samples; a dp rank has one sample, cp 2 owns by
+ * turns.
  */
 Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
     static const char *const dims[3] = {"tp", "cp", "dp"};
@@ -167,8 +168,8 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
                                .row_owner = map,
                                .dst_placements = placed};
     cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
-    for (int delivery = 0; delivery < 2; delivery++) {
-        spec.output = (lierne_bridge_output)delivery;
+    for (int output = 0; output < 2; output++) {
+        spec.output = (lierne_bridge_output)output;
         for (int r = 0; r < 4; r++) {
             int64_t out, gradient, at[4], lies[4];
             cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec),

@@ -1,5 +1,5 @@
-/* Several plans in one exchange: the numbers of a model that uses nothing of the library, one by
- * one and together, in both directions at once; fewer messages. */
+/* Coalesced plans: the results of a model that uses nothing of the library, one by one and
+ * coalesced, in both directions at once, with fewer messages. */
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -24,7 +24,7 @@ static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
 typedef struct world {
     lierne_sim *sim;
     lierne_plan *plans[RANKS][PLANS];
-    lierne_coalesced *exchange[RANKS];
+    lierne_coalesced *coalesced[RANKS];
     unsigned char *in[2][RANKS][PLANS], *out[2][RANKS][PLANS];
     size_t out_bytes[2][RANKS][PLANS];
 } world;
@@ -52,7 +52,7 @@ static void plan_all(world *w, int check) {
                                                    lierne_sim_get_context(w->sim, r), &spec),
                          LIERNE_OK, "%s", lierne_last_error());
         }
-        cr_assert_eq(lierne_coalesced_create(&w->exchange[r], w->plans[r], PLANS), LIERNE_OK, "%s",
+        cr_assert_eq(lierne_coalesced_create(&w->coalesced[r], w->plans[r], PLANS), LIERNE_OK, "%s",
                      lierne_last_error());
     }
     for (int p = 0; p < PLANS; p++) {
@@ -61,8 +61,8 @@ static void plan_all(world *w, int check) {
     lierne_grid_destroy(dst);
 }
 
-/* The model, from the definition of a bridge: element (g, s, h) of plan p, the summand of it that a
- * cp rank has, and which elements a rank's buffer holds, in order. Small integers, no two
+/* The model, from the definition of a bridge: element (g, s, h) of plan p, the contribution to it
+ * that a cp rank has, and which elements a rank's buffer holds, in order. Small integers, no two
  * neighbours the same: exact in every dtype, also when four are added. */
 static int value(int p, const int64_t *e) {
     return (int)((37 * e[0] + 11 * e[1] + 5 * e[2] + 17 * p) % 101) - 50;
@@ -79,7 +79,7 @@ static int total(int p, const int64_t *e) {
 enum { MOST = 16 * 2 * 10 };
 typedef enum side { SOURCE, DESTINATION } side;
 
-/* Ranks of a source lane; a destination has one lane, of all. */
+/* Ranks of a source dp rank; the destination has one dp rank, of all ranks. */
 static const int src_tp[PLANS] = {2, 1, 8};
 
 static int64_t list(int p, side where, int r, int64_t (*e)[3]) {
@@ -179,28 +179,28 @@ static void run_apart(world *w, lierne_direction d) {
     }
 }
 
-static void begin_exchange(world *w, int r, lierne_direction d) {
-    cr_assert_eq(lierne_coalesced_begin(w->exchange[r], d, (void *const *)w->out[d][r],
+static void begin_coalesced(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], d, (void *const *)w->out[d][r],
                                         (const void *const *)w->in[d][r], NULL),
                  LIERNE_OK, "%s", lierne_last_error());
 }
 
-static void end_exchange(world *w, int r, lierne_direction d) {
-    cr_assert_eq(lierne_coalesced_end(w->exchange[r], d), LIERNE_OK, "%s", lierne_last_error());
+static void end_coalesced(world *w, int r, lierne_direction d) {
+    cr_assert_eq(lierne_coalesced_end(w->coalesced[r], d), LIERNE_OK, "%s", lierne_last_error());
 }
 
 static void run_together(world *w, lierne_direction d) {
     for (int r = 0; r < RANKS; r++) {
-        begin_exchange(w, r, d);
+        begin_coalesced(w, r, d);
     }
     for (int r = 0; r < RANKS; r++) {
-        end_exchange(w, r, d);
+        end_coalesced(w, r, d);
     }
 }
 
 static void close_all(world *w) {
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_destroy(w->exchange[r]), LIERNE_OK);
+        cr_assert_eq(lierne_coalesced_destroy(w->coalesced[r]), LIERNE_OK);
         for (int p = 0; p < PLANS; p++) {
             cr_assert_eq(lierne_plan_destroy(w->plans[r][p]), LIERNE_OK);
             for (int d = 0; d < 2; d++) {
@@ -212,11 +212,11 @@ static void close_all(world *w) {
     cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
 }
 
-/* Messages that a rank sends: of its plans, and of the exchange. */
+/* Messages that a rank sends: of its plans one by one, and coalesced. */
 static void count_messages(const world *w, int d, int64_t *apart, int64_t *together) {
     for (int r = 0; r < RANKS; r++) {
         int64_t sent;
-        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->exchange[r],
+        cr_assert_eq(lierne_coalesced_get_messages(&sent, NULL, w->coalesced[r],
                                                    (lierne_direction)d),
                      LIERNE_OK);
         *together += sent;
@@ -228,7 +228,7 @@ static void count_messages(const world *w, int d, int64_t *apart, int64_t *toget
     }
 }
 
-Test(coalesced, together_has_the_bits_of_apart_and_fewer_messages) {
+Test(coalesced, same_bits_as_one_by_one_and_fewer_messages) {
     size_t before = lierne_mem_live();
     for (int check = 0; check < 2; check++) {
         world w;
@@ -263,13 +263,13 @@ Test(coalesced, both_directions_at_once) {
         poison(&w, LIERNE_FORWARD), poison(&w, LIERNE_ADJOINT);
         for (int r = 0; r < RANKS; r++) {
             lierne_direction first = (lierne_direction)((r ^ r / 2 ^ round) % 2);
-            begin_exchange(&w, r, first);
-            begin_exchange(&w, r, (lierne_direction)(1 - first));
+            begin_coalesced(&w, r, first);
+            begin_coalesced(&w, r, (lierne_direction)(1 - first));
         }
         for (int r = 0; r < RANKS; r++) {
             lierne_direction first = (lierne_direction)((r ^ round / 2) % 2);
-            end_exchange(&w, r, first);
-            end_exchange(&w, r, (lierne_direction)(1 - first));
+            end_coalesced(&w, r, first);
+            end_coalesced(&w, r, (lierne_direction)(1 - first));
         }
         check_values(&w, LIERNE_FORWARD);
         check_values(&w, LIERNE_ADJOINT);
@@ -277,8 +277,9 @@ Test(coalesced, both_directions_at_once) {
     close_all(&w);
 }
 
-/* Two plans of one spec: nothing but their order tells that ranks would take the data of one for
- * that of the other. */
+/* Two plans of one spec: only the comparison of their order shows that ranks would mix up their
+ * data.
+ */
 Test(coalesced, plans_in_another_order_on_one_rank) {
     lierne_grid *src = grid(2, 1, 4), *dst = grid(2, 4, 1);
     lierne_bridge_spec spec = {.size = sizeof spec,
@@ -302,7 +303,7 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
                                      plans[r][r == odd ? 1 : 2]};
             lierne_coalesced *x;
             lierne_status status = lierne_coalesced_create(&x, order, 3);
-            /* On sim a rank is compared with those before it, here with rank 0. */
+            /* In a simulated world a rank is compared with those before it, here with rank 0. */
             bool told = odd == 0 ? r > 0 : r >= odd;
             cr_assert_eq(status, told ? LIERNE_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s", odd,
                          r, lierne_last_error());
@@ -318,7 +319,7 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
-Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
+Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     world w, other;
     lierne_coalesced *x;
     void *out[PLANS] = {0};
@@ -336,29 +337,29 @@ Test(coalesced, holds_its_plans_and_refuses_what_is_wrong) {
     cr_assert(strstr(lierne_last_error(), "plan 1 is NULL or of another context"));
     cr_assert_null(x);
     cr_assert_eq(lierne_coalesced_begin(NULL, LIERNE_FORWARD, out, in, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, NULL, in, NULL),
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, NULL, in, NULL),
                  LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, out, in, NULL),
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, out, in, NULL),
                  LIERNE_INVALID, "in is NULL");
-    cr_assert_eq(lierne_coalesced_end(w.exchange[0], LIERNE_FORWARD), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_end(w.exchange[0], (lierne_direction)7), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], (lierne_direction)7), LIERNE_INVALID);
     cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
     cr_assert_eq(lierne_coalesced_destroy(NULL), LIERNE_OK);
-    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
                                         (const void *const *)w.in[0][0], NULL),
                  LIERNE_OK);
-    cr_assert_eq(lierne_coalesced_begin(w.exchange[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
                                         (const void *const *)w.in[0][0], NULL),
                  LIERNE_BUSY);
-    cr_assert_eq(lierne_coalesced_destroy(w.exchange[0]), LIERNE_BUSY);
+    cr_assert_eq(lierne_coalesced_destroy(w.coalesced[0]), LIERNE_BUSY);
     for (int r = 1; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_begin(w.exchange[r], LIERNE_FORWARD,
+        cr_assert_eq(lierne_coalesced_begin(w.coalesced[r], LIERNE_FORWARD,
                                             (void *const *)w.out[0][r],
                                             (const void *const *)w.in[0][r], NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_end(w.exchange[r], LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(lierne_coalesced_end(w.coalesced[r], LIERNE_FORWARD), LIERNE_OK);
     }
     close_all(&w);
     close_all(&other);

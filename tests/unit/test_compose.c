@@ -1,6 +1,5 @@
-/* Plans made of plans, where they are refused and where arrays are one; what they compute is
- * compared with serial models by tests/golden and tests/mpi. A world of one, all ghosts are of own
- * rows. */
+/* Plans made of plans: which ones are rejected, and combined buffers; tests/golden and tests/mpi
+ * compare their results with serial models. A world of one rank, so all ghosts are of own rows. */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
@@ -62,7 +61,7 @@ Test(compose, only_plans_that_fit_are_composed) {
     close_sim(sim);
 }
 
-/* Two rows of width elements, stride apart, to ghosts that lie like them. */
+/* Two rows of width elements, stride gapped, to ghosts with the same stride. */
 static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t stride) {
     static const int32_t rank[2];
     static const int64_t row[2] = {1, 0};
@@ -80,25 +79,25 @@ static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t
     return plan;
 }
 
-/* What lies between rows is not written: nothing may read it between two plans. */
-Test(compose, rows_that_lie_apart_fit_the_same_rows_only) {
+/* Elements between rows are not written, so the second plan must not read them. */
+Test(compose, rows_with_gaps_fit_the_same_rows_only) {
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
     const int64_t in[] = {1, 2, -1, 3, 4};
     int64_t out[] = {0, 0, -7, 0, 0};
-    lierne_plan *apart = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
-    cr_expect_eq(lierne_plan_create_composed(&plan, apart, dense), LIERNE_INVALID);
+    lierne_plan *gapped = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
+    cr_expect_eq(lierne_plan_create_composed(&plan, gapped, dense), LIERNE_INVALID);
     cr_expect(strstr(lierne_last_error(), "gaps between the rows"), "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_create_composed(&plan, apart, apart), LIERNE_OK, "%s",
+    cr_assert_eq(lierne_plan_create_composed(&plan, gapped, gapped), LIERNE_OK, "%s",
                  lierne_last_error());
     cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
     cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
     cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
-    cr_expect(lierne_plan_destroy(apart) == LIERNE_OK && lierne_plan_destroy(dense) == LIERNE_OK);
+    cr_expect(lierne_plan_destroy(gapped) == LIERNE_OK && lierne_plan_destroy(dense) == LIERNE_OK);
     close_sim(sim);
 }
 
-/* A bridge of a tensor of three axes, then rows of it: both ends have as many axes. */
+/* A bridge of a tensor of three axes, then its rows: both ends report three axes. */
 Test(compose, shapes_of_plans_of_different_kinds) {
     const char *names[] = {"tp", "cp", "dp"};
     const int64_t sizes[] = {1, 1, 1};

@@ -24,7 +24,7 @@ typedef struct world {
     int accumulate;
     int inflight[WORLD_MAX];
     bool no_out[WORLD_MAX];
-    /* What came out. */
+    /* Results. */
     int64_t ghosts[WORLD_MAX][GHOSTS_MAX * 8];
     int64_t gradient[WORLD_MAX][ROWS_MAX * 8];
     int64_t received[2];
@@ -47,7 +47,8 @@ static int64_t upstream(int rank, int64_t ghost, int64_t c) {
     return 1 + (rank * 53 + ghost * 29 + c * 13) % 127 - 60;
 }
 
-/* Below `ghosts` ghosts of any of below `rows` rows, own ones and repeated ones among them. */
+/* Random references, below `ghosts` of them to below `rows` rows; some to own rows, some repeated.
+ */
 static void draw(world *w, unsigned seed, int rows, int ghosts) {
     srand(seed);
     w->n = 1 + rand() % WORLD_MAX;
@@ -166,7 +167,7 @@ static void check_values(const world *w, const char *what) {
     }
 }
 
-/* Pairs in every algorithm, with and without accumulate. */
+/* References with every algorithm, with and without accumulate. */
 static void run_drawn(unsigned seeds, int rows, int ghosts) {
     static world w;
     for (unsigned seed = 1; seed <= seeds; seed++) {
@@ -190,17 +191,17 @@ static void run_drawn(unsigned seeds, int rows, int ghosts) {
     }
 }
 
-Test(graph, random_pairs) {
+Test(graph, random_references) {
     run_drawn(300, 24, GHOSTS_MAX);
 }
 
-/* Where few rows are shared, sums are planned without a look at the others. */
+/* With few shared rows, sums are planned from the contributions alone. */
 Test(graph, few_ghosts_of_many_rows) {
     run_drawn(100, ROWS_MAX, 4);
 }
 
-/* Every rank owns as many rows and needs all of the others'. Bytes are then equal: three ranks have
- * two messages either way, which is a tie, and four have three messages or two. */
+/* All ranks own equally many rows and need all rows, so that both algorithms move the same bytes.
+ * Three ranks send two messages with either one, which is a tie; four send three or two. */
 Test(graph, of_equal_costs_direct_is_taken) {
     static const char *const taken[] = {"direct", "all_gather"};
     static world w;
@@ -225,7 +226,7 @@ Test(graph, of_equal_costs_direct_is_taken) {
     }
 }
 
-static void run_refused(world *w, lierne_status wanted, const char *says) {
+static void run_rejected(world *w, lierne_status wanted, const char *says) {
     run(w);
     for (int r = 0; r < w->n; r++) {
         cr_assert_eq(w->status[r], wanted, "%s: %s", lierne_status_name(w->status[r]),
@@ -249,7 +250,7 @@ static void draw_ring(world *w) {
 }
 
 /* A bad row or rank on one rank alone is the same error on all of them. */
-Test(graph, bad_pairs) {
+Test(graph, bad_references) {
     static const int64_t rows[] = {3, -1, INT64_MAX};
     static world w;
     for (int a = 0; a < 3; a++) {
@@ -261,20 +262,21 @@ Test(graph, bad_pairs) {
             } else {
                 w.rank[2][0] = bad == 3 ? 4 : -1;
             }
-            run_refused(&w, bad < 3 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "rank 2");
+            run_rejected(&w, bad < 3 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "rank 2");
         }
     }
 }
 
-/* A rank without a place for its plan does not let the others wait. */
+/* A rank that passes out NULL makes no rank wait. */
 Test(graph, no_out_on_one_rank) {
     static world w;
     draw_ring(&w);
     w.no_out[2] = true;
-    run_refused(&w, LIERNE_INVALID, "rank 2: out is NULL");
+    run_rejected(&w, LIERNE_INVALID, "rank 2: out is NULL");
 }
 
-/* One row of 2^61 bytes fits; what its owner would send or add up for eight ranks comes to 2^64. */
+/* One row of 2^61 bytes is valid; what its owner would send or sum for eight ranks is 2^64 bytes.
+ */
 Test(graph, sums_that_do_not_fit) {
     static world w;
     for (int a = 0; a < 3; a++) {
@@ -286,12 +288,12 @@ Test(graph, sums_that_do_not_fit) {
         for (int r = 0; r < w.n; r++) {
             w.nghosts[r] = 1;
         }
-        run_refused(&w, LIERNE_COUNT_RANGE, "do not fit");
+        run_rejected(&w, LIERNE_COUNT_RANGE, "do not fit");
     }
 }
 
-/* 0 requests in flight means 1, also to ranks that say so. */
-Test(graph, nothing_said_of_requests_in_flight) {
+/* max_inflight 0 means 1, also beside ranks that say 1. */
+Test(graph, default_of_requests_in_flight) {
     static world w;
     draw_ring(&w);
     w.inflight[1] = w.inflight[2] = 1;

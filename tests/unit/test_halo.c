@@ -10,7 +10,7 @@
 
 enum { POISON = 0x5a, ROOM = HALO_ROWS * 8 * 8, HALO_VALUES = HALO_WORLD * HALO_ROWS * HALO_WIDTH };
 
-/* A world's swaps, values, and what must come of them. */
+/* A world's swaps, its values, and the expected results. */
 typedef struct trial {
     halo_case swaps;
     lierne_dtype dtype;
@@ -30,7 +30,7 @@ static void note(trial *t, int rank, bool good, const char *why) {
     }
 }
 
-/* Rows of a rank as its buffer has them: poison between rows and after them. */
+/* The rows of a rank in its buffer, with poison between and after them. */
 static void lay(const trial *t, int rank, const halo_values values, void *buffer) {
     int64_t stride = t->stride ? t->stride : HALO_WIDTH;
     memset(buffer, POISON, ROOM);
@@ -188,8 +188,8 @@ Test(halo, flattened_plans_give_the_same) {
     free(t);
 }
 
-/* Worked out by hand: a row of each of two ranks; each sends its own row to the other, then the
- * ghost on to itself, twice. */
+/* Known answers: two ranks with a row each. Each sends its own row to the other, then twice the
+ * ghost to itself. */
 static void by_hand(lierne_context *context, void *shared) {
     int *bad = shared, rank = lierne_context_get_rank(context), other = 1 - rank;
     const int procs[2] = {other, rank};
@@ -235,7 +235,7 @@ Test(halo, two_ranks_by_hand) {
     cr_assert(!bad[0] && !bad[1]);
 }
 
-/* Three ranks in a row; rank 1 owns nothing and hands rank 0's row on to rank 2. */
+/* A chain of three ranks: rank 1 owns nothing and passes rank 0's row on to rank 2. */
 static void relay(lierne_context *context, void *shared) {
     int *bad = shared, rank = lierne_context_get_rank(context), next = (rank + 1) % 3,
         last = (rank + 2) % 3;
@@ -271,13 +271,13 @@ static void relay(lierne_context *context, void *shared) {
     lierne_plan_destroy(plan);
 }
 
-Test(halo, a_rank_without_rows_hands_ghosts_on) {
+Test(halo, a_rank_without_rows_passes_ghosts_on) {
     int bad[3] = {0};
     ranks_run(3, NULL, relay, bad);
     cr_assert(!bad[0] && !bad[1] && !bad[2]);
 }
 
-/* No swaps: everything stays what it is, ghosts of any number too. */
+/* Without swaps all rows are copied, any number of ghosts included. */
 static void stay(lierne_context *context, void *shared) {
     int *bad = shared, rank = lierne_context_get_rank(context);
     lierne_halo_spec spec = {.size = sizeof spec,
@@ -327,8 +327,7 @@ static double dot(double a[][HALO_WIDTH], double b[][HALO_WIDTH], int64_t rows) 
     return sum;
 }
 
-/* <F x, y> == <x, F* y> over all ranks, where a swap plan reads owned rows and writes all of them.
- */
+/* <F x, y> == <x, F* y> over all ranks: the forward reads owned rows and writes all rows. */
 Test(halo, adjoint_is_the_transpose) {
     trial *t = trial_new();
     for (uint64_t seed = 400; seed < 416; seed++) {
@@ -336,7 +335,7 @@ Test(halo, adjoint_is_the_transpose) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = LIERNE_I64;
         fill_integers(t, seed, 1000);
-        check_trial(t, seed); /* so what is expected is what the library gives */
+        check_trial(t, seed); /* the expected values are what the library computes */
         for (int r = 0; r < t->swaps.world; r++) {
             int64_t rows = halo_case_rows(&t->swaps, r), owned = t->swaps.spec[r].nlocal;
             left += dot(t->expected[LIERNE_FORWARD][r], t->input[LIERNE_ADJOINT][r], rows);

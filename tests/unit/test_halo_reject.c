@@ -1,5 +1,4 @@
-/* What halo plans refuse, on each rank alone: every rank gets the same error, and nothing is left.
- */
+/* Bad input of halo plans on one rank alone: every rank gets the same error, and nothing leaks. */
 #include <criterion/criterion.h>
 
 #include "base/base.h"
@@ -171,7 +170,7 @@ static void plan_broken(lierne_context *context, void *shared) {
     }
 }
 
-Test(halo_reject, each_fault_on_each_rank_alone_is_the_error_of_all) {
+Test(halo_reject, a_fault_on_one_rank_is_the_error_of_all) {
     static refusal f;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
@@ -226,13 +225,13 @@ typedef struct restriction {
     halo_case swaps;
     uint8_t keep[HALO_WORLD][HALO_ROWS];
     halo_values input, expected;
-    int liar, lie; /* a rank whose mask has one entry wrong, or is NULL where lie is -1; or -1 */
+    int liar, lie; /* a rank, or -1, with a wrong entry in its mask; lie -1: its mask is NULL */
     lierne_status got[HALO_WORLD];
     char message[HALO_WORLD][LIERNE_MESSAGE_SIZE];
     const char *why[HALO_WORLD];
 } restriction;
 
-/* A mask of owned rows, and of their ghosts: the model carries it along. */
+/* A mask of the owned rows, and of their ghosts as the model copies it. */
 static void fill_masks(restriction *t, uint64_t seed) {
     halo_values mask = {0};
     for (int r = 0; r < t->swaps.world; r++) {
@@ -298,7 +297,7 @@ static void run_restriction(restriction *t, lierne_status expected) {
     }
 }
 
-Test(halo_reject, a_mask_cuts_rows_and_must_agree) {
+Test(halo_reject, a_mask_removes_rows_and_must_agree) {
     restriction *t = calloc(1, sizeof *t);
     int lies = 0;
     cr_assert(t);
@@ -327,7 +326,7 @@ Test(halo_reject, a_mask_cuts_rows_and_must_agree) {
     free(t);
 }
 
-/* A brick each, its swaps, without a row, in one round: as far as memory lasts. */
+/* A brick, its swaps, these restricted and flattened, until an allocation fails. */
 static lierne_status plan_all(lierne_context *context, lierne_brick **brick, lierne_plan **plans) {
     const double at[3] = {4.0 * lierne_context_get_rank(context) + 1, 1, 1};
     const uint8_t keep[64] = {0};
@@ -346,7 +345,7 @@ static lierne_status plan_all(lierne_context *context, lierne_brick **brick, lie
     return lierne_plan_create_flattened(&plans[2], plans[0], 0);
 }
 
-/* Some rank runs out of memory at some allocation: all say so, or none. */
+/* One rank runs out of memory at some allocation: all ranks return it, or none. */
 static void plan_short_of_memory(lierne_context *context, void *shared) {
     refusal *f = shared;
     lierne_brick *brick = NULL;
@@ -358,7 +357,7 @@ static void plan_short_of_memory(lierne_context *context, void *shared) {
     lierne_brick_destroy(brick);
 }
 
-/* A rank that does not come is waited for no longer than the deadline. */
+/* A rank that does not call is waited for until the deadline. */
 static void plan_alone(lierne_context *context, void *shared) {
     refusal *f = shared;
     int rank = lierne_context_get_rank(context);
@@ -370,7 +369,7 @@ static void plan_alone(lierne_context *context, void *shared) {
     }
 }
 
-Test(halo_reject, a_rank_that_does_not_come_is_a_timeout) {
+Test(halo_reject, a_rank_that_does_not_call_is_a_timeout) {
     static refusal f;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.1};
     for (f.culprit = 0; f.culprit < WORLD; f.culprit++) {

@@ -1,5 +1,5 @@
-/* What a halo plan says of itself: costs, lower bounds, roots, the swaps that it was made of.
- * Counted from the lists, one ghost at a time. */
+/* Queries of halo plans: costs, lower bounds, roots, the spec. Expected values are counted from the
+ * lists, one ghost at a time. */
 #include <criterion/criterion.h>
 
 #include "unit/halo_case.h"
@@ -74,7 +74,7 @@ static const char *check_roots(costs *t, int rank, const lierne_plan *plan) {
     return NULL;
 }
 
-/* The spec of a plan says what the plan was made of, in memory of its own. */
+/* The spec of a plan equals the one that it was made from, in memory of its own. */
 static const char *check_spec(const lierne_halo_spec *given, const lierne_plan *plan) {
     lierne_halo_spec got = {.size = sizeof got};
     if (lierne_plan_get_halo_spec(&got, plan) != LIERNE_OK || got.nlocal != given->nlocal ||

@@ -47,16 +47,16 @@ static void expect_ranks(const int *ranks, int n, const int *expected, int wante
     }
 }
 
-static void expect_side(const lierne_megatron_leaders *l, lierne_megatron_side side, int lanes,
+static void expect_side(const lierne_megatron_leaders *l, lierne_megatron_side side, int ndp,
                         const int *leaders, int size, const int *groups) {
     const int *ranks;
     int n, m;
     cr_assert_eq(lierne_megatron_leaders_get_ranks(&ranks, &n, l, side), LIERNE_OK);
-    expect_ranks(ranks, n, leaders, lanes);
+    expect_ranks(ranks, n, leaders, ndp);
     cr_assert_eq(lierne_megatron_leaders_get_groups(&ranks, &n, &m, l, side), LIERNE_OK);
-    cr_assert_eq(n, lanes);
+    cr_assert_eq(n, ndp);
     cr_assert_eq(m, size);
-    expect_ranks(ranks, n * m, groups, lanes * size);
+    expect_ranks(ranks, n * m, groups, ndp * size);
 }
 
 static void expect_peers(const lierne_megatron_leaders *l, int rank, int nto, const int *to,
@@ -84,7 +84,7 @@ Test(megatron_leader, stages_and_an_order_with_dp_first) {
     lierne_megatron_leaders_destroy(l);
 }
 
-Test(megatron_leader, other_dims_are_replicas_inside_a_lane) {
+Test(megatron_leader, other_dims_are_replicas_inside_a_dp_rank) {
     lierne_megatron_leaders *l = leaders_of(grid_of(NAMES("tp", "ep", "dp"), SIZES(2, 2, 1), 0, 6),
                                             grid_of(NAMES("tp", "dp"), SIZES(1, 2), 4, 6));
     expect_side(l, LIERNE_MEGATRON_SRC, 1, RANKS(3), 4, RANKS(0, 1, 2, 3));
@@ -103,7 +103,7 @@ Test(megatron_leader, one_rank_may_lead_both_sides_of_overlapping_grids) {
     lierne_megatron_leaders_destroy(l);
 }
 
-static void refused(lierne_grid *src, lierne_grid *dst, lierne_status wanted, const char *words) {
+static void rejected(lierne_grid *src, lierne_grid *dst, lierne_status wanted, const char *words) {
     lierne_megatron_leaders *l = (lierne_megatron_leaders *)&l;
     lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
     cr_assert_eq(lierne_megatron_leaders_create(&l, &spec), wanted, "%s", lierne_last_error());
@@ -113,18 +113,18 @@ static void refused(lierne_grid *src, lierne_grid *dst, lierne_status wanted, co
     lierne_grid_destroy(dst);
 }
 
-Test(megatron_leader, queries_refused) {
+Test(megatron_leader, queries_rejected) {
     size_t before = lierne_mem_live();
-    refused(grid_of(usual, SIZES(1, 3, 1, 1), 0, 6), grid_of(usual, SIZES(1, 1, 1, 1), 3, 6),
-            LIERNE_UNSUPPORTED, "source cp is 3, must be 1");
-    refused(grid_of(usual, SIZES(1, 1, 1, 1), 0, 6), grid_of(usual, SIZES(1, 2, 1, 1), 3, 6),
-            LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
-    refused(grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 3, 1), 0, 6),
-            grid_of(usual, SIZES(1, 1, 1, 2), 3, 6), LIERNE_INDIVISIBLE,
-            "3 source lanes and 2 destination lanes");
-    refused(grid_of(NAMES("dp"), SIZES(2), 0, 6), grid_of(usual, SIZES(1, 1, 1, 2), 3, 6),
-            LIERNE_INVALID, "no dim 'tp'");
-    refused(NULL, NULL, LIERNE_INVALID, "NULL");
+    rejected(grid_of(usual, SIZES(1, 3, 1, 1), 0, 6), grid_of(usual, SIZES(1, 1, 1, 1), 3, 6),
+             LIERNE_UNSUPPORTED, "source cp is 3, must be 1");
+    rejected(grid_of(usual, SIZES(1, 1, 1, 1), 0, 6), grid_of(usual, SIZES(1, 2, 1, 1), 3, 6),
+             LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
+    rejected(grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 3, 1), 0, 6),
+             grid_of(usual, SIZES(1, 1, 1, 2), 3, 6), LIERNE_INDIVISIBLE,
+             "3 dp ranks at the source and 2 at the destination");
+    rejected(grid_of(NAMES("dp"), SIZES(2), 0, 6), grid_of(usual, SIZES(1, 1, 1, 2), 3, 6),
+             LIERNE_INVALID, "no dim 'tp'");
+    rejected(NULL, NULL, LIERNE_INVALID, "NULL");
     cr_assert_eq(lierne_megatron_leaders_create(NULL, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_mem_live(), before);
 }
@@ -312,7 +312,8 @@ static void expect_reports(const world *w, lierne_direction direction, const int
     }
 }
 
-/* tp2 dp2 on ranks 0 to 3, tp2 dp1 on ranks 4 and 5. A sample has 24 bytes, a source lane 2. */
+/* tp2 dp2 on ranks 0 to 3, tp2 dp1 on ranks 4 and 5. A sample has 24 bytes, a source dp rank has 2.
+ */
 Test(megatron_leader, what_each_rank_sends) {
     lierne_grid *src = grid_of(usual, SIZES(2, 1, 1, 2), 0, 6);
     lierne_grid *dst = grid_of(usual, SIZES(2, 1, 1, 1), 4, 6);
@@ -351,7 +352,7 @@ Test(megatron_leader, broadcasts_over_a_binomial_tree) {
     lierne_grid_destroy(dst);
 }
 
-static void plan_refused(lierne_bridge_spec spec, lierne_status wanted, const char *words) {
+static void plan_rejected(lierne_bridge_spec spec, lierne_status wanted, const char *words) {
     size_t before = lierne_mem_live();
     world w = {0};
     plan_world(&w, &spec);
@@ -361,32 +362,33 @@ static void plan_refused(lierne_bridge_spec spec, lierne_status wanted, const ch
     cr_assert_eq(lierne_mem_live(), before);
 }
 
-static void grids_refused(lierne_grid *src, lierne_grid *dst, lierne_status wanted,
-                          const char *words) {
-    plan_refused(spec_of(src, dst), wanted, words);
+static void grids_rejected(lierne_grid *src, lierne_grid *dst, lierne_status wanted,
+                           const char *words) {
+    plan_rejected(spec_of(src, dst), wanted, words);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
 }
 
 Test(megatron_leader, grids_that_it_is_not_defined_for) {
-    grids_refused(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(2, 1, 1, 2), 3, 8),
-                  LIERNE_UNSUPPORTED,
-                  "source grid has ranks 0 to 3, the destination grid ranks 3 "
-                  "to 6");
-    grids_refused(grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), grid_of(usual, SIZES(5, 1, 1, 1), 0, 8),
-                  LIERNE_UNSUPPORTED, "ranks 4 to 7, the destination grid ranks 0 to 4");
-    grids_refused(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(1, 2, 1, 2), 4, 8),
-                  LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
-    grids_refused(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 2), 4, 8),
-                  LIERNE_INDIVISIBLE, "source dp 3 and destination dp 2");
-    grids_refused(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 3), 4, 8),
-                  LIERNE_INDIVISIBLE, "equal: the batch of 4 samples does not divide over 3 lanes");
-    grids_refused(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8),
-                  grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 2, 2), 4, 8), LIERNE_UNSUPPORTED,
-                  "destination gtp_remat is 2, must be 1");
-    grids_refused(grid_of(NAMES("gtp_remat", "tp", "dp"), SIZES(2, 1, 2), 0, 8),
-                  grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), LIERNE_UNSUPPORTED,
-                  "source gtp_remat is 2, must be 1");
+    grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(2, 1, 1, 2), 3, 8),
+                   LIERNE_UNSUPPORTED,
+                   "source grid has ranks 0 to 3, the destination grid ranks 3 "
+                   "to 6");
+    grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), grid_of(usual, SIZES(5, 1, 1, 1), 0, 8),
+                   LIERNE_UNSUPPORTED, "ranks 4 to 7, the destination grid ranks 0 to 4");
+    grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(1, 2, 1, 2), 4, 8),
+                   LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
+    grids_rejected(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 2), 4, 8),
+                   LIERNE_INDIVISIBLE, "source dp 3 and destination dp 2");
+    grids_rejected(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 3), 4, 8),
+                   LIERNE_INDIVISIBLE,
+                   "equal: the batch of 4 samples does not divide over 3 dp ranks");
+    grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8),
+                   grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 2, 2), 4, 8),
+                   LIERNE_UNSUPPORTED, "destination gtp_remat is 2, must be 1");
+    grids_rejected(grid_of(NAMES("gtp_remat", "tp", "dp"), SIZES(2, 1, 2), 0, 8),
+                   grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), LIERNE_UNSUPPORTED,
+                   "source gtp_remat is 2, must be 1");
 }
 
 Test(megatron_leader, specs_that_it_is_not_defined_for) {
@@ -395,21 +397,21 @@ Test(megatron_leader, specs_that_it_is_not_defined_for) {
     lierne_bridge_spec spec = spec_of(src, dst);
     const lierne_placement placements[4] = {{.kind = LIERNE_SHARD, .axis = 1}};
     spec.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    plan_refused(spec, LIERNE_UNSUPPORTED, "gradient_owner is 1");
+    plan_rejected(spec, LIERNE_UNSUPPORTED, "gradient_owner is 1");
     spec = spec_of(src, dst), spec.dst_counts = SIZES(1, 3);
-    plan_refused(spec, LIERNE_UNSUPPORTED, "no counts");
+    plan_rejected(spec, LIERNE_UNSUPPORTED, "no counts");
     spec = spec_of(src, dst), spec.src_placements = placements;
-    plan_refused(spec, LIERNE_UNSUPPORTED, "no placements");
+    plan_rejected(spec, LIERNE_UNSUPPORTED, "no placements");
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
 }
 
-/* gtp_remat numbers lanes at the reference: a view whose dp joins it with dp says so. */
+/* Megatron-LM counts gtp_remat as part of dp: a view whose dp includes it says so. */
 Test(megatron_leader, a_view_joins_gtp_remat_with_dp) {
     lierne_grid *src = grid_of(usual, SIZES(2, 1, 1, 2), 0, 12);
     lierne_grid *dst = grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(2, 2, 2), 4, 12);
     lierne_view_spec view = {.size = sizeof view,
-                             .name = "lanes",
+                             .name = "joined",
                              .ndims = 2,
                              .names = NAMES("tp", "dp"),
                              .sizes = SIZES(2, 4)};
@@ -417,7 +419,7 @@ Test(megatron_leader, a_view_joins_gtp_remat_with_dp) {
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_megatron_leaders *l;
     world w = {0};
-    spec.dst_view = "lanes";
+    spec.dst_view = "joined";
     plan_world(&w, &spec);
     cr_assert_eq(w.status, LIERNE_OK, "%s", lierne_last_error());
     expect_reports(&w, LIERNE_FORWARD, SIZES(0, 48, 0, 48, 24, 0, 24, 0, 24, 0, 24, 0),

@@ -114,7 +114,7 @@ Test(megatron_map, fan_out_orders_groups_by_tp_before_cp) {
     lierne_megatron_map_destroy(map);
 }
 
-Test(megatron_map, equal_keeps_the_whole_lane) {
+Test(megatron_map, equal_keeps_all_samples) {
     lierne_megatron_map *map = usual_map(SIZES(4, 1, 1, 2), SIZES(2, 2, 1, 2), 0, 8);
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_EQUAL);
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(map), 1);
@@ -124,12 +124,12 @@ Test(megatron_map, equal_keeps_the_whole_lane) {
     lierne_megatron_map_destroy(map);
 }
 
-Test(megatron_map, slices_are_refused_with_the_numbers) {
+Test(megatron_map, slices_are_rejected_with_the_numbers) {
     lierne_megatron_map *map = usual_map(SIZES(2, 1, 1, 4), SIZES(8, 1, 1, 1), 2, 10);
     int64_t start, size;
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 4, 6), LIERNE_INDIVISIBLE);
     cr_assert(strstr(lierne_last_error(), "batch of 6") && strstr(lierne_last_error(), "fan_in") &&
-              strstr(lierne_last_error(), "scale 4"));
+              strstr(lierne_last_error(), "dp ratio 4"));
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 1, 4), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 10, 4), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, -4), LIERNE_INVALID);
@@ -142,7 +142,7 @@ Test(megatron_map, slices_are_refused_with_the_numbers) {
 }
 
 Test(megatron_map, misaligned_ranks_are_named) {
-    /* Destination with tp slowest: its lane is rank / 2 % 2, the source's lane rank / 2. */
+    /* Destination with tp slowest: its dp rank is rank / 2 % 2, the source's rank / 2. */
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 4), 0, 8),
                                       grid_of(NAMES("cp", "dp", "tp"), SIZES(2, 2, 2), 0, 8));
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_FAN_IN);
@@ -168,7 +168,7 @@ Test(megatron_map, other_dims_are_replicas) {
 }
 
 /* Mends the faults one by one, in the order of the reference's checks. */
-Test(megatron_map, refusals_come_in_the_order_of_the_reference) {
+Test(megatron_map, rejections_come_in_the_order_of_megatron_lm) {
     static const char *const late[] = {"tp", "dp", "cp", "pp", NULL};
     static const struct {
         const char *const *names;
@@ -198,7 +198,7 @@ Test(megatron_map, refusals_come_in_the_order_of_the_reference) {
     }
 }
 
-Test(megatron_map, cp_after_dp_is_refused_at_size_one_too) {
+Test(megatron_map, cp_after_dp_is_rejected_at_size_one_too) {
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 4, 1), 0, 8),
                                       grid_of(NAMES("tp", "dp", "cp"), SIZES(4, 2, 1), 0, 8));
     cr_assert(strstr(lierne_megatron_map_get_rejection(map), "cp stands after dp"));
@@ -232,7 +232,7 @@ static lierne_grid *random_grid(unsigned *seed, const int *primes, int nprimes, 
 }
 
 /* The dp coordinate of each rank, asked one by one. */
-static int lane_of(const lierne_grid *grid, int rank) {
+static int dp_of(const lierne_grid *grid, int rank) {
     int coords[LIERNE_MAX_DIMS], d = 0;
     while (strcmp(lierne_grid_get_dim_name(grid, NULL, d), "dp") != 0) {
         d++;
@@ -257,7 +257,7 @@ Test(megatron_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
         int from = lierne_grid_find_dim_size(src, NULL, "dp"),
             to = lierne_grid_find_dim_size(dst, NULL, "dp");
         for (int r = 5; r < 5 + nranks && (from % to == 0 || to % from == 0); r++) {
-            int a = lane_of(src, r), b = lane_of(dst, r);
+            int a = dp_of(src, r), b = dp_of(dst, r);
             if (from > to ? a / (from / to) != b : b / (to / from) != a) {
                 expected[n++] = r;
             }
@@ -270,7 +270,7 @@ Test(megatron_map, misaligned_ranks_are_those_whose_coordinates_say_so) {
     cr_assert_gt(compared, 1000);
 }
 
-Test(megatron_map, misaligned_ranks_are_known_of_refused_pairs_too) {
+Test(megatron_map, misaligned_ranks_are_known_of_rejected_pairs_too) {
     lierne_megatron_map *map = map_of(grid_of(NAMES("tp", "dp"), SIZES(2, 4), 0, 8),
                                       grid_of(NAMES("tp", "dp", "cp"), SIZES(2, 2, 2), 0, 8));
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_GENERAL);

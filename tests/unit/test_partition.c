@@ -1,4 +1,5 @@
-/* Partitions: by hand, against a sort by (cell, index) written here, and refusals. */
+/* Partitions: known answers, comparison with a sort by (cell, index) written here, and bad input.
+ */
 #include "base/base.h"
 #include "lierne.h"
 
@@ -86,7 +87,7 @@ Test(partition, ties_stay_in_index_order) {
     expect_owners(owner, (int32_t[]){0, 0, 1, 2, 3}, 5);
 }
 
-/* Closer together than 1e-8: the scale is 1e-8, not their extent. */
+/* Positions within 1e-8: the extent is 1e-8. */
 Test(partition, an_extent_of_nothing) {
     const double p[6] = {0, 0, 0, 0.25e-8, 0, 0};
     uint32_t codes[2] = {1, 1};
@@ -97,7 +98,7 @@ Test(partition, an_extent_of_nothing) {
     cr_expect_eq(codes[0], 0);
 }
 
-/* With no more rows than ranks the curve is not asked. */
+/* With no more rows than ranks the curve is not used. */
 Test(partition, few_rows) {
     int32_t owner[8];
     cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 8), LIERNE_OK);
@@ -216,7 +217,7 @@ Test(partition, a_hundred_thousand_rows_in_any_order) {
         swap_rows(p, i, rand() % (i + 1));
     }
     check_random(again, p, MANY, 7);
-    /* Another order of input moves owners between rows of one cell, and nothing else. */
+    /* Another order of the input only exchanges owners of rows of one cell. */
     qsort(rows, MANY, sizeof *rows, by_code_and_owner);
     qsort(again, MANY, sizeof *again, by_code_and_owner);
     for (int i = 0; i < MANY; i++) {
@@ -230,7 +231,7 @@ static void refused(lierne_status got, lierne_status want, const char *says) {
               says);
 }
 
-Test(partition, refusals) {
+Test(partition, bad_arguments) {
     int32_t o[3];
     uint32_t codes[3];
     float p[9] = {0};
@@ -247,7 +248,7 @@ Test(partition, refusals) {
     refused(lierne_morton_codes(codes, p, LIERNE_I32, 3), LIERNE_INVALID, "i32");
 }
 
-Test(partition, positions_that_are_no_places) {
+Test(partition, positions_that_are_not_finite) {
     const float bad[3] = {NAN, INFINITY, -INFINITY};
     int32_t o[4];
     uint32_t codes[4];
@@ -277,7 +278,7 @@ Test(partition, sizes_beyond_their_types) {
             "1152921504606846976");
 }
 
-Test(partition, memory_that_is_not_there) {
+Test(partition, running_out_of_memory_leaves_nothing) {
     int32_t owner[8];
     size_t live = lierne_mem_live();
     for (size_t k = 1; k <= 2; k++) {

@@ -1,5 +1,5 @@
-/* Plans as a user meets them: views, requests, threads, deadlines, disagreement, bad input, memory
- * that runs out. */
+/* Plans as users see them: aliases, requests, threads, deadlines, disagreement, bad input, running
+ * out of memory. */
 #include "algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
@@ -40,7 +40,7 @@ static lierne_sim *sim_of(int n, double timeout) {
     return sim;
 }
 
-Test(plan, fan_out_along_the_leading_axis_is_a_view) {
+Test(plan, fan_out_along_the_leading_axis_is_an_alias) {
     lierne_grid *src = grid(4, 4, 1, 1), *dst = grid(4, 1, 1, 4);
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_sim *sim = sim_of(4, 5);
@@ -70,7 +70,7 @@ Test(plan, fan_out_along_the_leading_axis_is_a_view) {
         cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec),
                      LIERNE_OK);
         lierne_plan_get_alias(&offset, strided, LIERNE_FORWARD);
-        cr_assert_eq(offset, -1, "a narrow of an inner axis is no view");
+        cr_assert_eq(offset, -1, "a narrow of an inner axis is no alias");
         cr_assert_eq(lierne_forward(strided, NULL, in, NULL), LIERNE_INVALID);
         lierne_plan_destroy(strided);
         lierne_plan_destroy(plans[r]);
@@ -160,20 +160,20 @@ Test(plan, requests_in_flight_and_busy) {
     cr_assert(strstr(lierne_last_error(), "all 2 requests are in flight"));
     cr_assert_null(q[0][2]);
     cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_BUSY);
-    for (int i = 1; i >= 0; i--) { /* ended in another order */
+    for (int i = 1; i >= 0; i--) { /* ended in reverse order */
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_end(q[r][i]), LIERNE_OK);
             cr_assert(out[r][i][0] == (float)(1000 * i) &&
                       out[r][i][32] == (float)(1000 * i + 100));
         }
     }
-    /* The second of two ended first: its place is free for a third, while the first goes on. */
+    /* The second of two ended first: a third can begin while the first is in flight. */
     for (int i = 0; i < 2; i++) {
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL), 0);
         }
     }
-    for (int k = 0; k < 100; k++) { /* 64 calls later tags repeat: then the first must end */
+    for (int k = 0; k < 100; k++) { /* after 64 calls tags repeat: the first must end before */
         lierne_status status[2];
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_end(q[r][1]), k < 63 ? LIERNE_OK : LIERNE_INVALID);
@@ -256,7 +256,7 @@ static void collective_refused(lierne_bridge_spec spec, lierne_status status, co
     refused_by(TEST_COLLECTIVE, spec, status, part, world);
 }
 
-Test(plan, bad_specs_are_refused_with_value_and_bound) {
+Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2), *cp = grid(8, 2, 2, 2);
     lierne_grid *odd = grid(8, 1, 1, 3), *swapped;
     const lierne_bridge_spec good = spec_of(src, dst);
@@ -331,7 +331,7 @@ Test(plan, ranks_that_disagree_get_mismatch) {
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(other);
 }
 
-Test(plan, who_waits_for_nobody_times_out) {
+Test(plan, a_rank_that_waits_for_nobody_times_out) {
     lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_sim *sim = sim_of(2, 0.2);
@@ -374,7 +374,7 @@ Test(plan, who_waits_for_nobody_times_out) {
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
-/* With check on, calls that differ are found before data moves. */
+/* Where the context checks, calls that differ are found before data moves. */
 Test(plan, calls_are_compared_where_the_context_checks) {
     lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 2, 1, 1);
     lierne_bridge_spec spec = spec_of(src, dst);
@@ -539,7 +539,7 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
     lierne_grid_destroy(src);
 }
 
-Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
+Test(plan, groups_are_shared_and_freed_with_the_last_plan) {
     lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_sim *sim = sim_of(8, 5);
@@ -561,7 +561,7 @@ Test(plan, groups_are_shared_and_gone_with_the_last_plan) {
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
-/* The k-th allocation fails, for every k: an error, nothing left behind, and then it works. */
+/* The k-th allocation fails, for every k: an error and no leak; then planning succeeds. */
 Test(plan, running_out_of_memory_leaves_nothing) {
     lierne_grid *src = grid(8, 2, 1, 4), *dst = grid(8, 2, 2, 2);
     int32_t rows[32];
@@ -595,9 +595,9 @@ Test(plan, running_out_of_memory_leaves_nothing) {
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
-/* Wherever the first rank's memory ends, no other rank gets a plan, nor either of them the next one
- * where the world could not note the first. */
-Test(plan, a_rank_without_memory_is_heard_by_those_after_it) {
+/* Wherever the first rank runs out of memory, no other rank gets a plan; nor does any rank get the
+ * next plan if the world could not record the failure. */
+Test(plan, a_rank_without_memory_fails_the_ranks_after_it) {
     lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 1, 2, 1);
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_status first = LIERNE_NO_MEMORY;
@@ -631,7 +631,7 @@ static float value_of(int64_t g, int64_t s, int64_t i) {
     return (float)(100 * g + 10 * s + i + 1);
 }
 
-/* The shares of a lane: balanced, the first ones one larger. */
+/* The shares of a dp rank: balanced, the first ones one larger. */
 static void lane_of_rank(int64_t lanes, int64_t mine, int64_t *from, int64_t *to) {
     *from = BATCH / lanes * mine + (mine < BATCH % lanes ? mine : BATCH % lanes);
     *to = *from + BATCH / lanes + (mine < BATCH % lanes);
@@ -674,7 +674,7 @@ static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     bad |= lierne_forward(plan, y, x, NULL) != LIERNE_OK;
     bad |= memcmp(y, want, (size_t)m * sizeof *y) != 0;
     bad |= ((unsigned char *)(y + m))[0] != 0xa5;
-    /* Summands cp + 1 times the output: their sum is cp (cp + 1) / 2 times the input. */
+    /* Contributions are cp + 1 times the output: their sum is cp (cp + 1) / 2 times the input. */
     fill_lane(step, from, to, (float)(w->cp_coord + 1), y);
     memset(x, 0xa5, sizeof x);
     bad |= lierne_adjoint(plan, x, y, NULL) != LIERNE_OK;
@@ -696,7 +696,7 @@ static void *variable_work(void *arg) {
     for (int step = 0; step < 12; step++) {
         w->bad |= variable_step(w, plan, step) << step;
     }
-    bad_rows[0] = MOST + 1; /* refused, and the old counts stay */
+    bad_rows[0] = MOST + 1; /* rejected, and the old counts stay */
     /* On sim a rank that gave nothing wrong, as an empty lane does, would wait for those that did.
      */
     w->bad |= (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID)
@@ -743,12 +743,12 @@ Test(plan, samples_with_another_number_of_rows_every_step) {
     variable_rows(1, 8, 2, 4, 1);
     variable_rows(4, 2, 1, 2, 4);
     variable_rows(4, 1, 1, 4, 1);
-    variable_rows(2, 3, 3, 1, 2); /* lanes that do not divide */
+    variable_rows(2, 3, 3, 1, 2); /* uneven data-parallel sizes */
     variable_rows(1, 8, 1, 1, 8);
-    variable_rows(8, 1, 1, 8, 1); /* eight summands, eight needers: two stages */
+    variable_rows(8, 1, 1, 8, 1); /* eight contributions, eight receivers: two stages */
 }
 
-Test(plan, variable_rows_refuse_what_they_cannot_do) {
+Test(plan, variable_rows_reject_what_they_cannot_do) {
     lierne_grid *src = grid(4, 2, 1, 2), *dst = grid(4, 1, 2, 2);
     lierne_bridge_spec spec = spec_of(src, dst);
     lierne_bridge_spec s;

@@ -1,6 +1,6 @@
-/* Ranks need not begin different plans, or the two directions of one plan, in the same order: what
- * belongs to one never arrives in the other. All messages here have one size, so that nothing but
- * the tag tells them apart. Both orders are tried: a mix-up may undo another by chance. */
+/* Ranks may begin different plans, and the two directions of one plan, in different orders: data of
+ * one never arrive in the other. All messages here have the same size, so that only the tag
+ * distinguishes them. Both orders are tried, because two mix-ups can cancel. */
 #include "lierne.h"
 #include "lierne/sim.h"
 
@@ -13,7 +13,7 @@ enum { RANKS = 2, LANE = 4, WIDE = 8 };
 typedef struct world {
     lierne_grid *src, *dst;
     lierne_sim *sim;
-    lierne_plan *plans[2][RANKS]; /* two plans alike */
+    lierne_plan *plans[2][RANKS]; /* two equal plans */
 } world;
 
 static lierne_grid *grid_of(int64_t cp, int64_t dp) {

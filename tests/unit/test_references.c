@@ -104,6 +104,21 @@ static void expect_rejected(state *s, lierne_status status, const char *says) {
     }
 }
 
+/* Separate buffers of owned rows and ghosts are never the same. */
+Test(references, separate_buffers_not_in_place) {
+    static state s;
+    fill_specs(&s);
+    s.in_place = true;
+    for (int r = 0; r < WORLD; r++) {
+        s.spec[r].combined = 0;
+    }
+    ranks_run(WORLD, NULL, run_rank, &s);
+    for (int r = 0; r < WORLD; r++) {
+        cr_expect(s.status[r] == LIERNE_INVALID && strstr(s.message[r], "in and out overlap"), "%s",
+                  s.message[r]);
+    }
+}
+
 /* What does not go together on one rank is every rank's error. */
 Test(references, fields_that_contradict_each_other) {
     static state s;

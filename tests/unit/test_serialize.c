@@ -1,5 +1,5 @@
-/* Plans from texts that somebody else may have written: each fault is refused with what is wrong,
- * and nothing is left. A world of one, so that every row is the rank's own. */
+/* Plans from texts that another program may have written: each fault is rejected with a message
+ * that says what is wrong, and nothing leaks. A world of one rank, which owns every row. */
 #include "base/base.h"
 
 #include <criterion/criterion.h>
@@ -92,7 +92,7 @@ Test(serialize, a_fault_in_a_text_is_named) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
-/* Ghosts come after the owned rows if the plan is one of swaps. */
+/* Ghosts of a plan of swaps are in the combined buffer, after the owned rows. */
 static void try_plan(lierne_plan *plan, int64_t ghosts_at) {
     const int64_t in[] = {10, 20, 30, 0, 0};
     int64_t out[5];
@@ -120,17 +120,17 @@ Test(serialize, without_a_fault_it_becomes_a_plan) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
-/* The text with another one of its values, which must be there once. */
+/* The text with one of its values, which must occur once, replaced. */
 static void change(char *to, size_t size, const char *text, const char *right, const char *wrong) {
     const char *at = strstr(text, right);
     cr_assert(at && !strstr(at + 1, right), "%s is there once", right);
     snprintf(to, size, "%.*s%s%s", (int)(at - text), text, wrong, at + strlen(right));
 }
 
-/* Time and memory follow the length of the text and not the counts in it: rows that nothing is said
- * of cost nothing, up to more than any machine has memory for. */
+/* Time and memory are in proportion to the text, not to the counts in it: rows that the text does
+ * not mention cost nothing, even if no machine has memory for them. */
 Test(serialize, a_huge_count_costs_nothing) {
-    static const char pairs[] =
+    static const char references[] =
         "{\"kind\": \"references\", \"dtype\": \"u8\", \"width\": 3, \"stride\": 8, \"algorithm\": "
         "\"auto\",\n"
         " \"accumulate\": false, \"combined\": false, \"keep_ghosts\": false, \"max_inflight\": "
@@ -138,13 +138,13 @@ Test(serialize, a_huge_count_costs_nothing) {
         " \"nowned\": 5, \"root\": [[0,4],[0,1],[0,4]]}";
     static const struct {
         const char *text, *right, *wrong;
-    } cases[] = {{pairs, "\"nowned\": 5", "\"nowned\": 100000000000000000"},
+    } cases[] = {{references, "\"nowned\": 5", "\"nowned\": 100000000000000000"},
                  {halo, "\"nlocal\": 3", "\"nlocal\": 100000000000000000"},
                  {graph, "\"nrows\": 5", "\"nrows\": 100000000000000000"}};
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
     for (int i = 0; i < 3; i++) {
-        char text[1024], whole[1024], *written;
+        char text[1024], combined[1024], *written;
         lierne_plan *plan, *next;
         change(text, sizeof text, cases[i].text, cases[i].right, cases[i].wrong);
         cr_assert_eq(read_text(&plan, sim, text), LIERNE_OK, "%s", lierne_last_error());
@@ -155,8 +155,8 @@ Test(serialize, a_huge_count_costs_nothing) {
                      lierne_last_error());
         cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         if (i == 0) {
-            change(whole, sizeof whole, text, "\"combined\": false", "\"combined\": true");
-            cr_expect_eq(read_text(&next, sim, whole), LIERNE_OK, "%s", lierne_last_error());
+            change(combined, sizeof combined, text, "\"combined\": false", "\"combined\": true");
+            cr_expect_eq(read_text(&next, sim, combined), LIERNE_OK, "%s", lierne_last_error());
             cr_expect_eq(lierne_plan_destroy(next), LIERNE_OK);
         }
         if (i == 1) {

@@ -19,8 +19,7 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     if (lierne_grid_get_world_size(spec->src) != context->world) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "the grids lie on a world of %d ranks, the context on "
-                           "one of %d",
+                           "the grids lie on a world of %d ranks, the context on one of %d",
                            lierne_grid_get_world_size(spec->src), context->world);
     }
     parts->dtype = spec->dtype;
@@ -120,26 +119,26 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
 /* Routes, and what is needed to change them later. */
 static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec *spec,
                               lierne_bridge_sides *sides, lierne_plan_parts *parts) {
-    lierne_bridge_saved_spec *recipe;
+    lierne_bridge_saved_spec *saved;
     if (!spec->variable_rows && spec->gradient_owner != LIERNE_GRADIENT_ROWS) {
         return fill(context, spec, sides, parts);
     }
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
-    LIERNE_TRY(lierne_bridge_saved_spec_create(&recipe, spec));
-    parts->saved_spec = &recipe->base;
-    return spec->variable_rows ? fill_variable(context, spec, sides, parts, &recipe->variable)
+    LIERNE_TRY(lierne_bridge_saved_spec_create(&saved, spec));
+    parts->saved_spec = &saved->base;
+    return spec->variable_rows ? fill_variable(context, spec, sides, parts, &saved->variable)
                                : fill(context, spec, sides, parts);
 }
 
 /* The plan that moves the counts of a plan with variable rows; without it there is neither. */
 static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
     lierne_saved_spec *base = lierne_plan_saved_spec(*out, lierne_bridge_saved_spec_destroy);
-    lierne_bridge_saved_spec *recipe = (lierne_bridge_saved_spec *)base;
+    lierne_bridge_saved_spec *saved = (lierne_bridge_saved_spec *)base;
     int64_t shape[2];
-    lierne_bridge_spec spec = sample_spec(&recipe->spec, shape);
+    lierne_bridge_spec spec = sample_spec(&saved->spec, shape);
     spec.dtype = LIERNE_I64;
     spec.max_inflight = 1;
-    lierne_status status = lierne_plan_create_bridge(&recipe->variable->exchange, context, &spec);
+    lierne_status status = lierne_plan_create_bridge(&saved->variable->exchange, context, &spec);
     if (status != LIERNE_OK) {
         lierne_plan_destroy(*out);
         *out = NULL;
@@ -171,6 +170,7 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     bool variable = status == LIERNE_OK && r.spec.variable_rows;
     lierne_bridge_sides_destroy(&sides);
     lierne_bridge_resolved_destroy(&r);
+    lierne_fail_in(status, __func__);
     LIERNE_TRY(lierne_plan_new(out, context, status, &parts, fields.at, fields.count));
     return variable ? plan_counts(out, context) : LIERNE_OK;
 }
@@ -179,14 +179,14 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
 static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owner,
                                 lierne_bridge_sides *sides, lierne_plan_parts *parts,
                                 lierne_plan_fields *fields) {
-    const lierne_bridge_saved_spec *recipe =
+    const lierne_bridge_saved_spec *saved =
         (const lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan,
                                                                  lierne_bridge_saved_spec_destroy);
-    if (!recipe || !row_owner || recipe->spec.gradient_owner != LIERNE_GRADIENT_ROWS) {
+    if (!saved || !row_owner || saved->spec.gradient_owner != LIERNE_GRADIENT_ROWS) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
                            row_owner ? "the plan has no row map" : "row_owner is NULL");
     }
-    lierne_bridge_spec spec = recipe->spec;
+    lierne_bridge_spec spec = saved->spec;
     size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
     spec.row_owner = row_owner;
     lierne_plan_fields_add(fields, "call", LIERNE_CALL_ROW_MAP);
@@ -207,5 +207,6 @@ lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owne
     LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
     lierne_status status = fill_again(plan, row_owner, &sides, &parts, &fields);
     lierne_bridge_sides_destroy(&sides);
+    lierne_fail_in(status, __func__);
     return lierne_plan_replace(plan, status, &parts, fields.at, fields.count);
 }

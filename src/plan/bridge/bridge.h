@@ -1,4 +1,4 @@
-/* What the files of the bridge builder share. */
+/* What the files of the bridge planner share. */
 #ifndef LIERNE_BRIDGE_INTERNAL_H
 #define LIERNE_BRIDGE_INTERNAL_H
 
@@ -39,7 +39,7 @@ void lierne_bridge_sides_destroy(lierne_bridge_sides *sides);
 typedef struct lierne_bridge_counts {
     lierne_plan *exchange;  /* moves one count per sample */
     lierne_route *model[2]; /* of forward and adjoint, one element per sample */
-    int64_t samples[2];     /* of this rank's source and destination lane */
+    int64_t samples[2];     /* of this rank at the source and at the destination */
     int64_t *rows[2];       /* of each of them */
     int64_t *first[2];      /* running sums: the first row of each, and the end */
     int64_t most;           /* rows of a sample */
@@ -67,6 +67,6 @@ typedef struct lierne_bridge_saved_spec {
 } lierne_bridge_saved_spec;
 lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
                                               const lierne_bridge_spec *spec);
-void lierne_bridge_saved_spec_destroy(lierne_saved_spec *recipe);
+void lierne_bridge_saved_spec_destroy(lierne_saved_spec *saved);
 
 #endif

@@ -1,10 +1,10 @@
 /* Plans whose samples have another number of rows every step.
  *
- * Which sample goes where does not change from step to step, only how long it is. So the bridge is
+ * Where a sample goes does not change from step to step, only its length does. So the bridge is
  * planned once in samples (a tensor of one element per sample), and that route is kept as a model;
- * the route that runs is the same lists with every block measured anew: sample k of a lane begins
- * at the running sum of the rows before it. Nothing is planned or allocated per step. A lane's
- * counts reach the other side as one more bridge of one number per sample. */
+ * the route that runs is the same lists with every block measured anew: sample k of a rank begins
+ * at the running sum of the rows before it. Nothing is planned or allocated per step. The counts
+ * reach the other side by one more bridge, of one number per sample. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>
@@ -22,15 +22,15 @@ void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
     lierne_mem_free(c);
 }
 
-/* Lane of a buffer: source for forward's in and adjoint's out, else destination. */
-static int lane_of(lierne_direction d, lierne_buffer buffer) {
+/* The side that a buffer belongs to: the source for forward's in and adjoint's out. */
+static int side_of(lierne_direction d, lierne_buffer buffer) {
     return (d == LIERNE_FORWARD) == (buffer == LIERNE_IN) ? 0 : 1;
 }
 
 static void add_up(lierne_bridge_counts *c) {
-    for (int lane = 0; lane < 2; lane++) {
-        for (int64_t k = 0; k < c->samples[lane]; k++) {
-            c->first[lane][k + 1] = c->first[lane][k] + c->rows[lane][k];
+    for (int side = 0; side < 2; side++) {
+        for (int64_t k = 0; k < c->samples[side]; k++) {
+            c->first[side][k + 1] = c->first[side][k] + c->rows[side][k];
         }
     }
 }
@@ -43,7 +43,7 @@ static lierne_block measure(const lierne_bridge_counts *c, lierne_direction d, l
     if (buffer == LIERNE_SCRATCH) {
         return lierne_block_range(at * c->most * c->width, n * c->most * c->width);
     }
-    const int64_t *first = c->first[lane_of(d, buffer)];
+    const int64_t *first = c->first[side_of(d, buffer)];
     return lierne_block_range(first[at] * c->width, (first[at + n] - first[at]) * c->width);
 }
 
@@ -98,15 +98,15 @@ static void measure_route(const lierne_bridge_counts *c, lierne_direction d, lie
     }
 }
 
-static void set_shape(const lierne_bridge_counts *c, int lane, int64_t *shape) {
-    shape[0] = c->first[lane][c->samples[lane]];
+static void set_shape(const lierne_bridge_counts *c, int side, int64_t *shape) {
+    shape[0] = c->first[side][c->samples[side]];
     shape[1] = 1;
     shape[2] = c->width;
 }
 
 static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
                          lierne_plan_side *side) {
-    int in = lane_of(d, LIERNE_IN), out = lane_of(d, LIERNE_OUT);
+    int in = side_of(d, LIERNE_IN), out = side_of(d, LIERNE_OUT);
     measure_route(c, d, side->route);
     set_shape(c, in, side->in);
     set_shape(c, out, side->out);
@@ -117,7 +117,7 @@ static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
         side->owned.at[0] = lierne_block_range(0, side->route->elements[LIERNE_OUT]);
         side->owned.count = 1;
     }
-    /* Whatever the counts, each meeting moves what it must; see redistribute.c. */
+    /* Whatever the counts, each overlap moves what it must; see redistribute/route.c. */
     side->min_elements = lierne_route_count(side->route).received;
 }
 
@@ -134,7 +134,7 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
     c->width = spec->shape[2];
     for (int d = 0; d < 2; d++) {
         const lierne_route *route = model->side[d].route;
-        /* Forward's in is the source lane, adjoint's in the destination lane. */
+        /* Forward's in belongs to the source, adjoint's in to the destination. */
         c->samples[d] = route->elements[LIERNE_IN];
         LIERNE_TRY(lierne_alloc(&c->rows[d], (size_t)c->samples[d], sizeof *c->rows[d]));
         LIERNE_TRY(lierne_alloc(&c->first[d], (size_t)c->samples[d] + 1, sizeof *c->first[d]));

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Placements of a side before cp's: lanes over dp, one stage of pp, the rest as given. */
+/* Placements of a side before cp's: dp shards the batch, one pipeline stage of pp, the rest as
+ * given. */
 static void place(const lierne_bridge_spec *spec, bool at_source, lierne_placement *placements) {
     const lierne_grid *grid = at_source ? spec->src : spec->dst;
     const lierne_placement *given = at_source ? spec->src_placements : spec->dst_placements;
@@ -121,7 +122,7 @@ lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **
         lierne_bridge_sides_destroy(&sides);
     }
     lierne_bridge_resolved_destroy(&r);
-    return status;
+    return lierne_fail_in(status, __func__);
 }
 
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
@@ -129,5 +130,5 @@ lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
     lierne_status status =
         lierne_bridge_layouts_create(&sides.src, &sides.dst, &sides.gradient, spec);
     lierne_bridge_sides_destroy(&sides);
-    return status;
+    return lierne_fail_in(status, __func__);
 }

@@ -18,10 +18,10 @@ static lierne_status copy_items(void *out, const void *items, size_t n, size_t s
 
 static lierne_status copy_side(lierne_bridge_saved_spec *r, int side, const lierne_grid *grid,
                                const int64_t *counts, const lierne_placement *placements) {
-    size_t lanes = (size_t)lierne_grid_find_dim_size(grid, NULL, "dp");
+    size_t dp = (size_t)lierne_grid_find_dim_size(grid, NULL, "dp");
     size_t dims = (size_t)lierne_grid_get_ndims(grid, NULL);
     LIERNE_TRY(lierne_grid_copy_view(side ? &r->dst : &r->src, grid, NULL));
-    LIERNE_TRY(copy_items(&r->counts[side], counts, lanes, sizeof *counts));
+    LIERNE_TRY(copy_items(&r->counts[side], counts, dp, sizeof *counts));
     return copy_items(&r->placements[side], placements, dims, sizeof *placements);
 }
 
@@ -44,19 +44,19 @@ static lierne_status fill(lierne_bridge_saved_spec *r, const lierne_bridge_spec 
 
 lierne_status lierne_bridge_saved_spec_create(lierne_bridge_saved_spec **out,
                                               const lierne_bridge_spec *spec) {
-    lierne_bridge_saved_spec *recipe;
-    LIERNE_TRY(lierne_alloc(&recipe, 1, sizeof *recipe));
-    lierne_status status = fill(recipe, spec);
+    lierne_bridge_saved_spec *saved;
+    LIERNE_TRY(lierne_alloc(&saved, 1, sizeof *saved));
+    lierne_status status = fill(saved, spec);
     if (status != LIERNE_OK) {
-        lierne_bridge_saved_spec_destroy(&recipe->base);
+        lierne_bridge_saved_spec_destroy(&saved->base);
         return status;
     }
-    *out = recipe;
+    *out = saved;
     return LIERNE_OK;
 }
 
-void lierne_bridge_saved_spec_destroy(lierne_saved_spec *recipe) {
-    lierne_bridge_saved_spec *r = (lierne_bridge_saved_spec *)recipe;
+void lierne_bridge_saved_spec_destroy(lierne_saved_spec *saved) {
+    lierne_bridge_saved_spec *r = (lierne_bridge_saved_spec *)saved;
     lierne_bridge_counts_destroy(r->variable);
     lierne_grid_destroy(r->src);
     lierne_grid_destroy(r->dst);

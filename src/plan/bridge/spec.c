@@ -68,7 +68,7 @@ lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
         status = lierne_bridge_check_sides(&r.spec);
     }
     lierne_bridge_resolved_destroy(&r);
-    return status;
+    return lierne_fail_in(status, __func__);
 }
 
 void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {
@@ -131,8 +131,8 @@ static lierne_status check_gradient(const lierne_bridge_spec *spec) {
     if ((int)spec->output < 0 || spec->output > LIERNE_OUTPUT_SHARDED ||
         (!owned && spec->output == LIERNE_OUTPUT_SHARDED)) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "delivery is %d, must be 0, or 1 beside a gradient_owner "
-                           "other than partial",
+                           "output is %d, must be 0 (whole), or 1 (sharded) beside a "
+                           "gradient_owner other than partial",
                            (int)spec->output);
     }
     if (owned && spec->sequence_axis < 0) {
@@ -164,7 +164,7 @@ static lierne_status check_divisible(const lierne_bridge_spec *spec) {
     if (batch % narrow != 0 || batch / narrow % (wide / narrow) != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
                            "%s: the batch of %lld samples does not divide over "
-                           "%lld lanes at scale %lld",
+                           "%lld dp ranks at dp ratio %lld",
                            src > dst ? "fan_in" : "fan_out", (long long)batch, (long long)wide,
                            (long long)(wide / narrow));
     }
@@ -198,7 +198,7 @@ static lierne_status check_placements(const lierne_bridge_spec *spec, bool at_so
             return LIERNE_FAIL(LIERNE_INVALID,
                                "dst_placements: '%s' cuts the sequence axis, which "
                                "gradient_owner %d cuts over cp: own rows of the gradient would not "
-                               "be rows of the output; delivery must be OWN",
+                               "be rows of the output; output must be 1 (sharded)",
                                name, (int)spec->gradient_owner);
         }
     }

@@ -24,14 +24,15 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
     lierne_context *context = lierne_plan_context(plan);
-    lierne_saved_spec *recipe = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
-    lierne_bridge_counts *c = recipe ? ((lierne_bridge_saved_spec *)recipe)->variable : NULL;
+    lierne_saved_spec *saved = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
+    lierne_bridge_counts *c = saved ? ((lierne_bridge_saved_spec *)saved)->variable : NULL;
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
                                    {"plan", lierne_plan_number(plan)}};
     lierne_status status =
         c ? check_rows(plan, c, rows)
           : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows", context->rank);
+    lierne_fail_in(status, __func__);
     LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
     if (rows) {
         memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);

@@ -88,7 +88,7 @@ int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, i
     return count;
 }
 
-/* In the order of the reference's checks. */
+/* In the order of Megatron-LM's checks. */
 void lierne_megatron_rejection(const lierne_megatron_grids *grids, char *text, size_t size) {
     const lierne_grid *src = grids->src, *dst = grids->dst;
     int sizes[] = {lierne_grid_get_size(src), lierne_grid_get_size(dst)};

@@ -1,12 +1,14 @@
-/* The bridge as the reference does it (Megatron-LM#4368; destination cp > 1 as in #7435).
+/* The bridge between two grids on the same ranks as Megatron-LM does it (#4368; destination cp > 1
+ * as in #7435).
  *
  * Forward: fan-in all-gathers whole inputs over the gather group, fan-out narrows, equal copies.
  * Adjoint: the gradient is first summed over the cp group, into scratch (the caller's is never
  * written), then narrowed or gathered. The sum is a reduce-scatter in ascending cp order followed
- * by an all-gather: each member adds one piece, so that every rank gets the same bits.
+ * by an all-gather: each member sums one part, so that every rank gets the same bits.
  *
- * Ranks find their groups from their own coordinates: the members of a gather group differ in their
- * dp coordinate inside one wide lane only, those of a cp group in cp only. */
+ * The wide buffer is that of the side with the smaller dp: it has the samples of several dp ranks
+ * of the other side, a share each. Ranks find their groups from their own coordinates: the members
+ * of a gather group differ only in which share they have, those of a cp group in cp. */
 #include "plan/megatron/megatron.h"
 
 #include <stdio.h>
@@ -20,8 +22,8 @@ typedef struct collective {
     lierne_megatron_kind kind;
     int naxes;
     int batch_axis;
-    int scale;
-    int slot; /* of this rank in its gather group */
+    int dp_ratio;
+    int share; /* of this rank in the wide buffer */
     int cp_coord;
     const lierne_group *gather; /* NULL for equal */
     const lierne_group *cp;     /* NULL for cp 1 */
@@ -67,10 +69,11 @@ static lierne_status check_aligned(const lierne_megatron_grids *grids) {
         length +=
             (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d", ranks[i]);
     }
-    return LIERNE_FAIL(LIERNE_MISALIGNED,
-                       "COLLECTIVE: the data lanes do not line up on %d ranks: "
-                       "%s%s",
-                       count, list, length < sizeof list - 16 ? "" : ", ...");
+    return LIERNE_FAIL(
+        LIERNE_MISALIGNED,
+        "COLLECTIVE: source and destination dp rank have no samples in common on %d ranks: "
+        "%s%s",
+        count, list, length < sizeof list - 16 ? "" : ", ...");
 }
 
 lierne_status lierne_megatron_check_collective(const lierne_megatron_bridge *bridge) {
@@ -104,9 +107,9 @@ static lierne_status find_groups(const lierne_megatron_grids *grids, collective 
     if (c->kind != LIERNE_MEGATRON_EQUAL) {
         LIERNE_TRY(lierne_grid_get_coords(coords, many, NULL, c->context->rank));
         int dp = coords[lierne_grid_find_dim(many, "dp")];
-        c->slot = dp % c->scale;
+        c->share = dp % c->dp_ratio;
         LIERNE_TRY(
-            line_group(c, many, "gather", "dp", dp - c->slot, c->scale, &c->parts->groups[0]));
+            line_group(c, many, "gather", "dp", dp - c->share, c->dp_ratio, &c->parts->groups[0]));
         c->gather = c->parts->groups[0];
     }
     if (cp >= 0 && lierne_grid_find_dim_size(grids->dst, NULL, "cp") > 1) {
@@ -120,9 +123,9 @@ static lierne_status find_groups(const lierne_megatron_grids *grids, collective 
     return LIERNE_OK;
 }
 
-/* The slice of slot i in a wide lane's buffer of this shape. */
+/* Share i of a wide buffer of this shape. */
 static lierne_block slice(const collective *c, const int64_t *shape, int i) {
-    return lierne_megatron_slice(c->naxes, shape, c->batch_axis, i, c->scale);
+    return lierne_megatron_slice(c->naxes, shape, c->batch_axis, i, c->dp_ratio);
 }
 
 static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
@@ -132,23 +135,23 @@ static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
     return lierne_op_add(op, from);
 }
 
-/* to = the slot's slice of from. */
+/* out = the rank's share of the wide buffer. */
 static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t *wide,
                             lierne_buffer buffer) {
-    lierne_block from = slice(c, wide, c->slot);
+    lierne_block from = slice(c, wide, c->share);
     lierne_place to = lierne_place_at(LIERNE_OUT, lierne_block_packed(&from, 0));
     return copy(ops, to, lierne_place_at(buffer, from));
 }
 
-/* out (a wide lane) = the members' wholes, slot by slot. */
+/* out (wide) = the members' whole buffers, share by share. */
 static lierne_status gather(const collective *c, lierne_route *route, const int64_t *wide,
                             lierne_buffer buffer, int64_t elements) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 0;
-    for (int i = 0; i < c->scale; i++) {
+    for (int i = 0; i < c->dp_ratio; i++) {
         lierne_place to = lierne_place_at(LIERNE_OUT, slice(c, wide, i));
-        if (i == c->slot) {
+        if (i == c->share) {
             lierne_place from = lierne_place_at(buffer, lierne_block_packed(&to.block, 0));
             LIERNE_TRY(copy(&stage->copies, to, from));
             continue;
@@ -200,7 +203,7 @@ static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64
     return LIERNE_OK;
 }
 
-/* Fan-in narrows forward's opposite, fan-out gathers it, equal copies. */
+/* Gathers, or narrows; equal dp sizes narrow to the whole. */
 static lierne_status move(const collective *c, lierne_route *route, bool gathers,
                           const int64_t *wide, lierne_buffer buffer, int64_t elements) {
     lierne_stage *stage;
@@ -242,7 +245,7 @@ lierne_status lierne_megatron_plan_collective(lierne_context *context,
                     .kind = src > dst   ? LIERNE_MEGATRON_FAN_IN
                             : src < dst ? LIERNE_MEGATRON_FAN_OUT
                                         : LIERNE_MEGATRON_EQUAL,
-                    .scale = src > dst ? src / dst : dst / src,
+                    .dp_ratio = src > dst ? src / dst : dst / src,
                     .naxes = bridge->src->naxes,
                     .batch_axis = bridge->batch_axis};
     if (context->rank < first || context->rank >= first + lierne_grid_get_size(grids->src)) {

@@ -1,26 +1,27 @@
-/* The bridge between disjoint grids as the reference does it: leaders only cross, then broadcast.
+/* The bridge between disjoint grids as Megatron-LM does it: only leaders send to the other grid,
+ * then they broadcast.
  *
- * Forward and adjoint are one construction with the sides exchanged: the senders' leaders hand
- * slices or wholes to the receivers' leaders, and each of these broadcasts what its lane holds over
- * the ranks of its lane. The adjoint takes one leader's gradient for that of its lane, which is
- * right because destination cp is 1 and the gradients of tp replicas are equal.
+ * Forward and adjoint are one construction with the sides exchanged: leaders of the sending side
+ * send slices or whole buffers to leaders of the receiving side, and each of these broadcasts what
+ * it has to the group of its dp rank. The adjoint takes the gradient of one leader for that of its
+ * dp rank, which is right because destination cp is 1 and the gradients of tp replicas are equal.
  *
  * The broadcast is a binomial tree: in round r the 2^r ranks that have the data send it to as many
  * more. The bytes are those of a leader that sends to every member itself, but the leader sends
- * log2(n) times and not n - 1 times, and the reference's library broadcasts in a tree or a chain
- * too. A comparison with the direct algorithm is to be against the reference at its best. */
+ * log2(n) times and not n - 1 times. NCCL, which Megatron-LM uses, broadcasts in a tree or a chain
+ * too: comparisons with lierne_plan_create_bridge are fair. */
 #include "plan/megatron/megatron.h"
 
 typedef struct lead {
-    lierne_plan_side *side; /* of the direction that is built */
+    lierne_plan_side *side; /* of the direction at work */
     int batch_axis;
     const int *senders; /* leaders that this rank receives from, if it is a leader */
     int nsenders;
     const int *receivers; /* leaders that it sends to */
     int nreceivers;
-    const int *group; /* of its lane on the receiving side, NULL if it is in none */
+    const int *group; /* of its dp rank on the receiving side; NULL: none */
     int size;
-    int root; /* place of the leader in the group */
+    int root; /* index of the leader in the group */
 } lead;
 
 /* Piece i of n of a buffer, along the batch. */
@@ -28,7 +29,7 @@ static lierne_block piece(const lead *l, const int64_t *shape, int i, int n) {
     return lierne_megatron_slice(l->side->naxes, shape, l->batch_axis, i, n);
 }
 
-static lierne_status cross(const lead *l) {
+static lierne_status exchange_leaders(const lead *l) {
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(l->side->route, &stage));
     for (int i = 0; i < l->nreceivers; i++) {
@@ -63,18 +64,18 @@ static lierne_status broadcast_round(const lead *l, int reach) {
     return LIERNE_OK;
 }
 
-static lierne_status build(const lead *l) {
+static lierne_status fill_route(const lead *l) {
     if (l->nsenders + l->nreceivers == 0 && !l->group) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(cross(l));
+    LIERNE_TRY(exchange_leaders(l));
     for (int reach = 1; l->group && reach < l->size; reach *= 2) {
         LIERNE_TRY(broadcast_round(l, reach));
     }
     return LIERNE_OK;
 }
 
-/* The group of the rank's lane on a side, NULL if it is in none. */
+/* The group of the rank's dp rank on a side, NULL if it is in none. */
 static lierne_status find_group(const lierne_megatron_leaders *leaders, lierne_megatron_side which,
                                 int rank, const int **group, int *size) {
     const int *ranks;
@@ -89,19 +90,19 @@ static lierne_status find_group(const lierne_megatron_leaders *leaders, lierne_m
     return LIERNE_OK;
 }
 
-/* A communicator that spans the leaders, and one for the rank's lane: as the reference has them. */
+/* As Megatron-LM has them: a communicator of all leaders, and one of the rank's group. */
 static lierne_status hold_groups(lierne_context *context, const lierne_megatron_leaders *leaders,
                                  const lead *forward, const lead *adjoint,
                                  lierne_plan_parts *parts) {
-    const lead *lane = forward->group ? forward : adjoint;
+    const lead *own = forward->group ? forward : adjoint;
     const int *p2p;
     int n;
     if (forward->nsenders + forward->nreceivers > 0) {
         LIERNE_TRY(lierne_megatron_leaders_get_p2p_ranks(&p2p, &n, leaders));
         LIERNE_TRY(lierne_group_get(&parts->groups[0], context, "leaders", p2p, n));
     }
-    if (lane->group && lane->size > 1) {
-        return lierne_group_get(&parts->groups[1], context, "broadcast", lane->group, lane->size);
+    if (own->group && own->size > 1) {
+        return lierne_group_get(&parts->groups[1], context, "broadcast", own->group, own->size);
     }
     return LIERNE_OK;
 }
@@ -122,8 +123,8 @@ static lierne_status fill(lierne_context *context, const lierne_megatron_leaders
     LIERNE_TRY(
         find_group(leaders, LIERNE_MEGATRON_SRC, context->rank, &adjoint.group, &adjoint.size));
     adjoint.root = adjoint.size - 1;
-    LIERNE_TRY(build(&forward));
-    LIERNE_TRY(build(&adjoint));
+    LIERNE_TRY(fill_route(&forward));
+    LIERNE_TRY(fill_route(&adjoint));
     return hold_groups(context, leaders, &forward, &adjoint, parts);
 }
 
@@ -145,8 +146,8 @@ lierne_status lierne_megatron_check_leader(const lierne_megatron_bridge *bridge)
     LIERNE_TRY(check_overlap(grids));
     LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "cp", ""));
     LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
-    /* The reference counts them as lanes, the layouts of a bridge as replicas. */
-    static const char hint[] = ": give a view in which dp has all lanes";
+    /* Megatron-LM counts gtp_remat as part of dp, the layouts of a bridge as replicas. */
+    static const char hint[] = ": give a view in which dp includes it";
     LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "gtp_remat", hint));
     LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "gtp_remat", hint));
     return lierne_megatron_check_regular(bridge, "LEADER");

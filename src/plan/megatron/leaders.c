@@ -1,17 +1,17 @@
-/* Who leads, and who talks to whom, when one rank per lane carries the traffic between the sides.
+/* The leaders, and which ranks they exchange data with.
  *
- * The ranks of a lane that hold the tensor are one group of the grid's enumeration, taken over all
- * dims that neither number lanes nor place the tensor on a stage. A leader is an end of its group,
- * because coordinates at their least and at their most are the least and the greatest rank. With
- * both sides' leaders in the order of lanes, the peers of a leader are a stretch of the other
- * side's list: the map needs no table. */
+ * The ranks of a dp rank that hold the tensor are one group of the grid's enumeration, taken over
+ * all dims but dp, gtp_remat and pp. A leader is an end of its group, because the lowest and the
+ * highest coordinates are the lowest and the highest rank. With the leaders of both sides in the
+ * order of their dp ranks, the peers of a leader are consecutive in the list of the other side: the
+ * map needs no table. */
 #include "plan/megatron/megatron.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct side {
-    int nlanes;
+    int ndp;
     int *leaders;
     int *members; /* group after group */
     int group_size;
@@ -27,7 +27,7 @@ static bool is_inside(const char *name) {
     return strcmp(name, "dp") != 0 && strcmp(name, "gtp_remat") != 0 && strcmp(name, "pp") != 0;
 }
 
-/* Keeps the groups of the stage that holds the tensor. */
+/* Keeps the groups of the pipeline stage that holds the tensor. */
 static lierne_status keep_stage(side *s, const lierne_grid *grid, int ngroups, bool at_source) {
     int coords[LIERNE_MAX_DIMS], pp = lierne_grid_find_dim(grid, "pp");
     int stage = at_source ? lierne_grid_find_dim_size(grid, NULL, "pp") - 1 : 0;
@@ -35,9 +35,9 @@ static lierne_status keep_stage(side *s, const lierne_grid *grid, int ngroups, b
         const int *group = s->members + (size_t)g * (size_t)s->group_size;
         LIERNE_TRY(lierne_grid_get_coords(coords, grid, NULL, group[0]));
         if (pp < 0 || coords[pp] == stage) {
-            memmove(s->members + (size_t)s->nlanes * (size_t)s->group_size, group,
+            memmove(s->members + (size_t)s->ndp * (size_t)s->group_size, group,
                     (size_t)s->group_size * sizeof *group);
-            s->nlanes++;
+            s->ndp++;
         }
     }
     return LIERNE_OK;
@@ -55,9 +55,9 @@ static lierne_status fill_side(side *s, const lierne_grid *grid, bool at_source)
     LIERNE_TRY(lierne_alloc(&s->members, (size_t)lierne_grid_get_size(grid), sizeof *s->members));
     LIERNE_TRY(lierne_grid_get_groups(s->members, &ngroups, &s->group_size, grid, NULL, inside, n));
     LIERNE_TRY(keep_stage(s, grid, ngroups, at_source));
-    LIERNE_TRY(lierne_alloc(&s->leaders, (size_t)s->nlanes, sizeof *s->leaders));
-    for (int lane = 0; lane < s->nlanes; lane++) {
-        s->leaders[lane] = s->members[lane * s->group_size + (at_source ? s->group_size - 1 : 0)];
+    LIERNE_TRY(lierne_alloc(&s->leaders, (size_t)s->ndp, sizeof *s->leaders));
+    for (int dp = 0; dp < s->ndp; dp++) {
+        s->leaders[dp] = s->members[dp * s->group_size + (at_source ? s->group_size - 1 : 0)];
     }
     return LIERNE_OK;
 }
@@ -69,10 +69,10 @@ static int ascending(const void *a, const void *b) {
 
 static lierne_status fill_p2p(lierne_megatron_leaders *l) {
     const side *src = &l->sides[LIERNE_MEGATRON_SRC], *dst = &l->sides[LIERNE_MEGATRON_DST];
-    size_t n = (size_t)src->nlanes + (size_t)dst->nlanes;
+    size_t n = (size_t)src->ndp + (size_t)dst->ndp;
     LIERNE_TRY(lierne_alloc(&l->p2p, n, sizeof *l->p2p));
-    memcpy(l->p2p, src->leaders, (size_t)src->nlanes * sizeof *l->p2p);
-    memcpy(l->p2p + src->nlanes, dst->leaders, (size_t)dst->nlanes * sizeof *l->p2p);
+    memcpy(l->p2p, src->leaders, (size_t)src->ndp * sizeof *l->p2p);
+    memcpy(l->p2p + src->ndp, dst->leaders, (size_t)dst->ndp * sizeof *l->p2p);
     qsort(l->p2p, n, sizeof *l->p2p, ascending);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || l->p2p[i] != l->p2p[l->np2p - 1]) {
@@ -87,10 +87,10 @@ static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grid
     LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
     LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SRC], grids->src, true));
     LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_DST], grids->dst, false));
-    int src = l->sides[LIERNE_MEGATRON_SRC].nlanes, dst = l->sides[LIERNE_MEGATRON_DST].nlanes;
+    int src = l->sides[LIERNE_MEGATRON_SRC].ndp, dst = l->sides[LIERNE_MEGATRON_DST].ndp;
     if (src % dst != 0 && dst % src != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
-                           "LEADER: %d source lanes and %d destination lanes: "
+                           "LEADER: %d dp ranks at the source and %d at the destination: "
                            "neither divides the other",
                            src, dst);
     }
@@ -113,7 +113,7 @@ lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_leaders_destroy(leaders);
-        return status;
+        return lierne_fail_in(status, __func__);
     }
     *out = leaders;
     return LIERNE_OK;
@@ -147,7 +147,7 @@ lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
         return LIERNE_FAIL(LIERNE_INVALID, "ranks or count is NULL");
     }
     *ranks = leaders->sides[which].leaders;
-    *count = leaders->sides[which].nlanes;
+    *count = leaders->sides[which].ndp;
     return LIERNE_OK;
 }
 
@@ -159,7 +159,7 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
         return LIERNE_FAIL(LIERNE_INVALID, "ranks, ngroups or group_size is NULL");
     }
     *ranks = leaders->sides[which].members;
-    *ngroups = leaders->sides[which].nlanes;
+    *ngroups = leaders->sides[which].ndp;
     *group_size = leaders->sides[which].group_size;
     return LIERNE_OK;
 }
@@ -178,11 +178,11 @@ lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *coun
 static void find_peers(const side *own, const side *other, int rank, const int **peers, int *n) {
     *peers = NULL;
     *n = 0;
-    for (int lane = 0; lane < own->nlanes; lane++) {
-        if (own->leaders[lane] == rank) {
-            bool many = other->nlanes >= own->nlanes;
-            *n = many ? other->nlanes / own->nlanes : 1;
-            *peers = other->leaders + (many ? lane * *n : lane / (own->nlanes / other->nlanes));
+    for (int dp = 0; dp < own->ndp; dp++) {
+        if (own->leaders[dp] == rank) {
+            bool many = other->ndp >= own->ndp;
+            *n = many ? other->ndp / own->ndp : 1;
+            *peers = other->leaders + (many ? dp * *n : dp / (own->ndp / other->ndp));
         }
     }
 }

@@ -1,10 +1,10 @@
-/* What a pair of grids means for a bridge: direction, scale, gather groups, misaligned ranks.
+/* What a pair of grids means for Megatron-LM: kind, dp ratio, gather groups, misaligned ranks.
  *
- * Every coordinate comes from the grids' mixed radix. The reference numbers tp groups in the order
- * of their enumeration instead and takes the number for the dp coordinate, which is right only
- * while tp and dp are the only dims larger than 1; here any further dim is one more kind of
- * replica, and gets gather groups of its own. For the pairs that the reference maps correctly the
- * order of groups is the same: the dims that make no difference there have size 1. */
+ * Every coordinate comes from the grids' mixed radix. Megatron-LM numbers tp groups in the order of
+ * their enumeration instead and takes the number for the dp coordinate, which is right only while
+ * tp and dp are the only dims larger than 1; here any further dim is one more kind of replica, and
+ * gets gather groups of its own. For the pairs that Megatron-LM maps correctly the order of groups
+ * is the same: the dims that make no difference there have size 1. */
 #include "plan/megatron/megatron.h"
 
 /* The dims of a grid that a bridge knows; -1 where the grid has none of that name. */
@@ -24,10 +24,10 @@ typedef struct position {
 
 struct lierne_megatron_map {
     lierne_megatron_kind kind;
-    int scale;
+    int dp_ratio;
     int offset;
-    int nranks; /* of the source grid */
-    int *slots; /* per rank of the source grid, from its first; NULL for kind general */
+    int nranks;  /* of the source grid */
+    int *shares; /* per rank of the source grid, from its first; NULL for kind general */
     int *gather;
     int ngather;
     int *cp;
@@ -60,38 +60,38 @@ static position position_of(const lierne_grid *grid, const dims *at, int rank) {
     return p;
 }
 
-static int scale_of(int src_dp, int dst_dp) {
+static int ratio_of(int src_dp, int dst_dp) {
     int wide = src_dp > dst_dp ? src_dp : dst_dp, narrow = src_dp > dst_dp ? dst_dp : src_dp;
     return wide % narrow == 0 ? wide / narrow : 0;
 }
 
-/* Gather groups lie in the grid with more lanes: ranks that differ in their slot only, ordered by
- * wide lane, tp, cp, and what other dims there are. */
+/* Gather groups are groups of the grid with the larger dp: ranks that differ in their share only,
+ * ordered by dp rank of the other side, tp, cp, and any other dims. */
 static lierne_status map_gather(lierne_megatron_map *map, const lierne_grid *many) {
     const dims at = dims_of(many);
     int tp = lierne_grid_find_dim_size(many, NULL, "tp"),
         cp = lierne_grid_find_dim_size(many, NULL, "cp"), n = lierne_grid_get_size(many);
     int rest = n / (tp * cp * lierne_grid_find_dim_size(many, NULL, "dp"));
     LIERNE_TRY(lierne_alloc(&map->gather, (size_t)n, sizeof *map->gather));
-    map->ngather = n / map->scale;
+    map->ngather = n / map->dp_ratio;
     for (int i = 0; i < n; i++) {
         position p = position_of(many, &at, map->offset + i);
-        int group = ((p.dp / map->scale * tp + p.tp) * cp + p.cp) * rest + p.rest;
-        map->gather[group * map->scale + p.dp % map->scale] = map->offset + i;
+        int group = ((p.dp / map->dp_ratio * tp + p.tp) * cp + p.cp) * rest + p.rest;
+        map->gather[group * map->dp_ratio + p.dp % map->dp_ratio] = map->offset + i;
     }
     return LIERNE_OK;
 }
 
-static lierne_status map_slots(lierne_megatron_map *map, const lierne_grid *many) {
+static lierne_status map_shares(lierne_megatron_map *map, const lierne_grid *many) {
     const dims at = dims_of(many);
-    LIERNE_TRY(lierne_alloc(&map->slots, (size_t)map->nranks, sizeof *map->slots));
+    LIERNE_TRY(lierne_alloc(&map->shares, (size_t)map->nranks, sizeof *map->shares));
     for (int i = 0; i < map->nranks; i++) {
-        map->slots[i] = position_of(many, &at, map->offset + i).dp % map->scale;
+        map->shares[i] = position_of(many, &at, map->offset + i).dp % map->dp_ratio;
     }
     return LIERNE_OK;
 }
 
-/* All ranks whose lanes on the two sides do not hold common samples. */
+/* All ranks whose dp ranks on the two sides have no samples in common. */
 static lierne_status map_misaligned(lierne_megatron_map *map, const lierne_megatron_grids *grids) {
     map->nmisaligned = lierne_megatron_misaligned(grids, NULL, 0);
     LIERNE_TRY(lierne_alloc(&map->misaligned, (size_t)map->nmisaligned, sizeof *map->misaligned));
@@ -112,7 +112,7 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
     int src_dp = lierne_grid_find_dim_size(grids->src, NULL, "dp"),
         dst_dp = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
     const lierne_grid *many = src_dp > dst_dp ? grids->src : grids->dst;
-    map->scale = scale_of(src_dp, dst_dp);
+    map->dp_ratio = ratio_of(src_dp, dst_dp);
     map->offset = lierne_grid_get_offset(grids->src);
     map->nranks = lierne_grid_get_size(grids->src);
     lierne_megatron_rejection(grids, map->rejection, sizeof map->rejection);
@@ -124,7 +124,7 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
     map->kind = src_dp > dst_dp   ? LIERNE_MEGATRON_FAN_IN
                 : src_dp < dst_dp ? LIERNE_MEGATRON_FAN_OUT
                                   : LIERNE_MEGATRON_EQUAL;
-    LIERNE_TRY(map_slots(map, many));
+    LIERNE_TRY(map_shares(map, many));
     return map->kind == LIERNE_MEGATRON_EQUAL ? LIERNE_OK : map_gather(map, many);
 }
 
@@ -144,7 +144,7 @@ lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_map_destroy(map);
-        return status;
+        return lierne_fail_in(status, __func__);
     }
     *out = map;
     return LIERNE_OK;
@@ -152,7 +152,7 @@ lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
 
 void lierne_megatron_map_destroy(lierne_megatron_map *map) {
     if (map) {
-        lierne_mem_free(map->slots);
+        lierne_mem_free(map->shares);
         lierne_mem_free(map->gather);
         lierne_mem_free(map->cp);
         lierne_mem_free(map->misaligned);
@@ -178,15 +178,15 @@ const char *lierne_megatron_kind_name(lierne_megatron_kind kind) {
 }
 
 int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map) {
-    return map ? map->scale : -1;
+    return map ? map->dp_ratio : -1;
 }
 
 const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
     return map ? map->rejection : "";
 }
 
-static lierne_status hand_out(int *from, int count, int size, const int **ranks, int *ngroups,
-                              int *group_size, const char *func) {
+static lierne_status give_groups(int *from, int count, int size, const int **ranks, int *ngroups,
+                                 int *group_size, const char *func) {
     if (!ranks || !ngroups || !group_size) {
         return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
                            !ranks     ? "ranks"
@@ -205,7 +205,8 @@ lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngro
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
-    return hand_out(map->gather, map->ngather, map->scale, ranks, ngroups, group_size, __func__);
+    return give_groups(map->gather, map->ngather, map->dp_ratio, ranks, ngroups, group_size,
+                       __func__);
 }
 
 lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size,
@@ -213,7 +214,7 @@ lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups,
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
-    return hand_out(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
+    return give_groups(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
 }
 
 lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
@@ -222,21 +223,22 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
     if (!map || !start || !size) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
-    if (!map->slots) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the pair has no slices: %s", map->rejection);
+    if (!map->shares) {
+        return LIERNE_FAIL(LIERNE_INVALID, "Megatron-LM rejects the pair, so it has no slices: %s",
+                           map->rejection);
     }
     if (rank < map->offset || rank - map->offset >= map->nranks || batch < 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank is %d, must be %d to %d; batch is %lld, must be at least 0", rank,
                            map->offset, map->offset + map->nranks - 1, (long long)batch);
     }
-    if (batch % map->scale != 0) {
+    if (batch % map->dp_ratio != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
-                           "a batch of %lld is not divisible by the %s scale %d", (long long)batch,
-                           lierne_megatron_kind_name(map->kind), map->scale);
+                           "a batch of %lld is not divisible by the %s dp ratio %d",
+                           (long long)batch, lierne_megatron_kind_name(map->kind), map->dp_ratio);
     }
-    *size = batch / map->scale;
-    *start = *size * map->slots[rank - map->offset];
+    *size = batch / map->dp_ratio;
+    *start = *size * map->shares[rank - map->offset];
     return LIERNE_OK;
 }
 

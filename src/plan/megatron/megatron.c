@@ -34,7 +34,7 @@ lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
     lierne_megatron_bridge bridge = {0};
     lierne_status status = open_bridge(&bridge, spec);
     close_bridge(&bridge);
-    return status;
+    return lierne_fail_in(status, __func__);
 }
 
 /* A side with an empty route. */
@@ -102,5 +102,6 @@ lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *con
         add_fields(&fields, &bridge, spec->algorithm);
     }
     close_bridge(&bridge);
+    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }

@@ -31,7 +31,7 @@ typedef struct lierne_megatron_bridge {
  * the first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp
  * size divides the other. The time grows with `most`, not with the number of ranks. */
 int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, int most);
-/* Writes why the reference's colocated bridge rejects the pair, or "". */
+/* Writes why the colocated bridge of Megatron-LM rejects the pair, or "". */
 #define LIERNE_MEGATRON_REJECTION 256
 void lierne_megatron_rejection(const lierne_megatron_grids *grids, char *text, size_t size);
 

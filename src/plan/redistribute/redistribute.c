@@ -108,5 +108,6 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
         lierne_plan_fields_add_layout(&fields, "adjoint_src", l.adjoint_src);
         lierne_plan_fields_add_layout(&fields, "adjoint_dst", l.adjoint_dst);
     }
+    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }

@@ -488,14 +488,14 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
-    LIERNE_TRY(check(src, dst, rank));
+    LIERNE_TRY(lierne_fail_in(check(src, dst, rank), __func__));
     LIERNE_TRY(lierne_layout_get_elements(&in, NULL, src, rank));
     LIERNE_TRY(lierne_layout_get_elements(&out_elements, NULL, dst, rank));
     LIERNE_TRY(lierne_route_create(&p.route, rank, in, out_elements));
     lierne_status status = fill(&p);
     if (status != LIERNE_OK) {
         lierne_route_destroy(p.route);
-        return status;
+        return lierne_fail_in(status, __func__);
     }
     p.route->dtype = src->dtype;
     if (min_elements) {

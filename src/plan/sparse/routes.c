@@ -212,7 +212,7 @@ static lierne_status add_received(const lierne_star_forest *f, lierne_route *rou
     const lierne_row_sums sums = {.to = {LIERNE_OUT, 0, f->stride},
                                   .nrows = f->nowned,
                                   .from = {LIERNE_SCRATCH, d->received * f->width, f->width},
-                                  .onto = !f->combined,
+                                  .accumulate = !f->combined,
                                   .base = f->combined ? &base : NULL,
                                   .rest = f->combined     ? LIERNE_REST_COPY
                                           : f->accumulate ? LIERNE_REST_NONE

@@ -108,7 +108,7 @@ typedef struct lierne_row_sums {
     lierne_row_place to;
     int64_t nrows;
     lierne_row_place from;
-    bool onto;
+    bool accumulate;
     const lierne_row_place *base; /* its row is the first contribution to each; or NULL */
     lierne_rest rest;             /* COPY: of base */
     int64_t width;

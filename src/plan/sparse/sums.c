@@ -52,7 +52,7 @@ static lierne_status add_class(const table *t, const int64_t *lists, int64_t n, 
     lierne_op *op;
     LIERNE_TRY(list_place(t, &to, &sums->to, lists, n));
     LIERNE_TRY(lierne_ops_add(t->ops, to, &op));
-    op->accumulate = sums->onto;
+    op->accumulate = sums->accumulate;
     if (sums->base) {
         LIERNE_TRY(lierne_op_add(op, same_rows(&to, &sums->to, sums->base)));
     }
@@ -71,7 +71,7 @@ static lierne_status put_rest(const table *t, lierne_place to) {
     if (copies) {
         from = same_rows(&to, &sums->to, sums->base);
     }
-    return lierne_ops_put(t->ops, to, sums->onto, &from, copies);
+    return lierne_ops_put(t->ops, to, sums->accumulate, &from, copies);
 }
 
 static lierne_status add_rest(const table *t) {

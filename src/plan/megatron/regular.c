@@ -1,5 +1,5 @@
-/* What the reference's two algorithms, COLLECTIVE and LEADER, have in common: both split lanes into
- * equal slices along the batch and know no placement but replicas. */
+/* What both of Megatron-LM's algorithms need: they split batches into equal slices and know no
+ * placement but replicas. */
 #include "plan/megatron/megatron.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge
     if (batch % wide != 0) {
         return LIERNE_FAIL(LIERNE_INDIVISIBLE,
                            "%s, %s: the batch of %lld samples does not divide "
-                           "over %d lanes at scale %d",
+                           "over %d dp ranks at dp ratio %d",
                            algorithm,
                            src > dst   ? "fan_in"
                            : src < dst ? "fan_out"

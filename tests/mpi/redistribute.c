@@ -1,0 +1,97 @@
+/* Redistributions between random layouts on real ranks: the cases of
+ * tests/unit/test_redistribute.c, each rank doing its own part. Every rank makes the same case from
+ * the same seed. */
+#include "mpi/common.h"
+#include "unit/redistribute_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CASES = 200 };
+
+/* One direction: blocking, then begin and end, into poisoned outputs; the same bits. */
+static void run(const redistribute_case *c, lierne_plan *plan, lierne_direction d, int64_t *dot,
+                uint64_t seed) {
+    int64_t n_in, n_out;
+    lierne_request *request;
+    lierne_plan_get_elements(&n_in, &n_out, plan, d);
+    size_t size = lierne_dtype_size(c->dtype), in_bytes = (size_t)n_in * size;
+    size_t out_bytes = (size_t)n_out * size;
+    char *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1), *kept = malloc(in_bytes + 1);
+    memset(in, 0x7b, in_bytes);
+    redistribute_fill(c, test_rank, d, in);
+    memcpy(kept, in, in_bytes);
+    for (int round = 0; round < 2; round++) {
+        memset(out, 0xa5, out_bytes);
+        lierne_status status =
+            round == 0
+                ? (d ? lierne_adjoint : lierne_forward)(plan, out, in, NULL)
+                : (d ? lierne_adjoint_begin : lierne_forward_begin)(&request, plan, out, in, NULL);
+        status = status == LIERNE_OK && round ? lierne_end(request) : status;
+        CHECK(status == LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+        const char *wrong = redistribute_check(c, test_rank, d, out);
+        CHECK(!wrong, "seed %d, round %d: %s\n%s", (int)seed, round, wrong, redistribute_text(c));
+    }
+    CHECK(memcmp(in, kept, in_bytes) == 0, "seed %d: the input was changed", (int)seed);
+    *dot = c->dtype == LIERNE_I64 ? redistribute_dot(c, test_rank, d, out) : 0;
+    free(in), free(out), free(kept);
+}
+
+static void run_seed(lierne_context *context, uint64_t seed) {
+    redistribute_case c;
+    lierne_plan *plan;
+    int64_t dots[2], sums[2];
+    random_redistribute(&c, seed, test_world);
+    lierne_status status = redistribute_plan(&plan, &c, context);
+    CHECK(status == LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
+    if (status != LIERNE_OK) {
+        return;
+    }
+    run(&c, plan, LIERNE_FORWARD, &dots[0], seed);
+    run(&c, plan, LIERNE_ADJOINT, &dots[1], seed);
+    MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(c.stated_adjoint || sums[0] == sums[1], "seed %d: <Fx, y> is %lld, <x, F*y> is %lld",
+          (int)seed, (long long)sums[0], (long long)sums[1]);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* The last rank's dst is of another kind: every rank gets the same error. */
+static void reject(lierne_context *context, const redistribute_case *c, lierne_placement_kind kind,
+                   lierne_status wanted, const char *words) {
+    redistribute_case other = *c;
+    lierne_plan *plan;
+    bool last = test_rank == test_world - 1;
+    other.layouts[CASE_DST].placements[0].kind = kind;
+    test_same_error(redistribute_plan(&plan, last ? &other : c, context), wanted, words);
+    CHECK(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
+    CHECK(!plan, "a plan beside an error");
+}
+
+static void ranks_that_disagree(lierne_context *context) {
+    redistribute_case c;
+    random_redistribute(&c, 1, test_world);
+    c.stated_adjoint = 0;
+    for (int which = CASE_SRC; which <= CASE_DST; which++) {
+        c.layouts[which] = (case_layout){.ndims = 1, .sizes = {test_world}};
+        c.layouts[which].placements[0].kind = which == CASE_SRC ? LIERNE_REPLICATE : LIERNE_SHARD;
+    }
+    reject(context, &c, LIERNE_REPLICATE, LIERNE_MISMATCH, "dst.dim[0].kind differs between ranks");
+    reject(context, &c, LIERNE_PARTIAL, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    size_t before = lierne_mem_live();
+    lierne_context *context;
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
+    for (uint64_t seed = 0; seed < CASES; seed++) {
+        run_seed(context, 1000 * (uint64_t)test_world + seed);
+    }
+    if (test_world > 1) {
+        ranks_that_disagree(context);
+    }
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    return test_finish();
+}

@@ -1,0 +1,491 @@
+/* Random redistributions: see redistribute_case.h. */
+#include "unit/redistribute_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t state;
+static int64_t draw(int64_t n) { /* xorshift64* */
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (int64_t)((state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)n);
+}
+
+/* --- making cases ------------------------------------------------------------------------------
+ */
+
+static void random_counts(int64_t *counts, int64_t n, int64_t size) {
+    memset(counts, 0, (size_t)n * sizeof *counts);
+    for (int64_t i = 0; i < size; i++) {
+        counts[draw(n)]++; /* some shares stay empty */
+    }
+}
+
+static void random_placement(const redistribute_case *c, case_layout *l, int d, int partial) {
+    lierne_placement *p = &l->placements[d];
+    p->kind = (lierne_placement_kind)draw(6);
+    p->axis = (int)draw(c->naxes);
+    p->at = (int)draw(l->sizes[d]);
+    if (p->kind == LIERNE_PARTIAL && !partial) {
+        p->kind = LIERNE_REPLICATE;
+    }
+    if (p->kind == LIERNE_SHARD && draw(2)) {
+        random_counts(l->counts[d], l->sizes[d], c->shape[p->axis]);
+        p->counts = l->counts[d];
+    }
+    if (p->kind == LIERNE_SHARD_ROWS) {
+        if (c->naxes < 2) {
+            p->kind = LIERNE_SHARD;
+            return;
+        }
+        p->axis2 = p->axis ? p->axis - 1 : 1;
+        for (int64_t i = 0; i < c->shape[p->axis] * c->shape[p->axis2]; i++) {
+            l->rows[i] = (int32_t)draw(l->sizes[d]);
+        }
+        p->rows = l->rows;
+    }
+}
+
+static lierne_grid *make_grid(const redistribute_case *c, const case_layout *l) {
+    static const char *const names[CASE_DIMS] = {"x", "node", "ep", "z"};
+    static const char *const base[1] = {"all"};
+    int64_t size = 1;
+    for (int d = 0; d < l->ndims; d++) {
+        size *= l->sizes[d];
+    }
+    const lierne_grid_spec spec = {.size = sizeof spec,
+                                   .ndims = l->in_view ? 1 : l->ndims,
+                                   .names = l->in_view ? base : names,
+                                   .sizes = l->in_view ? &size : l->sizes,
+                                   .rank_offset = l->offset,
+                                   .world_size = c->world};
+    const lierne_view_spec view = {
+        .size = sizeof view, .name = "other", .ndims = l->ndims, .names = names, .sizes = l->sizes};
+    lierne_grid *grid = NULL;
+    lierne_grid_create(&grid, &spec);
+    if (grid && l->in_view) {
+        lierne_grid_add_view(grid, &view);
+    }
+    return grid;
+}
+
+lierne_layout *redistribute_layout(const redistribute_case *c, int which) {
+    const case_layout *l = &c->layouts[which];
+    lierne_placement placements[CASE_DIMS];
+    lierne_grid *grid = make_grid(c, l);
+    lierne_layout *layout = NULL;
+    for (int d = 0; d < l->ndims; d++) { /* a case may have been copied */
+        placements[d] = l->placements[d];
+        placements[d].counts = placements[d].counts ? l->counts[d] : NULL;
+        placements[d].rows = placements[d].rows ? l->rows : NULL;
+    }
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .view = l->in_view ? "other" : NULL,
+                                     .naxes = c->naxes,
+                                     .shape = c->shape,
+                                     .dtype = c->dtype,
+                                     .placements = placements,
+                                     .full_axes = l->full_axes};
+    lierne_layout_create(&layout, &spec);
+    lierne_grid_destroy(grid);
+    return layout;
+}
+
+static void random_dims(const redistribute_case *c, case_layout *l) {
+    int64_t size = 1;
+    *l = (case_layout){.ndims = (int)draw(CASE_DIMS + 1), .in_view = (int)draw(2)};
+    for (int d = 0; d < l->ndims; d++) {
+        int64_t n = 1 + draw(4);
+        l->sizes[d] = size * n <= c->world ? n : 1;
+        size *= l->sizes[d];
+    }
+    l->offset = (int)draw(c->world - size + 1);
+}
+
+/* Draws placements until they make a layout; most do. */
+static void random_layout(redistribute_case *c, int which, int partial) {
+    case_layout *l = &c->layouts[which];
+    lierne_layout *layout = NULL;
+    while (!layout) {
+        random_dims(c, l);
+        l->full_axes = draw(3) ? 0 : (uint32_t)draw(1 << c->naxes);
+        for (int d = 0; d < l->ndims; d++) {
+            random_placement(c, l, d, partial);
+        }
+        layout = redistribute_layout(c, which);
+    }
+    lierne_layout_destroy(layout);
+}
+
+void random_redistribute(redistribute_case *c, uint64_t seed, int world) {
+    static const int64_t sizes[] = {4, 8, 2, 3, 5, 1, 6, 0};
+    state = seed * 0x9e3779b97f4a7c15u + 1;
+    draw(2);
+    memset(c, 0, sizeof *c);
+    c->world = world;
+    c->naxes = 1 + (int)draw(LIERNE_MAX_AXES);
+    for (int a = 0; a < c->naxes; a++) {
+        c->shape[a] = sizes[draw(draw(20) ? 7 : 8)];
+    }
+    c->dtype = draw(2) ? LIERNE_I64 : LIERNE_F32;
+    c->stated_adjoint = draw(3) == 0;
+    random_layout(c, CASE_SRC, 1);
+    random_layout(c, CASE_DST, 0);
+    if (c->stated_adjoint) {
+        random_layout(c, CASE_ADJOINT_SRC, 1);
+        random_layout(c, CASE_ADJOINT_DST, 0);
+    }
+}
+
+const char *redistribute_text(const redistribute_case *c) {
+    static char text[2000];
+    int n = snprintf(text, sizeof text, "world %d, shape", c->world);
+    for (int a = 0; a < c->naxes; a++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)c->shape[a]);
+    }
+    for (int i = 0; i < (c->stated_adjoint ? 4 : 2); i++) {
+        const case_layout *l = &c->layouts[i];
+        n += snprintf(text + n, sizeof text - (size_t)n, "\n  from rank %d, full %x:", l->offset,
+                      l->full_axes);
+        for (int d = 0; d < l->ndims; d++) {
+            const lierne_placement *p = &l->placements[d];
+            n += snprintf(text + n, sizeof text - (size_t)n, " %d:kind %d axis %d at %d%s",
+                          (int)l->sizes[d], (int)p->kind, p->axis, p->at,
+                          p->counts ? " counts" : "");
+        }
+    }
+    return text;
+}
+
+lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
+                                lierne_context *context) {
+    lierne_layout *l[CASE_LAYOUTS] = {NULL};
+    for (int i = 0; i < (c->stated_adjoint ? 4 : 2); i++) {
+        l[i] = redistribute_layout(c, i);
+    }
+    const lierne_redistribute_spec spec = {.size = sizeof spec,
+                                           .src = l[CASE_SRC],
+                                           .dst = l[CASE_DST],
+                                           .adjoint_src = l[CASE_ADJOINT_SRC],
+                                           .adjoint_dst = l[CASE_ADJOINT_DST]};
+    lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
+    for (int i = 0; i < CASE_LAYOUTS; i++) {
+        lierne_layout_destroy(l[i]);
+    }
+    return status;
+}
+
+/* --- the model ---------------------------------------------------------------------------------
+ */
+
+/* Indices of an axis, ascending. */
+typedef struct indices {
+    int n;
+    int at[CASE_SIZE];
+} indices;
+
+/* A rank's buffer: the element of the tensor at each place, -1 where there is none. */
+typedef struct items {
+    int64_t n;
+    int partial; /* index of the contribution */
+    int64_t *at;
+} items;
+
+static void keep(indices *list, int from, int to, indices *kept) {
+    for (int i = from; i < to; i++) {
+        kept->at[kept->n++] = list->at[i];
+    }
+}
+
+static void cut(indices *list, const case_layout *l, int d, int coord) {
+    const lierne_placement *p = &l->placements[d];
+    int n = (int)l->sizes[d], total = list->n;
+    indices kept = {0};
+    if (p->kind == LIERNE_SHARD_ZIGZAG) {
+        int chunk = total / (2 * n);
+        if (n == 1) {
+            return;
+        }
+        keep(list, coord * chunk, (coord + 1) * chunk, &kept);
+        keep(list, (2 * n - 1 - coord) * chunk, (2 * n - coord) * chunk, &kept);
+    } else {
+        int from = 0, size = 0;
+        for (int k = 0; k <= coord; k++) {
+            from += size;
+            size = p->counts ? (int)l->counts[d][k] : total / n + (k < total % n);
+        }
+        keep(list, from, from + size, &kept);
+    }
+    *list = kept;
+}
+
+/* Coordinates of a rank; whether it holds anything. */
+static int find_rank(const case_layout *l, int rank, int *coords, int *partial) {
+    int stride = 1, left = rank - l->offset;
+    *partial = 0;
+    if (left < 0) {
+        return 0;
+    }
+    for (int d = 0; d < l->ndims; d++) {
+        coords[d] = left % (int)l->sizes[d];
+        left /= (int)l->sizes[d];
+        if (l->placements[d].kind == LIERNE_PARTIAL) {
+            *partial += coords[d] * stride;
+            stride *= (int)l->sizes[d];
+        }
+        if (l->placements[d].kind == LIERNE_AT && coords[d] != l->placements[d].at) {
+            return 0;
+        }
+    }
+    return left == 0;
+}
+
+static int find_rows(const case_layout *l) {
+    for (int d = 0; d < l->ndims; d++) {
+        if (l->placements[d].kind == LIERNE_SHARD_ROWS) {
+            return d;
+        }
+    }
+    return -1;
+}
+
+/* What cuts leave of every axis; slower dims cut first. */
+static void cut_axes(const redistribute_case *c, const case_layout *l, const int *coords,
+                     indices *axes) {
+    for (int a = 0; a < c->naxes; a++) {
+        axes[a].n = (int)c->shape[a];
+        for (int i = 0; i < axes[a].n; i++) {
+            axes[a].at[i] = i;
+        }
+    }
+    for (int d = l->ndims - 1; d >= 0; d--) {
+        lierne_placement_kind kind = l->placements[d].kind;
+        if (kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG) {
+            cut(&axes[l->placements[d].axis], l, d, coords[d]);
+        }
+    }
+}
+
+static int owns_row(const redistribute_case *c, const case_layout *l, int d, int coord, int i,
+                    int j) {
+    return l->rows[i * (int)c->shape[l->placements[d].axis2] + j] == coord;
+}
+
+/* The place of a row among the rank's own rows; as many as there are for i, j past the end. */
+static int64_t row_place(const redistribute_case *c, const case_layout *l, int d, int coord,
+                         const indices *axes, int i, int j) {
+    const lierne_placement *p = &l->placements[d];
+    int64_t before = 0;
+    for (int a = 0; a < axes[p->axis].n; a++) {
+        for (int b = 0; b < axes[p->axis2].n; b++) {
+            int x = axes[p->axis].at[a], y = axes[p->axis2].at[b];
+            if (x > i || (x == i && y >= j)) {
+                return before;
+            }
+            before += owns_row(c, l, d, coord, x, y);
+        }
+    }
+    return before;
+}
+
+/* A rank's buffer while it is filled. */
+typedef struct filling {
+    const redistribute_case *c;
+    const case_layout *l;
+    int coords[CASE_DIMS];
+    indices axes[LIERNE_MAX_AXES];
+    int rows;    /* the dim of SHARD_ROWS, or -1 */
+    int compact; /* its storage */
+    int64_t shape[LIERNE_MAX_AXES];
+} filling;
+
+static int stores_all(const filling *f, int a) {
+    int inner = f->rows >= 0 && f->l->placements[f->rows].axis2 == a;
+    return (f->l->full_axes >> a & 1) && !inner;
+}
+
+static void set_shape(filling *f) {
+    for (int a = 0; a < f->c->naxes; a++) {
+        f->shape[a] = stores_all(f, a) ? f->c->shape[a] : f->axes[a].n;
+    }
+    if (f->compact) {
+        const lierne_placement *p = &f->l->placements[f->rows];
+        int first = p->axis < p->axis2 ? p->axis : p->axis2;
+        f->shape[first] = row_place(f->c, f->l, f->rows, f->coords[f->rows], f->axes, CASE_SIZE, 0);
+        f->shape[first + 1] = 1;
+    }
+}
+
+/* Puts the element that is at places at[] of the cut axes where it belongs. */
+static void put(const filling *f, items *into, const int *at) {
+    int64_t element = 0, place = 0, local[LIERNE_MAX_AXES];
+    const lierne_placement *p = f->rows < 0 ? NULL : &f->l->placements[f->rows];
+    for (int a = 0; a < f->c->naxes; a++) {
+        int index = f->axes[a].at[at[a]];
+        element = element * f->c->shape[a] + index;
+        local[a] = stores_all(f, a) ? index : at[a];
+    }
+    if (p) {
+        int i = f->axes[p->axis].at[at[p->axis]], j = f->axes[p->axis2].at[at[p->axis2]];
+        int first = p->axis < p->axis2 ? p->axis : p->axis2;
+        if (!owns_row(f->c, f->l, f->rows, f->coords[f->rows], i, j)) {
+            return;
+        }
+        if (f->compact) {
+            local[first] = row_place(f->c, f->l, f->rows, f->coords[f->rows], f->axes, i, j);
+            local[first + 1] = 0;
+        }
+    }
+    for (int a = 0; a < f->c->naxes; a++) {
+        place = place * f->shape[a] + local[a];
+    }
+    into->at[place] = element;
+}
+
+static items items_of(const redistribute_case *c, int which, int rank) {
+    items result = {0};
+    filling f = {.c = c, .l = &c->layouts[which]};
+    int at[LIERNE_MAX_AXES] = {0}, a, some = 1;
+    if (!find_rank(f.l, rank, f.coords, &result.partial)) {
+        result.at = malloc(1);
+        return result;
+    }
+    f.rows = find_rows(f.l);
+    f.compact = f.rows >= 0 && !(f.l->full_axes >> f.l->placements[f.rows].axis2 & 1);
+    cut_axes(c, f.l, f.coords, f.axes);
+    set_shape(&f);
+    result.n = 1;
+    for (a = 0; a < c->naxes; a++) {
+        result.n *= f.shape[a];
+        some = some && f.axes[a].n > 0;
+    }
+    result.at = malloc((size_t)result.n * sizeof *result.at + 1);
+    for (int64_t i = 0; i < result.n; i++) {
+        result.at[i] = -1;
+    }
+    while (some) {
+        put(&f, &result, at);
+        for (a = c->naxes - 1; a >= 0 && ++at[a] == f.axes[a].n; a--) {
+            at[a] = 0;
+        }
+        some = a >= 0;
+    }
+    return result;
+}
+
+static int partials_of(const case_layout *l) {
+    int n = 1;
+    for (int d = 0; d < l->ndims; d++) {
+        n *= l->placements[d].kind == LIERNE_PARTIAL ? (int)l->sizes[d] : 1;
+    }
+    return n;
+}
+
+/* --- values ------------------------------------------------------------------------------------
+ */
+
+static int source_of(const redistribute_case *c, lierne_direction d) {
+    return d == LIERNE_FORWARD ? CASE_SRC : c->stated_adjoint ? CASE_ADJOINT_SRC : CASE_DST;
+}
+
+static int destination_of(const redistribute_case *c, lierne_direction d) {
+    return d == LIERNE_FORWARD ? CASE_DST : c->stated_adjoint ? CASE_ADJOINT_DST : CASE_SRC;
+}
+
+static int64_t integer(int64_t element, int partial, lierne_direction d) {
+    return (element * 7 + partial * 5 + (d ? 3 : 0)) % 23 - 11;
+}
+
+static float fraction(int64_t element, int partial, lierne_direction d) {
+    uint64_t x = (uint64_t)(element * 64 + partial * 2 + d + 1) * 0x9e3779b97f4a7c15u;
+    return (float)(int64_t)(x >> 20) * 1e-9F * (x & 1 ? 1.0F : -1e4F);
+}
+
+/* The contribution of a rank, or the sum of all of them. */
+static void put_value(const redistribute_case *c, lierne_direction d, int64_t element, int partial,
+                      void *out, int64_t at) {
+    if (c->dtype == LIERNE_I64) {
+        ((int64_t *)out)[at] = integer(element, partial, d);
+    } else {
+        ((float *)out)[at] = fraction(element, partial, d);
+    }
+}
+
+static void put_sum(const redistribute_case *c, lierne_direction d, int64_t element, void *out) {
+    int n = partials_of(&c->layouts[source_of(c, d)]);
+    int64_t whole = integer(element, 0, d);
+    float real = fraction(element, 0, d);
+    for (int p = 1; p < n; p++) {
+        whole += integer(element, p, d);
+        real += fraction(element, p, d);
+    }
+    if (c->dtype == LIERNE_I64) {
+        memcpy(out, &whole, sizeof whole);
+    } else {
+        memcpy(out, &real, sizeof real);
+    }
+}
+
+void redistribute_fill(const redistribute_case *c, int rank, lierne_direction d, void *in) {
+    items own = items_of(c, source_of(c, d), rank);
+    for (int64_t i = 0; i < own.n; i++) {
+        if (own.at[i] >= 0) {
+            put_value(c, d, own.at[i], own.partial, in, i);
+        }
+    }
+    free(own.at);
+}
+
+const char *redistribute_check(const redistribute_case *c, int rank, lierne_direction d,
+                               const void *out) {
+    static char wrong[200];
+    size_t size = lierne_dtype_size(c->dtype);
+    items own = items_of(c, destination_of(c, d), rank);
+    int64_t bad = -1;
+    for (int64_t i = 0; i < own.n && bad < 0; i++) {
+        unsigned char expected[8];
+        memset(expected, 0xa5, sizeof expected);
+        if (own.at[i] >= 0) {
+            put_sum(c, d, own.at[i], expected);
+        }
+        bad = memcmp(expected, (const char *)out + (size_t)i * size, size) ? i : -1;
+    }
+    if (bad >= 0) {
+        snprintf(wrong, sizeof wrong, "direction %d, rank %d: place %lld (element %lld) is wrong",
+                 (int)d, rank, (long long)bad, (long long)own.at[bad]);
+    }
+    free(own.at);
+    return bad < 0 ? NULL : wrong;
+}
+
+/* Whether a lower rank holds the same contribution of an element. */
+static int held_before(const redistribute_case *c, int which, int rank, int64_t element,
+                       int partial) {
+    int held = 0;
+    for (int r = 0; r < rank && !held; r++) {
+        items other = items_of(c, which, r);
+        for (int64_t i = 0; i < other.n && other.partial == partial && !held; i++) {
+            held = other.at[i] == element;
+        }
+        free(other.at);
+    }
+    return held;
+}
+
+int64_t redistribute_dot(const redistribute_case *c, int rank, lierne_direction d,
+                         const void *out) {
+    lierne_direction other = d ? LIERNE_FORWARD : LIERNE_ADJOINT;
+    int which = destination_of(c, d);
+    items own = items_of(c, which, rank);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < own.n; i++) {
+        if (own.at[i] >= 0 && !held_before(c, which, rank, own.at[i], own.partial)) {
+            sum += ((const int64_t *)out)[i] * integer(own.at[i], own.partial, other);
+        }
+    }
+    free(own.at);
+    return sum;
+}

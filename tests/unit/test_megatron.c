@@ -1,0 +1,130 @@
+/* lierne_plan_create_megatron: what it rejects before any algorithm, and ranks that disagree. What
+ * the algorithms do is in test_bridge.c and test_megatron_leader.c. */
+#include "base/base.h"
+#include "lierne/megatron.h"
+#include "lierne/sim.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { WORLD = 8 };
+
+static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp, int offset) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t sizes[3] = {tp, cp, dp};
+    const lierne_grid_spec spec = {.size = sizeof spec,
+                                   .ndims = 3,
+                                   .names = names,
+                                   .sizes = sizes,
+                                   .rank_offset = offset,
+                                   .world_size = WORLD};
+    lierne_grid *g;
+    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
+    return g;
+}
+
+static lierne_bridge_spec bridge_of(const lierne_grid *src, const lierne_grid *dst) {
+    static const int64_t shape[3] = {8, 4, 2};
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape,
+                                .dtype = LIERNE_F32,
+                                .sequence_axis = 1};
+}
+
+/* Rejected when planning and, unless the context is what is wrong, when checking. */
+static void rejected(lierne_megatron_spec spec, int world, lierne_status wanted,
+                     const char *words) {
+    lierne_sim *sim;
+    lierne_plan *plan = (lierne_plan *)&spec;
+    cr_assert_eq(lierne_sim_create(&sim, world, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_megatron(&plan, lierne_sim_get_context(sim, 0), &spec), wanted,
+                 "%s", words);
+    cr_assert_null(plan);
+    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
+    cr_assert_eq(strncmp(lierne_last_error(), "lierne_plan_create_megatron: ", 29), 0, "%s",
+                 lierne_last_error());
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    if (world == WORLD) {
+        cr_assert_eq(lierne_megatron_check(&spec), wanted);
+        cr_assert(strstr(lierne_last_error(), words), "%s", lierne_last_error());
+        cr_assert_eq(strncmp(lierne_last_error(), "lierne_megatron_check: ", 23), 0, "%s",
+                     lierne_last_error());
+    }
+}
+
+Test(megatron, specs_that_are_rejected) {
+    lierne_grid *src = grid(2, 1, 4, 0), *dst = grid(2, 2, 2, 0);
+    lierne_bridge_spec bridge = bridge_of(src, dst), bad = bridge;
+    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_COLLECTIVE, &bridge};
+    lierne_megatron_spec s = good;
+    lierne_plan *plan;
+    lierne_sim *sim;
+    s.size = 3, rejected(s, WORLD, LIERNE_INVALID, "its size is not");
+    s = good, s.algorithm = (lierne_megatron_algorithm)0;
+    rejected(s, WORLD, LIERNE_INVALID, "algorithm is 0, must be 1 (collective) or 2 (leader)");
+    s = good, s.algorithm = (lierne_megatron_algorithm)3;
+    rejected(s, WORLD, LIERNE_INVALID, "algorithm is 3");
+    s = good, s.bridge = NULL, rejected(s, WORLD, LIERNE_INVALID, "spec is NULL");
+    s = good, s.bridge = &bad, bad.naxes = 7, rejected(s, WORLD, LIERNE_INVALID, "naxes is 7");
+    bad = bridge, bad.output = LIERNE_OUTPUT_SHARDED;
+    rejected(s, WORLD, LIERNE_INVALID, "output is 1");
+    bad = bridge, bad.max_inflight = 65, rejected(s, WORLD, LIERNE_INVALID, "max_inflight is 65");
+    s = good, s.algorithm = LIERNE_MEGATRON_LEADER;
+    rejected(s, WORLD, LIERNE_UNSUPPORTED, "must have none in common");
+    rejected(good, WORLD + 1, LIERNE_INVALID, "a world of 8 ranks, the context on one of 9");
+    cr_assert_eq(lierne_plan_create_megatron(&plan, NULL, &good), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_check(NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_check(&good), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    lierne_context *context = lierne_sim_get_context(sim, 0);
+    cr_assert_eq(lierne_plan_create_megatron(NULL, context, &good), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_megatron(&plan, context, NULL), LIERNE_INVALID);
+    cr_assert_null(plan);
+    lierne_sim_destroy(sim);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
+/* Rank 0 plans one spec, rank 1 another one. */
+static void disagree(const lierne_megatron_spec *first, const lierne_megatron_spec *second,
+                     const char *field) {
+    lierne_plan *plans[2];
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_megatron(&plans[0], lierne_sim_get_context(sim, 0), first),
+                 LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_megatron(&plans[1], lierne_sim_get_context(sim, 1), second),
+                 LIERNE_MISMATCH, "%s", field);
+    cr_assert(strstr(lierne_last_error(), field), "'%s' has no '%s'", lierne_last_error(), field);
+    lierne_plan_destroy(plans[0]);
+    lierne_sim_destroy(sim);
+}
+
+Test(megatron, ranks_that_disagree) {
+    static const int64_t other_shape[3] = {8, 4, 3};
+    lierne_grid *src = grid(2, 1, 2, 0), *dst = grid(1, 1, 4, 4);
+    lierne_grid *same = grid(4, 1, 2, 0), *same_dst = grid(2, 1, 4, 0), *flat = grid(2, 1, 4, 0);
+    const lierne_bridge_spec bridge = bridge_of(src, dst);
+    lierne_bridge_spec bad = bridge;
+    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_LEADER, &bridge};
+    lierne_megatron_spec other = good;
+    other.bridge = &bad;
+    bad.shape = other_shape, disagree(&good, &other, "shape[2] differs between ranks");
+    bad = bridge, bad.dtype = LIERNE_I32, disagree(&good, &other, "dtype differs");
+    bad = bridge, bad.max_inflight = 2, disagree(&good, &other, "max_inflight differs");
+    bad = bridge, bad.batch_axis = 1, bad.sequence_axis = 0;
+    disagree(&good, &other, "batch_axis differs");
+    const lierne_bridge_spec colocated = bridge_of(same, same_dst);
+    const lierne_megatron_spec collective = {sizeof collective, LIERNE_MEGATRON_COLLECTIVE,
+                                             &colocated};
+    disagree(&good, &collective, "algorithm differs");
+    bad = colocated, bad.src = flat, other.algorithm = LIERNE_MEGATRON_COLLECTIVE;
+    disagree(&collective, &other, "src.sizes[0] differs");
+    bad = colocated, bad.dst = same;
+    disagree(&collective, &other, "dst.sizes[0] differs");
+    lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(same),
+        lierne_grid_destroy(same_dst), lierne_grid_destroy(flat);
+}

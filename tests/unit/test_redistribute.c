@@ -1,0 +1,329 @@
+/* Redistribution between any two layouts: random ones against a model, and every rejection. */
+#include "unit/redistribute_case.h"
+
+#include "base/base.h"
+#include "lierne/sim.h"
+#include "route/route.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 8, SEEDS = 1500 };
+
+typedef struct buffers {
+    char *in[MOST];
+    char *out[MOST];
+    size_t bytes[MOST]; /* of out */
+} buffers;
+
+static void open_buffers(buffers *b, const redistribute_case *c, lierne_plan **plans,
+                         lierne_direction d) {
+    size_t size = lierne_dtype_size(c->dtype);
+    for (int r = 0; r < c->world; r++) {
+        int64_t in, out;
+        cr_assert_eq(lierne_plan_get_elements(&in, &out, plans[r], d), LIERNE_OK);
+        b->bytes[r] = (size_t)out * size;
+        b->in[r] = malloc((size_t)in * size + 1);
+        b->out[r] = malloc(b->bytes[r] + 1);
+        memset(b->in[r], 0x7b, (size_t)in * size);
+        redistribute_fill(c, r, d, b->in[r]);
+    }
+}
+
+static void execute(const redistribute_case *c, lierne_plan **plans, lierne_direction d,
+                    buffers *b) {
+    lierne_request *requests[MOST];
+    for (int r = 0; r < c->world; r++) {
+        memset(b->out[r], 0xa5, b->bytes[r]);
+        cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], plans[r],
+                                                                       b->out[r], b->in[r], NULL),
+                     LIERNE_OK, "%s", lierne_last_error());
+    }
+    for (int r = 0; r < c->world; r++) {
+        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+    }
+}
+
+/* Runs a direction twice; returns the dot product of its output. */
+static int64_t run(const redistribute_case *c, lierne_plan **plans, lierne_direction d,
+                   uint64_t seed) {
+    buffers b;
+    int64_t dot = 0;
+    open_buffers(&b, c, plans, d);
+    for (int round = 0; round < 2; round++) {
+        execute(c, plans, d, &b);
+        for (int r = 0; r < c->world; r++) {
+            const char *wrong = redistribute_check(c, r, d, b.out[r]);
+            cr_assert(!wrong, "seed %llu: %s\n%s", (unsigned long long)seed, wrong,
+                      redistribute_text(c));
+        }
+    }
+    for (int r = 0; r < c->world; r++) {
+        dot += c->dtype == LIERNE_I64 ? redistribute_dot(c, r, d, b.out[r]) : 0;
+        free(b.in[r]);
+        free(b.out[r]);
+    }
+    return dot;
+}
+
+/* What all ranks receive is the lower bound. */
+static void expect_fewest_bytes(const redistribute_case *c, lierne_plan **plans, uint64_t seed) {
+    for (int d = 0; d < 2; d++) {
+        int64_t received = 0, least = 0;
+        for (int r = 0; r < c->world; r++) {
+            lierne_report report = {.size = sizeof report};
+            cr_assert_eq(lierne_plan_get_report(&report, plans[r], (lierne_direction)d), LIERNE_OK);
+            received += report.received_bytes;
+            least += report.min_bytes;
+        }
+        cr_assert_eq(received, least, "seed %llu: %lld bytes, at least %lld\n%s",
+                     (unsigned long long)seed, (long long)received, (long long)least,
+                     redistribute_text(c));
+    }
+}
+
+static void run_seed(uint64_t seed) {
+    redistribute_case c;
+    lierne_plan *plans[MOST] = {NULL};
+    lierne_sim *sim;
+    random_redistribute(&c, seed, 1 + (int)(seed % MOST));
+    cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
+    for (int r = 0; r < c.world; r++) {
+        cr_assert_eq(redistribute_plan(&plans[r], &c, lierne_sim_get_context(sim, r)), LIERNE_OK,
+                     "seed %llu: %s\n%s", (unsigned long long)seed, lierne_last_error(),
+                     redistribute_text(&c));
+    }
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, c.world), LIERNE_OK,
+                 "seed %llu: %s", (unsigned long long)seed, lierne_last_error());
+    expect_fewest_bytes(&c, plans, seed);
+    int64_t forward = run(&c, plans, LIERNE_FORWARD, seed);
+    int64_t adjoint = run(&c, plans, LIERNE_ADJOINT, seed);
+    if (!c.stated_adjoint) {
+        cr_assert_eq(forward, adjoint, "seed %llu: <Fx, y> is %lld, <x, F*y> is %lld\n%s",
+                     (unsigned long long)seed, (long long)forward, (long long)adjoint,
+                     redistribute_text(&c));
+    }
+    for (int r = 0; r < c.world; r++) {
+        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+}
+
+Test(redistribute, random_layouts_of_any_dims_and_axes) {
+    size_t before = lierne_mem_live();
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        run_seed(seed);
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+/* Blocking calls in a world of one rank, which need no other. */
+Test(redistribute, blocking_equals_begin_and_end) {
+    lierne_context *self;
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        redistribute_case c;
+        lierne_plan *plan;
+        random_redistribute(&c, seed, 1);
+        cr_assert_eq(redistribute_plan(&plan, &c, self), LIERNE_OK, "%s", lierne_last_error());
+        for (int d = 0; d < 2; d++) {
+            buffers b;
+            open_buffers(&b, &c, &plan, (lierne_direction)d);
+            memset(b.out[0], 0xa5, b.bytes[0]);
+            cr_assert_eq((d ? lierne_adjoint : lierne_forward)(plan, b.out[0], b.in[0], NULL),
+                         LIERNE_OK);
+            const char *wrong = redistribute_check(&c, 0, (lierne_direction)d, b.out[0]);
+            cr_assert(!wrong, "seed %llu: %s", (unsigned long long)seed, wrong);
+            free(b.in[0]);
+            free(b.out[0]);
+        }
+        lierne_plan_destroy(plan);
+    }
+    lierne_context_destroy(self);
+}
+
+/* --- layouts by hand ---------------------------------------------------------------------------
+ */
+
+enum { WORLD = 4 };
+
+/* [6, 4] f32 over two dims of two ranks each. */
+static lierne_layout *layout_of(lierne_placement x, lierne_placement y) {
+    static const char *const names[2] = {"x", "y"};
+    const int64_t sizes[2] = {2, 2}, shape[2] = {6, 4};
+    const lierne_placement placements[2] = {x, y};
+    const lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 2, .names = names, .sizes = sizes, .world_size = WORLD};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .naxes = 2,
+                               .shape = shape,
+                               .dtype = LIERNE_F32,
+                               .placements = placements};
+    lierne_grid *grid;
+    lierne_layout *layout;
+    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK);
+    spec.grid = grid;
+    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_destroy(grid);
+    return layout;
+}
+
+static const lierne_placement replicate, shard = {.kind = LIERNE_SHARD},
+                                         partial = {.kind = LIERNE_PARTIAL};
+
+/* A contribution of each x rank; after the sum, y cuts the rows and x holds replicas. */
+Test(redistribute, the_derived_adjoint_gives_every_contributor_the_whole_gradient) {
+    lierne_layout *src = layout_of(partial, replicate), *dst = layout_of(replicate, shard);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    lierne_plan *plans[WORLD];
+    lierne_request *requests[2][WORLD];
+    float x[WORLD][24], y[WORLD][12], back[WORLD][24];
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r),
+                                                     &spec),
+                     LIERNE_OK, "%s", lierne_last_error());
+        for (int i = 0; i < 24; i++) {
+            x[r][i] = (float)(i + 100 * (r % 2));
+        }
+    }
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_forward_begin(&requests[0][r], plans[r], y[r], x[r], NULL), LIERNE_OK);
+    }
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_end(requests[0][r]), LIERNE_OK);
+        for (int i = 0; i < 12; i++) {
+            cr_assert(y[r][i] == (float)(2 * (i + 12 * (r / 2)) + 100), "rank %d, %d", r, i);
+        }
+    }
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_adjoint_begin(&requests[1][r], plans[r], back[r], y[r], NULL),
+                     LIERNE_OK);
+    }
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_end(requests[1][r]), LIERNE_OK);
+        for (int i = 0; i < 24; i++) {
+            cr_assert(back[r][i] == (float)(2 * i + 100), "rank %d, %d: %g", r, i, back[r][i]);
+        }
+        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+}
+
+/* --- routes ------------------------------------------------------------------------------------
+ */
+
+static void expect_same_route(const lierne_route *route, const lierne_plan *plan,
+                              lierne_direction d) {
+    const lierne_route *planned;
+    lierne_text a = {0}, b = {0};
+    cr_assert_eq(lierne_plan_get_route(&planned, plan, d), LIERNE_OK);
+    lierne_route_print(route, &a);
+    lierne_route_print(planned, &b);
+    cr_assert_str_eq(a.data, b.data);
+    cr_assert_eq(route->dtype, planned->dtype);
+    cr_assert_eq(route->rank, planned->rank);
+    lierne_text_clear(&a);
+    lierne_text_clear(&b);
+}
+
+Test(redistribute, a_rank_makes_its_route_alone) {
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        redistribute_case c;
+        lierne_sim *sim;
+        lierne_plan *plan;
+        lierne_route *route;
+        int64_t least;
+        lierne_report report = {.size = sizeof report};
+        random_redistribute(&c, seed, MOST);
+        lierne_layout *src = redistribute_layout(&c, CASE_SRC);
+        lierne_layout *dst = redistribute_layout(&c, CASE_DST);
+        int rank = (int)(seed % MOST);
+        cr_assert_eq(lierne_sim_create(&sim, MOST, NULL), LIERNE_OK);
+        cr_assert_eq(redistribute_plan(&plan, &c, lierne_sim_get_context(sim, rank)), LIERNE_OK);
+        cr_assert_eq(lierne_route_create_redistribute(&route, &least, src, dst, rank, NULL),
+                     LIERNE_OK);
+        expect_same_route(route, plan, LIERNE_FORWARD);
+        cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(least * (int64_t)lierne_dtype_size(c.dtype), report.min_bytes);
+        lierne_route_destroy(route);
+        lierne_plan_destroy(plan);
+        lierne_layout_destroy(src);
+        lierne_layout_destroy(dst);
+        lierne_sim_destroy(sim);
+    }
+}
+
+static void route_rejected(const lierne_layout *src, const lierne_layout *dst, int rank,
+                           lierne_status wanted, const char *words) {
+    lierne_route *route = (lierne_route *)&wanted;
+    cr_assert_eq(lierne_route_create_redistribute(&route, NULL, src, dst, rank, NULL), wanted, "%s",
+                 words);
+    cr_assert_null(route);
+    cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
+}
+
+Test(redistribute, routes_that_do_not_exist) {
+    lierne_layout *src = layout_of(shard, replicate), *dst = layout_of(replicate, shard);
+    lierne_layout *sums = layout_of(partial, shard);
+    cr_assert_eq(lierne_route_create_redistribute(NULL, NULL, src, dst, 0, NULL), LIERNE_INVALID);
+    route_rejected(NULL, dst, 0, LIERNE_INVALID, "src is NULL");
+    route_rejected(src, NULL, 0, LIERNE_INVALID, "dst is NULL");
+    route_rejected(src, dst, -1, LIERNE_INVALID, "rank is -1, must be in 0 to 3");
+    route_rejected(src, dst, WORLD, LIERNE_INVALID, "rank is 4, must be in 0 to 3");
+    route_rejected(src, sums, 0, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(sums);
+}
+
+/* --- the bridge is a preset --------------------------------------------------------------------
+ */
+
+Test(redistribute, a_bridge_is_a_redistribution_of_its_layouts) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t src_sizes[3] = {2, 1, 4}, dst_sizes[3] = {2, 2, 2}, shape[3] = {8, 4, 3};
+    lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 3, .names = names, .sizes = src_sizes, .world_size = 8};
+    lierne_grid *src, *dst;
+    cr_assert_eq(lierne_grid_create(&src, &g), LIERNE_OK);
+    g.sizes = dst_sizes;
+    cr_assert_eq(lierne_grid_create(&dst, &g), LIERNE_OK);
+    for (int owner = LIERNE_GRADIENT_PARTIAL; owner <= LIERNE_GRADIENT_CONTIGUOUS; owner++) {
+        const lierne_bridge_spec spec = {.size = sizeof spec,
+                                         .src = src,
+                                         .dst = dst,
+                                         .naxes = 3,
+                                         .shape = shape,
+                                         .dtype = LIERNE_F32,
+                                         .sequence_axis = 1,
+                                         .gradient_owner = (lierne_gradient_owner)owner};
+        lierne_layout *l[3];
+        lierne_sim *sim;
+        lierne_plan *plan;
+        cr_assert_eq(lierne_bridge_layouts_create(&l[0], &l[1], &l[2], &spec), LIERNE_OK);
+        cr_assert_eq(lierne_sim_create(&sim, 8, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 3), &spec),
+                     LIERNE_OK);
+        for (int d = 0; d < 2; d++) {
+            lierne_route *route;
+            cr_assert_eq(lierne_route_create_redistribute(&route, NULL, d ? l[2] : l[0],
+                                                          d ? l[0] : l[1], 3, NULL),
+                         LIERNE_OK);
+            expect_same_route(route, plan, (lierne_direction)d);
+            lierne_route_destroy(route);
+        }
+        lierne_plan_destroy(plan);
+        lierne_sim_destroy(sim);
+        for (int i = 0; i < 3; i++) {
+            lierne_layout_destroy(l[i]);
+        }
+    }
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
