@@ -28,7 +28,7 @@ mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
 pkgdatadir   ?= $(datarootdir)/lierne
 
-# Open MPI refuses root and more ranks than cores unless told otherwise; both are normal in a
+# Open MPI rejects root and more ranks than cores without these settings; both are normal in a
 # container.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
@@ -105,10 +105,10 @@ golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 sanitize: tests ## run the tests under the sanitizers and valgrind
 	@bash tests/sanitize.sh $(B)
 
-fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if it is there
+fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if installed
 	@bash tests/fuzz.sh $(B) $(SECONDS)
 
-mutants: tests ## break the code, one fault at a time: some test must fail each time
+mutants: tests ## break the code, one mutation at a time: some test must fail each time
 	@bash tests/mutants.sh $(B)
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
@@ -183,7 +183,7 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
-$(addprefix $(B)/tests/mpi/,sparse halos update refusals): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
+$(addprefix $(B)/tests/mpi/,sparse halos update rejections): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now

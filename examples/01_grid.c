@@ -1,8 +1,7 @@
 /* 01_grid: a grid, its groups, and a second view of the same ranks.
  *
  * Introduces lierne_grid_create, lierne_grid_get_groups, lierne_grid_add_view and
- * lierne_grid_get_key. Nothing here communicates: this is what a launcher can ask before a job
- * starts. */
+ * lierne_grid_get_key. Nothing here communicates: a launcher can call this before a job starts. */
 #include <lierne.h>
 
 #include <stdio.h>
@@ -44,7 +43,7 @@ int main(void) {
     print_groups(llm, NULL, (const char *const[]){"cp"}, 1);
     print_groups(llm, NULL, (const char *const[]){"dp", "cp"}, 2); /* gradients are summed here */
 
-    /* Its experts see the same ranks as ep8, and share the pipeline dim. */
+    /* The view of its experts has the same ranks as ep8, and shares the pipeline dim. */
     const char *expert_names[] = {"ep", "pp"}, *shared[] = {"pp"};
     const int64_t expert_sizes[] = {8, 1};
     lierne_view_spec expert = {.size = sizeof expert,
@@ -58,7 +57,7 @@ int main(void) {
     print_groups(llm, "expert", (const char *const[]){"ep"}, 1);
     print_groups(llm, "expert", shared, 1); /* the key is the base view's: one communicator */
 
-    /* Mistakes are answered with the value and the bound. */
+    /* An error message names the wrong value and the bound. */
     int ranks[8];
     lierne_status status =
         lierne_grid_get_groups(ranks, NULL, NULL, llm, NULL, (const char *const[]){"ep"}, 1);

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     int rank = lierne_context_get_rank(context);
 
-    /* 8 samples of 16 rows of 4: on the encoder 2 per lane, on the LLM 4 per lane. */
+    /* 8 samples of 16 rows of 4: 2 per dp rank of the encoder, 4 per dp rank of the LLM. */
     const int64_t shape[] = {8, 16, 4};
     lierne_grid *encoder = grid(2, 1, 4), *llm = grid(2, 2, 2);
     lierne_bridge_spec spec = {.size = sizeof spec,
@@ -47,14 +47,14 @@ int main(int argc, char **argv) {
     lierne_plan *plan;
     must(lierne_plan_create_bridge(&plan, context, &spec));
 
-    /* Forward: the encoder's lane of this rank is rank / 2; element i of sample g is 1000 g + i. */
+    /* Forward: the encoder's dp of this rank is rank / 2; element i of sample g is 1000 g + i. */
     float x[2 * 64], y[4 * 64], gy[4 * 64], gx[2 * 64];
     for (int i = 0; i < 128; i++) {
         x[i] = (float)(1000 * (rank / 2 * 2 + i / 64) + i % 64);
     }
     must(lierne_forward(plan, y, x, NULL));
 
-    /* Adjoint: each cp rank has a summand of the gradient; here 1 and 2 times the output. */
+    /* Adjoint: each cp rank has a contribution to the gradient; here 1 and 2 times the output. */
     int cp = rank / 2 % 2, wrong = 0, all;
     for (int i = 0; i < 256; i++) {
         wrong += y[i] != (float)(1000 * (rank / 4 * 4 + i / 64) + i % 64);
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
     }
     must(lierne_adjoint(plan, gx, gy, NULL));
     for (int i = 0; i < 128; i++) {
-        wrong += gx[i] != 3 * x[i]; /* the sum over cp, once, and only this lane's samples */
+        wrong += gx[i] != 3 * x[i]; /* the sum over cp, once, of the own samples only */
     }
 
     MPI_Reduce(&wrong, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);

@@ -1,7 +1,7 @@
-/* 03_graph: a layer of message passing on a graph whose nodes live on different ranks.
+/* 03_graph: a layer of message passing on a graph whose nodes are owned by different ranks.
  *
  * Introduces lierne_partition_morton, lierne_plan_create_graph, lierne_plan_get_graph_lists, and
- * begin and end: edges between own nodes are worked on while ghosts are under way, in both
+ * begin and end: edges between own nodes are computed while communication is in flight, in both
  * directions. Run with 1 to 8 ranks: mpirun -n 4 build/examples/03_graph */
 #include <lierne.h>
 #include <lierne/mpi.h>
@@ -18,14 +18,14 @@ static void must(lierne_status status) {
     }
 }
 
-/* The graph: a square that continues at its borders. A node hears those to its right, above it, and
+/* The graph: a periodic square. A node has edges from those to its right, above it, and
  * both; steps < 0 gives the nodes that hear it. */
 static int64_t neighbour(int64_t node, int which, int step) {
     int64_t x = node % SIDE + (which != 1 ? step : 0), y = node / SIDE + (which != 0 ? step : 0);
     return (x + SIDE) % SIDE + (y + SIDE) % SIDE * SIDE;
 }
 
-/* Integers, so that sums have no rounding and one wrong number shows. */
+/* Integers, so that sums have no rounding and every wrong number is found. */
 static double feature(int64_t node, int column) {
     return (double)((7 * node + 3 * column) % 11);
 }
@@ -34,7 +34,7 @@ static double upstream(int64_t node, int column) {
     return (double)((5 * node + column) % 13);
 }
 
-/* Every rank works out all owners for itself; they are the same on all. */
+/* Every rank computes all owners; they are the same on all ranks. */
 static void share_nodes(int32_t *owner, int world) {
     double positions[NODES][3] = {{0}};
     for (int i = 0; i < NODES; i++) {
@@ -44,7 +44,7 @@ static void share_nodes(int32_t *owner, int world) {
     must(lierne_partition_morton(owner, positions, LIERNE_F64, NODES, world));
 }
 
-/* A rank brings the edges whose targets it owns, in numbers of the whole graph. */
+/* A rank gives the edges whose targets it owns, in numbers of the whole graph. */
 static lierne_plan *plan_graph(lierne_context *context) {
     int32_t owner[NODES];
     int64_t source[EDGES], target[EDGES];
@@ -77,7 +77,7 @@ static void pass(double (*to)[WIDTH], const double (*from)[WIDTH], const int64_t
     }
 }
 
-/* y[t] = sum of h[s] over edges s -> t. h has own nodes first, then room for ghosts, as edges
+/* y[t] = sum of h[s] over edges s -> t. h has own nodes first, then ghosts, as edges
  * count. */
 static void layer(double (*y)[WIDTH], double (*h)[WIDTH], lierne_plan *plan,
                   const lierne_graph_lists *g) {
@@ -88,7 +88,7 @@ static void layer(double (*y)[WIDTH], double (*h)[WIDTH], lierne_plan *plan,
     pass(y, h, g->edge_target, g->edge_source, g->remote_edges, g->nremote_edges);
 }
 
-/* The gradient of h from that of y. Ghosts first, so that they travel while the rest is added. */
+/* The gradient of h from that of y. Ghosts first: they are sent while the rest is computed. */
 static void layer_adjoint(double (*gh)[WIDTH], const double (*gy)[WIDTH], lierne_plan *plan,
                           const lierne_graph_lists *g) {
     lierne_request *request;
@@ -104,7 +104,7 @@ static void layer_adjoint(double (*gh)[WIDTH], const double (*gy)[WIDTH], lierne
     }
 }
 
-/* What the whole graph gives at a node: of h forward, of the gradient backward. */
+/* The expected value at a node: of h forward, of the gradient backward. */
 static double expected(double (*value)(int64_t, int), int64_t node, int column, int step) {
     double sum = 0;
     for (int s = 0; s < SOURCES; s++) {

@@ -1,5 +1,5 @@
-/* 04_halo: points in a periodic box, cut in bricks; each brick gets a shell of its neighbours'
- * points.
+/* 04_halo: points in a periodic box, divided into bricks; each brick gets the points of its
+ * neighbours that are within a cutoff.
  *
  * Introduces lierne_brick_create, lierne_plan_create_halo, working in place,
  * lierne_plan_create_flattened and lierne_plan_get_report. Run with 1 to 8 ranks: mpirun -n 8
@@ -21,7 +21,7 @@ static void must(lierne_status status) {
     }
 }
 
-/* Points that lie in this rank's brick. */
+/* The points in this rank's brick. */
 static int64_t own_points(double *positions, const int *grid, int rank) {
     const int brick[3] = {rank / grid[2] / grid[1], rank / grid[2] % grid[1], rank % grid[2]};
     int64_t n = 0;
@@ -46,7 +46,7 @@ static double number_of(const double *p) {
     return number;
 }
 
-/* How many bricks have the point or an image of it, along each axis: those that it is near to. */
+/* How many bricks have the point or an image of it along each axis: those within the cutoff. */
 static double copies_of(const double *p, const int *grid) {
     double copies = 1;
     for (int d = 0; d < 3; d++) {
@@ -87,7 +87,7 @@ static int64_t exchange(lierne_plan *plan, const lierne_brick_spec *space, const
     return wrong;
 }
 
-/* What the forward costs all ranks together. */
+/* Prints the cost of the forward, summed over all ranks. */
 static void print_cost(const char *name, const lierne_plan *plan, int rank) {
     lierne_report report = {.size = sizeof report};
     must(lierne_plan_get_report(&report, plan, LIERNE_FORWARD));

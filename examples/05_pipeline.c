@@ -2,19 +2,19 @@
  *
  * Introduces max_inflight, lierne_forward_begin and lierne_end, and a destination with pp.
  * One encoder pass over the full batch; the LLM runs it in M microbatches, one forward one backward
- * (1F1B), fetching each microbatch's activations while the one before is at work; the gradients
- * gather in one buffer, and one adjoint takes them all home.
+ * (1F1B). The activations of a microbatch are sent while the one before is computed; the gradients
+ * are collected in one buffer, and one adjoint sends them all back.
  *
- * The batch is [microbatch, sample, features]: a microbatch is a view along the leading axis, on
- * both sides, so the plan for one microbatch serves all of them, and a second plan with one axis
- * more serves the whole. Run with 8 ranks: mpirun -n 8 build/examples/05_pipeline */
+ * The batch is [microbatch, sample, features]: a microbatch is a slice along the leading axis, on
+ * both sides, so one plan serves all microbatches, and a second plan with one more axis serves the
+ * whole batch. Run with 8 ranks: mpirun -n 8 build/examples/05_pipeline */
 #include <lierne.h>
 #include <lierne/mpi.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { M = 4, SAMPLES = 8, F = 16, LANE = SAMPLES / 2, OWN = SAMPLES / 4, STAGES = 2 };
+enum { M = 4, SAMPLES = 8, F = 16, DP_SAMPLES = SAMPLES / 2, OWN = SAMPLES / 4, STAGES = 2 };
 
 static void must(lierne_status status) {
     if (status != LIERNE_OK) {
@@ -42,15 +42,15 @@ static float w_of(int microbatch, int sample, int f) {
 
 typedef struct step {
     lierne_plan *microbatch;
-    const float *x;              /* [M, OWN, F] of this rank's encoder lane */
-    float y[M][LANE * F];        /* what stage 0 received */
-    float gradient[M][LANE * F]; /* of y, on stage 0 */
+    const float *x;                    /* [M, OWN, F] of this rank's encoder dp rank */
+    float y[M][DP_SAMPLES * F];        /* what stage 0 received */
+    float gradient[M][DP_SAMPLES * F]; /* of y, on stage 0 */
     lierne_request *requests[M];
-    int stage, lane, partner; /* partner: the rank of the other stage */
+    int stage, dp, partner; /* partner: the rank of the other stage */
     int wrong;
 } step;
 
-/* Every rank of the encoder sends; only stage 0 has a place for what arrives. */
+/* Every rank of the encoder sends; only stage 0 receives. */
 static void fetch(step *s, int m) {
     if (m < M) {
         must(lierne_forward_begin(&s->requests[m], s->microbatch, s->stage == 0 ? s->y[m] : NULL,
@@ -59,35 +59,35 @@ static void fetch(step *s, int m) {
 }
 
 static void forward(step *s, int m) {
-    float a[LANE * F];
+    float a[DP_SAMPLES * F];
     must(lierne_end(s->requests[m]));
-    for (int i = 0; i < LANE * F && s->stage == 0; i++) {
-        s->wrong += s->y[m][i] != x_of(m, s->lane * LANE + i / F, i % F);
+    for (int i = 0; i < DP_SAMPLES * F && s->stage == 0; i++) {
+        s->wrong += s->y[m][i] != x_of(m, s->dp * DP_SAMPLES + i / F, i % F);
         a[i] = 3 * s->y[m][i];
     }
     if (s->stage == 0) {
-        MPI_Send(a, LANE * F, MPI_FLOAT, s->partner, m, MPI_COMM_WORLD);
+        MPI_Send(a, DP_SAMPLES * F, MPI_FLOAT, s->partner, m, MPI_COMM_WORLD);
     } else {
-        MPI_Recv(a, LANE * F, MPI_FLOAT, s->partner, m, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(a, DP_SAMPLES * F, MPI_FLOAT, s->partner, m, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
 
 static void backward(step *s, int m) {
-    float w[LANE * F];
-    for (int i = 0; i < LANE * F; i++) {
-        w[i] = w_of(m, s->lane * LANE + i / F, i % F);
+    float w[DP_SAMPLES * F];
+    for (int i = 0; i < DP_SAMPLES * F; i++) {
+        w[i] = w_of(m, s->dp * DP_SAMPLES + i / F, i % F);
     }
     if (s->stage == STAGES - 1) {
-        MPI_Send(w, LANE * F, MPI_FLOAT, s->partner, M + m, MPI_COMM_WORLD);
+        MPI_Send(w, DP_SAMPLES * F, MPI_FLOAT, s->partner, M + m, MPI_COMM_WORLD);
         return;
     }
-    MPI_Recv(w, LANE * F, MPI_FLOAT, s->partner, M + m, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    for (int i = 0; i < LANE * F; i++) {
+    MPI_Recv(w, DP_SAMPLES * F, MPI_FLOAT, s->partner, M + m, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < DP_SAMPLES * F; i++) {
         s->gradient[m][i] = 3 * w[i];
     }
 }
 
-/* Stage 0 is one microbatch ahead; a request more is always under way. */
+/* Stage 0 is one microbatch ahead; one more request is always in flight. */
 static void run_1f1b(step *s) {
     int ahead = STAGES - 1 - s->stage;
     fetch(s, 0);
@@ -123,14 +123,14 @@ int main(int argc, char **argv) {
                                .sequence_axis = -1,
                                .max_inflight = 2};
     lierne_plan *home;
-    step s = {.stage = rank / 2 % STAGES, .lane = rank / 4};
+    step s = {.stage = rank / 2 % STAGES, .dp = rank / 4};
     s.partner = s.stage == 0 ? rank + 2 : rank - 2;
     must(lierne_plan_create_bridge(&s.microbatch, context, &spec));
     spec.naxes = 3, spec.shape = whole, spec.batch_axis = 1;
     must(lierne_plan_create_bridge(&home, context, &spec));
 
     float x[M * OWN * F], gx[M * OWN * F];
-    int first = rank / 2 * OWN; /* sample of the encoder's lane */
+    int first = rank / 2 * OWN; /* sample of the encoder's dp rank */
     for (int i = 0; i < M * OWN * F; i++) {
         x[i] = x_of(i / (OWN * F), first + i / F % OWN, i % F);
     }

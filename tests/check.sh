@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test and adds up what they count. Usage: check.sh BUILD
-# Each test ends with a line "N passed, N failed" (Criterion: its synthesis); one that does not,
-# or that runs out of time, counts as one failure. The closing line is the sum.
+# Each test ends with a line "N passed, N failed" (Criterion: its synthesis); a test without it, or
+# one that exceeds its time, counts as one failure. The last line is the sum.
 set -u
 build=${1:?usage: check.sh BUILD}
 cd "$(dirname "$0")/.." || exit 2

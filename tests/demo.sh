@@ -22,14 +22,14 @@ right() {
 
 [ -x "$build/lierne-run" ] || { echo "the demo needs MPI: mpicc was not found" >&2; exit 1; }
 
-echo "A vision encoder and a language model share 8 processes, each laid out in its own way."
-echo "In every training step the encoder's output must move from the one layout to the other,"
-echo "and the gradient back."
+echo "A vision encoder and a language model share 8 processes, each in a parallel layout of its own."
+echo "In every training step the encoder's output must move from one layout to the other, and the"
+echo "gradient must come back."
 
-step "lierne check: is the description of the two layouts sound?"
+step "lierne check: is the description of the two layouts valid?"
 "$build/lierne" check "$own"
 
-step "lierne plan: which process sends what to which, and is it the least possible?"
+step "lierne plan: which process sends what to which, and is that the minimum?"
 "$build/lierne" plan "$own" --bridge vision_to_llm
 
 step "lierne run: the same on 8 real processes, every element checked, then timed"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what building and testing need and what is not there yet, and says what.
-# DEPS=0: only says what is missing, and fails if something is.
+# Installs the missing packages that building and testing need, and names them.
+# DEPS=0: only names what is missing, and fails if something is.
 set -eu
 missing=
 need() { # need COMMAND PACKAGE: a command on the PATH

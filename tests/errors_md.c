@@ -1,5 +1,5 @@
-/* Prints docs/errors.md from the tables of statuses and findings. tests/cli/test_docs.sh compares
- * the file with what this prints; `make docs/errors.md` writes it. */
+/* Prints docs/errors.md from the tables of statuses and diagnostics. tests/cli/test_docs.sh
+ * compares the file with what this prints; `make docs/errors.md` writes it. */
 #include "lierne/config.h"
 
 #include <stdio.h>
@@ -27,13 +27,13 @@ static void print_status(const char *name, int number, const char *text) {
     print_wrapped(text);
 }
 
-static void print_finding(const char *code, int number, const char *name, const char *text) {
+static void print_diagnostic(const char *code, int number, const char *name, const char *text) {
     printf("### %s: %s%s\n\n", code, name, number >= LIERNE_DIAGNOSTIC_WARNING ? " (warning)" : "");
     print_wrapped(text);
 }
 
 int main(void) {
-    puts("# Errors and findings\n");
+    puts("# Errors and diagnostics\n");
     print_wrapped(
         "Made from the tables in `include/lierne/status.h` and `include/lierne/diagnostics.h` "
         "by `tests/errors_md.c`; change them there.");
@@ -42,14 +42,14 @@ int main(void) {
                   "`lierne_last_error()` has the values that belong to a failure.");
 #define PRINT_STATUS(name, number, text) print_status(#name, number, text);
     LIERNE_STATUS_TABLE(PRINT_STATUS)
-    puts("## Findings\n");
+    puts("## Diagnostics\n");
     print_wrapped(
-        "What `lierne check` and `lierne_config_get_diagnostic()` name in a configuration, with "
-        "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never "
-        "change. A finding that has the name of a status as its code comes from the "
-        "builder of bridges, which refused what no rule of the format foresees.");
-#define PRINT_FINDING(number, name, text)                                                          \
-    print_finding(LIERNE_DIAGNOSTIC_CODE(number), LIERNE_DIAGNOSTIC_NUMBER(number), #name, text);
-    LIERNE_DIAGNOSTIC_TABLE(PRINT_FINDING)
+        "What `lierne check` and `lierne_config_get_diagnostic()` report of a configuration, with "
+        "line, column and JSON pointer. `grids/bad/` has a file for each. Codes never change. A "
+        "diagnostic whose code is the name of a status comes from the planner of bridges, which "
+        "rejected what no rule of the format covers.");
+#define PRINT_DIAGNOSTIC(number, name, text)                                                       \
+    print_diagnostic(LIERNE_DIAGNOSTIC_CODE(number), LIERNE_DIAGNOSTIC_NUMBER(number), #name, text);
+    LIERNE_DIAGNOSTIC_TABLE(PRINT_DIAGNOSTIC)
     return 0;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from tests/fuzz/corpus and the files of
 # grids/, and texts of plans, from tests/fuzz/plans, each for half the time, with libFuzzer and the
-# address and undefined behaviour sanitizers. Where there is no clang with libFuzzer, the same inputs
-# are replayed once by a plain program, and a line says so.
-# What was found is in BUILD/fuzz/found. Last line: N passed, N failed.
+# address and undefined behaviour sanitizers. Without a clang with libFuzzer, a plain program replays
+# the same inputs once, and a line says so.
+# Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 build=${1:?usage: fuzz.sh BUILD [SECONDS]}
 seconds=${2:-60}

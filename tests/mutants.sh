@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# mutants.sh BUILD [NAME...]: breaks the code, one fault at a time, and runs tests until the first
-# that fails. A fault that no test notices is a failure: a test is missing.
+# mutants.sh BUILD [NAME...]: breaks the code, one mutation at a time, and runs tests until the first
+# that fails. A mutation that no test catches is a failure: a test is missing.
 #
-# The faults are in tests/mutants/*.txt (its README says how they are written). Each is made in a
-# copy of the tree, where make rebuilds what it touches. Prints a line per mutant: its name and the
-# test that caught it. Tests that caught any are then run on the code as it is, where they must pass.
+# The mutations are in tests/mutants/*.txt (its README has the format). Each is made in a copy of the
+# tree, where make rebuilds what it touches. Prints a line per mutant: its name and the test that
+# caught it. Tests that caught any are then run on the unchanged code, where they must pass.
 # Last line: N passed, N failed.
 set -u
 build=${1:?usage: mutants.sh BUILD [NAME...]}

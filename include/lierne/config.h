@@ -1,8 +1,8 @@
 /* Configuration files: one JSON file describes the grids of a job and the bridges between them.
  * docs/grid-format.md has the format, grids/ has examples.
  *
- * Reading a file never stops at its first fault: all findings are collected, each with its code,
- * line, column and JSON pointer. Pure: nothing here communicates.
+ * Reading a file never stops at its first error: all diagnostics are collected, each with its code,
+ * line, column and JSON pointer. Pure: no function here communicates, none is collective.
  *
  * Ownership: the config owns everything that it hands out. Thread safety: a config may be read by
  * many threads at once. */
@@ -27,32 +27,38 @@ typedef struct lierne_diagnostic {
     int column;
     const char *pointer; /* RFC 6901, "/grids/llm/shape/tp"; "" is the whole file */
     const char *message; /* one line: what is wrong, with the value and the bound */
-    const char *hint;    /* one line: how to mend it; never NULL, may be "" */
+    const char *hint;    /* one line: how to correct it; never NULL, may be "" */
 } lierne_diagnostic;
 
-/* Every finding code: X(code, name, paragraph). docs/errors.md is made from it. */
+/* Every diagnostic code: X(code, name, paragraph). docs/errors.md is made from it. */
 #include "lierne/diagnostics.h"
 
-/* Reads a configuration from length bytes of text. *out is made also when there are findings, so
- * that they can be listed; it is NULL only for INVALID and NO_MEMORY.
- * Returns OK; SYNTAX (the text is not strict JSON: then the only findings are of the text);
- * CONFIG (findings of severity error); INVALID (NULL); NO_MEMORY. */
+/* Reads a configuration from length bytes of text. With SYNTAX and CONFIG *out is made too, so that
+ * its diagnostics can be listed; with INVALID and NO_MEMORY it is NULL. Free it with
+ * lierne_config_destroy. Errors: SYNTAX (the text is not strict JSON; all diagnostics are of the
+ * text), CONFIG (diagnostics of severity error), INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length);
-/* The same from a file. Also: IO. */
+/* The same from a file. Errors: as lierne_config_parse; IO (*out is NULL). */
 LIERNE_API lierne_status lierne_config_read(lierne_config **out, const char *path);
+/* Frees a configuration and all that it handed out. NULL is allowed. */
 LIERNE_API void lierne_config_destroy(lierne_config *config);
 
-/* Findings, in the order of their place in the file. */
+/* Number of diagnostics, 0 for NULL, and diagnostic i in the order of their place in the file, NULL
+ * if there is none. */
 LIERNE_API int lierne_config_get_ndiagnostics(const lierne_config *config);
 LIERNE_API const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config,
                                                                  int i);
 
-/* What the file describes; usable when it has no finding of severity error. */
+/* The getters below need a configuration without diagnostics of severity error.
+ *
+ * Ranks of the world, 0 for NULL. */
 LIERNE_API int lierne_config_get_world_size(const lierne_config *config);
+/* Number of grids, 0 for NULL; name of grid i, NULL if there is none. */
 LIERNE_API int lierne_config_get_ngrids(const lierne_config *config);
 LIERNE_API const char *lierne_config_get_grid_name(const lierne_config *config, int i);
 /* Grid by name, NULL if there is none. */
 LIERNE_API const lierne_grid *lierne_config_get_grid(const lierne_config *config, const char *name);
+/* Number of bridges, 0 for NULL; name of bridge i, NULL if there is none. */
 LIERNE_API int lierne_config_get_nbridges(const lierne_config *config);
 LIERNE_API const char *lierne_config_get_bridge_name(const lierne_config *config, int i);
 /* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. */
@@ -68,8 +74,7 @@ LIERNE_API const char *lierne_config_get_bridge_src(const lierne_config *config,
 LIERNE_API const char *lierne_config_get_bridge_dst(const lierne_config *config, const char *name);
 LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config, const char *name,
                                                      int axis);
-/* Node of every rank, lierne_config_get_world_size() ints, or NULL where the file has no "nodes".
- */
+/* Node of each rank: lierne_config_get_world_size() ints. NULL if the file has no "nodes". */
 LIERNE_API const int *lierne_config_get_nodes(const lierne_config *config);
 
 #ifdef __cplusplus

@@ -1,24 +1,25 @@
-/* The findings that reading a configuration can have: X(number, NAME, paragraph). Number 001 is
- * code "LG001"; the numbers never change, and gaps are left for new ones. From 101 on a finding is
- * a warning. The enum, the codes of lierne_diagnostic and docs/errors.md are all made from it. */
+/* The diagnostics that reading a configuration can give: X(number, NAME, paragraph). Number 001 is
+ * code "LG001"; the numbers never change, and gaps are left for new ones. From 101 on a diagnostic
+ * is a warning. The enum, the codes of lierne_diagnostic and docs/errors.md are all made from it.
+ */
 #ifndef LIERNE_DIAGNOSTICS_H
 #define LIERNE_DIAGNOSTICS_H
 
 /* clang-format off */
-#define LIERNE_DIAGNOSTIC_TABLE(X)                                                                    \
+#define LIERNE_DIAGNOSTIC_TABLE(X)                                                                 \
     X(001, SYNTAX,                                                                                 \
-      "The text is not JSON: something else stands where a value, a key, a comma, a colon or a "   \
-      "closing bracket must stand, or the text ends too early. Reading stops there.")              \
+      "The text is not JSON: a value, a key, a comma, a colon or a closing bracket is missing, "   \
+      "or the text ends too early. Reading stops there.")                                          \
     X(002, TRAILING,                                                                               \
-      "Something follows after the one value of the file. Only white space may.")                  \
+      "Text follows the one value of the file. Only white space may follow it.")                   \
     X(003, NUMBER,                                                                                 \
       "A number is not written as JSON writes numbers (no sign '+', no leading zero, a digit on "  \
       "both sides of the point), or its magnitude is 1e308 or more.")                              \
     X(004, UTF8,                                                                                   \
       "A string holds bytes that are not UTF-8: overlong forms, surrogates and code points past "  \
-      "U+10FFFF are refused too.")                                                                 \
+      "U+10FFFF are rejected too.")                                                                \
     X(005, CONTROL,                                                                                \
-      "A control character (below U+0020) stands in a string as it is, instead of as an escape.")  \
+      "A string holds a control character (below U+0020) that is not written as an escape.")       \
     X(006, BYTE_ORDER_MARK, "The file begins with a byte-order mark. JSON has none.")              \
     X(007, NUL,                                                                                    \
       "A string holds \\u0000. It would end the string early wherever C reads it.")                \
@@ -30,33 +31,33 @@
     X(012, VALUES, "The text holds more than 1000000 values.")                                     \
     X(013, LENGTH, "A key or a string takes more than 65536 bytes.")                               \
     X(014, DUPLICATE_KEY,                                                                          \
-      "A key stands twice in one object. Most readers would take one of the two in silence. "      \
+      "A key stands twice in one object. Most readers would silently take one of the two. "        \
       "Keys are compared after their escapes are resolved.")                                       \
-    X(020, TYPE, "A value has another JSON type than the key asks for.")                           \
+    X(020, TYPE, "A value does not have the JSON type that the key needs.")                        \
     X(021, UNKNOWN_KEY,                                                                            \
-      "A key is not one of those that the format knows here. Keys are case-sensitive; $schema, "   \
-      "comment and source are allowed anywhere and ignored.")                                      \
-    X(022, MISSING_KEY, "A key that must be there is not.")                                        \
+      "The format has no such key in this object. Keys are case-sensitive; $schema, comment and "  \
+      "source are allowed anywhere and ignored.")                                                  \
+    X(022, MISSING_KEY, "A required key is missing.")                                              \
     X(023, INTEGER,                                                                                \
       "A number is not an integer: it has a fraction or an exponent, or does not fit 64 bits.")    \
     X(024, RANGE, "An integer is outside its range. The message has the bounds.")                  \
     X(025, NAME,                                                                                   \
-      "A name is empty, longer than 128 bytes or holds a control character; the name of a dim or " \
-      "view may not hold '-', ',' or ':', which keys of groups are made with.")                    \
-    X(026, CHOICE, "A word is not one of those that the key knows. The hint lists them.")          \
+      "A name is empty, longer than 128 bytes or holds a control character. The name of a dim or " \
+      "view must not hold '-', ',' or ':', which separate the parts of group keys.")               \
+    X(026, CHOICE, "A value is none of the words that the key takes. The hint lists them.")        \
     X(027, LIMIT,                                                                                  \
-      "There are more grids (256), bridges (1024), dims of a grid (16) or views of a grid (32) "   \
-      "than lierne takes, or no grid at all.")                                                     \
-    X(028, TOO_MANY, "The file has more findings than are listed; these are the first.")           \
+      "There are more than 256 grids, 1024 bridges, 16 dims of a grid or 32 views of a grid, or "  \
+      "there is no grid.")                                                                         \
+    X(028, TOO_MANY, "The file has more diagnostics than are listed. The first ones are listed.")  \
     X(040, ORDER_DUPLICATE, "A dim stands twice in an order.")                                     \
     X(041, ORDER_MISSING,                                                                          \
       "A dim has a size in the shape but no place in the order. The order is never guessed: it "   \
       "decides which ranks are neighbours.")                                                       \
     X(042, SHAPE_MISSING, "A dim stands in the order but has no size in the shape.")               \
-    X(043, GRID_OVERFLOW, "The product of a shape's sizes does not fit.")                          \
+    X(043, GRID_OVERFLOW, "The product of a shape's sizes does not fit 64 bits.")                  \
     X(044, GRID_OVERSIZED, "A grid reaches past the last rank of the world.")                      \
     X(045, VIEW_RESERVED, "A view is named 'base', which is the name of the grid's own dims.")     \
-    X(046, VIEW_SIZE, "A view has another number of ranks than its grid.")                         \
+    X(046, VIEW_SIZE, "A view and its grid have different numbers of ranks.")                      \
     X(047, WITH_UNKNOWN,                                                                           \
       "A view shares dims with a view that does not exist, or stands after it in the file.")       \
     X(048, SHARED_DUPLICATE, "A dim stands twice among the shared dims of a view.")                \
@@ -73,8 +74,7 @@
     X(061, GRID_UNKNOWN, "A bridge names a grid that the file does not have.")                     \
     X(062, DIM_MISSING, "A grid of a bridge has no dim 'tp' or no dim 'dp'.")                      \
     X(063, SOURCE_CP,                                                                              \
-      "The source grid of a bridge has cp larger than 1, and no placement says how the tensor "    \
-      "lies over it.")                                                                             \
+      "The source grid of a bridge has cp larger than 1, and the bridge has no placement for it.") \
     X(064, AXES, "The axes of a tensor are not 2 or 3 different ones of b, s and h.")              \
     X(065, AXIS_UNKNOWN,                                                                           \
       "batch, sequence or a placement does not name an axis of the tensor, or batch and "          \
@@ -82,66 +82,65 @@
     X(066, AXIS_SIZE, "The shape of a tensor lacks the size of an axis.")                          \
     X(067, ELEMENTS, "The number of bytes of a tensor does not fit 64 bits.")                      \
     X(068, OWNER_SEQUENCE,                                                                         \
-      "The owner of a gradient goes by the position in the sequence, and the bridge names no "     \
-      "sequence axis.")                                                                            \
+      "The owner of a gradient row follows from its position in the sequence, and the bridge "     \
+      "names no sequence axis.")                                                                   \
     X(069, STORAGE,                                                                                \
-      "A gradient is stored compact where it cannot be: its owner is partial, so that every "      \
-      "row is of every rank, or rows, and batch and sequence are not neighbouring axes.")          \
+      "storage is compact where it cannot be: the owner is partial, so every rank has every row; " \
+      "or the owner is rows, and batch and sequence are not neighbouring axes.")                   \
     X(070, ROWS,                                                                                   \
-      "The rows of a gradient are missing where its owner is rows, are given where it is not, or " \
-      "are not one cp coordinate for each row (b, s).")                                            \
+      "rows is missing although the owner is rows, is given with another owner, or is not a list " \
+      "of one cp coordinate for each row (b, s).")                                                 \
     X(071, ZIGZAG,                                                                                 \
-      "An axis is cut zigzag over n ranks, by an owner or a placement, and is not divisible "      \
-      "by 2 x n, times the sizes of the dims that cut it before. One rank cuts nothing: for "      \
-      "n = 1 there is nothing to divide.")                                 \
+      "An owner or a placement cuts an axis zigzag over n ranks, and the axis is not divisible "   \
+      "by 2 x n, times the sizes of the slower dims that cut it. With n = 1 any size will do.")    \
     X(072, COUNTS,                                                                                 \
-      "The counts of a side are not one for each data lane, or do not add up to the batch.")       \
+      "The counts of a side are not one for each dp rank, or do not add up to the batch.")         \
     X(073, INDIVISIBLE,                                                                            \
-      "require_divisible is true and the dp sizes of the two grids, or the batch by one of them, " \
-      "do not divide.")                                                                            \
+      "require_divisible is true, and neither dp size divides the other, or one of them does not " \
+      "divide the batch.")                                                                         \
     X(074, ALGORITHM,                                                                              \
       "The algorithm that the bridge names is not defined for this pair of grids. The message "    \
-      "says why; the direct algorithm serves every pair.")                                         \
+      "says why. The direct algorithm is defined for every pair.")                                 \
     X(075, VIEW_UNKNOWN,                                                                           \
       "A bridge names a view that its grid does not have.")                                        \
     X(076, PLACEMENT_DIM,                                                                          \
-      "A placement is for a dim that the view does not have, or for one that is placed by its "    \
-      "meaning: dp (lanes), pp (a stage), and the destination's cp (the owner of the "             \
-      "gradient).")                                                                                \
+      "A placement names a dim that the view does not have, or one whose placement is fixed: dp "  \
+      "(shards the batch), pp (one pipeline stage), and the destination's cp (the owner of the "   \
+      "gradient and output).")                                                                     \
     X(077, PLACEMENT,                                                                              \
       "A placement does not have exactly one of the keys shard and zigzag, it cuts the batch "     \
       "axis, or two dims cut one axis zigzag.")                                                    \
-    X(078, DELIVERY,                                                                               \
-      "Own rows are to be delivered, and the owner of the gradient is partial: there are "         \
-      "none. Or whole sequences are, and a dim of the destination cuts the sequence, which "       \
-      "the owner cuts over cp.")                                                                   \
+    X(078, OUTPUT,                                                                                 \
+      "output is sharded, and the owner of the gradient is partial, so that no cp rank has rows "  \
+      "of its own. Or output is whole, and a dim of the destination cuts the sequence, which the " \
+      "owner cuts over cp.")                                                                       \
     X(079, SAMPLE_ROWS,                                                                            \
-      "rows_per_sample does not fit the tensor: it takes two axes, of which none is s, no "        \
-      "sequence, and rows of whole samples. Or row_order stands without it.")                      \
-    X(101, EMPTY_LANES,                                                                            \
-      "The batch is smaller than the number of data lanes: some lanes have no sample. That is "    \
-      "legal and seldom meant.")                                                                   \
+      "rows_per_sample does not fit the tensor: it needs two axes, neither of them s, no "         \
+      "sequence, and a whole number of samples. Or row_order is given without it.")                \
+    X(101, EMPTY_DP_RANKS,                                                                         \
+      "The batch is smaller than dp: some dp ranks have no sample. That is legal and seldom "      \
+      "meant.")                                                                                    \
     X(102, UNEVEN_CHUNKS,                                                                          \
       "The sequence is not divisible by cp: with a contiguous owner the first cp ranks own one "   \
       "row more than the others.")                                                                 \
-    X(103, REFUSED,                                                                                \
-      "Megatron-LM's colocated bridge refuses this pair of grids. lierne's direct algorithm "      \
-      "serves it.")                                                                                \
+    X(103, REJECTED,                                                                               \
+      "Megatron-LM's colocated bridge rejects this pair of grids. lierne's direct algorithm "      \
+      "is defined for it.")                                                                        \
     X(104, MISALIGNED,                                                                             \
-      "On some ranks the data lanes of the two grids do not line up. Megatron-LM would deliver "   \
-      "another lane's samples there without an error; lierne's direct algorithm delivers the "     \
+      "On some ranks the dp ranks of the two grids are misaligned. Megatron-LM would deliver "     \
+      "another dp rank's samples there without an error. lierne's direct algorithm delivers the "  \
       "right ones.")                                                                               \
     X(105, ORDER_REVERSED,                                                                         \
-      "An order is one of Megatron-LM's read from its end: it seems to list the slowest dim "      \
-      "first, as torch does for a device mesh. Here the fastest dim, whose neighbours are "        \
-      "neighbouring ranks, stands first. Taken as it is, tp groups would be spread over nodes.")   \
+      "An order is one of Megatron-LM's reversed: it seems to list the slowest dim first, as "     \
+      "torch does for a device mesh. Here the fastest dim, whose neighbours are neighbouring "     \
+      "ranks, stands first. With this order tp groups would be spread over nodes.")                \
     X(106, IDLE_RANKS,                                                                             \
-      "Some ranks of the world are in no grid, and the file does not say that this is meant: "     \
-      "world_size may be too large. \"cover_world\": false says that it is meant.")                \
+      "Some ranks of the world are in no grid: world_size may be too large. If it is meant, say "  \
+      "so with \"cover_world\": false.")                                                           \
     X(107, OFFSET,                                                                                 \
       "Grids that begin at rank 0 have together as many ranks as the world, and some ranks are "   \
-      "in no grid. Either the grids are meant to be disjoint and a rank_offset is missing, or "    \
-      "they are meant to share ranks and world_size is too large.")
+      "in no grid. If the grids are meant to be disjoint, a rank_offset is missing. If they are "  \
+      "meant to share ranks, world_size is too large.")
 /* clang-format on */
 
 #define LIERNE_DIAGNOSTIC_NUMBER(number) (1##number - 1000)

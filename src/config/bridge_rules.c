@@ -1,9 +1,9 @@
 /* The rules of a bridge that join several values, a function each, in a table.
  *
- * Each rule looks after its own preconditions and stays silent where a value that it needs is
- * missing or wrong: that has its own finding. So all rules always run and one fault never hides
- * another. A bridge that is sound by then is shown to the builder's own checks, so that
- * what `check` calls valid can be planned. */
+ * A rule returns without a diagnostic where a value that it needs is missing or wrong: that value
+ * has a diagnostic already. So all rules always run, and one error never hides another. A bridge
+ * without errors is then given to the planner's own checks: what `check` calls valid can be
+ * planned. */
 #include "config/read.h"
 #include "plan/megatron/megatron.h"
 
@@ -42,7 +42,7 @@ static void check_dims(lierne_reader *r, values *v, entry *bridge) {
                                   view   ? v->views[side]
                                   : side ? v->dst
                                          : v->src,
-                                  "both sides of a bridge have tp and dp, also of size 1",
+                                  "a bridge needs dims tp and dp on both sides; add it with size 1",
                                   "%s %s has no dim '%s'", view ? "view" : "grid",
                                   lierne_quote(view ? view : name_of(bridge, side)).text,
                                   names[i % 2]);
@@ -65,7 +65,8 @@ static void check_source_cp(lierne_reader *r, values *v, entry *bridge) {
 static void check_axes(lierne_reader *r, values *v, entry *bridge) {
     int axis = bridge->spec.sequence_axis;
     if (axis >= 0 && axis == bridge->spec.batch_axis) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, v->sequence, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, v->sequence,
+                              "name another axis, or drop \"sequence\"",
                               "batch and sequence are both axis '%s'", bridge->axes[axis]);
     }
 }
@@ -77,38 +78,44 @@ static void check_elements(lierne_reader *r, values *v, entry *bridge) {
         fits = fits && lierne_mul_i64(bytes, bridge->shape[a], &bytes);
     }
     if (!fits) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ELEMENTS, v->shape, "",
-                              "the bytes of the tensor do not fit 64 bits");
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ELEMENTS, v->shape, "choose smaller sizes",
+                              "the bytes of the tensor are more than %lld", (long long)INT64_MAX);
     }
 }
 
-static void add_rows_fault(lierne_reader *r, const lierne_json_node *node, const char *message) {
-    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAMPLE_ROWS, node, "", "%s", message);
+static void add_rows_error(lierne_reader *r, const lierne_json_node *node, const char *message,
+                           const char *hint) {
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAMPLE_ROWS, node, hint, "%s", message);
 }
 
 static void check_sample_rows(lierne_reader *r, values *v, entry *bridge) {
     int b = bridge->spec.batch_axis;
     int64_t per = bridge->spec.rows_per_sample;
     if (v->row_order && !v->rows_per_sample) {
-        add_rows_fault(r, v->row_order, "there is a row_order, and no rows_per_sample");
+        add_rows_error(r, v->row_order, "row_order is given without rows_per_sample",
+                       "add rows_per_sample, or drop row_order");
     }
     if (!v->rows_per_sample || bridge->spec.naxes < 2) {
         return;
     }
     if (bridge->spec.naxes > 2) {
-        add_rows_fault(r, v->rows_per_sample, "a tensor of 3 axes has no rows_per_sample");
+        add_rows_error(r, v->rows_per_sample, "rows_per_sample is given, and the tensor has 3 axes",
+                       "drop rows_per_sample, or let the tensor have 2 axes: rows and h");
         return;
     }
     if (strcmp(bridge->axes[0], "s") == 0 || strcmp(bridge->axes[1], "s") == 0) {
-        add_rows_fault(r, v->axes, "with rows_per_sample, s is inside the rows: no axis of it");
+        add_rows_error(r, v->axes, "rows_per_sample is given, and s is an axis of the tensor",
+                       "drop rows_per_sample, or let the axes be b and h");
     }
     if (v->sequence) {
-        add_rows_fault(r, v->sequence, "with rows_per_sample, the sequence is inside the rows");
+        add_rows_error(r, v->sequence, "rows_per_sample and sequence are both given",
+                       "drop sequence: it is the position inside the rows of a sample");
     }
     if (b >= 0 && per > 0 && bridge->shape[b] % per) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAMPLE_ROWS, v->sizes[b], "",
-                              "%lld rows are no whole samples of %lld", (long long)bridge->shape[b],
-                              (long long)per);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAMPLE_ROWS, v->sizes[b],
+                              "the batch axis counts rows: samples times rows_per_sample",
+                              "%lld rows are not divisible by rows_per_sample %lld",
+                              (long long)bridge->shape[b], (long long)per);
     }
 }
 
@@ -121,9 +128,9 @@ static void check_owner(lierne_reader *r, values *v, entry *bridge) {
                               lierne_quote(lierne_json_string(v->owner)).text);
     }
     if (partial && bridge->spec.output == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_DELIVERY, v->deliver,
-                              "deliver whole sequences, or name who owns the rows",
-                              "own rows are to be delivered, and the gradient is partial");
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_OUTPUT, v->output,
+                              "let the output be whole, or choose another owner",
+                              "output is sharded, and the owner of the gradient is partial");
     }
 }
 
@@ -132,13 +139,14 @@ static void check_storage(lierne_reader *r, values *v, entry *bridge) {
     int apart = v->planned.batch - v->planned.sequence;
     if (compact && v->owner && bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage,
-                              "store it full, or name who owns the rows",
-                              "a partial gradient cannot be stored compact");
+                              "let storage be full, or choose another owner",
+                              "storage is compact, and the owner of the gradient is partial");
     }
     if (compact && bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS && v->planned.batch >= 0 &&
         v->planned.sequence >= 0 && (apart > 1 || apart < -1)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage, "store it full",
-                              "rows are stored compact, and batch and sequence are not neighbours");
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage, "let storage be full",
+                              "storage is compact with owner rows, and batch and sequence are not "
+                              "neighbouring axes");
     }
 }
 
@@ -149,14 +157,17 @@ static void check_row_owners(lierne_reader *r, values *v, entry *bridge) {
         batch_of(v) && sequence_of(v) && lierne_mul_i64(batch_of(v), sequence_of(v), &rows);
     if (known && rows != v->rows->count) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows,
-                              "one cp coordinate for each row (b, s)", "%d rows, must be %lld",
-                              v->rows->count, (long long)rows);
+                              "give one cp coordinate for each row (b, s)",
+                              "rows has %d entries, must have %lld", v->rows->count,
+                              (long long)rows);
     }
     for (const lierne_json_node *n = lierne_json_first(v->rows); n && cp;
          n = lierne_json_next(r->doc, n)) {
         if (n->integer && n->value >= cp) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, n, "",
-                                  "owner is %lld, must be 0 to %d", (long long)n->value, cp - 1);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, n,
+                                  "cp of the destination is the bound",
+                                  "the owner of a row is %lld, must be 0 to %d",
+                                  (long long)n->value, cp - 1);
         }
     }
 }
@@ -167,11 +178,11 @@ static void check_rows(lierne_reader *r, values *v, entry *bridge) {
         check_row_owners(r, v, bridge);
     } else if (wanted) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->owner, "add \"rows\" to the gradient",
-                              "owner is rows, and there are none");
+                              "owner is rows, and the gradient has no rows");
     } else if (v->rows && v->owner) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ROWS, v->rows,
-                              "drop them, or let the owner be rows",
-                              "rows are given, but the owner is %s",
+                              "drop rows, or let the owner be rows",
+                              "rows are given, and the owner is %s",
                               lierne_quote(lierne_json_string(v->owner)).text);
     }
 }
@@ -182,18 +193,20 @@ static void check_chunks(lierne_reader *r, values *v, entry *bridge) {
     if (sequence && cp && bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
         sequence % cp) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNEVEN_CHUNKS,
-                              v->planned.nodes[v->planned.sequence], "",
+                              v->planned.nodes[v->planned.sequence],
+                              "choose a sequence that cp divides, if this is not meant",
                               "a sequence of %lld is not divisible by cp %d: chunks are uneven",
                               (long long)sequence, cp);
     }
 }
 
 static void check_side_counts(lierne_reader *r, const lierne_json_node *list, int64_t batch,
-                              int lanes) {
+                              int dp) {
     int64_t sum = 0;
-    if (lanes && list->count != lanes) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "one count for each data lane",
-                              "%d counts for %d lanes", list->count, lanes);
+    if (dp && list->count != dp) {
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "give one count for each dp rank",
+                              "%s has %d counts, must have %d as dp has", lierne_label(list).text,
+                              list->count, dp);
         return;
     }
     bool fits = true;
@@ -204,7 +217,7 @@ static void check_side_counts(lierne_reader *r, const lierne_json_node *list, in
         fits = fits && lierne_add_i64(sum, n->value, &sum);
     }
     if (batch && (!fits || sum != batch)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_COUNTS, list, "change the counts or the batch",
                               "the counts add up to %s%lld, must be the batch of %lld",
                               fits ? "" : "more than ", (long long)sum, (long long)batch);
     }
@@ -212,60 +225,59 @@ static void check_side_counts(lierne_reader *r, const lierne_json_node *list, in
 
 static void check_counts(lierne_reader *r, values *v, entry *bridge) {
     for (int side = 0; side < 2; side++) {
-        if (v->lane_counts[side]) {
-            check_side_counts(r, v->lane_counts[side], batch_of(v), size_of(bridge, side, "dp"));
+        if (v->dp_counts[side]) {
+            check_side_counts(r, v->dp_counts[side], batch_of(v), size_of(bridge, side, "dp"));
         }
     }
 }
 
 static void check_divisible(lierne_reader *r, values *v, entry *bridge) {
-    int lanes[] = {size_of(bridge, 0, "dp"), size_of(bridge, 1, "dp")};
+    int dp[] = {size_of(bridge, 0, "dp"), size_of(bridge, 1, "dp")};
     int64_t batch = batch_of(v);
     if (!bridge->spec.require_divisible) {
         return;
     }
-    if (lanes[0] && lanes[1] && lanes[0] % lanes[1] && lanes[1] % lanes[0]) {
+    if (dp[0] && dp[1] && dp[0] % dp[1] && dp[1] % dp[0]) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INDIVISIBLE, v->require_divisible,
-                              "drop require_divisible: lierne serves any two sizes",
+                              "drop require_divisible: lierne takes any two sizes",
                               "dp is %d at the source and %d at the destination: neither divides "
                               "the other",
-                              lanes[0], lanes[1]);
+                              dp[0], dp[1]);
     }
     for (int side = 0; side < 2; side++) {
-        if (lanes[side] && batch % lanes[side]) {
+        if (dp[side] && batch % dp[side]) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_INDIVISIBLE,
                                   v->planned.nodes[v->planned.batch],
                                   "drop require_divisible, or choose another batch",
                                   "a batch of %lld is not divisible by dp %d of grid %s",
-                                  (long long)batch, lanes[side],
+                                  (long long)batch, dp[side],
                                   lierne_quote(name_of(bridge, side)).text);
         }
     }
 }
 
-static void check_lanes(lierne_reader *r, values *v, entry *bridge) {
+static void check_empty_dp_ranks(lierne_reader *r, values *v, entry *bridge) {
     int64_t batch = batch_of(v);
     for (int side = 0; side < 2; side++) {
-        int lanes = size_of(bridge, side, "dp");
-        if (batch && batch < lanes && !v->lane_counts[side]) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_EMPTY_LANES,
+        int dp = size_of(bridge, side, "dp");
+        if (batch && batch < dp && !v->dp_counts[side]) {
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_EMPTY_DP_RANKS,
                                   v->planned.nodes[v->planned.batch],
                                   "choose a larger batch, or write counts to say that it is meant",
-                                  "a batch of %lld leaves lanes of grid %s empty: dp is %d",
-                                  (long long)batch, lierne_quote(name_of(bridge, side)).text,
-                                  lanes);
+                                  "a batch of %lld leaves dp ranks of grid %s empty: dp is %d",
+                                  (long long)batch, lierne_quote(name_of(bridge, side)).text, dp);
         }
     }
 }
 
-/* What Megatron-LM would do with the pair, where lierne does better. */
+/* Warns of a pair that Megatron-LM rejects or plans wrongly. */
 static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_comparison *c) {
     const int shown =
         c->nmisaligned < LIERNE_MEGATRON_SHOWN ? c->nmisaligned : LIERNE_MEGATRON_SHOWN;
     lierne_text text = {0};
     if (*c->rejection) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_REFUSED, v->bridge, "",
-                              "Megatron-LM's colocated bridge refuses this pair: %s", c->rejection);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_REJECTED, v->bridge, "",
+                              "Megatron-LM's colocated bridge rejects this pair: %s", c->rejection);
         return;
     }
     for (int i = 0; i < shown; i++) {
@@ -277,13 +289,13 @@ static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_
     r->failed |= text.failed;
     if (text.length) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISALIGNED, v->bridge, "",
-                              "Megatron-LM would deliver another lane's samples to ranks %s",
+                              "Megatron-LM would deliver another dp rank's samples to ranks %s",
                               text.data);
     }
     lierne_text_clear(&text);
 }
 
-/* Whether the builder takes the bridge; what it refuses has no rule of its own here. */
+/* Whether the planner takes the bridge; what it rejects has no rule of its own here. */
 static bool check_plannable(lierne_reader *r, values *v, entry *bridge) {
     lierne_status status = lierne_bridge_check(&bridge->spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
@@ -310,9 +322,11 @@ static void check_pair(lierne_reader *r, values *v, entry *bridge) {
 
 void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool sound) {
     static void (*const rules[])(lierne_reader *, values *, entry *) = {
-        check_dims,   check_source_cp, check_axes,  check_elements,           check_sample_rows,
-        check_owner,  check_storage,   check_rows,  lierne_config_check_cuts, check_chunks,
-        check_counts, check_divisible, check_lanes,
+        check_dims,           check_source_cp,   check_axes,
+        check_elements,       check_sample_rows, check_owner,
+        check_storage,        check_rows,        lierne_config_check_cuts,
+        check_chunks,         check_counts,      check_divisible,
+        check_empty_dp_ranks,
     };
     int errors = r->config->errors;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

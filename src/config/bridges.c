@@ -6,7 +6,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Name of the grid that node names; NULL, with a finding, if there is none. */
+/* Name of the grid that node names; NULL, with a diagnostic, if there is none. */
 static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_json_node *node) {
     for (size_t i = 0; node && i < r->config->grids.count; i++) {
         if (strcmp(r->config->grids.at[i].name, lierne_json_string(node)) == 0) {
@@ -56,7 +56,7 @@ static void read_gradient(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     if (lierne_config_word(r, nodes->owner, owners, COUNT(owners), &word)) {
         bridge->spec.gradient_owner = (lierne_gradient_owner)word;
     } else {
-        nodes->owner = NULL; /* rules must not judge by an owner that is none */
+        nodes->owner = NULL; /* the rules must not use an invalid owner */
     }
     if (lierne_config_word(r, nodes->storage, storages, COUNT(storages), &word)) {
         bridge->spec.gradient_storage = (lierne_storage)word;
@@ -66,7 +66,7 @@ static void read_gradient(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     }
 }
 
-static int64_t *read_lane_counts(lierne_reader *r, const lierne_json_node *list) {
+static int64_t *read_dp_counts(lierne_reader *r, const lierne_json_node *list) {
     int64_t *counts = NULL;
     int i = 0;
     if (!list || !lierne_reader_ok(r, lierne_alloc(&counts, (size_t)list->count, sizeof *counts))) {
@@ -84,15 +84,15 @@ static void read_counts(lierne_reader *r, lierne_config_bridge_nodes *nodes,
         {"src", LIERNE_JSON_ARRAY, false},
         {"dst", LIERNE_JSON_ARRAY, false},
     };
-    lierne_config_object(r, nodes->counts, keys, COUNT(keys), nodes->lane_counts);
+    lierne_config_object(r, nodes->counts, keys, COUNT(keys), nodes->dp_counts);
     for (int side = 0; side < 2; side++) {
-        bridge->counts[side] = read_lane_counts(r, nodes->lane_counts[side]);
+        bridge->counts[side] = read_dp_counts(r, nodes->dp_counts[side]);
     }
     bridge->spec.src_counts = bridge->counts[0];
     bridge->spec.dst_counts = bridge->counts[1];
 }
 
-/* The view's name as its grid has it, NULL, with a finding, if the grid has no such view. */
+/* The view's name as its grid has it, NULL, with a diagnostic, if the grid has no such view. */
 static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *grid,
                              const lierne_json_node *node) {
     for (int i = 0; i < lierne_grid_get_nviews(grid->grid); i++) {
@@ -107,7 +107,7 @@ static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *g
     return NULL;
 }
 
-/* Grid and view of a side; a grid whose view is unknown counts as unknown. */
+/* Grid and view of a side. A grid whose view is unknown is treated as unknown. */
 static void read_end(lierne_reader *r, const lierne_json_node *node, const lierne_json_node *view,
                      const char **name, const lierne_grid **grid, const char **view_name) {
     const lierne_config_grid_entry *found = find_grid(r, node);
@@ -133,7 +133,7 @@ static void read_name(lierne_reader *r, const lierne_json_node *node,
     }
     const char *name = lierne_json_string(node);
     if (lierne_config_get_bridge(r->config, name)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BRIDGE_DUPLICATE, node, "choose another name",
                               "there is a bridge %s already", lierne_quote(name).text);
     }
     lierne_reader_ok(r, lierne_strdup(&bridge->name, name));
@@ -150,7 +150,7 @@ enum {
     BATCH,
     SEQUENCE,
     PLACEMENTS,
-    DELIVER,
+    OUTPUT,
     GRADIENT,
     ALGORITHM,
     COUNTS,
@@ -167,14 +167,14 @@ static const lierne_config_key keys[KEYS] = {
     [BATCH] = {"batch", LIERNE_JSON_STRING, true},
     [SEQUENCE] = {"sequence", LIERNE_JSON_STRING, false},
     [PLACEMENTS] = {"placements", LIERNE_JSON_OBJECT, false},
-    [DELIVER] = {"deliver", LIERNE_JSON_STRING, false},
+    [OUTPUT] = {"output", LIERNE_JSON_STRING, false},
     [GRADIENT] = {"gradient", LIERNE_JSON_OBJECT, false},
     [ALGORITHM] = {"algorithm", LIERNE_JSON_STRING, false},
     [COUNTS] = {"counts", LIERNE_JSON_OBJECT, false},
     [DIVISIBLE] = {"require_divisible", LIERNE_JSON_BOOLEAN, false},
 };
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* 0; as the enum */
-static const char *const deliveries[] = {"whole", "own"};                   /* likewise */
+static const char *const outputs[] = {"whole", "sharded"};                  /* likewise */
 
 /* Reads all values of a bridge. */
 static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
@@ -192,7 +192,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
                                           .tensor = found[TENSOR],
                                           .batch = found[BATCH],
                                           .sequence = found[SEQUENCE],
-                                          .deliver = found[DELIVER],
+                                          .output = found[OUTPUT],
                                           .gradient = found[GRADIENT],
                                           .algorithm = found[ALGORITHM],
                                           .counts = found[COUNTS],
@@ -203,7 +203,7 @@ static bool read_values(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     if (found[PLACEMENTS]) {
         lierne_config_read_placements(r, found[PLACEMENTS], nodes, bridge);
     }
-    if (lierne_config_word(r, nodes->deliver, deliveries, COUNT(deliveries), &word)) {
+    if (lierne_config_word(r, nodes->output, outputs, COUNT(outputs), &word)) {
         bridge->spec.output = (lierne_bridge_output)word;
     }
     if (nodes->gradient) {
@@ -240,8 +240,8 @@ static void read_bridge(lierne_reader *r, const lierne_json_node *node) {
 
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges) {
     if (bridges->count > LIERNE_CONFIG_MAX_BRIDGES) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "",
-                              "%d bridges, at most %d are taken", bridges->count,
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, bridges, "use several files",
+                              "%d bridges, must be at most %d", bridges->count,
                               LIERNE_CONFIG_MAX_BRIDGES);
         return;
     }

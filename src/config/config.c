@@ -1,6 +1,5 @@
-/* A configuration as a whole: the file's own keys, and what the caller may ask. Everything is read
- * whatever was wrong before it, so that one run shows all findings; only text that is not JSON is
- * not looked into any further. */
+/* A configuration as a whole: the file's own keys. Everything is read whatever was wrong before it,
+ * so that one run shows all diagnostics. Only text that is not JSON is not read any further. */
 #include "config/read.h"
 
 #include <errno.h>
@@ -11,8 +10,9 @@ static void read_node_list(lierne_reader *r, const lierne_json_node *nodes) {
     lierne_config *config = r->config;
     int rank = 0;
     if (nodes->count != config->world) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NODES, nodes, "one node for each rank",
-                              "%d nodes for %d ranks", nodes->count, config->world);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NODES, nodes, "give one node for each rank",
+                              "nodes has %d entries, must have %d as world_size says", nodes->count,
+                              config->world);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(nodes); n; n = lierne_json_next(r->doc, n)) {
@@ -75,9 +75,9 @@ static void read_file(lierne_reader *r) {
 }
 
 /* The status of a config that was read, and a message with its first error. */
-static lierne_status judge(const lierne_config *config, lierne_status status) {
-    for (size_t i = 0; i < config->findings.count; i++) {
-        const lierne_diagnostic *f = &config->findings.at[i].finding;
+static lierne_status verdict(const lierne_config *config, lierne_status status) {
+    for (size_t i = 0; i < config->diagnostics.count; i++) {
+        const lierne_diagnostic *f = &config->diagnostics.at[i].diagnostic;
         if (f->severity == LIERNE_ERROR) {
             return lierne_fail(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
                                "lierne_config_parse", "%d errors, the first at %d:%d: [%s] %s",
@@ -110,7 +110,7 @@ lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t 
     }
     lierne_diagnostics_sort(r.config);
     *out = r.config;
-    return judge(r.config, status);
+    return verdict(r.config, status);
 }
 
 /* Reads at most one byte more than a configuration may have. */

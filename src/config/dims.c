@@ -14,15 +14,16 @@ static int dim_index(const lierne_config_dims *dims, const char *name) {
 static bool read_order(lierne_reader *r, const lierne_json_node *order, lierne_config_dims *out) {
     bool ok = true;
     if (order->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order, "",
-                              "%d dims, at most %d are taken", order->count, LIERNE_MAX_DIMS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, order,
+                              "join dims, or drop those of size 1", "%d dims, must be at most %d",
+                              order->count, LIERNE_MAX_DIMS);
         return false;
     }
     for (const lierne_json_node *n = lierne_json_first(order); n; n = lierne_json_next(r->doc, n)) {
         if (!lierne_config_name(r, n, false, LIERNE_CONFIG_KEY_NAME)) {
             ok = false;
         } else if (dim_index(out, lierne_json_string(n)) >= 0) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_ORDER_DUPLICATE, n, "name each dim once",
                                   "dim %s stands twice in the order",
                                   lierne_quote(lierne_json_string(n)).text);
             ok = false;
@@ -75,7 +76,7 @@ bool lierne_config_read_dims(lierne_reader *r, const lierne_json_node *order,
     if (!order || !shape) {
         return false;
     }
-    /* A faulty order says nothing about which sizes it lacks. */
+    /* A wrong order does not tell which sizes are missing. */
     if (!read_order(r, order, out)) {
         return false;
     }

@@ -1,21 +1,22 @@
 /* Grids and their views.
  *
- * The library's own constructors are the judges of what is a grid; they stop at their first fault,
- * so what has a place of its own in the file (a size, a name, a dim that is in the order but not in
- * the shape) is looked at here before, value by value, and what they refuse beyond that is put at
- * the value which they refused. */
+ * The library's own constructors decide what is a valid grid, and return at their first error. So
+ * everything that has a place of its own in the file (a size, a name, a dim that is in the order
+ * but not in the shape) is checked here first, value by value. What the constructors reject beyond
+ * that gets a diagnostic at the rejected value. */
 #include "config/read.h"
 
 #include <string.h>
 
-static void add_refused(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
-                        const lierne_json_node *offset) {
+static void add_rejected(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
+                         const lierne_json_node *offset) {
     if (status == LIERNE_OVERSIZED) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERSIZED, offset ? offset : shape,
                               "shape, rank_offset and world_size must fit together", "%s",
                               lierne_reason());
     } else if (status == LIERNE_OVERFLOW) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "", "%s", lierne_reason());
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "choose smaller sizes",
+                              "%s", lierne_reason());
     } else {
         lierne_diagnostic_add(r, status, shape, "", "%s", lierne_reason());
     }
@@ -100,7 +101,7 @@ static lierne_grid *make_grid(lierne_reader *r, const lierne_json_node *order,
     spec.sizes = dims.sizes;
     lierne_status status = lierne_grid_create(&grid, &spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
-        add_refused(r, status, shape, offset);
+        add_rejected(r, status, shape, offset);
     }
     return grid;
 }
@@ -134,8 +135,9 @@ static void read_grid(lierne_reader *r, const lierne_json_node *node, int64_t wo
 void lierne_config_read_grids(lierne_reader *r, const lierne_json_node *grids, int64_t world) {
     const lierne_json_node *first = lierne_config_first(r, grids);
     if (!first || grids->count > LIERNE_CONFIG_MAX_GRIDS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, grids, "", "%d grids, must be 1 to %d",
-                              first ? grids->count : 0, LIERNE_CONFIG_MAX_GRIDS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, grids, "use several files for more",
+                              "%d grids, must be 1 to %d", first ? grids->count : 0,
+                              LIERNE_CONFIG_MAX_GRIDS);
         return;
     }
     for (const lierne_json_node *n = first; n; n = lierne_config_next(r, n)) {

@@ -1,9 +1,9 @@
-/* Placements of a bridge: how its tensor lies over the dims of a view, and what follows where
- * several dims cut one axis.
+/* Placements of a bridge: tensor placement per grid dim, and the rules for axes that several dims
+ * cut.
  *
- * The rules look at cuts, not at placements: on the destination's cp it is the owner of the
- * gradient that cuts, and both kinds meet on one axis. The slowest dim cuts first, so the parts
- * that a zigzag finds are those that slower dims have left. */
+ * The rules look at cuts, not at placements: the destination's cp is cut by the owner of the
+ * gradient, and both kinds can cut the same axis. The slowest dim cuts first, so a zigzag divides
+ * what slower dims have left. */
 #include "config/read.h"
 
 #include <string.h>
@@ -46,15 +46,15 @@ int lierne_config_side_dim(const lierne_config_bridge_entry *bridge, int side, c
 
 /* --- reading ------------------------------------------------------------------------------ */
 
-/* What places a dim that has a meaning; NULL for one that a placement may be given for. */
+/* What places a dim of Megatron-LM's; NULL for a dim that a placement may be given for. */
 static const char *meaning(const char *dim, int side) {
     if (strcmp(dim, "dp") == 0) {
-        return "it cuts the batch into lanes";
+        return "it shards the batch";
     }
     if (strcmp(dim, "pp") == 0) {
         return side ? "the tensor goes to the first stage" : "the tensor is on the last stage";
     }
-    return side && strcmp(dim, "cp") == 0 ? "the owner of the gradient and deliver say how" : NULL;
+    return side && strcmp(dim, "cp") == 0 ? "the owner of the gradient and output say how" : NULL;
 }
 
 static void check_dim(lierne_reader *r, const lierne_json_node *node,
@@ -62,11 +62,12 @@ static void check_dim(lierne_reader *r, const lierne_json_node *node,
     const char *means = meaning(lierne_json_key(node), side);
     if (means) {
         lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "drop it",
-                                  "%s of the %s is placed by its meaning: %s",
-                                  lierne_label(node).text, sides[side], means);
+                                  "%s of the %s has a fixed placement: %s", lierne_label(node).text,
+                                  sides[side], means);
     } else if (lierne_config_side(bridge, side) &&
                lierne_config_side_dim(bridge, side, lierne_json_key(node)) < 0) {
-        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node, "",
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_PLACEMENT_DIM, node,
+                                  "name a dim of the view that the bridge uses",
                                   "%s is not a dim of the %s", lierne_label(node).text,
                                   sides[side]);
     }
@@ -79,7 +80,7 @@ static void read_axis(lierne_reader *r, const lierne_json_node *node,
         a++;
     }
     if (planned->naxes && a == planned->naxes) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "name one of its axes",
                               "%s is %s, which is not an axis of the tensor",
                               lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
     } else if (a < planned->naxes && a == planned->batch) {
@@ -103,7 +104,8 @@ static lierne_placement read_placement(lierne_reader *r, const lierne_json_node 
         return placement;
     }
     if (!found[0] == !found[1]) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, node,
+                              "write {\"shard\": AXIS} or {\"zigzag\": AXIS}",
                               "%s has %s of shard and zigzag, must have one",
                               lierne_label(node).text, found[0] ? "both" : "none");
         return placement;
@@ -202,8 +204,8 @@ static void check_zigzag(lierne_reader *r, const lierne_config_bridge_nodes *nod
     }
 }
 
-/* Chunks over cp of a sequence that is cut already: the own rows of the gradient would not be rows
- * of the output, unless those are delivered. */
+/* Chunks over cp of a sequence that another dim cuts already: the gradient's own rows would not be
+ * rows of the output, unless the output is sharded. */
 static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *nodes,
                            const lierne_config_bridge_entry *bridge, int dim) {
     int cp = lierne_config_side_dim(bridge, 1, "cp");
@@ -213,7 +215,7 @@ static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *n
     if (dim != cp && c.node && c.axis >= 0 && c.axis == nodes->planned.sequence && chunks &&
         bridge->spec.output == LIERNE_OUTPUT_WHOLE) {
         lierne_diagnostic_add(
-            r, LIERNE_DIAGNOSTIC_DELIVERY, c.node, "add \"deliver\": \"own\"",
+            r, LIERNE_DIAGNOSTIC_OUTPUT, c.node, "add \"output\": \"sharded\"",
             "'%s' cuts the sequence, which the owner of the gradient cuts over cp",
             dim_name(bridge, 1, dim));
     }

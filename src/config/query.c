@@ -1,16 +1,16 @@
-/* What a caller may ask of a configuration. Names are few (bounded when reading), so that looking
- * one up is a walk. */
+/* The getters of a configuration. The number of names is bounded when reading, so a linear search
+ * is enough. */
 #include "config/read.h"
 
 #include <string.h>
 
 int lierne_config_get_ndiagnostics(const lierne_config *config) {
-    return config ? (int)config->findings.count : 0;
+    return config ? (int)config->diagnostics.count : 0;
 }
 
 const lierne_diagnostic *lierne_config_get_diagnostic(const lierne_config *config, int i) {
     bool there = i >= 0 && i < lierne_config_get_ndiagnostics(config);
-    return there ? &config->findings.at[i].finding : NULL;
+    return there ? &config->diagnostics.at[i].diagnostic : NULL;
 }
 
 int lierne_config_get_world_size(const lierne_config *config) {

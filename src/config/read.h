@@ -1,6 +1,6 @@
 /* Reading a configuration: what the files of this folder share. A reader walks the JSON tree,
- * fills the config and adds a finding for everything that is wrong; it never stops at one. A failed
- * allocation is remembered in the reader and ends the reading as a whole. */
+ * fills the config and adds a diagnostic for each error; it never stops at the first. The reader
+ * remembers a failed allocation, which fails the reading as a whole. */
 #ifndef LIERNE_CONFIG_READ_H
 #define LIERNE_CONFIG_READ_H
 
@@ -14,7 +14,7 @@
 #define LIERNE_CONFIG_AXES        3
 
 typedef struct lierne_config_diagnostic_entry {
-    lierne_diagnostic finding;
+    lierne_diagnostic diagnostic;
     int order; /* in which it was found: keeps sorting stable */
     char *texts[3];
 } lierne_config_diagnostic_entry;
@@ -39,9 +39,9 @@ typedef struct lierne_config_bridge_entry {
 } lierne_config_bridge_entry;
 
 struct lierne_config {
-    LIERNE_VEC(lierne_config_diagnostic_entry) findings;
-    size_t finding_bytes;
-    bool full; /* more findings than are listed */
+    LIERNE_VEC(lierne_config_diagnostic_entry) diagnostics;
+    size_t diagnostic_bytes;
+    bool full; /* more diagnostics than are listed */
     int errors;
     int world;
     LIERNE_VEC(lierne_config_grid_entry) grids;
@@ -58,8 +58,8 @@ typedef struct lierne_reader {
 /* Remembers a failed allocation; whether there was none. */
 bool lierne_reader_ok(lierne_reader *r, lierne_status status);
 
-/* Findings (findings.c). number is LIERNE_DIAGNOSTIC_..., or a status for what the format's rules
- * do not foresee. They stand at the value of node, or at its key; node NULL is the whole file. */
+/* Diagnostics (diagnostics.c). number is LIERNE_DIAGNOSTIC_..., or a status for what no rule of the
+ * format covers. Their place is the value of node, or its key; node NULL is the whole file. */
 void lierne_diagnostic_add(lierne_reader *r, int number, const lierne_json_node *node,
                            const char *hint, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -81,8 +81,8 @@ lierne_quoted lierne_label(const lierne_json_node *node);
 /* What the last failed call of the library said, without the name of its function. */
 const char *lierne_reason(void);
 
-/* Values (value.c). Each gives a finding and false when the value is not as wanted; node NULL is
- * false without a finding. */
+/* Values (value.c). Each gives a diagnostic and false when the value is not as wanted; node NULL is
+ * false without a diagnostic. */
 typedef struct lierne_config_key {
     const char *name;
     int types; /* lierne_json_type bits */
@@ -147,11 +147,11 @@ typedef struct lierne_config_planned {
  * first. */
 typedef struct lierne_config_bridge_nodes {
     const lierne_json_node *bridge, *name, *src, *dst, *tensor, *batch, *sequence, *gradient;
-    const lierne_json_node *algorithm, *counts, *require_divisible, *deliver;
+    const lierne_json_node *algorithm, *counts, *require_divisible, *output;
     const lierne_json_node *axes, *shape, *dtype, *sizes[LIERNE_CONFIG_AXES];
     const lierne_json_node *rows_per_sample, *row_order;
     const lierne_json_node *owner, *storage, *rows;
-    const lierne_json_node *lane_counts[2];
+    const lierne_json_node *dp_counts[2];
     const lierne_json_node *views[2];
     const lierne_json_node *placed[2][LIERNE_MAX_DIMS]; /* by dim of the view */
     lierne_config_planned planned;

@@ -1,5 +1,5 @@
-/* The tensor of a bridge: its axes, their sizes, which of them are cut by lanes and by cp, and the
- * axes that it is planned with, which differ from its own where it has rows of samples. */
+/* The tensor of a bridge: its axes, their sizes, which of them dp and cp cut, and the axes that it
+ * is planned with. With rows_per_sample these differ from its own. */
 #include "config/read.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@ static int axis_index(const lierne_config_bridge_entry *bridge, const char *name
 static void read_axes(lierne_reader *r, const lierne_json_node *axes,
                       lierne_config_bridge_entry *bridge) {
     if (axes->count < 2 || axes->count > COUNT(axis_words)) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, axes, "", "%d axes, must be 2 or 3",
-                              axes->count);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, axes, "list b, h and, if it is an axis, s",
+                              "%d axes, must be 2 or 3", axes->count);
         return;
     }
     for (const lierne_json_node *n = lierne_json_first(axes); n; n = lierne_json_next(r->doc, n)) {
@@ -29,8 +29,8 @@ static void read_axes(lierne_reader *r, const lierne_json_node *axes,
             continue;
         }
         if (axis_index(bridge, axis_words[word]) >= 0) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, n, "", "axis '%s' stands twice",
-                                  axis_words[word]);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXES, n, "name each axis once",
+                                  "axis '%s' stands twice in axes", axis_words[word]);
             continue;
         }
         bridge->axes[bridge->spec.naxes++] = axis_words[word];
@@ -52,8 +52,9 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     }
     for (int a = 0; a < bridge->spec.naxes; a++) {
         if (!nodes->sizes[a]) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_SIZE, nodes->shape, "",
-                                  "axis '%s' has no size", bridge->axes[a]);
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_SIZE, nodes->shape,
+                                  "write its size into the shape", "axis '%s' has no size",
+                                  bridge->axes[a]);
         }
     }
 }
@@ -90,7 +91,7 @@ static void read_object(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     if (nodes->axes) {
         int errors = r->config->errors;
         read_axes(r, nodes->axes, bridge);
-        /* Sizes of axes that are wrong themselves are not worth a finding. */
+        /* Wrong axes have a diagnostic already; their sizes need no further one. */
         if (nodes->shape && errors == r->config->errors) {
             read_shape(r, nodes, bridge);
         }
@@ -151,7 +152,7 @@ static int read_axis(lierne_reader *r, const lierne_json_node *node,
     }
     int a = axis_index(bridge, lierne_json_string(node));
     if (a < 0) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_AXIS_UNKNOWN, node, "name one of its axes",
                               "%s is %s, which is not an axis of the tensor",
                               lierne_label(node).text, lierne_quote(lierne_json_string(node)).text);
     }

@@ -1,6 +1,6 @@
 /* Reading single values: objects by a table of their keys, integers in a range, words out of a
- * list, names. The tables make the format readable in one place per object, and make unknown,
- * missing and mistyped keys the business of one function. */
+ * list, names. With the tables, each object's format is in one place, and one function finds all
+ * unknown, missing and mistyped keys. */
 #include "config/read.h"
 #include "grid/grid.h"
 
@@ -84,7 +84,7 @@ bool lierne_config_object(lierne_reader *r, const lierne_json_node *node,
     }
     for (int i = 0; i < nkeys; i++) {
         if (keys[i].required && !(seen & (uint32_t)1 << i)) {
-            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISSING_KEY, node, "",
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_MISSING_KEY, node, "add it",
                                   "key '%s' is missing in %s", keys[i].name,
                                   lierne_label(node).text);
         }
@@ -142,14 +142,14 @@ bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const ch
 }
 
 /* What is wrong with a name; NULL if nothing is. */
-static const char *name_fault(const char *name, lierne_config_name_kind kind) {
+static const char *name_error(const char *name, lierne_config_name_kind kind) {
     if (strlen(name) > LIERNE_CONFIG_MAX_NAME) {
         return "is longer than 128 bytes";
     }
     if (kind == LIERNE_CONFIG_KEY_NAME) {
         return lierne_name_valid(name, __func__) == LIERNE_OK
                    ? NULL
-                   : "is empty or has a character that names in group keys may not have";
+                   : "is empty or has one of '-', ',', ':' or a control character";
     }
     if (!*name) {
         return "is empty";
@@ -168,16 +168,16 @@ bool lierne_config_name(lierne_reader *r, const lierne_json_node *node, bool at_
         return false;
     }
     const char *name = at_key ? lierne_json_key(node) : lierne_json_string(node);
-    const char *fault = name_fault(name, kind);
-    if (!fault) {
+    const char *error = name_error(name, kind);
+    if (!error) {
         return true;
     }
     if (at_key) {
-        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s",
-                                  lierne_quote(name).text, fault);
+        lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_NAME, node, "choose another name",
+                                  "name %s %s", lierne_quote(name).text, error);
     } else {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NAME, node, "", "name %s %s",
-                              lierne_quote(name).text, fault);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_NAME, node, "choose another name", "name %s %s",
+                              lierne_quote(name).text, error);
     }
     return false;
 }

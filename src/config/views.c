@@ -1,9 +1,9 @@
-/* Views of a grid, and which of their shared dims are at fault.
+/* Views of a grid, and which of their shared dims are wrong.
  *
- * lierne_grid_add_view says that some shared dim puts other ranks together; which ones, each alone,
- * it is asked dim by dim on a copy of the two views concerned, so that the rule itself stands in
- * one place only. A view that was refused is added without its shared dims: later views may name
- * it, and that is not their fault. */
+ * lierne_grid_add_view names only the first shared dim whose groups differ. To find all of them it
+ * is called for one dim at a time, on a copy of the two views: so the rule stands in one place
+ * only. A view that was rejected is added without its shared dims, because later views may name it
+ * and must not get an error for it. */
 #include "config/read.h"
 #include "grid/grid.h"
 
@@ -35,7 +35,7 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
     }
     const char *name = lierne_json_string(n);
     if (find_dim(v->shared_names, before, name) >= 0) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_DUPLICATE, n, "",
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_DUPLICATE, n, "name each dim once",
                               "dim %s is shared twice", lierne_quote(name).text);
         return false;
     }
@@ -43,8 +43,9 @@ static bool read_shared_dim(lierne_reader *r, const view_reading *v, int before,
     if (mine && lierne_view_dim(lierne_view_find(grid, with_name(v)), name) >= 0) {
         return true;
     }
-    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_UNKNOWN, n, "a shared dim is in both views",
-                          "shared dim %s is not in view %s", lierne_quote(name).text,
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SHARED_UNKNOWN, n,
+                          "a shared dim must be in both views", "shared dim %s is not in view %s",
+                          lierne_quote(name).text,
                           mine ? lierne_quote(with_name(v)).text : lierne_label(v->node).text);
     return false;
 }
@@ -53,8 +54,9 @@ static bool read_shared(lierne_reader *r, view_reading *v, const lierne_grid *gr
                         lierne_view_spec *spec) {
     bool ok = true;
     if (v->shared->count > LIERNE_MAX_DIMS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, v->shared, "",
-                              "%d dims, at most %d are taken", v->shared->count, LIERNE_MAX_DIMS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, v->shared, "name each dim once",
+                              "%d shared dims, must be at most %d", v->shared->count,
+                              LIERNE_MAX_DIMS);
         return false;
     }
     for (const lierne_json_node *n = lierne_json_first(v->shared); n;
@@ -106,7 +108,7 @@ static lierne_status try_view(const lierne_grid *grid, const lierne_view_spec *s
     return status;
 }
 
-/* Names each shared dim that puts other ranks together. */
+/* Adds a diagnostic for each shared dim that puts other ranks together. */
 static void add_memberships(lierne_reader *r, const view_reading *v, const lierne_grid *grid,
                             const lierne_view_spec *spec) {
     for (const lierne_json_node *n = lierne_json_first(v->shared); n;
@@ -123,17 +125,17 @@ static void add_memberships(lierne_reader *r, const view_reading *v, const liern
     }
 }
 
-static void add_refused(lierne_reader *r, lierne_status status, const view_reading *v,
-                        const lierne_grid *grid, const lierne_view_spec *spec) {
+static void add_rejected(lierne_reader *r, lierne_status status, const view_reading *v,
+                         const lierne_grid *grid, const lierne_view_spec *spec) {
     switch (status) {
     case LIERNE_SIZE:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_SIZE, v->shape,
-                              "the sizes of a view multiply to the ranks of its grid", "%s",
+                              "the sizes of a view must multiply to the ranks of its grid", "%s",
                               lierne_reason());
         break;
     case LIERNE_OVERFLOW:
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "", "%s",
-                              lierne_reason());
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "choose smaller sizes",
+                              "%s", lierne_reason());
         break;
     case LIERNE_MEMBERSHIP:
         add_memberships(r, v, grid, spec);
@@ -153,8 +155,9 @@ static void add_view(lierne_reader *r, view_reading *v, lierne_grid *grid) {
     bool known = lierne_grid_get_ndims(grid, with_name(v)) >= 0;
     if (!known) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_WITH_UNKNOWN, v->with,
-                              "a view can share with 'base' and with views that stand before it",
-                              "view %s is not registered", lierne_quote(with_name(v)).text);
+                              "name 'base' or a view that stands before this one",
+                              "there is no view %s to share dims with",
+                              lierne_quote(with_name(v)).text);
         spec.with = NULL;
     }
     if (v->shared && (!known || !read_shared(r, v, grid, &spec))) {
@@ -162,7 +165,7 @@ static void add_view(lierne_reader *r, view_reading *v, lierne_grid *grid) {
     }
     lierne_status status = lierne_grid_add_view(grid, &spec);
     if (!lierne_reader_ok(r, status) && !r->failed) {
-        add_refused(r, status, v, grid, &spec);
+        add_rejected(r, status, v, grid, &spec);
         spec.nshared = 0;
         lierne_reader_ok(r, lierne_grid_add_view(grid, &spec));
     }
@@ -197,8 +200,8 @@ static void read_view(lierne_reader *r, const lierne_json_node *node, lierne_gri
 
 void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, lierne_grid *grid) {
     if (views->count > LIERNE_MAX_VIEWS) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, views, "",
-                              "%d views, at most %d are taken", views->count, LIERNE_MAX_VIEWS);
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_LIMIT, views, "drop views that no group needs",
+                              "%d views, must be at most %d", views->count, LIERNE_MAX_VIEWS);
         return;
     }
     for (const lierne_json_node *n = lierne_config_first(r, views); n;

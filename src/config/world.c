@@ -1,6 +1,6 @@
-/* Which ranks of the world the grids have. Ranks in no grid are legal, and so are grids that share
- * ranks. More often the first is a wrong world_size and the second a missing rank_offset: both are
- * warnings unless the file says "cover_world": false. */
+/* Which ranks of the world the grids cover. Ranks in no grid are legal, and so are grids that share
+ * ranks. But the first is more often a wrong world_size, and the second a missing rank_offset: both
+ * give a warning unless the file says "cover_world": false. */
 #include "config/read.h"
 
 #include <stdio.h>

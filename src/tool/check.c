@@ -1,6 +1,6 @@
-/* lierne check: validates configurations. Every file is read whatever the others hold, and every
- * finding of a file is printed. A file that could not be read is worse than one with findings: the
- * exit status says the worst. */
+/* lierne check: validates configurations. Every file is read, whatever the others hold, and all its
+ * diagnostics are printed. The exit status is that of the worst file: unreadable is worse than
+ * invalid. */
 #include "tool.h"
 
 #include <getopt.h>
@@ -10,15 +10,15 @@
 
 static const char help[] =
     "Usage: lierne check [OPTION]... FILE...\n"
-    "Validates configurations and prints all findings; '-' is standard input.\n"
+    "Validates configurations and prints all diagnostics; '-' is standard input.\n"
     "\n"
     "  -s, --strict         warnings make a file invalid too\n"
-    "  -q, --quiet          print no finding, only the exit status tells\n"
+    "  -q, --quiet          print nothing, only set the exit status\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --color=WHEN     auto (default), always or never; NO_COLOR is heeded\n"
     "  -h, --help           show this help\n"
     "\n"
-    "Exit status: 0 all valid, 1 findings, 2 usage error or unreadable file.\n";
+    "Exit status: 0 all valid, 1 a file invalid, 2 usage error or unreadable file.\n";
 
 typedef struct settings {
     bool strict;
@@ -50,7 +50,7 @@ static int count(const lierne_config *config, lierne_severity severity) {
 
 static void print_text(const settings *s, const char *path, const lierne_config *config) {
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
-        tool_print_finding(stdout, path, lierne_config_get_diagnostic(config, i), s->color);
+        tool_print_diagnostic(stdout, path, lierne_config_get_diagnostic(config, i), s->color);
     }
     if (count(config, LIERNE_ERROR) == 0) {
         int ngrids = lierne_config_get_ngrids(config),
@@ -61,15 +61,15 @@ static void print_text(const settings *s, const char *path, const lierne_config 
     }
 }
 
-static void print_json_finding(const lierne_diagnostic *finding) {
-    printf("{\"severity\":\"%s\",\"code\":", finding->severity ? "error" : "warning");
-    tool_print_string(stdout, finding->code);
-    printf(",\"line\":%d,\"column\":%d,\"pointer\":", finding->line, finding->column);
-    tool_print_string(stdout, finding->pointer);
+static void print_json_diagnostic(const lierne_diagnostic *diagnostic) {
+    printf("{\"severity\":\"%s\",\"code\":", diagnostic->severity ? "error" : "warning");
+    tool_print_string(stdout, diagnostic->code);
+    printf(",\"line\":%d,\"column\":%d,\"pointer\":", diagnostic->line, diagnostic->column);
+    tool_print_string(stdout, diagnostic->pointer);
     printf(",\"message\":");
-    tool_print_string(stdout, finding->message);
+    tool_print_string(stdout, diagnostic->message);
     printf(",\"hint\":");
-    tool_print_string(stdout, finding->hint);
+    tool_print_string(stdout, diagnostic->hint);
     printf("}");
 }
 
@@ -80,7 +80,7 @@ static void print_json(const settings *s, const char *path, const lierne_config 
     printf(",\"valid\":%s,\"findings\":[", valid ? "true" : "false");
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
         printf("%s\n ", i ? "," : "");
-        print_json_finding(lierne_config_get_diagnostic(config, i));
+        print_json_diagnostic(lierne_config_get_diagnostic(config, i));
     }
     printf("]}");
 }
@@ -100,7 +100,7 @@ static int check_file(char **argv, settings *s, const char *path) {
         print_text(s, path, config);
     }
     lierne_config_destroy(config);
-    return valid ? TOOL_VALID : TOOL_FINDINGS;
+    return valid ? TOOL_VALID : TOOL_INVALID;
 }
 
 int tool_check(int argc, char **argv) {
@@ -117,7 +117,7 @@ int tool_check(int argc, char **argv) {
     status = status < 0 ? tool_format(argv, format, &s.json) : status;
     status = status < 0 ? read_color(argv, color, &s.color) : status;
     if (status < 0 && optind == argc) {
-        status = tool_usage(argv, "no file given");
+        status = tool_usage(argv, "no file given, must be at least 1; '-' is standard input");
     }
     if (status >= 0) {
         return status;

@@ -1,5 +1,5 @@
-/* Written from the definition of the formats, not with the library's conversions: what checks the
- * library must not share its errors. Integers need no rounding, which keeps it short. */
+/* Written from the definition of the formats, not with the library's conversions, so that the check
+ * does not share the library's errors. Integers need no rounding, which keeps it short. */
 #include "element.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What lies where comes from place.h; here are the values, and the buffers as lists of global
- * indices per axis. */
+/* The values, and the buffers as lists of global indices per axis. place.h has which part of an
+ * axis a rank holds. */
 #include "form.h"
 #include "element.h"
 
@@ -22,9 +22,8 @@ static int input_value(lierne_dtype dtype, uint64_t index) {
     return dtype != LIERNE_U8 && (random >> 40 & 1) ? -magnitude : magnitude;
 }
 
-/* Sum of the first c summands: 0, an odd number, an even one, an odd one, ... of magnitude 63 at
- * most. So no summand is zero, and no partial sum leaves the range of i8, however many there are.
- */
+/* Sum of the first c contributions: 0, an odd number, an even one, an odd one, ... of magnitude 63
+ * at most. So no contribution is zero, and no partial sum exceeds i8, however many there are. */
 static int prefix(uint64_t index, int c) {
     if (c == 0) {
         return 0;
@@ -34,7 +33,7 @@ static int prefix(uint64_t index, int c) {
     return random >> 40 & 1 ? -magnitude : magnitude;
 }
 
-static int summand(const form *f, uint64_t index, int c) {
+static int contribution(const form *f, uint64_t index, int c) {
     if (f->spec->dtype == LIERNE_U8) {
         unsigned most = f->ncp < FORM_NOTHING ? (FORM_NOTHING - 1u) / (unsigned)f->ncp : 1;
         return 1 + (int)(mix(index, SALT_GRADIENT + (unsigned)c) % most);
@@ -44,11 +43,11 @@ static int summand(const form *f, uint64_t index, int c) {
 
 static int total(const form *f, uint64_t index) {
     if (f->spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
-        return summand(f, index, 0);
+        return contribution(f, index, 0);
     }
     int sum = 0;
     for (int c = 0; c < f->ncp; c++) {
-        sum += summand(f, index, c);
+        sum += contribution(f, index, c);
     }
     return sum;
 }
@@ -56,7 +55,8 @@ static int total(const form *f, uint64_t index) {
 static int value_of(const form *f, uint64_t index) {
     switch (f->tensor) {
     case FORM_GRADIENT:
-        return summand(f, index, f->spec->gradient_owner == LIERNE_GRADIENT_PARTIAL ? f->cp : 0);
+        return contribution(f, index,
+                            f->spec->gradient_owner == LIERNE_GRADIENT_PARTIAL ? f->cp : 0);
     case FORM_RESULT:
         return total(f, index);
     case FORM_INPUT:
@@ -89,7 +89,7 @@ static bool index_axis(form *f, const place *p, int axis, bool whole) {
     return true;
 }
 
-/* A sequence that is stored whole: which part of it is the rank's. */
+/* Of a sequence that is stored in full, marks the rank's own part. */
 static bool mark_own(form *f, const place *p) {
     int axis = f->axes.sequence;
     int64_t size = f->axes.size[axis];
@@ -142,8 +142,8 @@ void form_close(form *f) {
     f->own = NULL;
 }
 
-/* Full storage of chunks is the whole sequence; of rows, which cut nothing out of it, what the
- * other dims leave. */
+/* Full storage of chunks is the whole sequence. Full storage with owner rows, which cuts no axis,
+ * is what the other dims leave. */
 static bool index_axes(form *f, const place *p) {
     bool full = f->owned && f->spec->gradient_storage == LIERNE_FULL;
     bool rows = f->owned && f->spec->gradient_owner == LIERNE_GRADIENT_ROWS;

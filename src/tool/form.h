@@ -1,10 +1,10 @@
-/* The closed form of a bridge: what one rank's buffer of one of the four tensors must hold, worked
- * out from the description alone.
+/* The closed form of a bridge: what one rank's buffer of one of the four tensors must hold,
+ * computed from the spec alone.
  *
  * Every value is a small integer that depends on the element's global index, is never zero, and is
- * exact in every dtype; so are all sums. Where the gradient is partial, every cp rank contributes a
- * summand of its own to every element, none of them zero: one that is dropped, doubled or taken
- * from elsewhere shows. */
+ * exact in every dtype; so are all sums. Where the gradient is partial, every cp rank has another
+ * nonzero contribution to every element, so that a dropped, doubled or misplaced contribution gives
+ * a wrong result. */
 #ifndef LIERNE_TOOL_FORM_H
 #define LIERNE_TOOL_FORM_H
 

@@ -28,7 +28,8 @@ static int split(char **argv, question *q) {
     char *rest = q->names = strdup(q->list);
     while (rest && *q->list) {
         if (q->ndims == LIERNE_MAX_DIMS) {
-            return tool_usage(argv, "more than %d dims", LIERNE_MAX_DIMS);
+            return tool_usage(argv, "--dims names more than %d dims, must be at most %d",
+                              LIERNE_MAX_DIMS, LIERNE_MAX_DIMS);
         }
         q->dims[q->ndims++] = strsep(&rest, ",");
     }
@@ -59,10 +60,11 @@ static void print_json(const question *q, const int *ranks, int ngroups, int siz
     printf("]}\n");
 }
 
-static int print_groups(char **argv, const question *q, const lierne_grid *grid) {
+static int print_groups(char **argv, const question *q, const lierne_config *config) {
+    const lierne_grid *grid = lierne_config_get_grid(config, q->grid);
     int ngroups, size, status = TOOL_VALID;
     if (!grid) {
-        return tool_usage(argv, "there is no grid '%s' in %s", q->grid, q->path);
+        return tool_no_such(argv, "grid", q->grid, q->path, config);
     }
     int *ranks = calloc((size_t)lierne_grid_get_size(grid), sizeof *ranks);
     if (!ranks) {
@@ -103,7 +105,7 @@ int tool_groups(int argc, char **argv) {
     int status = parse(argc, argv, &q);
     status = status < 0 ? tool_load_valid(argv, q.path, &config) : status;
     if (status < 0) {
-        status = print_groups(argv, &q, lierne_config_get_grid(config, q.grid));
+        status = print_groups(argv, &q, config);
     }
     lierne_config_destroy(config);
     free(q.names);

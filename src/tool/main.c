@@ -10,7 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    {"check", "lierne check", tool_check, "validate configurations, all findings at once"},
+    {"check", "lierne check", tool_check, "validate configurations, all errors at once"},
     {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid"},
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
@@ -21,7 +21,7 @@ enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out) {
     fputs("Usage: lierne COMMAND [OPTION]... FILE...\n"
-          "Describes, checks and plans how tensors move between process layouts.\n"
+          "Describes, checks and plans how tensors move between parallel layouts.\n"
           "\n"
           "Commands:\n",
           out);
@@ -32,11 +32,11 @@ static void print_help(FILE *out) {
           "  -h, --help     show this help; 'lierne COMMAND --help' for a command\n"
           "  -V, --version  show the version\n"
           "\n"
-          "Exit status: 0 valid, 1 findings, 2 usage or input error.\n",
+          "Exit status: 0 valid, 1 invalid or wrong, 2 usage or input error.\n",
           out);
 }
 
-/* Standard output may be a full disk: what was not written must not pass as done. */
+/* Standard output may be a full disk: a failed write must not count as success. */
 static int finish(int status) {
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "lierne: cannot write: %s\n", strerror(errno));
@@ -68,5 +68,7 @@ int main(int argc, char **argv) {
             return finish(commands[i].run(argc - 1, argv + 1));
         }
     }
-    return tool_usage((char *[]){"lierne"}, "there is no command '%s'", argv[1]);
+    return tool_usage((char *[]){"lierne"},
+                      "there is no command '%s', only check, groups, plan, simulate and run",
+                      argv[1]);
 }

@@ -1,5 +1,5 @@
-/* Command lines: GNU long options from a table, so that all subcommands read theirs alike and
- * complain alike. */
+/* Command lines: GNU long options from a table, so that all subcommands parse them in the same way
+ * and print the same errors. */
 #include "tool.h"
 
 #include <getopt.h>
@@ -50,9 +50,9 @@ static void fill_tables(const tool_option *options, int noptions, struct option 
 }
 
 /* getopt would print the argument as it is. */
-static int refuse_option(char **argv, int found) {
+static int reject_option(char **argv, int found) {
     const char *what =
-        found == ':' ? "lacks its value" : "is not known, is cut too short, or takes no value";
+        found == ':' ? "lacks its value" : "is unknown, abbreviates several, or takes no value";
     if (optopt > 0 && optopt < 256 && strncmp(argv[optind - 1], "--", 2) != 0) {
         return tool_usage(argv, "option '-%c' %s", optopt, what);
     }
@@ -75,7 +75,7 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
             i++;
         }
         if (i == noptions) {
-            return refuse_option(argv, found);
+            return reject_option(argv, found);
         }
         if (options[i].value) {
             *options[i].value = optarg;
@@ -96,7 +96,7 @@ int tool_format(char **argv, const char *format, bool *json) {
 
 int tool_one_file(int argc, char **argv, const char **path) {
     if (argc - optind != 1) {
-        return tool_usage(argv, "%d files given, must be one", argc - optind);
+        return tool_usage(argv, "%d files given, must be 1", argc - optind);
     }
     *path = argv[optind];
     return -1;

@@ -1,4 +1,4 @@
-/* Reading a configuration for a subcommand, and printing: findings as compilers print them, and
+/* Reading a configuration for a subcommand, and printing: diagnostics as compilers print them, and
  * lists of numbers. */
 #include "tool.h"
 
@@ -13,27 +13,45 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     bool valid = true;
     int status = tool_load(argv, path, out);
     for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
-        const lierne_diagnostic *finding = lierne_config_get_diagnostic(*out, i);
-        tool_print_finding(stderr, path, finding, false);
-        valid = valid && finding->severity != LIERNE_ERROR;
+        const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(*out, i);
+        tool_print_diagnostic(stderr, path, diagnostic, false);
+        valid = valid && diagnostic->severity != LIERNE_ERROR;
     }
     if (status < 0 && !valid) {
         lierne_config_destroy(*out);
         *out = NULL;
-        return TOOL_FINDINGS;
+        return TOOL_INVALID;
     }
     return status;
 }
 
-void tool_print_finding(FILE *out, const char *path, const lierne_diagnostic *finding, bool color) {
-    bool error = finding->severity == LIERNE_ERROR;
+int tool_no_such(char **argv, const char *what, const char *name, const char *path,
+                 const lierne_config *config) {
+    char list[400] = "";
+    size_t used = 0;
+    bool grids = strcmp(what, "grid") == 0;
+    int count = grids ? lierne_config_get_ngrids(config) : lierne_config_get_nbridges(config);
+    for (int i = 0; i < count && used < sizeof list; i++) {
+        const char *known = grids ? lierne_config_get_grid_name(config, i)
+                                  : lierne_config_get_bridge_name(config, i);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known);
+    }
+    if (count == 0 || used >= sizeof list) {
+        return tool_usage(argv, "there is no %s '%s' in %s, which has %d", what, name, path, count);
+    }
+    return tool_usage(argv, "there is no %s '%s' in %s, which has: %s", what, name, path, list);
+}
+
+void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
+                           bool color) {
+    bool error = diagnostic->severity == LIERNE_ERROR;
     const char *on = !color ? "" : error ? "\033[1;31m" : "\033[1;35m";
     tool_print_text(out, path);
-    fprintf(out, ":%d:%d: %s%s:%s [%s] ", finding->line, finding->column, on,
-            error ? "error" : "warning", color ? "\033[0m" : "", finding->code);
-    tool_print_text(out, finding->message);
-    fputs(*finding->hint ? "; " : "", out);
-    tool_print_text(out, finding->hint);
+    fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column, on,
+            error ? "error" : "warning", color ? "\033[0m" : "", diagnostic->code);
+    tool_print_text(out, diagnostic->message);
+    fputs(*diagnostic->hint ? "; " : "", out);
+    tool_print_text(out, diagnostic->hint);
     fputc('\n', out);
 }
 

@@ -1,6 +1,6 @@
-/* Coordinates are taken apart digit by digit and shares are counted here once more, on purpose:
- * nothing is asked of the library but names and sizes of dims. Parts are found by asking of each
- * index whose it is, which needs no chunk arithmetic that could be wrong in the same way twice. */
+/* Computes coordinates and shares without the library, on purpose: it takes only the names and
+ * sizes of dims from there. For each index it decides whether it belongs to the part, which needs
+ * no chunk arithmetic that could be wrong in the same way twice. */
 #include "place.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static void place_dim(place *p, place_side side, const char *name, place_cut cut
         cut.zigzag = cut.zigzag && cut.n > 1;
         p->cuts[p->ncuts++] = cut;
     } else if (!cp || side == PLACE_SOURCE) {
-        /* At the destination every cp rank has a summand, or rows, of its own. */
+        /* At the destination every cp rank has a contribution, or rows, of its own. */
         p->first = p->first && cut.mine == 0;
     }
 }

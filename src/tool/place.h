@@ -1,5 +1,5 @@
-/* Where a rank is on one side of a bridge, and which part of each axis it has, worked out from the
- * description alone. */
+/* Where a rank is on one side of a bridge, and which part of each axis it has, computed from the
+ * spec alone. */
 #ifndef LIERNE_TOOL_PLACE_H
 #define LIERNE_TOOL_PLACE_H
 
@@ -45,9 +45,9 @@ place place_of(const lierne_bridge_spec *spec, place_side side, bool owned, int 
 /* Drops from a list of length indices of an axis those that the rank does not have. Returns how
  * many are left. */
 int64_t place_keep(const place *p, int axis, int64_t *list, int64_t length);
-/* Into how many equal parts an axis has to divide for the same things to happen everywhere. */
+/* Number of parts into which the dims cut an axis. */
 int64_t place_parts(const place *p, int axis);
-/* Samples of the rank's lane; 0 where it holds none. */
+/* Samples of the rank's dp rank; 0 where it holds none. */
 int64_t place_samples(const lierne_bridge_spec *spec, place_side side, int rank);
 
 #endif

@@ -1,8 +1,8 @@
-/* What `lierne plan` knows of a bridge when it prints it. */
+/* What `lierne plan` prints of a bridge. */
 #ifndef LIERNE_TOOL_PLAN_H
 #define LIERNE_TOOL_PLAN_H
 
-#include "job.h"
+#include "bridge.h"
 
 /* A direction's numbers, added up over the ranks that were planned. */
 typedef struct plan_cost {
@@ -14,33 +14,33 @@ typedef struct plan_cost {
     int64_t stages; /* the most that one rank has */
 } plan_cost;
 
-typedef struct plan_view {
-    const tool_job *job;
+typedef struct plan_summary {
+    const tool_bridge *bridge;
     lierne_megatron_map *map;
     lierne_megatron_leaders *leaders; /* NULL unless the algorithm is that of leaders */
     int only;                         /* the one rank asked for, or -1 */
     int first, end;                   /* the ranks that were planned */
-    int64_t *wide;                    /* per planned rank: samples of the wider of its two lanes */
+    int64_t *wide; /* per planned rank: samples of the wider of its two dp ranks */
     plan_cost cost[2];
     int64_t communicators; /* the most that one rank holds */
     char *route[2];        /* of the one rank, as text or JSON; to be freed */
-} plan_view;
+} plan_summary;
 
 /* The slice of a rank; false where the mapping defines none. */
-bool plan_view_slice(const plan_view *view, int rank, int64_t *start, int64_t *size);
+bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, int64_t *size);
 
 /* Whether a group is to be printed: all are, or those that the one rank is in. */
-bool plan_view_shows(const plan_view *view, const int *ranks, int size);
+bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size);
 
 /* What is summed over which dims and who divides (semantics.c): a section, or the member
  * "semantics" with a comma before it. */
-void plan_semantics_text(const tool_job *job);
-void plan_semantics_json(const tool_job *job);
+void plan_semantics_text(const tool_bridge *bridge);
+void plan_semantics_json(const tool_bridge *bridge);
 
 /* A route as a JSON object; docs/conventions.md has the keys. */
 void plan_route_json(FILE *to, const lierne_route *route);
 
-void plan_print_text(const plan_view *view);
-void plan_print_json(const plan_view *view);
+void plan_print_text(const plan_summary *summary);
+void plan_print_json(const plan_summary *summary);
 
 #endif

@@ -1,23 +1,22 @@
-/* lierne plan --format json: the keys are a promise, the order of ranks and groups is Megatron's.
- */
+/* lierne plan --format json. The keys are stable; ranks and groups are in Megatron-LM's order. */
 #include "plan.h"
 
 #include <inttypes.h>
 
-static void print_coords(const plan_view *view, const char *key, const lierne_grid *grid,
-                         const char *of) {
+static void print_coords(const plan_summary *summary, const char *key, const lierne_grid *grid,
+                         const char *view) {
     int coords[LIERNE_MAX_DIMS];
-    int ndims = lierne_grid_get_ndims(grid, of);
+    int ndims = lierne_grid_get_ndims(grid, view);
     const char *comma = "";
     printf(",\"%s\":{", key);
-    for (int rank = view->first; rank < view->end; rank++) {
-        if (lierne_grid_get_coords(coords, grid, of, rank) != LIERNE_OK) {
+    for (int rank = summary->first; rank < summary->end; rank++) {
+        if (lierne_grid_get_coords(coords, grid, view, rank) != LIERNE_OK) {
             continue;
         }
         printf("%s\"%d\":{", comma, rank);
         for (int d = 0; d < ndims; d++) {
             printf("%s", d ? "," : "");
-            tool_print_string(stdout, lierne_grid_get_dim_name(grid, of, d));
+            tool_print_string(stdout, lierne_grid_get_dim_name(grid, view, d));
             printf(":%d", coords[d]);
         }
         printf("}");
@@ -26,12 +25,12 @@ static void print_coords(const plan_view *view, const char *key, const lierne_gr
     printf("}");
 }
 
-static void print_groups(const plan_view *view, const char *key, const int *ranks, int ngroups,
-                         int size) {
+static void print_groups(const plan_summary *summary, const char *key, const int *ranks,
+                         int ngroups, int size) {
     const char *comma = "";
     printf(",\"%s\":[", key);
     for (int g = 0; g < ngroups; g++) {
-        if (plan_view_shows(view, ranks + g * size, size)) {
+        if (plan_summary_shows(summary, ranks + g * size, size)) {
             printf("%s", comma);
             tool_print_ints(stdout, ranks + g * size, size);
             comma = ",";
@@ -40,13 +39,13 @@ static void print_groups(const plan_view *view, const char *key, const int *rank
     printf("]");
 }
 
-static void print_slices(const plan_view *view) {
+static void print_slices(const plan_summary *summary) {
     int64_t start;
     int64_t size;
     const char *comma = "";
     printf(",\"slices\":{");
-    for (int rank = view->first; rank < view->end; rank++) {
-        if (plan_view_slice(view, rank, &start, &size)) {
+    for (int rank = summary->first; rank < summary->end; rank++) {
+        if (plan_summary_slice(summary, rank, &start, &size)) {
             printf("%s\"%d\":{\"start\":%" PRId64 ",\"size\":%" PRId64 "}", comma, rank, start,
                    size);
             comma = ",";
@@ -62,10 +61,10 @@ static void print_cost(const char *key, const plan_cost *cost) {
            cost->max_rank_sent);
 }
 
-static void print_peers(const plan_view *view, int rank, const char *comma) {
+static void print_peers(const plan_summary *summary, int rank, const char *comma) {
     const int *to, *from;
     int nto, nfrom;
-    lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, view->leaders, rank);
+    lierne_megatron_leaders_get_peers(&to, &nto, &from, &nfrom, summary->leaders, rank);
     printf("%s\"%d\":{\"role\":\"%s\",\"send_to\":", comma, rank,
            nto     ? "sender"
            : nfrom ? "receiver"
@@ -76,64 +75,64 @@ static void print_peers(const plan_view *view, int rank, const char *comma) {
     printf("}");
 }
 
-static void print_leaders(const plan_view *view) {
+static void print_leaders(const plan_summary *summary) {
     static const char *const keys[2] = {"src_broadcast_groups", "dst_broadcast_groups"};
-    const lierne_bridge_spec *spec = &view->job->spec;
+    const lierne_bridge_spec *spec = &summary->bridge->spec;
     const int *ranks;
     int n, size, coords[LIERNE_MAX_DIMS];
     const char *comma = "";
     for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
-        lierne_megatron_leaders_get_ranks(&ranks, &n, view->leaders, (lierne_megatron_side)side);
+        lierne_megatron_leaders_get_ranks(&ranks, &n, summary->leaders, (lierne_megatron_side)side);
         printf("%s:", side ? ",\"dst\"" : ",\"leaders\":{\"src\"");
         tool_print_ints(stdout, ranks, n);
     }
     for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
-        lierne_megatron_leaders_get_groups(&ranks, &n, &size, view->leaders,
+        lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders,
                                            (lierne_megatron_side)side);
-        print_groups(view, keys[side], ranks, n, size);
+        print_groups(summary, keys[side], ranks, n, size);
     }
-    lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, view->leaders);
+    lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, summary->leaders);
     printf(",\"p2p_group\":");
     tool_print_ints(stdout, ranks, n);
     printf(",\"map\":{");
-    for (int rank = view->first; rank < view->end; rank++) {
+    for (int rank = summary->first; rank < summary->end; rank++) {
         if (lierne_grid_get_coords(coords, spec->src, NULL, rank) == LIERNE_OK ||
             lierne_grid_get_coords(coords, spec->dst, NULL, rank) == LIERNE_OK) {
-            print_peers(view, rank, comma);
+            print_peers(summary, rank, comma);
             comma = ",";
         }
     }
     printf("}}");
 }
 
-void plan_print_json(const plan_view *view) {
-    const lierne_bridge_spec *spec = &view->job->spec;
+void plan_print_json(const plan_summary *summary) {
+    const lierne_bridge_spec *spec = &summary->bridge->spec;
     const int *ranks;
     int ngroups;
     int size;
     printf("{\"bridge\":");
-    tool_print_string(stdout, view->job->bridge);
+    tool_print_string(stdout, summary->bridge->name);
     printf(",\"direction\":\"%s\",\"scale\":%d",
-           lierne_megatron_kind_name(lierne_megatron_map_get_kind(view->map)),
-           lierne_megatron_map_get_dp_ratio(view->map));
-    print_coords(view, "src_coords", spec->src, spec->src_view);
-    print_coords(view, "dst_coords", spec->dst, spec->dst_view);
-    lierne_megatron_map_get_gather_groups(&ranks, &ngroups, &size, view->map);
-    print_groups(view, "gather_groups", ranks, ngroups, size);
-    lierne_megatron_map_get_cp_groups(&ranks, &ngroups, &size, view->map);
-    print_groups(view, "cp_groups", ranks, ngroups, size);
-    print_slices(view);
-    if (view->leaders) {
-        print_leaders(view);
+           lierne_megatron_kind_name(lierne_megatron_map_get_kind(summary->map)),
+           lierne_megatron_map_get_dp_ratio(summary->map));
+    print_coords(summary, "src_coords", spec->src, spec->src_view);
+    print_coords(summary, "dst_coords", spec->dst, spec->dst_view);
+    lierne_megatron_map_get_gather_groups(&ranks, &ngroups, &size, summary->map);
+    print_groups(summary, "gather_groups", ranks, ngroups, size);
+    lierne_megatron_map_get_cp_groups(&ranks, &ngroups, &size, summary->map);
+    print_groups(summary, "cp_groups", ranks, ngroups, size);
+    print_slices(summary);
+    if (summary->leaders) {
+        print_leaders(summary);
     }
-    printf(",\"report\":{\"algorithm\":\"%s\"", tool_job_algorithm(view->job->method));
-    print_cost("forward", &view->cost[LIERNE_FORWARD]);
-    print_cost("adjoint", &view->cost[LIERNE_ADJOINT]);
-    printf(",\"communicators\":%" PRId64 "}", view->communicators);
-    plan_semantics_json(view->job);
-    if (view->only >= 0) {
-        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", view->route[LIERNE_FORWARD],
-               view->route[LIERNE_ADJOINT]);
+    printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
+    print_cost("forward", &summary->cost[LIERNE_FORWARD]);
+    print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
+    printf(",\"communicators\":%" PRId64 "}", summary->communicators);
+    plan_semantics_json(summary->bridge);
+    if (summary->only >= 0) {
+        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],
+               summary->route[LIERNE_ADJOINT]);
     }
     printf("}\n");
 }

@@ -1,14 +1,14 @@
-/* A bridge moves whole rows; what they hold does not change where they go. So an axis that nothing
- * cuts may have any size, and one that is cut may have any that divides alike: as many parts on
- * either side, and as many of them larger than the others, however they are cut again. */
+/* A bridge moves whole rows, and where they go does not depend on what they hold. So an axis that
+ * no dim cuts may have any size. An axis that is cut may have any size that divides in the same
+ * way: as many parts on either side, and as many of them one larger than the others. */
 #include "reduce.h"
 #include "place.h"
 
 enum {
-    WHOLE = 4, /* elements left of an axis that nothing cuts */
-    PART = 2,  /* of each part of one that is cut */
-    LANE = 2,  /* samples left per unit of the batch that both sides divide, where */
-    MANY = 4   /* it has more than this */
+    WHOLE = 4,   /* elements left of an axis that nothing cuts */
+    PART = 2,    /* of each part of one that is cut */
+    SAMPLES = 2, /* per unit of the batch that both sides divide, where it has more than MANY */
+    MANY = 4
 };
 
 /* size with quotient least instead of size / parts, and the same remainder. */
@@ -33,7 +33,7 @@ static int64_t reduce_axis(const lierne_bridge_spec *spec, const place_axes *axe
     if (rows || counted || (batch && size / unit <= MANY)) {
         return size;
     }
-    return shrink(size, unit, batch ? LANE : unit == 1 ? WHOLE : PART);
+    return shrink(size, unit, batch ? SAMPLES : unit == 1 ? WHOLE : PART);
 }
 
 static const char *reason_of(const lierne_bridge_spec *spec, const place_axes *axes, int axis) {

@@ -1,13 +1,12 @@
-/* What is summed over which dim, and who has to divide: the part of a bridge that no test of shapes
- * can see when it is wrong. Letters are those of spmd_types. A value that is equal on all ranks is
- * R where the ranks' gradients are to be added, and I where those are equal too; this is the
- * difference between the output's cp and its tp. */
+/* What is summed over which dim, and who has to divide: errors in it leave all shapes right. As
+ * spmd_types annotations: a value that is equal on all ranks is R where the ranks' gradients are to
+ * be added, and I where those are equal too. The output's cp is R, its tp is I. */
 #include "form.h"
 #include "plan.h"
 
 #include <string.h>
 
-enum { LETTER = 8 };
+enum { ANNOTATION = 8 };
 
 typedef struct side {
     const char *name;
@@ -15,16 +14,16 @@ typedef struct side {
     const char *view;
 } side;
 
-static side side_of(const tool_job *job, bool source) {
-    return source ? (side){lierne_config_get_bridge_src(job->config, job->bridge), job->spec.src,
-                           job->spec.src_view}
-                  : (side){lierne_config_get_bridge_dst(job->config, job->bridge), job->spec.dst,
-                           job->spec.dst_view};
+static side side_of(const tool_bridge *bridge, bool source) {
+    return source ? (side){lierne_config_get_bridge_src(bridge->config, bridge->name),
+                           bridge->spec.src, bridge->spec.src_view}
+                  : (side){lierne_config_get_bridge_dst(bridge->config, bridge->name),
+                           bridge->spec.dst, bridge->spec.dst_view};
 }
 
 /* Name of an axis of the tensor as it is planned. */
-static const char *axis_name(const tool_job *job, int axis) {
-    const lierne_bridge_spec *spec = &job->spec;
+static const char *axis_name(const tool_bridge *bridge, int axis) {
+    const lierne_bridge_spec *spec = &bridge->spec;
     place_axes axes = place_axes_of(spec);
     if (axis == axes.sequence) {
         return "s";
@@ -32,47 +31,46 @@ static const char *axis_name(const tool_job *job, int axis) {
     int given = !spec->rows_per_sample ? axis
                 : axis == axes.batch   ? spec->batch_axis
                                        : 1 - spec->batch_axis;
-    return lierne_config_get_bridge_axis(job->config, job->bridge, given);
+    return lierne_config_get_bridge_axis(bridge->config, bridge->name, given);
 }
 
-static void write_cut(const tool_job *job, bool parts, int axis, char *letter) {
+static void write_cut(const tool_bridge *bridge, bool parts, int axis, char *annotation) {
     if (parts) {
-        snprintf(letter, LETTER, "V");
+        snprintf(annotation, ANNOTATION, "V");
     } else {
-        snprintf(letter, LETTER, "S(%s)", axis_name(job, axis));
+        snprintf(annotation, ANNOTATION, "S(%s)", axis_name(bridge, axis));
     }
 }
 
-/* The destination's cp: the owner of the gradient decides, of the output only if own rows are
- * delivered. */
-static void write_cp(const tool_job *job, form_tensor tensor, char *letter) {
-    const lierne_bridge_spec *spec = &job->spec;
+/* The destination's cp: the owner of the gradient decides; of the output only if it is sharded. */
+static void write_cp(const tool_bridge *bridge, form_tensor tensor, char *annotation) {
+    const lierne_bridge_spec *spec = &bridge->spec;
     bool shares = spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
                   spec->gradient_storage == LIERNE_COMPACT;
     if (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_WHOLE) {
-        snprintf(letter, LETTER, "R");
+        snprintf(annotation, ANNOTATION, "R");
     } else if (spec->gradient_owner == LIERNE_GRADIENT_PARTIAL) {
-        snprintf(letter, LETTER, "P");
+        snprintf(annotation, ANNOTATION, "P");
     } else {
-        write_cut(job, !shares, place_axes_of(spec).sequence, letter);
+        write_cut(bridge, !shares, place_axes_of(spec).sequence, annotation);
     }
 }
 
-static void write_letter(const tool_job *job, form_tensor tensor, const char *dim, int d,
-                         char *letter) {
-    const lierne_bridge_spec *spec = &job->spec;
+static void write_annotation(const tool_bridge *bridge, form_tensor tensor, const char *dim, int d,
+                             char *annotation) {
+    const lierne_bridge_spec *spec = &bridge->spec;
     bool source = tensor == FORM_INPUT || tensor == FORM_RESULT;
     const lierne_placement *given = source ? spec->src_placements : spec->dst_placements;
     if (strcmp(dim, "dp") == 0) {
-        write_cut(job, false, place_axes_of(spec).batch, letter);
+        write_cut(bridge, false, place_axes_of(spec).batch, annotation);
     } else if (strcmp(dim, "pp") == 0) {
-        snprintf(letter, LETTER, "V");
+        snprintf(annotation, ANNOTATION, "V");
     } else if (!source && strcmp(dim, "cp") == 0) {
-        write_cp(job, tensor, letter);
+        write_cp(bridge, tensor, annotation);
     } else if (given && given[d].kind != LIERNE_REPLICATE) {
-        write_cut(job, given[d].kind == LIERNE_SHARD_ZIGZAG, given[d].axis, letter);
+        write_cut(bridge, given[d].kind == LIERNE_SHARD_ZIGZAG, given[d].axis, annotation);
     } else {
-        snprintf(letter, LETTER, "I");
+        snprintf(annotation, ANNOTATION, "I");
     }
 }
 
@@ -89,21 +87,21 @@ static const tensor_name tensors[FORM_TENSORS] = {
     {FORM_RESULT, "input_gradient", "gradient of input"},
 };
 
-/* One tensor's letters, as text or as members of an object. */
-static void print_letters(const tool_job *job, const tensor_name *t) {
-    side s = side_of(job, t->tensor == FORM_INPUT || t->tensor == FORM_RESULT);
-    char letter[LETTER];
+/* One tensor's annotations, as text or as members of an object. */
+static void print_annotations(const tool_bridge *bridge, const tensor_name *t) {
+    side s = side_of(bridge, t->tensor == FORM_INPUT || t->tensor == FORM_RESULT);
+    char annotation[ANNOTATION];
     for (int d = 0; d < lierne_grid_get_ndims(s.grid, s.view); d++) {
         const char *dim = lierne_grid_get_dim_name(s.grid, s.view, d);
-        write_letter(job, t->tensor, dim, d, letter);
+        write_annotation(bridge, t->tensor, dim, d, annotation);
         printf("%s", d ? "," : "");
-        if (job->json) {
+        if (bridge->json) {
             tool_print_string(stdout, dim);
-            printf(":\"%s\"", letter);
+            printf(":\"%s\"", annotation);
         } else {
             printf(" ");
             tool_print_text(stdout, dim);
-            printf(" %s", letter);
+            printf(" %s", annotation);
         }
     }
 }
@@ -123,10 +121,10 @@ static int sum_dims(const side *s, const char **names, int *ranks) {
     return count;
 }
 
-static void print_sum_json(const tool_job *job, const char *key, bool source) {
+static void print_sum_json(const tool_bridge *bridge, const char *key, bool source) {
     const char *names[2];
     int ranks;
-    side s = side_of(job, source);
+    side s = side_of(bridge, source);
     int count = sum_dims(&s, names, &ranks);
     printf(",\"%s\":{\"grid\":", key);
     tool_print_string(stdout, s.name);
@@ -139,23 +137,23 @@ static void print_sum_json(const tool_job *job, const char *key, bool source) {
     printf("],\"ranks\":%d}", ranks);
 }
 
-void plan_semantics_json(const tool_job *job) {
+void plan_semantics_json(const tool_bridge *bridge) {
     printf(",\"semantics\":{");
     for (int t = 0; t < FORM_TENSORS; t++) {
         printf("%s\"%s\":{", t ? "," : "", tensors[t].key);
-        print_letters(job, &tensors[t]);
+        print_annotations(bridge, &tensors[t]);
         printf("}");
     }
     printf(",\"scaling\":\"none\"");
-    print_sum_json(job, "tokens_summed_over", false);
-    print_sum_json(job, "source_gradients_summed_over", true);
+    print_sum_json(bridge, "tokens_summed_over", false);
+    print_sum_json(bridge, "source_gradients_summed_over", true);
     printf("}");
 }
 
-static void print_sum_text(const tool_job *job, bool source) {
+static void print_sum_text(const tool_bridge *bridge, bool source) {
     const char *names[2];
     int ranks;
-    side s = side_of(job, source);
+    side s = side_of(bridge, source);
     int count = sum_dims(&s, names, &ranks);
     for (int i = 0; i < count; i++) {
         printf("%s%s", i ? " x " : "", names[i]);
@@ -165,21 +163,22 @@ static void print_sum_text(const tool_job *job, bool source) {
     printf(" (%d rank%s)", ranks, ranks == 1 ? "" : "s");
 }
 
-void plan_semantics_text(const tool_job *job) {
-    printf("\nSums, in the letters of spmd_types\n");
+void plan_semantics_text(const tool_bridge *bridge) {
+    printf("\nSums, as spmd_types annotations\n");
     for (int t = 0; t < FORM_TENSORS; t++) {
         printf("  %-18s", tensors[t].title);
-        print_letters(job, &tensors[t]);
+        print_annotations(bridge, &tensors[t]);
         printf("\n");
     }
-    printf("  I equal on all ranks, its gradient too; R equal, its gradients are to be added;\n"
-           "  P a summand; S(a) a share of axis a; V another part, or nothing, on each rank\n"
-           "Nothing is scaled. Of a loss per token, numerator and tokens are both summed over\n  ");
-    print_sum_text(job, false);
+    printf(
+        "  I equal on all ranks, its gradient too; R equal, its gradients are to be added;\n"
+        "  P partial, to be summed; S(a) a shard of axis a; V another part, or nothing, per rank\n"
+        "Nothing is scaled. Of a loss per token, numerator and tokens are both summed over\n  ");
+    print_sum_text(bridge, false);
     printf(", and every gradient is divided by those tokens, once.\n"
            "  Gradients of the parameters of ");
-    tool_print_text(stdout, side_of(job, true).name);
+    tool_print_text(stdout, side_of(bridge, true).name);
     printf(" are then summed over\n  ");
-    print_sum_text(job, true);
+    print_sum_text(bridge, true);
     printf(" only. These are sums: a mean over ranks is too small by their number.\n");
 }

@@ -1,6 +1,6 @@
 /* lierne simulate: the whole world in this process, forward and adjoint, every element checked. One
  * thread begins on all ranks and then ends on all, which the simulated transport allows. */
-#include "job.h"
+#include "bridge.h"
 #include "reduce.h"
 #include "verify.h"
 
@@ -10,7 +10,7 @@
 static const char help[] =
     "Usage: lierne simulate FILE --bridge B [OPTION]...\n"
     "Runs a bridge, forward and adjoint, for the whole world in this process, and checks\n"
-    "every element. Axes that nothing cuts are made small first; it says which.\n"
+    "every element. Axes are made smaller first where that changes nothing; it prints which.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
@@ -25,11 +25,11 @@ static const char help[] =
  * it is left out. */
 #define MAX_CHECKED_ELEMENTS (INT64_C(1) << 27)
 
-/* From here on the memory that is needed is said first. */
+/* From this many bytes on the needed memory is printed before it is allocated. */
 #define MUCH_MEMORY (INT64_C(1) << 30)
 
 typedef struct world {
-    const tool_job *job;
+    const tool_bridge *bridge;
     lierne_bridge_spec spec; /* reduced */
     int64_t shape[LIERNE_MAX_AXES];
     const char *reasons[LIERNE_MAX_AXES];
@@ -45,18 +45,18 @@ typedef struct world {
 
 static int world_failed(const world *w) {
     tool_failed(w->argv);
-    return TOOL_FINDINGS;
+    return TOOL_INVALID;
 }
 
 static void progress(const world *w, const char *what, int rank) {
-    tool_progress(w->argv, what, rank, w->job->world);
+    tool_progress(w->argv, what, rank, w->bridge->world);
 }
 
 static int plan_ranks(world *w, lierne_sim *sim) {
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         progress(w, "planning", r);
-        if (tool_job_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec, w->job->method) !=
-            LIERNE_OK) {
+        if (tool_bridge_plan(&w->plans[r], lierne_sim_get_context(sim, r), &w->spec,
+                             w->bridge->method) != LIERNE_OK) {
             return world_failed(w);
         }
     }
@@ -67,7 +67,7 @@ static int plan_ranks(world *w, lierne_sim *sim) {
  * are all under way at once. */
 static int64_t memory_needed(const world *w) {
     int64_t bytes = 0, sent[2] = {0};
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         bytes += verify_rank_lists(&w->spec);
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             lierne_report report = {.size = sizeof report};
@@ -84,21 +84,21 @@ static int64_t memory_needed(const world *w) {
 static void say_memory(const world *w) {
     int64_t bytes = memory_needed(w);
     if (bytes >= MUCH_MEMORY) {
-        tool_say(w->argv, "takes about %.1f GB of memory for %d ranks", (double)bytes * 1e-9,
-                 w->job->world);
+        tool_say(w->argv, "needs about %.1f GB of memory for %d ranks", (double)bytes * 1e-9,
+                 w->bridge->world);
     }
 }
 
 static int open_ranks(world *w) {
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         progress(w, "filling buffers", r);
         if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
             return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
         }
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             if (!verify_rank_fits(&w->ranks[r], w->plans[r], (lierne_direction)d)) {
-                tool_say(w->argv, "a buffer of rank %d has another size than it must have", r);
-                return TOOL_FINDINGS;
+                tool_say(w->argv, "a buffer of rank %d has not the size of the closed form", r);
+                return TOOL_INVALID;
             }
         }
     }
@@ -108,12 +108,12 @@ static int open_ranks(world *w) {
 static int check_plans(world *w) {
     int64_t elements = 0;
     progress(w, "checking plans", 0);
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         elements += verify_rank_elements(&w->ranks[r]);
     }
     w->consistent = elements <= MAX_CHECKED_ELEMENTS;
     if (w->consistent &&
-        lierne_plan_check((const lierne_plan *const *)w->plans, w->job->world) != LIERNE_OK) {
+        lierne_plan_check((const lierne_plan *const *)w->plans, w->bridge->world) != LIERNE_OK) {
         return world_failed(w);
     }
     return TOOL_VALID;
@@ -123,7 +123,7 @@ static const char *const names[] = {"forward", "adjoint"};
 static const char *const checks[] = {"checking forward", "checking adjoint"};
 
 static int begin(world *w, lierne_direction direction) {
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         progress(w, names[direction], r);
         if (verify_rank_begin(&w->ranks[r], &w->requests[r], w->plans[r], direction) != LIERNE_OK) {
             return world_failed(w);
@@ -132,17 +132,17 @@ static int begin(world *w, lierne_direction direction) {
     return TOOL_VALID;
 }
 
-/* Ends what was begun, also after a failure. */
+/* Ends every request that was begun, also after a failure. */
 static int execute(world *w, lierne_direction direction) {
     int status = begin(w, direction);
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         progress(w, names[direction], r);
         if (lierne_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
             status = world_failed(w);
         }
         w->requests[r] = NULL;
     }
-    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+    for (int r = 0; r < w->bridge->world && status == TOOL_VALID; r++) {
         progress(w, checks[direction], r);
         verify_rank_check(&w->ranks[r], w->plans[r], direction, &w->count[direction]);
     }
@@ -150,7 +150,7 @@ static int execute(world *w, lierne_direction direction) {
 }
 
 static void close_ranks(world *w) {
-    for (int r = 0; r < w->job->world; r++) {
+    for (int r = 0; r < w->bridge->world; r++) {
         verify_rank_close(&w->ranks[r]);
         lierne_plan_destroy(w->plans[r]);
     }
@@ -165,7 +165,7 @@ static int simulate(world *w, lierne_sim *sim) {
     status = status == TOOL_VALID ? check_plans(w) : status;
     status = status == TOOL_VALID ? execute(w, LIERNE_FORWARD) : status;
     status = status == TOOL_VALID ? execute(w, LIERNE_ADJOINT) : status;
-    for (int r = 0; r < w->job->world && status == TOOL_VALID; r++) {
+    for (int r = 0; r < w->bridge->world && status == TOOL_VALID; r++) {
         int64_t lhs;
         int64_t rhs;
         progress(w, "dot test", r);
@@ -179,8 +179,8 @@ static int simulate(world *w, lierne_sim *sim) {
 }
 
 static int simulate_world(world *w) {
-    size_t n = (size_t)w->job->world;
-    lierne_sim *sim = tool_job_sim(w->job, w->argv);
+    size_t n = (size_t)w->bridge->world;
+    lierne_sim *sim = tool_bridge_sim(w->bridge, w->argv);
     int status = TOOL_USAGE;
     w->plans = calloc(n, sizeof *w->plans);
     w->requests = calloc(n, sizeof *w->requests);
@@ -198,21 +198,21 @@ static int simulate_world(world *w) {
 }
 
 static void print_json(const world *w) {
-    printf("{\"world\":%d", w->job->world);
+    printf("{\"world\":%d", w->bridge->world);
     verify_print_json(w->count, w->lhs, w->rhs);
     printf("}\n");
 }
 
 static void print_text(const world *w) {
     printf("bridge ");
-    tool_print_text(stdout, w->job->bridge);
-    printf(" on %d simulated ranks, algorithm %s\n", w->job->world,
-           tool_job_algorithm(w->job->method));
+    tool_print_text(stdout, w->bridge->name);
+    printf(" on %d simulated ranks, algorithm %s\n", w->bridge->world,
+           tool_bridge_algorithm(w->bridge->method));
     for (int axis = 0; axis < w->spec.naxes; axis++) {
         if (w->reasons[axis]) {
             printf("  %s %" PRId64 " -> %" PRId64 ": %s\n",
-                   lierne_config_get_bridge_axis(w->job->config, w->job->bridge, axis),
-                   w->job->spec.shape[axis], w->shape[axis], w->reasons[axis]);
+                   lierne_config_get_bridge_axis(w->bridge->config, w->bridge->name, axis),
+                   w->bridge->spec.shape[axis], w->shape[axis], w->reasons[axis]);
         }
     }
     printf("plans    %s\n", w->consistent ? "consistent over all ranks"
@@ -221,18 +221,18 @@ static void print_text(const world *w) {
 }
 
 static int report(const world *w) {
-    if (w->job->json) {
+    if (w->bridge->json) {
         print_json(w);
     } else {
         print_text(w);
     }
-    return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_FINDINGS;
+    return verify_is_right(w->count, w->lhs, w->rhs) ? TOOL_VALID : TOOL_INVALID;
 }
 
-static int run(const tool_job *job, bool full, char **argv) {
-    world w = {.job = job, .argv = argv, .spec = job->spec};
+static int run(const tool_bridge *bridge, bool full, char **argv) {
+    world w = {.bridge = bridge, .argv = argv, .spec = bridge->spec};
     if (!form_is_exact(&w.spec)) {
-        return tool_usage(argv, "u8 cannot hold the sum of so many cp ranks");
+        return tool_usage(argv, "dtype u8 holds the sum of at most %d cp ranks", FORM_NOTHING - 1);
     }
     if (!full) {
         tool_reduce(&w.spec, w.shape, w.reasons);
@@ -242,12 +242,12 @@ static int run(const tool_job *job, bool full, char **argv) {
 }
 
 int tool_simulate(int argc, char **argv) {
-    tool_job job = {0};
+    tool_bridge bridge = {0};
     bool full = false;
     const tool_option options[] = {{"full", 0, NULL, &full}};
-    int status = tool_job_parse(&job, argc, argv, help, options, 1);
-    status = status < 0 ? tool_job_load(&job, argv) : status;
-    status = status < 0 ? run(&job, full, argv) : status;
-    tool_job_close(&job);
+    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);
+    status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
+    status = status < 0 ? run(&bridge, full, argv) : status;
+    tool_bridge_close(&bridge);
     return status;
 }

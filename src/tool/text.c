@@ -52,7 +52,7 @@ static bool is_control(int32_t point) {
            (point >= 0x2066 && point <= 0x2069);
 }
 
-/* What stands for the next character; returns its columns. */
+/* Writes the escape of the next character, or the character; returns its columns. */
 static int next_piece(const char **text, char piece[16]) {
     const char *start = *text;
     int32_t point = next_point(text);

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Exit statuses. */
-enum { TOOL_VALID = 0, TOOL_FINDINGS = 1, TOOL_USAGE = 2 };
+/* Exit statuses. INVALID: a file is invalid, a bridge cannot be planned, or a result is wrong. */
+enum { TOOL_VALID = 0, TOOL_INVALID = 1, TOOL_USAGE = 2 };
 
 /* Subcommands: argv[0] is "lierne NAME". Each returns an exit status. */
 int tool_check(int argc, char **argv);
@@ -33,31 +33,38 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
 void tool_say(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tool_say_all(char **argv, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
-/* Says what is wrong with the command line. Returns TOOL_USAGE. */
+/* Prints what is wrong with the command line. Returns TOOL_USAGE. */
 int tool_usage(char **argv, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What the last failed call of the library said, without the name of its function. */
+/* The message of the last failed call of the library, without the name of its function. */
 const char *tool_reason(void);
-/* Says what the last failed call of the library said. Returns TOOL_USAGE. */
+/* Prints the message of the last failed call of the library. Returns TOOL_USAGE. */
 int tool_failed(char **argv);
 /* The argument of --format, NULL if it was not given. Returns -1 to go on, or TOOL_USAGE. */
 int tool_format(char **argv, const char *format, bool *json);
 /* The one operand of a subcommand that takes one file. Returns -1 to go on, or TOOL_USAGE. */
 int tool_one_file(int argc, char **argv, const char **path);
 
-/* Reads a configuration, "-" from standard input, with whatever findings it has. Returns -1, or
- * TOOL_USAGE having said why nothing could be read. */
+/* Reads a configuration, "-" from standard input, whatever diagnostics it has. Returns -1; or
+ * prints why nothing could be read, and returns TOOL_USAGE. */
 int tool_load(char **argv, const char *path, lierne_config **out);
-/* The same for a subcommand that needs it without errors: findings go to stderr. Returns -1, or the
- * exit status to end with, and *out is NULL then. */
+/* The same for a subcommand that needs it without errors: diagnostics go to stderr. Returns -1, or
+ * the exit status to end with, and *out is NULL then. */
 int tool_load_valid(char **argv, const char *path, lierne_config **out);
 
-/* Where standard error is a terminal: says what is being done, and for how many of all ranks it is.
- * At 0 at once, then a few times a second. end, also called by tool_say, removes the line. */
+/* Where standard error is a terminal: prints what is being done, and how many of all ranks are
+ * done. At 0 at once, then a few times a second. tool_progress_end, which tool_say calls too,
+ * removes the line. */
 void tool_progress(char **argv, const char *what, int done, int all);
 void tool_progress_end(void);
 
-/* One line for a finding: file:line:column: error: [CODE] message; hint. */
-void tool_print_finding(FILE *out, const char *path, const lierne_diagnostic *finding, bool color);
+/* Prints that a file has no grid or bridge (what) of this name, and the names of those that it has.
+ * Returns TOOL_USAGE. */
+int tool_no_such(char **argv, const char *what, const char *name, const char *path,
+                 const lierne_config *config);
+
+/* One line for a diagnostic: file:line:column: error: [CODE] message; hint. */
+void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
+                           bool color);
 /* Untrusted text (names, paths, messages that repeat them): control characters and bidirectional
  * marks are printed as escapes, \u009B, and bytes that are not UTF-8 as \xFF. Every such text is
  * printed by this, by tool_say or as a JSON string. */

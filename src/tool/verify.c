@@ -1,6 +1,6 @@
-/* Every rank has its own four buffers, so that a simulated world and a real one are checked by the
- * same lines. An output is poisoned before, a byte pattern that no element has, and has a guard
- * behind it. */
+/* Every rank has its own four buffers, so that the same code checks a simulated world and a real
+ * one. An output is filled before with a byte pattern that no element has, and has a guard behind
+ * it. */
 #include "verify.h"
 #include "element.h"
 
@@ -125,8 +125,8 @@ static void compare(const verify_rank *rank, form_tensor tensor, const char *buf
         char element[FORM_ELEMENT];
         cursor_expected(&c, element);
         const char *got = buffer + (size_t)i * size;
-        /* What a rank does not own stays poisoned in an output, and may be anything in a view. */
-        bool any = where == VERIFY_IN_VIEW && !cursor_owns(&c);
+        /* Of rows that a rank does not own an output keeps the pattern; an alias may hold any. */
+        bool any = where == VERIFY_IN_ALIAS && !cursor_owns(&c);
         if (!any && memcmp(element, got, size) != 0) {
             verify_count wrong = {.rank = rank->rank,
                                   .index = i,
@@ -164,7 +164,7 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
     compare(rank, in, rank->buffer[in], VERIFY_IN_INPUT, count);
     if (lierne_plan_get_alias(&offset, plan, direction) == LIERNE_OK && offset >= 0) {
         size_t size = lierne_dtype_size(rank->form[in].spec->dtype);
-        compare(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_VIEW, count);
+        compare(rank, out, rank->buffer[in] + (size_t)offset * size, VERIFY_IN_ALIAS, count);
     }
     count->checked += rank->form[out].elements;
 }
@@ -251,7 +251,7 @@ bool verify_is_right(const verify_count *counts, int64_t lhs, int64_t rhs) {
 }
 
 static const char *const names[] = {"forward", "adjoint"};
-static const char *const places[] = {"output", "byte past the output", "input", "view"};
+static const char *const places[] = {"output", "byte past the output", "input", "alias"};
 
 void verify_print_json(const verify_count *counts, int64_t lhs, int64_t rhs) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {

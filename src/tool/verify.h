@@ -16,7 +16,7 @@ typedef enum verify_where {
     VERIFY_IN_OUTPUT = 0,
     VERIFY_PAST_OUTPUT = 1, /* index counts bytes */
     VERIFY_IN_INPUT = 2,
-    VERIFY_IN_VIEW = 3
+    VERIFY_IN_ALIAS = 3
 } verify_where;
 
 /* Plain data: ranks send it to each other. */
@@ -30,7 +30,8 @@ typedef struct verify_count {
     verify_where where;
 } verify_count;
 
-/* Makes all of a rank. False: no memory, and nothing is kept. spec must outlive it. */
+/* Allocates and fills the buffers of a rank. False: no memory, and nothing is kept. spec must
+ * outlive it. */
 bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, int number);
 void verify_rank_close(verify_rank *rank);
 
@@ -48,12 +49,12 @@ void verify_rank_poison(const verify_rank *rank, lierne_direction direction);
 bool verify_rank_fits(const verify_rank *rank, const lierne_plan *plan, lierne_direction direction);
 
 /* After the direction was executed: compares every element of the output bit for bit, that nothing
- * was written past its end, that the input is unchanged, and a view if the plan offers one. */
+ * was written past its end, that the input is unchanged, and the alias if the plan has one. */
 void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_direction direction,
                        verify_count *count);
 
-/* This rank's part of <F x, y> and <x, F* y>: replicas count once, every partial summand counts,
- * and of a gradient with an owner only the owned rows. */
+/* This rank's part of <F x, y> and <x, F* y>: replicas count once, every partial contribution
+ * counts, and of a gradient with an owner only the owned rows. */
 void verify_rank_dot(const verify_rank *rank, int64_t *lhs, int64_t *rhs);
 
 /* Adds up two counts; the first wrong element stays. */

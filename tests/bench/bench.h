@@ -1,7 +1,7 @@
-/* What the benchmarks share: methods that do the same work are compared, then timed by turns.
+/* What the benchmarks share: methods that do the same work are compared, then timed interleaved.
  *
- * A method is one way of doing a workload's work in a direction. Of a workload nothing is known
- * here but what `bench` says of it. */
+ * A method is one way of doing a workload's work in a direction. All that these files know of a
+ * workload is in `bench`. */
 #ifndef TESTS_BENCH_H
 #define TESTS_BENCH_H
 

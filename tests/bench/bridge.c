@@ -2,9 +2,8 @@
  *
  *   mpirun -n 2|4|8 bridge [quick] [text...]
  *
- * Prints a table per workload, those only whose title contains every text, and at the end the
- * ratios of all of them; quick compares the outputs of all methods on small tensors and times
- * nothing. */
+ * Prints a table for each workload whose title contains every text, and at the end the ratios of
+ * all of them; quick compares the outputs of all methods on small tensors and times nothing. */
 #include "bench/bridge.h"
 
 #include <stdio.h>
@@ -62,7 +61,7 @@ static void run_one(tables *t, const shape *s, const load *l, int axis, bool dir
                   .load = l->name,
                   .dtype = l->dtype,
                   .axis = axis,
-                  .lane = l->b,
+                  .narrow = l->b,
                   .s = l->s,
                   .h = l->h};
     bench b = {.workload = &w,

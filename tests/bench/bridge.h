@@ -1,30 +1,31 @@
 /* The bridge benchmark: a workload is one bridge with its buffers on this rank. Elements are
- * integers from 1 to 199, exact in every type and whichever way they are added. */
+ * integers from 1 to 199, exact in every type and in every order of addition. */
 #ifndef TESTS_BENCH_BRIDGE_H
 #define TESTS_BENCH_BRIDGE_H
 
 #include "bench/bench.h"
 
-/* Samples of a data lane and the cp coordinate that owns rows, or -1: every row. */
-typedef struct share {
+/* What a rank holds: the samples of its dp rank, and the cp coordinate that owns rows, or -1: every
+ * row. */
+typedef struct held {
     int64_t first; /* sample */
     int64_t samples;
     int cp;
-} share;
+} held;
 
 typedef struct workload {
     const char *kind; /* "a fan-in", ... */
     const char *load; /* "large f32", ... */
     mesh src, dst;
     lierne_dtype dtype;
-    size_t size;        /* of an element */
-    int axis;           /* of the batch: 0 is [b, s, h], 1 is [s, b, h] */
-    int64_t lane, s, h; /* samples of a lane of the side with more lanes, sequence, hidden */
-    bool disjoint;      /* meshes without a common rank: nothing is written by hand for them */
+    size_t size;          /* of an element */
+    int axis;             /* of the batch: 0 is [b, s, h], 1 is [s, b, h] */
+    int64_t narrow, s, h; /* samples of a narrow dp rank, sequence, hidden */
+    bool disjoint;        /* meshes without a common rank: nothing is written by hand for them */
     bool fan_in;
-    int scale;
+    int dp_ratio;
     int cp;
-    share source, target; /* this rank's samples on either side; cp is -1 */
+    held source, target; /* this rank's samples on either side; cp is -1 */
     int target_cp;
     size_t bytes[2][2]; /* of the input and of the output, per direction */
     char *in[2];

@@ -1,12 +1,12 @@
 /* The same bridge as a good engineer writes it without lierne.
  *
  * naive: the algorithm of the frameworks with MPI's collectives. The gradient is summed over cp
- * into a copy, then narrowed or gathered over the sub-communicator of a data lane. Gathering puts
- * the batch first, so it takes another pass where the batch is not the first axis.
+ * into a copy, then narrowed or gathered over the sub-communicator of a wide dp rank. Gathering
+ * puts the batch first, so it takes another pass where the batch is not the first axis.
  *
  * optimal: nonblocking messages of exactly the rows that are needed, straight from and to the
- * tensors where they are contiguous, else packed by loops. It knows what the workloads have in
- * common (data lanes line up, every row has one owner) and serves nothing else. */
+ * tensors where they are contiguous, else packed by loops. It relies on what the workloads have in
+ * common (aligned dp ranks, one owner per row) and is right for no others. */
 #include "bench/bridge.h"
 
 #include <stdlib.h>
@@ -27,9 +27,9 @@ static char *move_rows(const workload *w, char *tensor, int64_t samples, int64_t
     return packed;
 }
 
-static int64_t slot_of(const workload *w, int rank) {
+static int64_t share_of(const workload *w, int rank) {
     const mesh *fine = w->fan_in ? &w->src : &w->dst;
-    return mesh_coord(fine, rank, "dp") % w->scale;
+    return mesh_coord(fine, rank, "dp") % w->dp_ratio;
 }
 
 typedef struct naive {
@@ -40,7 +40,7 @@ typedef struct naive {
     MPI_Op sum;
     bool own_sum;
     char *clone;
-    char *gathered; /* lane after lane, where the batch is not the first axis */
+    char *gathered; /* dp rank after dp rank, where the batch is not the first axis */
 } naive;
 
 static float widen(uint16_t bits) {
@@ -77,9 +77,9 @@ static bool gather(const naive *n, const char *from, char *to, size_t bytes) {
     int count = (int)(bytes / w->size);
     char *landing = w->axis == 0 ? to : n->gathered;
     MPI_Allgather(from, count, n->type, landing, count, n->type, n->gather);
-    for (int k = 0; w->axis != 0 && k < w->scale; k++) {
-        landing =
-            move_rows(w, to, w->lane * w->scale, k * w->lane, w->lane, 0, w->s, landing, false);
+    for (int k = 0; w->axis != 0 && k < w->dp_ratio; k++) {
+        landing = move_rows(w, to, w->narrow * w->dp_ratio, k * w->narrow, w->narrow, 0, w->s,
+                            landing, false);
     }
     return true;
 }
@@ -87,13 +87,13 @@ static bool gather(const naive *n, const char *from, char *to, size_t bytes) {
 /* A slice of the leading axis is a view. */
 static bool narrow(naive *n, char *from, int direction) {
     const workload *w = n->base.workload;
-    int64_t first = slot_of(w, test_rank) * w->lane;
+    int64_t first = share_of(w, test_rank) * w->narrow;
     if (w->axis == 0) {
         n->base.result[direction] = from + (size_t)(first * w->s * w->h) * w->size;
         return true;
     }
     n->base.result[direction] = w->out[direction];
-    move_rows(w, from, w->lane * w->scale, first, w->lane, 0, w->s, w->out[direction], true);
+    move_rows(w, from, w->narrow * w->dp_ratio, first, w->narrow, 0, w->s, w->out[direction], true);
     return true;
 }
 
@@ -129,10 +129,10 @@ static method *open_naive(const void *of) {
     }
     naive *n = (naive *)take(sizeof *n);
     const mesh *fine = w->fan_in ? &w->src : &w->dst;
-    int lane = mesh_coord(fine, test_rank, "dp") / w->scale;
+    int wide = mesh_coord(fine, test_rank, "dp") / w->dp_ratio;
     int rest = mesh_coord(fine, test_rank, "tp") * w->cp + mesh_coord(fine, test_rank, "cp");
     int d = mesh_coord(&w->dst, test_rank, "dp"), t = mesh_coord(&w->dst, test_rank, "tp");
-    n->gather = split(lane * test_world + rest, test_rank);
+    n->gather = split(wide * test_world + rest, test_rank);
     n->cp = split(d * test_world + t, test_rank);
     n->own_sum = w->dtype == LIERNE_BF16;
     n->type = n->own_sum ? MPI_UINT16_T : MPI_FLOAT;
@@ -154,7 +154,7 @@ const method_kind naive_mpi = {"naive MPI", open_naive, close_naive};
 /* A rank that this one exchanges rows with, itself too. */
 typedef struct partner {
     int rank;
-    int64_t slot; /* of the lane that it holds on the side with more lanes */
+    int64_t share; /* index of its narrow dp rank within the wide one's batch */
     int cp;
     char *outgoing; /* packed rows; NULL where they are sent as they lie */
     char *incoming;
@@ -217,12 +217,12 @@ static void move_part(const workload *w, const part *p, char *packed, bool pack)
 /* The rows of the partner in this rank's output, or of this rank for the partner in its input. */
 static part part_of(const workload *w, int direction, const partner *p, bool incoming) {
     bool gathers = w->fan_in == (direction == FORWARD);
-    bool one = gathers != incoming; /* the tensor at this end has one lane of those that meet */
+    bool one = gathers != incoming; /* the tensor at this end is that of a narrow dp rank */
     bool owned = direction == ADJOINT && w->cp > 1;
     return (part){.tensor = incoming ? w->out[direction] : w->in[direction],
-                  .samples = one ? w->lane : w->lane * w->scale,
-                  .first = one ? 0 : p->slot * w->lane,
-                  .n = w->lane,
+                  .samples = one ? w->narrow : w->narrow * w->dp_ratio,
+                  .first = one ? 0 : p->share * w->narrow,
+                  .n = w->narrow,
                   .cp = !owned     ? -1
                         : incoming ? p->cp
                                    : w->target_cp};
@@ -286,13 +286,13 @@ static bool run_optimal(method *m, int direction) {
     return true;
 }
 
-/* Whether a rank supplies this one: the same wide lane, and where there are replicas that one
- * whose place among them is this rank's. */
+/* Whether a rank sends to this one: the same wide dp rank, and of its replicas the one with this
+ * rank's index among them. */
 static bool supplies(const workload *w, int direction, int rank) {
     const mesh *wide = w->fan_in ? &w->dst : &w->src, *fine = w->fan_in ? &w->src : &w->dst;
     bool gathers = w->fan_in == (direction == FORWARD);
     if (!gathers && (direction == FORWARD || w->cp == 1)) {
-        return rank == test_rank; /* narrow: nothing comes from others */
+        return rank == test_rank; /* a narrow dp rank receives nothing from others */
     }
     if (mesh_coord(wide, rank, "dp") != mesh_coord(wide, test_rank, "dp")) {
         return false;
@@ -315,7 +315,7 @@ static void find_partners(optimal *o, int direction) {
         }
         partner *p = &list[n++];
         *p = (partner){.rank = rank,
-                       .slot = mesh_coord(fine, rank, "dp") % w->scale,
+                       .share = mesh_coord(fine, rank, "dp") % w->dp_ratio,
                        .cp = mesh_coord(&w->dst, rank, "cp")};
         part in = part_of(w, direction, p, true), out = part_of(w, direction, p, false);
         if (rank != test_rank) {
@@ -349,7 +349,7 @@ static method *open_optimal(const void *of) {
     o->base = (method){.workload = w, .run = run_optimal, .checked = true};
     for (int d = FORWARD; d <= ADJOINT; d++) {
         bool narrows = w->fan_in != (d == FORWARD) && (d == FORWARD || w->cp == 1);
-        int64_t first = slot_of(w, test_rank) * w->lane;
+        int64_t first = share_of(w, test_rank) * w->narrow;
         o->base.result[d] = narrows && w->axis == 0
                                 ? w->in[d] + (size_t)(first * w->s * w->h) * w->size
                                 : w->out[d];

@@ -40,22 +40,22 @@ class Bridge:
     def __init__(self, src, dst, axis):
         (stp, sdp), (dtp, dcp, ddp) = src, dst
         self.axis, self.cp, self.fan_in = axis, dcp, sdp > ddp
-        self.scale = max(sdp, ddp) // min(sdp, ddp)
+        self.dp_ratio = max(sdp, ddp) // min(sdp, ddp)
         fine_tp, fine_cp = (stp, 1) if self.fan_in else (dtp, dcp)
-        lane = lambda r: r // (fine_tp * fine_cp)
-        self.slot = lane(dist.get_rank()) % self.scale
-        self.gather_group = group_of(lambda r: (lane(r) // self.scale, r % (fine_tp * fine_cp)))
+        dp_rank = lambda r: r // (fine_tp * fine_cp)
+        self.share = dp_rank(dist.get_rank()) % self.dp_ratio
+        self.gather_group = group_of(lambda r: (dp_rank(r) // self.dp_ratio, r % (fine_tp * fine_cp)))
         self.cp_group = group_of(lambda r: (r // (dtp * dcp), r % dtp))
 
     def gather(self, x):
         x = x.movedim(self.axis, 0).contiguous()
-        parts = [torch.empty_like(x) for _ in range(self.scale)]
+        parts = [torch.empty_like(x) for _ in range(self.dp_ratio)]
         dist.all_gather(parts, x, group=self.gather_group)
         return torch.cat(parts).movedim(0, self.axis).contiguous()
 
     def narrow(self, x):
-        size = x.shape[self.axis] // self.scale
-        return x.narrow(self.axis, self.slot * size, size).contiguous()
+        size = x.shape[self.axis] // self.dp_ratio
+        return x.narrow(self.axis, self.share * size, size).contiguous()
 
     def forward(self, x):
         return self.gather(x) if self.fan_in else self.narrow(x)
@@ -79,7 +79,7 @@ def timed(call):
 def run(kind, load, axis, dirty):
     dtype, b, s, h = LOADS[load]
     bridge = Bridge(*KINDS[kind, dist.get_world_size()], axis)
-    wide = b * bridge.scale
+    wide = b * bridge.dp_ratio
     shape = lambda n: (n, s, h) if axis == 0 else (s, n, h)
     x = torch.ones(shape(b if bridge.fan_in else wide), dtype=dtype)
     g = torch.ones(shape(wide if bridge.fan_in else b), dtype=dtype) / bridge.cp

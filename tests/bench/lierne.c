@@ -1,9 +1,8 @@
-/* The methods of lierne, through blocking calls, and the bound of copying. A result that is a view
- * of the input is taken as one, as the methods by hand do.
+/* The methods of lierne, through blocking calls, and the bound of copying. A result that is an
+ * alias of the input is used as one, as in the methods by hand.
  *
- * The bound writes on each rank as many bytes as its outputs have (none where they are views), from
- * memory of its own and without waiting for anybody: no method from private buffers can be faster
- * than that, and none over a wire is as fast. */
+ * The bound writes on each rank as many bytes as its outputs have (none where they are aliases),
+ * from memory of its own and without waiting: no method with private buffers can be faster. */
 #include "bench/bridge.h"
 
 #include <emmintrin.h>
@@ -52,7 +51,7 @@ static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gra
                      .algorithm = algorithm,
                      .owner = owner,
                      .storage = LIERNE_FULL};
-    c.size[0] = w->lane * (w->fan_in ? mesh_size(&w->src, "dp") : mesh_size(&w->dst, "dp"));
+    c.size[0] = w->narrow * (w->fan_in ? mesh_size(&w->src, "dp") : mesh_size(&w->dst, "dp"));
     c.size[1] = w->s;
     c.size[2] = w->h;
     c.axis[0] = w->axis;

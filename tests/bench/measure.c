@@ -1,5 +1,5 @@
-/* Methods take turns in the same processes, in a random order that is new in every round, so that
- * none of them always finds what the same other one left in the caches. A time lasts from the
+/* The methods run interleaved in the same processes, in a random order per round, so that no method
+ * always finds the caches as the same other method left them. A time lasts from the
  * first start to the last end over the ranks, which share a clock: it is for ranks of one machine.
  * Forward and adjoint are timed one after the other; a round's sum of both is a third time. */
 #include "bench/bench.h"

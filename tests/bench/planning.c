@@ -1,7 +1,7 @@
 /* What planning costs: one rank's plan of a bridge, forward and adjoint, in worlds up to 131,072
  * ranks, and all groups of a grid. Planned on the sim transport, where agreeing is a comparison, so
- * that the times are those of planning alone. The tensor is small: buffers that a plan reserves
- * are not what is measured.
+ * that the times are those of planning alone. The tensor is small, so that the times do not include
+ * allocating a plan's buffers.
  *
  *   planning [quick]
  *

@@ -2,8 +2,8 @@
  *
  *   mpirun -n 2|4|8 sparse [quick] [text...]
  *
- * As the benchmark of the bridge: those tables only whose title contains every text, ratios at the
- * end; quick compares the outputs of all methods on few rows and times nothing. */
+ * As the benchmark of the bridge: tables whose title contains every text, ratios at the end; quick
+ * compares the outputs of all methods on few rows and times nothing. */
 #include "bench/sparse.h"
 
 #include <stdio.h>

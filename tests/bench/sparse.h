@@ -1,9 +1,9 @@
-/* The sparse benchmark: rows that others own are copied to ghosts, and gradients of ghosts are
- * added to the rows. A workload is a star forest with its buffers on this rank. Elements are
- * integers from -63 to 63, so that sums are exact in whatever order they are taken.
+/* The sparse benchmark: remote rows are copied to ghosts, and gradients of ghosts are added to the
+ * rows. A workload is a star forest with its buffers on this rank. Elements are integers from -63
+ * to 63, so that sums are exact in every order.
  *
- * graph: owned rows and ghosts are two arrays; what the adjoint adds stays from run to run.
- * halo: they are one array, worked on in place; the adjoint makes ghosts zero. */
+ * graph: owned rows and ghosts are two buffers; the adjoint accumulates from run to run.
+ * halo: they are one combined buffer, in place; the adjoint sets ghosts to zero. */
 #ifndef TESTS_BENCH_SPARSE_H
 #define TESTS_BENCH_SPARSE_H
 

@@ -1,7 +1,7 @@
-/* A graph exchange as a good engineer writes it without lierne: rows that lie one after the other
- * are sent from where they are, others are packed first; ghosts arrive in place; gradients are
- * added in the order in which they come. neighbor: the same through MPI_Neighbor_alltoallv, which
- * wants all rows packed in one buffer.
+/* A graph exchange as a good engineer writes it without lierne: contiguous rows are sent in place,
+ * others are packed first; ghosts are received in place; gradients are added in the order of
+ * arrival. neighbor: the same through MPI_Neighbor_alltoallv, which needs all rows packed in one
+ * buffer.
  *
  * Halo swaps by hand are those of MD programs: blocking, one after the other, each with its
  * packing. */

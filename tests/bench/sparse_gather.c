@@ -1,7 +1,6 @@
-/* Two ends of the scale. The simplest exchange that there is: all rows go to all ranks, which pick
- * theirs; for the adjoint each rank fills its ghosts' gradients into zeros of the whole graph,
- * which are summed and scattered. And the bound, below which nobody can be who copies and adds the
- * rows that must be. */
+/* The simplest method and the bound. The simplest method all-gathers the rows, and each rank picks
+ * its ghosts; for the adjoint each rank writes its ghosts' gradients into zeros of the whole graph,
+ * which are summed and scattered. The bound only copies and adds the required rows. */
 #include "bench/sparse.h"
 
 #include <stdlib.h>

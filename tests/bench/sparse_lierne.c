@@ -1,5 +1,5 @@
-/* The methods of lierne, through blocking calls. What a plan says of its bytes is compared with
- * what the forest says, which knows nothing of plans. */
+/* The methods of lierne, through blocking calls. The bytes that a plan reports are compared with
+ * those counted from the star forest alone. */
 #include "bench/sparse.h"
 
 #include <stdlib.h>
@@ -157,4 +157,4 @@ const method_kind lierne_graph = {"lierne", open_graph, close_planned};
 const method_kind lierne_swaps = {"lierne, swaps", open_swaps, close_planned};
 const method_kind lierne_flat = {"lierne, flattened", open_flat, close_planned};
 const method_kind plan_edges = {"lierne from edges", open_edges, close_planned};
-const method_kind plan_pairs = {"lierne from pairs", open_pairs, close_planned};
+const method_kind plan_pairs = {"lierne from references", open_pairs, close_planned};

@@ -1,8 +1,8 @@
-/* PetscSF: a star forest with broadcast and reduce, between each process and the others by messages
- * of its own ("basic"). Built without PETSc there is none of this, and the tables lack its lines.
+/* PetscSF: a star forest with broadcast and reduce, with point-to-point messages ("basic"). Without
+ * PETSc the tables have no such lines.
  *
- * PETSc adds rows of the type that it was built for; those of another floating type would be added
- * one element at a time through MPI, which refuses them. */
+ * PETSc adds rows of the type that it was built for. Rows of another floating type would be added
+ * one element at a time through MPI, which rejects them. */
 #include "bench/sparse.h"
 
 #ifdef HAVE_PETSC
@@ -172,4 +172,4 @@ static method *open_forest(const void *of) {
 const method_kind petsc_graph = {"PetscSF basic", open_forest, close_forest};
 const method_kind petsc_halo = {"PetscSF basic, one round", open_forest, close_forest};
 const method_kind plan_petsc_edges = {"PetscSF from edges", open_edges, close_forest};
-const method_kind plan_petsc_pairs = {"PetscSF from pairs", open_plan, close_forest};
+const method_kind plan_petsc_pairs = {"PetscSF from references", open_plan, close_forest};

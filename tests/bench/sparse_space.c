@@ -1,5 +1,5 @@
-/* The two workloads: a lattice with its neighbours, from which the forest follows by counting; and
- * points in a periodic box, whose swaps lierne makes. There the forest comes from sending each
+/* The two workloads: a lattice with its neighbours, whose star forest follows by counting; and
+ * points in a periodic box, whose swaps lierne makes. There the star forest comes from sending each
  * point's rank and row through the swaps once, by MPI_Sendrecv. */
 #include "bench/sparse.h"
 

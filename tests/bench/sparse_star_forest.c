@@ -1,6 +1,6 @@
-/* What a rank's rows are worth and what must come out, from the forest alone: every rank is told
- * the ghosts of all others once, so that it can say what its rows' gradients add up to. Nothing
- * here knows how a method moves rows. */
+/* Values of a rank's rows and the expected results, from the star forest alone: every rank receives
+ * the ghosts of all others once, so that it can compute the sums of its rows' gradients. Nothing
+ * here depends on how a method moves rows. */
 #include "bench/sparse.h"
 
 #include <stdio.h>

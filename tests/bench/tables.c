@@ -1,5 +1,5 @@
-/* What a benchmark prints. Titles are the only filter, so that whatever is printed can be asked for
- * again. The ratios of all tables stand together at the end: they are what to look at. */
+/* What a benchmark prints. Titles are the only filter, so that every printed table can be selected
+ * again. The ratios of all tables are printed at the end: they are what to compare. */
 #include "bench/bench.h"
 
 #include <stdio.h>

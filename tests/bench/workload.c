@@ -1,5 +1,5 @@
-/* The tensors of a bridge on this rank, filled and judged by a closed form. Nothing here knows how
- * a method moves them. */
+/* The tensors of a bridge on this rank, filled and checked by a closed form. Nothing here depends
+ * on how a method moves them. */
 #include "bench/bridge.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static int owner_of(const workload *w, int64_t s) {
     return (int)(chunk < w->cp ? chunk : 2 * w->cp - 1 - chunk);
 }
 
-/* Element h of row (b, s) is values[place]; a row that the share does not own is zero. */
+/* Element h of row (b, s) is values[place]; a row that the part does not own is zero. */
 static void fill_row(const workload *w, char *to, int64_t b, int64_t s, const char *values) {
     int64_t place = (b * 67 + s * 31 + s / 256) % VALUES;
     for (int64_t h = 0; h < w->h; h++, to += w->size) {
@@ -22,7 +22,7 @@ static void fill_row(const workload *w, char *to, int64_t b, int64_t s, const ch
     }
 }
 
-static void fill(const workload *w, char *to, const share *part) {
+static void fill(const workload *w, char *to, const held *part) {
     int64_t outer = w->axis == 0 ? part->samples : w->s;
     int64_t inner = w->axis == 0 ? w->s : part->samples;
     char values[VALUES * 4];
@@ -42,7 +42,7 @@ static void fill(const workload *w, char *to, const share *part) {
     }
 }
 
-static size_t bytes_of(const workload *w, const share *part) {
+static size_t bytes_of(const workload *w, const held *part) {
     return (size_t)(part->samples * w->s * w->h) * w->size;
 }
 
@@ -50,18 +50,18 @@ void workload_open(workload *w) {
     int src = mesh_size(&w->src, "dp"), dst = mesh_size(&w->dst, "dp");
     w->size = lierne_dtype_size(w->dtype);
     w->fan_in = src > dst;
-    w->scale = w->fan_in ? src / dst : dst / src;
+    w->dp_ratio = w->fan_in ? src / dst : dst / src;
     w->cp = mesh_size(&w->dst, "cp");
     w->disjoint = w->src.offset != w->dst.offset;
-    w->source.samples = w->lane * (w->fan_in ? 1 : w->scale);
-    w->target.samples = w->lane * (w->fan_in ? w->scale : 1);
+    w->source.samples = w->narrow * (w->fan_in ? 1 : w->dp_ratio);
+    w->target.samples = w->narrow * (w->fan_in ? w->dp_ratio : 1);
     w->source.first = mesh_coord(&w->src, test_rank, "dp") * w->source.samples;
     w->target.first = mesh_coord(&w->dst, test_rank, "dp") * w->target.samples;
     w->source.samples = mesh_has(&w->src, test_rank) ? w->source.samples : 0;
     w->target.samples = mesh_has(&w->dst, test_rank) ? w->target.samples : 0;
     w->source.cp = w->target.cp = -1;
     w->target_cp = mesh_coord(&w->dst, test_rank, "cp");
-    share gradient = w->target;
+    held gradient = w->target;
     gradient.cp = w->target_cp;
     w->bytes[FORWARD][0] = w->bytes[ADJOINT][1] = bytes_of(w, &w->source);
     w->bytes[FORWARD][1] = w->bytes[ADJOINT][0] = bytes_of(w, &w->target);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every file of grids/bad has the findings of grids/bad/expected.txt: all of them, and no other, in
-# text and in JSON, with the exit status that goes with them. $1: the build folder.
+# Every file of grids/bad has exactly the diagnostics of grids/bad/expected.txt, in text and in JSON,
+# with the right exit status. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne
@@ -64,7 +64,7 @@ done
 grep -v '^#' "$bad/expected.txt" | cut -d' ' -f1 | sort -u >"$work/named"
 (cd "$bad" && ls -- *.json) | sort >"$work/there"
 same "expected.txt names the files that are there" "$work/there" "$work/named"
-# LG011 (16 MiB), LG012 (a million values) and LG028 (a thousand findings) would need large files:
+# LG011 (16 MiB), LG012 (a million values) and LG028 (a thousand diagnostics) would need large files:
 # the unit tests make them.
 sed -n 's/^ *X(\([0-9]*\), [A-Z0-9_]*,.*/LG\1/p' include/lierne/diagnostics.h |
     grep -v -e LG011 -e LG012 -e LG028 | sort -u >"$work/codes"

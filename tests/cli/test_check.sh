@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The commands check and groups: exit statuses, streams, several files, standard input, options.
-# What each bad file must give is in test_bad.sh. $1: the build folder.
+# test_bad.sh has the diagnostics of each bad file. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne
@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 good=grids/encoder-llm-8.json
 bad=grids/bad/size-zero.json
-warned=grids/bad/warning-empty-lanes.json
+warned=grids/bad/warning-empty-dp-ranks.json
 passed=0
 failed=0
 
@@ -74,7 +74,7 @@ err_has "$work/none.json: No such file or directory"
 run 2 check .
 err_has "Is a directory"
 
-# check: findings, files, streams.
+# check: diagnostics, files, streams.
 run 0 check $good
 out_is "$good: valid: 2 grids, 1 bridge"
 run 1 check $bad
@@ -233,7 +233,7 @@ escaped "a path that is not there"
 
 # Numbers are digits.
 run 2 plan "$good" --bridge vision_to_llm --rank ' 1'
-err_has "--rank is ' 1', must be a number from 0 to 7, in digits only"
+err_has "--rank is ' 1', must be a whole number from 0 to 7, in digits"
 run 2 plan "$good" --bridge vision_to_llm --rank +1
 run 2 plan "$good" --bridge vision_to_llm --rank ''
 
@@ -245,7 +245,7 @@ run 2 groups $good --grid llm
 err_has "--dims is missing"
 run 2 groups $good $good --grid llm --dims tp
 run 2 groups $good --grid lm --dims tp
-err_has "there is no grid 'lm'"
+err_has "there is no grid 'lm' in $good, which has: vision, llm"
 run 2 groups $good --grid llm --dims tp,ep
 err_has "ep"
 run 2 groups $good --grid llm --view experts --dims ep

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A rank dies (SIGKILL) or stops answering (SIGSTOP) at a random moment, ten times each: the three
 # others must return PEER_FAILED or TIMEOUT within their deadline of one second plus a second, and
-# say what they were doing. Nothing may hang, and nothing of lierne's may be left behind.
+# dump what they were doing. Nothing may hang, and lierne may leave nothing behind.
 set -u
 build=${1:?usage: test_death.sh BUILD}
 passed=0

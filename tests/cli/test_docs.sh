@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the documents say is what the program does: docs/errors.md is made from the tables,
-# docs/grid-format.md names files that are there and every bad file, and docs/grid.schema.json takes
-# and refuses the same files as the program as far as a schema can. Commands shown with their output
-# are run again, and links lead somewhere. $1: the build folder.
+# The documents match the program: docs/errors.md is made from the tables, docs/grid-format.md names
+# files that exist and every bad file, and docs/grid.schema.json accepts and rejects the same files as
+# the program as far as a schema can. Commands shown with their output are run again, and no link is
+# broken. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne
@@ -107,7 +107,7 @@ outside "docs/.links.$$.md" >/dev/null
 verdict "bad links and paths are found" $?
 rm -f "docs/.links.$$.md"
 
-# docs/testing.md names every test, and none that is gone.
+# docs/testing.md names every test, and no test that does not exist.
 for file in tests/unit/test_*.c $(grep -l '^int main(' tests/mpi/*.c) tests/golden/*.json; do
     grep -qF "\`$file\`" docs/testing.md
     verdict "docs/testing.md names $file" $?
@@ -130,8 +130,8 @@ while read -r file; do
     verdict "docs/testing.md: $file is there" $?
 done <"$work/files"
 
-# A schema cannot see duplicate keys or count ranks: it must take every valid file, and refuse those
-# with findings of the structure.
+# A schema cannot see duplicate keys or count ranks: it must take every valid file, and reject those
+# with diagnostics of the structure.
 if python3 -c 'import jsonschema' 2>/dev/null; then
     cat >"$work/schema.py" <<'PY'
 import glob, json, sys
@@ -157,7 +157,7 @@ for path in good + bad:
         passed += 1
     else:
         failed += 1
-        print("FAIL schema:", path, "is", "accepted" if ok else "refused")
+        print("FAIL schema:", path, "is", "accepted" if ok else "rejected")
 print(passed, failed)
 PY
     python3 "$work/schema.py" >"$work/schema"

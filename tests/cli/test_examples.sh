@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The examples run and print what is written here; each has a line in examples/README.md. Numbers are
-# worked out by hand: in groups rank = tp + 2 cp + 4 dp; of the graph a sum over all edges; a brick of
-# 4 points along each axis has 10^3 - 4^3 ghosts, all others are 448, in 2 swaps per axis or 7 peers.
+# The examples print the expected output, and each has a line in examples/README.md. The expected
+# numbers are computed by hand: in groups rank = tp + 2 cp + 4 dp; for the graph a sum over all edges; a
+# brick of 4 points along each axis has 10^3 - 4^3 ghosts, from 448 other points, in 2 swaps per axis or
+# from 7 peers.
 # $1: the build folder.
 set -u
 build=${1:-build}

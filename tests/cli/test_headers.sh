@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every public header compiles alone and twice, in old and new C and C++, with every warning an error
-# and under each compiler that is there; and all places that name the version name the same one.
+# Every public header compiles alone and twice, in old and new C and C++, with every warning an error,
+# with each installed compiler; and all files that name the version name the same one.
 # $1: the build folder.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -58,14 +58,14 @@ mkdir "$work/bad"
 while read -r expected name text; do
     printf '%b\n' "$text" >"$work/bad/$name.h"
     result=accepted
-    compiles gcc c c11 "$name.h" "$work/bad" 2>/dev/null || result=refused
+    compiles gcc c c11 "$name.h" "$work/bad" 2>/dev/null || result=rejected
     [ $result = "$expected" ]
     verdict "a header with $name is $expected" $?
 done <<'END'
 accepted nothing-wrong #pragma once\nint f(void);
-refused an-include-forgotten #pragma once\nsize_t f(void);
-refused no-guard enum x { y };
-refused a-narrowing #pragma once\nstatic inline signed char f(int a) { return a; }
+rejected an-include-forgotten #pragma once\nsize_t f(void);
+rejected no-guard enum x { y };
+rejected a-narrowing #pragma once\nstatic inline signed char f(int a) { return a; }
 END
 
 for header in $headers; do

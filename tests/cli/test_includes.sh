@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Dependence goes one way. Fails on an include that points upward, on files that need each other, on a
-# header of MPI or CUDA where it does not belong, and on a library function that ends or talks to the
-# process.
+# Modules depend on earlier modules only. Fails on an include of a later module, on files that need
+# each other, on a header of MPI or CUDA where it does not belong, and on a library function that ends
+# the process or prints.
 set -u
 build=${1:?usage: test_includes.sh BUILD}
 passed=0

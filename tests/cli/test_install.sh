@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs into a prefix and into a DESTDIR, and uses what is there as a user would: through
-# pkg-config, shared and static, from C and C++, without and with MPI. The shared libraries export
+# Installs into a prefix and into a DESTDIR, and uses the result as a user would: through pkg-config,
+# shared and static, from C and C++, without and with MPI. The shared libraries export
 # the functions of the headers and nothing else. $1: the build folder.
 set -u
 build=$(cd "${1:?usage: test_install.sh BUILD}" && pwd)

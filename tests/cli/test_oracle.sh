@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The training oracle can fail: each mistake that tests/mpi/train knows how to make must give wrong
-# encoder gradients in every case of every pair of layouts where it matters, and in none where it
-# does not (a sum over cp cannot be lost where cp is 1). $1: the build folder.
+# The training oracle can fail: each mistake that tests/mpi/train can make must give wrong encoder
+# gradients in every case of every pair of layouts where it matters, and in no other (a sum over cp
+# cannot be lost where cp is 1). $1: the build folder.
 set -u
 build=${1:-build}
 train=$build/tests/mpi/train
@@ -26,7 +26,7 @@ matters() { # matters FAULT SRC_TP SRC_DP DST_TP DST_CP DST_DP
     none) false ;;
     loss_dp_only | drop_cp_sum) [ "$5" -gt 1 ] ;;
     sum_dp_cp) [ "$6" -gt 1 ] ;;
-    swap_slots) [ "$3" != "$6" ] ;;
+    swap_shares) [ "$3" != "$6" ] ;;
     scale_tp) [ "$2" -gt 1 ] ;;
     reverse_chunks) true ;;
     esac
@@ -55,7 +55,7 @@ check_run() { # check_run FAULT RANKS
         [ "${line#*, }" = '0 failed' ]
     else
         [ "$shown" = 1 ] && [ -n "$line" ] && [ "${line#*, }" != '0 failed' ] &&
-            grep -q 'encoder gradient (mean) is not that of equal lanes' "$work/err"
+            grep -q 'encoder gradient (mean) is not that of equal dp' "$work/err"
     fi
     verdict "$fault on $n: the program says '$line'" $?
 }
@@ -65,7 +65,7 @@ if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || [ ! -x "$train" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_slots scale_tp reverse_chunks; do
+for fault in none loss_dp_only drop_cp_sum sum_dp_cp swap_shares scale_tp reverse_chunks; do
     for n in 4 8; do
         check_run $fault $n
     done
@@ -74,7 +74,7 @@ done
 # A mistake that it does not know must not pass for one that it made, nor for none.
 LIERNE_TRAIN_FAULT=typo timeout -k 5 1100 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
 [ $? = 2 ] && ! grep -q passed "$work/out"
-verdict "a mistake that is not known is refused" $?
+verdict "a mistake that is not known is rejected" $?
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

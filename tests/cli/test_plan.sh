@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# lierne plan, simulate and run: what they print and how they end. Expected numbers are those of
-# Megatron-LM's mapping and of the byte counts worked out from coordinates by hand, in units of one
-# sample. $1: the build folder.
+# lierne plan, simulate and run: output and exit status. The expected numbers are Megatron-LM's mapping
+# and byte counts computed from coordinates by hand, in units of one sample. $1: the build folder.
 set -u
 build=${1:-build}
 lierne=$build/lierne
@@ -90,7 +89,7 @@ ends "plan fan-in, rank 2" 0 "$lierne" plan "$work/config.json" --bridge e_to_l 
 has "plan fan-in, rank 2" '"src_coords":{"2":{"tp":0,"cp":0,"pp":0,"dp":1}},"dst_coords":{"2":' \
     '"gather_groups":[[0,2]],"cp_groups":[[0,2]],"slices":{"2":{"start":2,"size":2}},"report":'
 ends "plan fan-in, text" 0 "$lierne" plan "$work/config.json" --bridge e_to_l
-has "plan fan-in, text" "direction fan_in, scale 2" "[0,2] [1,3] [4,6] [5,7]" "2 to 4 of 4"
+has "plan fan-in, text" "direction fan_in, dp ratio 2" "[0,2] [1,3] [4,6] [5,7]" "2 to 4 of 4"
 ends "plan fan-in, text, rank 2" 0 "$lierne" plan "$work/config.json" -b e_to_l -r 2
 has "plan fan-in, text, rank 2" "forward route of rank 2" "adjoint route of rank 2" "send to 0,"
 
@@ -110,7 +109,7 @@ has "plan fan-out" '"direction":"fan_out","scale":2,' '"slices":{"0":{"start":0,
 
 # --- plan: bytes ------------------------------------------------------------------------------
 
-# sample TP DP TP CP DP: a tensor with one sample per lane of the larger side, 256 bytes each
+# sample TP DP TP CP DP: a tensor with one sample per dp rank of the larger side, 256 bytes each
 sample() { # sample TP DP TP CP DP GRADIENT
     local b=$2
     [ "$b" -ge "$5" ] || b=$5
@@ -146,21 +145,21 @@ summed 4 2 1 2 4 16 4
 summed 8 1 1 4 2 20 4
 summed 4 2 2 2 2 8 0
 
-# --- plan: what Megatron-LM refuses or gets wrong -----------------------------------------------
+# --- plan: what Megatron-LM rejects or gets wrong -----------------------------------------------
 
 config 6 tp=2,dp=3 tp=3,dp=2 b,s,h 6,4,4 f32 "$partial"
 ends "general" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "general" '"direction":"general","scale":0,' '"gather_groups":[],"cp_groups":[],"slices":{},'
 ends "general, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
-has "general, text" "Megatron-LM's colocated bridge refuses this pair of grids"
+has "general, text" "Megatron-LM's colocated bridge rejects this pair of grids"
 ends "general, collective" 1 "$lierne" plan "$work/config.json" -b e_to_l -a collective
 config 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,4,4 f32 "$partial"
 ends "misaligned" 0 "$lierne" plan "$work/config.json" -b e_to_l
-has "misaligned" "the data lanes do not line up"
+has "misaligned" "the dp ranks are misaligned"
 
 # --- plan: who sums what -------------------------------------------------------------------------
 
-# Worked out by hand from what the bridge is: equal over tp, added or owned over cp, lanes over dp.
+# Computed by hand from the definition of the bridge: equal over tp, summed or owned over cp, sharded over dp.
 config 8 tp=2,cp=1,pp=1,dp=4 tp=2,cp=2,pp=1,dp=2 b,s,h 8,16,4 bf16 "$partial"
 ends "semantics" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "semantics" '"semantics":{"input":{"tp":"I","cp":"I","pp":"V","dp":"S(b)"},' \
@@ -174,7 +173,7 @@ has "semantics, text" "  output             tp I, cp R, pp V, dp S(b)" \
     "  gradient of output tp I, cp P, pp V, dp S(b)" "  dp x cp of l (4 ranks), and every gradient" \
     "  dp of e (4 ranks) only."
 config 8 tp=2,cp=2,dp=2 tp=2,cp=2,dp=2+tp=2,dp=2,cp=2 b,h 64,4 bf16 "$zigzag" \
-    ',"deliver":"own","dst_view":"v","placements":{"src":{"tp":{"shard":"s"},"cp":{"zigzag":"s"}},
+    ',"output":"sharded","dst_view":"v","placements":{"src":{"tp":{"shard":"s"},"cp":{"zigzag":"s"}},
 "dst":{"tp":{"shard":"h"}}}' ',"rows_per_sample":16'
 ends "semantics of cuts" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "semantics of cuts" '"input":{"tp":"S(s)","cp":"V","dp":"S(b)"},' \
@@ -184,7 +183,7 @@ has "semantics of cuts" '"input":{"tp":"S(s)","cp":"V","dp":"S(b)"},' \
     '"7":{"tp":1,"dp":1,"cp":1}},"gather_groups"'
 ends "semantics of cuts, text" 0 "$lierne" plan "$work/config.json" -b e_to_l
 has "semantics of cuts, text" "  l          view v: tp 2, dp 2, cp 2, ranks 0 to 7" \
-    "  rows       16 of each sample, by sample" "  deliver    own rows, stored as the gradient"
+    "  rows       16 of each sample, by sample" "  output     sharded: own rows, stored as the gradient"
 config 4 tp=2,dp=2 cp=2,tp=1,dp=2 b,s,h 2,4,4 bf16 '"owner":"contiguous","storage":"compact"'
 ends "semantics of shares" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "semantics of shares" '"output":{"cp":"R","tp":"I","dp":"S(b)"}' \
@@ -192,7 +191,7 @@ has "semantics of shares" '"output":{"cp":"R","tp":"I","dp":"S(b)"}' \
 
 # --- plan: leaders ------------------------------------------------------------------------------
 
-disjoint=grids/disjoint-8.json # 32,768 bytes, a lane of four has 8,192
+disjoint=grids/disjoint-8.json # 32,768 bytes, a dp rank of four has 8,192
 leaders() { # leaders BRIDGE TEXT...: the plan of leaders has each text
     local bridge=$1
     shift
@@ -313,7 +312,7 @@ has "simulate, reduced cuts" "s 62 -> 4: same remainders by what cuts it" \
 config 8 tp=2,dp=4 tp=2,dp=4 b,s,h 8,65536,65536 bf16 "$partial"
 ends "simulate much" 2 bash -c 'ulimit -v 2000000 && exec "$@"' - \
     "$lierne" simulate "$work/config.json" -b e_to_l --full
-[ "$(head -n 1 "$work/err")" = "lierne simulate: takes about 549.8 GB of memory for 8 ranks" ] &&
+[ "$(head -n 1 "$work/err")" = "lierne simulate: needs about 549.8 GB of memory for 8 ranks" ] &&
     grep -qF "no memory for the buffers of rank 0" "$work/err"
 verdict $? "simulate much: $(cat "$work/err")"
 
@@ -379,7 +378,7 @@ for order in tp=2,cp=2,dp=2 cp=2,tp=2,dp=2; do
     for owner in zigzag contiguous; do
         for storage in full compact; do
             describe "own rows and shards, $order, $owner $storage" 8 $in $order b,s,h 4,16,3 i32 \
-                "\"owner\":\"$owner\",\"storage\":\"$storage\"" ",\"deliver\":\"own\"$(placed "" "$tp")"
+                "\"owner\":\"$owner\",\"storage\":\"$storage\"" ",\"output\":\"sharded\"$(placed "" "$tp")"
         done
     done
 done
@@ -391,12 +390,12 @@ for storage in full compact; do
     gradient="\"owner\":\"rows\",\"storage\":\"$storage\",\"rows\":[$rows]"
     describe "rows of shards, $storage" 8 $in $out b,s,h 4,6,3 i32 "$gradient" "$(placed "" "$tp")"
     describe "own rows of shards, $storage" 8 $in $out s,b,h 6,4,3 i32 "$gradient" \
-        ",\"deliver\":\"own\"$(placed "$tp" "$tp")"
+        ",\"output\":\"sharded\"$(placed "$tp" "$tp")"
     describe "rows of samples, owned, $storage" 8 $in $out h,b 3,24 i32 "$gradient" \
-        ',"deliver":"own"' ',"rows_per_sample":6,"row_order":"sequence"'
+        ',"output":"sharded"' ',"rows_per_sample":6,"row_order":"sequence"'
     gradient="\"owner\":\"rows\",\"storage\":\"$storage\",\"rows\":[0,0,0,0,0,0,0,0]"
-    describe "rows of cp 1, $storage" 4 tp=2,dp=2 cp=1,tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"deliver":"own"'
-    describe "rows without cp, $storage" 4 tp=2,dp=2 tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"deliver":"own"'
+    describe "rows of cp 1, $storage" 4 tp=2,dp=2 cp=1,tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"output":"sharded"'
+    describe "rows without cp, $storage" 4 tp=2,dp=2 tp=2,dp=2 s,b,h 2,4,3 i32 "$gradient" ',"output":"sharded"'
 done
 for order in sample sequence; do
     more=",\"rows_per_sample\":8,\"row_order\":\"$order\""
@@ -405,18 +404,18 @@ for order in sample sequence; do
         "$(placed "$tp" '"tp":{"shard":"h"}')" "$more"
     describe "rows of samples by $order, counted" 8 $in $out h,b 5,72 bf16 \
         '"owner":"contiguous","storage":"compact"' \
-        ',"deliver":"own","counts":{"src":[0,5,1,3],"dst":[7,2]}' "$more"
+        ',"output":"sharded","counts":{"src":[0,5,1,3],"dst":[7,2]}' "$more"
 done
 describe "views" 8 ep=8+dp=2,tp=4 gtp=2,cp=2,dp=2+tp=1,cp=2,dp=4 b,s,h 8,4,3 f32 "$zigzag" \
     ',"src_view":"v","dst_view":"v"'
 ends "views, the map" 0 "$lierne" plan "$work/config.json" -b e_to_l --format json
 has "views, the map" '"src_coords":{"0":{"dp":0,"tp":0},"1":{"dp":1,"tp":0},' '"direction":"fan_out","scale":2,'
 describe "stages and cuts" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,8,2 f32 "$zigzag" \
-    ",\"deliver\":\"own\"$(placed "$tp" "$tp")"
+    ",\"output\":\"sharded\"$(placed "$tp" "$tp")"
 describe "batch in the middle" 8 $in $out s,b,h 6,8,5 f32 "$partial"
 describe "two axes" 8 $in $out b,h 8,5 f16 "$partial"
-describe "lanes that do not divide" 6 tp=2,dp=3 tp=3,dp=2 b,s,h 7,3,2 f32 "$partial"
-describe "empty lanes" 8 tp=1,dp=8 tp=2,cp=2,dp=2 b,s,h 3,3,2 f32 "$partial"
+describe "uneven data-parallel sizes" 6 tp=2,dp=3 tp=3,dp=2 b,s,h 7,3,2 f32 "$partial"
+describe "empty dp ranks" 8 tp=1,dp=8 tp=2,cp=2,dp=2 b,s,h 3,3,2 f32 "$partial"
 describe "counts" 8 $in $out b,s,h 9,3,2 f32 "$partial" ',"counts":{"src":[0,5,1,3],"dst":[7,2]}'
 describe "stages" 8 tp=2,pp=2,dp=2 tp=2,cp=2,pp=2,dp=1 b,s,h 4,3,2 f32 "$partial"
 describe "misaligned" 8 tp=2,dp=4 cp=2,dp=2,tp=2 b,s,h 8,3,2 f32 "$partial"

@@ -1,8 +1,8 @@
-/* Fuzzing of configuration files, a libFuzzer target. Whatever the bytes: reading them neither
- * crashes nor leaks, findings can be shown, and a file without findings does what it says: its
- * grids pair up, and where the bridge is small, every rank can plan it, the ranks' routes fit
- * together and can be run. A rule that the checker of files forgot is found here as a bridge that
- * cannot be planned. replay.c runs the same target over files, without a fuzzer. */
+/* Fuzzing of configuration files, a libFuzzer target. For any bytes: reading them neither crashes
+ * nor leaks, all diagnostics can be read, and a file without diagnostics is valid: its grids can be
+ * queried, and where a bridge is small, every rank can plan it, and the ranks' routes match and can
+ * be executed. A missing rule of the reader shows here as a bridge that cannot be planned. replay.c
+ * runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -27,17 +27,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every text of a finding is there and on one line, and its place is in the file. */
+/* Every text of a diagnostic is there and on one line, and its place is in the file. */
 static void read_findings(const lierne_config *config, lierne_status status) {
     int errors = 0;
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
         const lierne_diagnostic *f = lierne_config_get_diagnostic(config, i);
-        MUST(f->line >= 1 && f->column >= 1, "place of a finding");
-        MUST(f->pointer[0] == '\0' || f->pointer[0] == '/', "pointer of a finding");
-        MUST(f->message[0] && !strchr(f->message, '\n') && !strchr(f->hint, '\n'), "a finding");
+        MUST(f->line >= 1 && f->column >= 1, "place of a diagnostic");
+        MUST(f->pointer[0] == '\0' || f->pointer[0] == '/', "pointer of a diagnostic");
+        MUST(f->message[0] && !strchr(f->message, '\n') && !strchr(f->hint, '\n'), "a diagnostic");
         errors += f->severity == LIERNE_ERROR;
     }
-    MUST((errors > 0) == (status != LIERNE_OK), "status beside the findings");
+    MUST((errors > 0) == (status != LIERNE_OK), "status beside the diagnostics");
 }
 
 static void map(const lierne_bridge_spec *spec) {
@@ -45,7 +45,7 @@ static void map(const lierne_bridge_spec *spec) {
     const int *ranks;
     int n, size;
     MUST(lierne_megatron_map_create(&m, spec) == LIERNE_OK, "map of a valid bridge");
-    MUST(lierne_megatron_map_get_rejection(m), "refusal");
+    MUST(lierne_megatron_map_get_rejection(m), "rejection");
     MUST(lierne_megatron_map_get_gather_groups(&ranks, &n, &size, m) == LIERNE_OK, "gather groups");
     for (int i = 0; i < n * size; i++) {
         MUST(ranks[i] >= 0 && ranks[i] < lierne_grid_get_world_size(spec->src),

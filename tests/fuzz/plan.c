@@ -1,8 +1,8 @@
 /* Fuzzing of the texts of plans (lierne_plan_deserialize), a libFuzzer target. The input is the
- * texts of the ranks of a world, up to MAX_WORLD of them, with a zero byte between. Whatever the
- * bytes: every rank gets the same status, soon, and nothing is left behind; plans that come of them
- * are written as texts that give the same plans again, fit together, have a transpose, and, where
- * they are small, can be run. replay.c runs the same target over files, without a fuzzer. */
+ * texts of the ranks of a world, up to MAX_WORLD of them, with a zero byte between. For any bytes:
+ * every rank gets the same status, soon, and nothing is left behind. A plan that is made from them
+ * is serialized as a text that gives the same plan again, its routes match, it can be transposed,
+ * and, where it is small, executed. replay.c runs the same target over files, without a fuzzer. */
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
@@ -47,7 +47,7 @@ static void split(world *w, const uint8_t *data, size_t size) {
 }
 
 /* Texts that are wrong, or plans that are; nothing else may come of them. */
-static bool refuses(lierne_status status) {
+static bool rejects(lierne_status status) {
     switch (status) {
     case LIERNE_TIMEOUT:
     case LIERNE_TRANSPORT:
@@ -65,7 +65,7 @@ static void read_one(lierne_context *context, void *shared) {
     int r = lierne_context_get_rank(context);
     w->status[r] = lierne_plan_deserialize(&w->plans[r], context, w->text[r], w->length[r]);
     MUST((w->status[r] == LIERNE_OK) == (w->plans[r] != NULL), "a plan beside an error, or none");
-    MUST(w->plans[r] || refuses(w->status[r]), "status of a text");
+    MUST(w->plans[r] || rejects(w->status[r]), "status of a text");
 }
 
 /* What is written is read again, and then written alike. */

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files: what is left of fuzzing where there is no libFuzzer. Usage:
- * replay FILE...; prints how many files there were. */
+/* Runs a fuzz target over files, where there is no libFuzzer. Usage: replay FILE...; prints the
+ * number of files. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,21 +9,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static int replay(const char *path) {
     FILE *file = fopen(path, "rb");
     uint8_t *data = NULL;
-    size_t size = 0, room = 0;
+    size_t size = 0, capacity = 0;
     if (!file) {
         return 0;
     }
     do {
-        room = room ? 2 * room : 4096;
-        uint8_t *grown = realloc(data, room);
+        capacity = capacity ? 2 * capacity : 4096;
+        uint8_t *grown = realloc(data, capacity);
         if (!grown) {
             free(data);
             fclose(file);
             return 0;
         }
         data = grown;
-        size += fread(data + size, 1, room - size, file);
-    } while (size == room);
+        size += fread(data + size, 1, capacity - size, file);
+    } while (size == capacity);
     fclose(file);
     /* A copy of exactly this size: a sanitizer then sees a read beyond it. */
     data = realloc(data, size ? size : 1);

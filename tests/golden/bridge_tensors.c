@@ -1,12 +1,12 @@
-/* bridge_tensors.json: whole tensors. The file's values must be those of the closed form, and the
- * bridge's those of the closed form, in every dtype, algorithm, ownership and storage that the case
- * allows. */
+/* bridge_tensors.json: whole tensors. The file's values must equal the closed form, and so must the
+ * bridge's, with every dtype, algorithm, owner and storage that the case allows. */
 #include "simulate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of an axis in {"b": 0, "s": 1, "h": 2}; 0 unless there is exactly one, of one letter. */
+/* The name of an axis in {"b": 0, "s": 1, "h": 2}; 0 unless there is exactly one, of one character.
+ */
 static char axis_name(const cJSON *mapping, int axis) {
     const cJSON *one;
     char name = 0;
@@ -20,8 +20,8 @@ static char axis_name(const cJSON *mapping, int axis) {
     return found == 1 ? name : 0;
 }
 
-/* The axes as letters. Without "s" the batch axis holds rows of (sample, position): the same memory
- * as with both axes. */
+/* The axes, a character each. Without "s" the batch axis holds rows of (sample, position): the same
+ * memory as with both axes. */
 static bool read_order(golden_bridge *bridge, const cJSON *mapping) {
     int n = cJSON_GetArraySize(mapping), at = 0;
     bridge->flat = !golden_get(mapping, "s");
@@ -108,7 +108,7 @@ static void expect_map(golden_case *c, const golden_bridge *bridge) {
         golden_expect(c, strcmp(kind, golden_string(c->item, "direction")) == 0, "direction is %s",
                       kind);
         golden_expect(c, lierne_megatron_map_get_dp_ratio(map) == golden_int(c->item, "scale", -1),
-                      "scale is %d", lierne_megatron_map_get_dp_ratio(map));
+                      "the dp ratio is %d", lierne_megatron_map_get_dp_ratio(map));
     }
     lierne_megatron_map_destroy(map);
 }
@@ -124,7 +124,7 @@ static void try_bridge(golden_case *c, const golden_bridge *bridge, lierne_statu
                   one.why);
 }
 
-/* Both algorithms. The collective one must refuse where the reference delivers wrong data, and
+/* Both algorithms. The collective one must be rejected where the reference gives wrong data, and
  * where the gradient has owners: the reference sums. */
 static void try_algorithms(golden_case *c, golden_bridge bridge) {
     bool right = !cJSON_IsFalse(golden_get(c->item, "reference_is_correct"));

@@ -1,6 +1,6 @@
-/* bridges.json: what pairs of grids mean. Mappings are compared where the reference's are right;
- * everywhere, also where the reference refuses or is wrong, a simulated tensor must arrive exactly,
- * or be refused with the reference's condition. */
+/* bridges.json: pairs of grids. Mappings are compared where the reference's are right. For all
+ * pairs, also where the reference rejects the pair or is wrong, a simulated tensor must arrive
+ * exactly, or be rejected with the reference's condition. */
 #include "simulate.h"
 
 #include <stdlib.h>
@@ -52,12 +52,12 @@ static void expect_sizes(golden_case *c, const pair *p) {
     const cJSON *expect = golden_get(c->item, "expect");
     static const char *const keys[] = {"src_tp", "src_dp", "dst_tp", "dst_dp", "dst_cp"};
     const char *kind = lierne_megatron_kind_name(lierne_megatron_map_get_kind(p->map));
-    golden_expect(c, lierne_megatron_map_get_rejection(p->map)[0] == '\0', "refused: %s",
+    golden_expect(c, lierne_megatron_map_get_rejection(p->map)[0] == '\0', "rejected: %s",
                   lierne_megatron_map_get_rejection(p->map));
     golden_expect(c, strcmp(kind, golden_string(expect, "direction")) == 0, "direction is %s",
                   kind);
     golden_expect(c, lierne_megatron_map_get_dp_ratio(p->map) == golden_int(expect, "scale", -1),
-                  "scale is %d", lierne_megatron_map_get_dp_ratio(p->map));
+                  "the dp ratio is %d", lierne_megatron_map_get_dp_ratio(p->map));
     for (int i = 0; i < 5; i++) {
         int size = lierne_grid_find_dim_size(i < 2 ? p->src : p->dst, NULL, keys[i] + 4);
         golden_expect(c, size == golden_int(expect, keys[i], -1), "%s is %d", keys[i], size);
@@ -190,7 +190,7 @@ static void expect_map(golden_case *c, const pair *p) {
     }
 }
 
-/* Where COLLECTIVE is not defined it must refuse: wrong data is the one thing that must not be. */
+/* Where COLLECTIVE is not defined it must be rejected, and never give wrong data. */
 static void try_undefined(golden_case *c, const pair *p) {
     golden_bridge bridge = golden_small_tensor(p->src, p->dst);
     golden_case one = {.item = c->item};
@@ -203,7 +203,7 @@ static void try_undefined(golden_case *c, const pair *p) {
     golden_expect(c, !one.failed, "collective: %s", one.why);
 }
 
-/* DIRECT serves any pair; also lanes of unequal size, and gradients of which rows are owned. */
+/* DIRECT takes any pair; also uneven dp sizes, and gradients with owned rows. */
 static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
     golden_bridge bridge = golden_small_tensor(p->src, p->dst);
     golden_try(c, "direct", &bridge, LIERNE_OK, or_else);
@@ -211,11 +211,11 @@ static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
     bridge.mode = GOLDEN_ZIGZAG;
     bridge.owner = LIERNE_GRADIENT_ZIGZAG;
     bridge.storage = LIERNE_COMPACT;
-    golden_try(c, "direct, uneven lanes, zigzag", &bridge, LIERNE_OK, or_else);
+    golden_try(c, "direct, uneven dp sizes, zigzag", &bridge, LIERNE_OK, or_else);
     bridge.mode = GOLDEN_ROWMAP;
     bridge.owner = LIERNE_GRADIENT_ROWS;
     memcpy(bridge.order, "sbh", sizeof bridge.order);
-    golden_try(c, "direct, uneven lanes, rows", &bridge, LIERNE_OK, or_else);
+    golden_try(c, "direct, uneven dp sizes, rows", &bridge, LIERNE_OK, or_else);
 }
 
 static void try_collective(golden_case *c, const pair *p, lierne_status wanted) {
@@ -237,14 +237,14 @@ static void check_expect(golden_case *c, pair *p) {
     }
 }
 
-/* The reference's refusals, and how lierne words each. */
-typedef struct refusal {
+/* The reference's errors, and a part of lierne's message for each. */
+typedef struct rejection {
     const char *text;
-    const char *words; /* NULL: no map can be made; "": lierne does not refuse */
-} refusal;
+    const char *words; /* NULL: no map can be made; "": lierne accepts the pair */
+} rejection;
 
-static const refusal *find_refusal(const char *message) {
-    static const refusal refusals[] = {
+static const rejection *find_rejection(const char *message) {
+    static const rejection rejections[] = {
         {"must have 'tp'", NULL},
         {"must have 'dp'", NULL},
         {"span same number", "ranks, the destination grid"},
@@ -254,22 +254,22 @@ static const refusal *find_refusal(const char *message) {
         {"Source CP must", "cp of the source"},
         {"'cp' before 'dp'", "cp stands after dp"},
         {"evenly divisible", "neither divides"},
-        {"hasn't been created", ""}, /* of a group: lierne needs none made before */
+        {"hasn't been created", ""}, /* lierne needs no groups created before */
     };
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        if (strstr(message, refusals[i].text)) {
-            return &refusals[i];
+    for (size_t i = 0; i < sizeof rejections / sizeof rejections[0]; i++) {
+        if (strstr(message, rejections[i].text)) {
+            return &rejections[i];
         }
     }
     return NULL;
 }
 
-static void check_refused(golden_case *c, const pair *p, const refusal *r) {
+static void check_rejected(golden_case *c, const pair *p, const rejection *r) {
     const char *words = lierne_megatron_map_get_rejection(p->map);
     lierne_megatron_kind kind = lierne_megatron_map_get_kind(p->map);
     bool accepted = r->words[0] == '\0';
     golden_expect(c, accepted ? words[0] == '\0' : strstr(words, r->words) != NULL,
-                  "the refusal is '%s'", words);
+                  "the rejection is '%s'", words);
     golden_expect(c, accepted == (kind != LIERNE_MEGATRON_GENERAL), "kind is %s",
                   lierne_megatron_kind_name(kind));
     bool src_cp = lierne_grid_find_dim_size(p->src, NULL, "cp") > 1;
@@ -284,7 +284,7 @@ static void check_refused(golden_case *c, const pair *p, const refusal *r) {
 
 static void check_error(golden_case *c, const pair *p, lierne_status map_status) {
     const char *message = golden_string(golden_get(c->item, "error"), "message");
-    const refusal *r = find_refusal(message);
+    const rejection *r = find_rejection(message);
     if (!golden_expect(c, r != NULL, "the runner does not know the error '%s'", message)) {
         return;
     }
@@ -293,7 +293,7 @@ static void check_error(golden_case *c, const pair *p, lierne_status map_status)
         golden_bridge bridge = golden_small_tensor(p->src, p->dst);
         golden_try(c, "direct", &bridge, LIERNE_INVALID, LIERNE_INVALID);
     } else if (golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_OK)) {
-        check_refused(c, p, r);
+        check_rejected(c, p, r);
     }
 }
 

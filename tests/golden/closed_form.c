@@ -1,5 +1,5 @@
-/* The closed form of a bridge: which lane a rank serves, which samples the lane has, and what each
- * element of a buffer is. Coordinates are counted out by hand: the last dim is the slowest. */
+/* The closed form of a bridge: which samples a rank holds, and the value of each element of a
+ * buffer. Coordinates are computed here, without the library: the last dim is the slowest. */
 #include "simulate.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 
 enum { GARBAGE = -1234567 }; /* what a gradient holds in rows that the rank does not own */
 
-/* What a rank has to do with a side of the bridge. */
-typedef struct lane {
+/* What a rank holds on a side of the bridge. */
+typedef struct held {
     bool holds;
     int64_t first; /* sample */
     int64_t count;
     int cp;
     int ncp;
-} lane;
+} held;
 
 static int coordinate(const lierne_grid *grid, const char *name, int rank, int *size) {
     int rest = rank - lierne_grid_get_offset(grid), found = 0;
@@ -30,10 +30,10 @@ static int coordinate(const lierne_grid *grid, const char *name, int rank, int *
     return found;
 }
 
-static lane lane_of(const golden_bridge *bridge, bool at_source, int rank) {
+static held held_by(const golden_bridge *bridge, bool at_source, int rank) {
     const lierne_grid *grid = at_source ? bridge->src : bridge->dst;
     int offset = lierne_grid_get_offset(grid), ndp, npp;
-    lane l = {.ncp = 1};
+    held l = {.ncp = 1};
     if (rank < offset || rank >= offset + lierne_grid_get_size(grid)) {
         return l;
     }
@@ -47,7 +47,7 @@ static lane lane_of(const golden_bridge *bridge, bool at_source, int rank) {
 }
 
 /* How often cp coordinate l->cp counts the row of sample g and position s. */
-static int64_t weight(const golden_bridge *bridge, const lane *l, int64_t g, int64_t s) {
+static int64_t weight(const golden_bridge *bridge, const held *l, int64_t g, int64_t s) {
     int64_t n = l->ncp;
     if (bridge->mode == GOLDEN_DENSE) {
         return l->cp + 1;
@@ -72,7 +72,7 @@ static int64_t gradient(int64_t g, int64_t s, int64_t h) {
     return 1000 * (g + 1) + 10 * s + h + 1;
 }
 
-static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const lane *l, int64_t g,
+static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const held *l, int64_t g,
                      int64_t s, int64_t h) {
     switch (buffer) {
     case GOLDEN_OUTPUT_GRADIENT: {
@@ -87,7 +87,7 @@ static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const la
     }
 }
 
-static int64_t axis_size(const golden_bridge *bridge, const lane *l, char axis) {
+static int64_t axis_size(const golden_bridge *bridge, const held *l, char axis) {
     return axis == 'b' ? l->count : axis == 's' ? bridge->length : bridge->width;
 }
 
@@ -107,7 +107,7 @@ static bool rows_are_compact(const golden_bridge *bridge, golden_buffer buffer) 
 }
 
 /* Shape of a buffer of n elements whose axes are in this order. */
-static void shape_of(const golden_bridge *bridge, golden_buffer buffer, const lane *l,
+static void shape_of(const golden_bridge *bridge, golden_buffer buffer, const held *l,
                      const char *order, int64_t n, int64_t *shape) {
     int64_t positions = bridge->length;
     if (buffer == GOLDEN_OUTPUT_GRADIENT && bridge->storage == LIERNE_COMPACT) {
@@ -134,7 +134,7 @@ int64_t *golden_values(const golden_bridge *bridge, golden_buffer buffer, int ra
     const char *order = !rows_are_compact(bridge, buffer) ? bridge->order
                         : bridge->order[0] == 'h'         ? "hbs"
                                                           : "bsh";
-    lane l = lane_of(bridge, at_source, rank);
+    held l = held_by(bridge, at_source, rank);
     int64_t all = l.holds ? l.count * bridge->length * bridge->width : 0;
     int64_t *values = malloc((size_t)(all + 1) * sizeof *values);
     *n = 0;

@@ -1,6 +1,6 @@
-/* Elements of any dtype from and to double, which holds every value that the golden files have. The
- * 16-bit floats are written out here, for the numbers that they hold exactly: the library's own
- * conversions are what is tested. */
+/* Elements of any dtype from and to double, which holds every value of the golden files. The
+ * conversions of 16-bit floats, for numbers that they hold exactly, are written here, because the
+ * library's own conversions are under test. */
 #include "golden.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The golden runner: expected values in, lierne's public interface against them. A case passes or
- * fails as a whole; the first thing that is wrong with it is printed. */
+/* The golden runner: compares lierne's public API with expected values. A case passes or fails as a
+ * whole; its first error is printed. */
 #ifndef LIERNE_TESTS_GOLDEN_H
 #define LIERNE_TESTS_GOLDEN_H
 
@@ -57,7 +57,7 @@ typedef struct golden_names {
 golden_names golden_read_names(const cJSON *item);
 
 /* Names and sizes for lierne, which takes one number for both: where their numbers differ, or a
- * size is no integer, what is too much is NULL or 0 and lierne has to refuse it. */
+ * size is no integer, what is too much is NULL or 0 and lierne must reject it. */
 typedef struct golden_dims {
     int n;
     const char *names[GOLDEN_MAX_DIMS];
@@ -86,7 +86,7 @@ void golden_expect_ints(golden_case *c, const char *what, const cJSON *list, con
 void *golden_alloc(int64_t n, size_t size);
 
 /* The status by which lierne names the condition of a reference's error; OK if the text is not one
- * that the runner knows: then any refusal will do. */
+ * that the runner knows: then any error is accepted. */
 lierne_status golden_condition(const cJSON *error);
 
 #endif

@@ -1,6 +1,6 @@
-/* graph_a2a.json, cases: every rank plans its own edges, in each algorithm and dtype. Sums are
- * compared with the definition (forest.c), which is compared with the file first: so they can be
- * checked for numbers that 16 bits hold too. */
+/* graph_a2a.json, cases: every rank plans its own edges, with each algorithm and dtype. Sums are
+ * compared with the definition (star_forest.c), which is compared with the file first: so they can
+ * be checked for numbers that 16 bits hold, too. */
 #include "graph_case.h"
 
 #include <stdio.h>
@@ -272,7 +272,7 @@ static void expect_algorithm(golden_case *c, const variant *v, const char *algor
                   (int)v->algorithm, algorithm, wanted);
 }
 
-/* The rows that ranks need are the least that can travel. */
+/* The remote rows that ranks need are the least that must be sent. */
 static void expect_totals(golden_case *c, const variant *v) {
     int64_t wanted = 0, ranks;
     int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);

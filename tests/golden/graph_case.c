@@ -1,4 +1,4 @@
-/* Reading a graph. What lierne finds out by messages is counted here in the whole graph. */
+/* Reading a graph. What lierne learns from messages is counted here in the whole graph. */
 #include "graph_case.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* graph_a2a.json, invalid: one rank's input is wrong, and every rank must be told what and where.
- * The file has it on one rank; here it is each rank's in turn, by renumbering. The others have no
- * edges. An owner that is no rank is known to one rank or to all. */
+/* graph_a2a.json, invalid: one rank's input is wrong, and every rank must get the same error. The
+ * file has it on one rank; here each rank once has it, by renumbering. The others have no edges. An
+ * owner that is no rank is known to one rank or to all. */
 #include "row_case.h"
 
 #include <stdlib.h>

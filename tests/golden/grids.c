@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A failed call must name the condition that the reference names; an error text that the runner
- * does not know stands for any refusal. */
+ * does not know stands for any error. */
 static void expect_error(golden_case *c, const char *what, lierne_status status,
                          const cJSON *error) {
     lierne_status wanted = golden_condition(error);

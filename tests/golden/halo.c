@@ -1,6 +1,6 @@
-/* halo.json, cases: every rank plans its own swaps, runs them as they are and flattened, in each
- * dtype. What must come out follows from the roots in the file (halo_case.c), which are compared
- * with its numbers first; where sums are inexact, its bits are what staged swaps must give. */
+/* halo.json, cases: every rank plans its own swaps and executes them, staged and flattened, in each
+ * dtype. The expected results follow from the roots in the file (halo_case.c), which are compared
+ * with its numbers first; where sums are inexact, staged swaps must give the file's bits. */
 #include "halo_case.h"
 
 #include <stdio.h>
@@ -140,15 +140,15 @@ static void check_mismatch(golden_case *c, const lierne_plan *plan, const varian
                            uint8_t *keep) {
     int wrong = first_with_ghosts(v->halo);
     char name[24];
-    lierne_plan *refused = NULL;
+    lierne_plan *rejected = NULL;
     snprintf(name, sizeof name, "rank %d", wrong);
     if (wrong < v->halo->world) {
         keep[v->halo->before[rank].nlocal] ^= rank == wrong;
-        lierne_status status = lierne_plan_create_restricted(&refused, plan, keep);
+        lierne_status status = lierne_plan_create_restricted(&rejected, plan, keep);
         golden_expect_status(c, "masks that differ", status, LIERNE_MISMATCH);
         golden_expect(c, strstr(lierne_last_error(), name) != NULL, "'%s' does not name %s",
                       lierne_last_error(), name);
-        golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(refused), LIERNE_OK);
+        golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(rejected), LIERNE_OK);
     }
 }
 
@@ -235,7 +235,7 @@ static void work(lierne_context *context, void *shared) {
     golden_row_case_free(&row_case);
 }
 
-/* What travels, over all ranks. */
+/* What is sent, over all ranks. */
 static void expect_totals(golden_case *c, const variant *v) {
     const cJSON *stats = golden_get(c->item, "stats");
     int64_t row = v->type.width * (int64_t)lierne_dtype_size(v->type.dtype);

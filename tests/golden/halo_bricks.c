@@ -1,6 +1,5 @@
-/* The swaps that lierne makes of positions, against those of the file; and where ghosts are: at
- * their row's position, moved by whole boxes across periodic borders, within the cutoff of the
- * brick. */
+/* The swaps that lierne makes from positions are those of the file; and ghosts are at their row's
+ * position, moved by whole boxes across periodic borders, within the cutoff of the brick. */
 #include "halo_case.h"
 
 #include <math.h>

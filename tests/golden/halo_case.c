@@ -1,5 +1,5 @@
-/* Reading a halo, and what its exchange means: a ghost is a copy of the row that the file says, so
- * forward and adjoint follow from the roots; what ghosts gather on the way from the swaps. */
+/* Reading a halo, and its expected results: a ghost is a copy of the row that the file names, so
+ * forward and adjoint follow from the roots; what ghosts accumulate follows from the swaps. */
 #include "halo_case.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* halo.json, invalid: one rank's swaps are wrong, and every rank must be told. The file has them on
- * rank 0; here they are each rank's in turn, by renumbering, and swaps of a world of one also those
- * of a rank of a larger world. The other ranks' swaps are what the wrong ones need, so that nothing
- * else is to be refused: they take what is sent to them, send what is expected, and have as many
- * swaps, unless the number of rows or swaps is what must differ. */
+/* halo.json, invalid: one rank's swaps are wrong, and every rank must get the error. The file has
+ * them on rank 0; here each rank once has them, by renumbering, and swaps of a world of one are
+ * also those of a rank of a larger world. The other ranks' swaps fit the wrong ones, so that there
+ * is no other error: they receive what is sent to them, send what is expected, and have as many
+ * swaps, unless the number of rows or swaps is the error. */
 #include "halo_case.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@ static int renumbered(const trial *t, int proc) {
     return proc >= 0 && proc < t->old ? (proc + t->bad) % t->world->n : outside;
 }
 
-/* Swaps of a rank with n swaps, and room for lists of rows of row 0. */
-static golden_swaps room(int n, int64_t nlocal, int64_t rows) {
+/* Swaps of a rank with n swaps, and lists for rows of row 0. */
+static golden_swaps swaps_for(int n, int64_t nlocal, int64_t rows) {
     golden_swaps s = {.n = n,
                       .nlocal = nlocal,
                       .sendproc = golden_alloc(n, sizeof(int)),
@@ -66,7 +66,7 @@ static golden_swaps others(const trial *t, int rank) {
     for (int s = 0; s < bad->n; s++) {
         rows = bad->recvnum[s] > rows ? bad->recvnum[s] : rows;
     }
-    golden_swaps own = room(bad->n + expects(t, "PLAN_DEPTH"), 1, rows);
+    golden_swaps own = swaps_for(bad->n + expects(t, "PLAN_DEPTH"), 1, rows);
     for (int s = 0; s < bad->n; s++) {
         answer(t, &own, rank, s);
     }
@@ -82,7 +82,7 @@ static golden_swaps wrong(const trial *t) {
     for (int s = 0; s < bad->n; s++) {
         rows = bad->sendnum[s] > rows ? bad->sendnum[s] : rows;
     }
-    golden_swaps own = room(bad->n, bad->nlocal, rows);
+    golden_swaps own = swaps_for(bad->n, bad->nlocal, rows);
     own.nghost = bad->nghost;
     for (int s = 0; s < bad->n; s++) {
         own.sendproc[s] = renumbered(t, bad->sendproc[s]);

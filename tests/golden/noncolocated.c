@@ -1,5 +1,5 @@
 /* noncolocated.json: leaders, groups and peers of disjoint grids. Every pair must also move a
- * tensor exactly: under DIRECT whatever the reference says, under LEADER where it is defined. */
+ * tensor exactly: with DIRECT whatever the reference says, with LEADER where it is defined. */
 #include "simulate.h"
 
 #include <string.h>
@@ -71,8 +71,8 @@ static bool overlap(const lierne_grid *src, const lierne_grid *dst) {
     return found;
 }
 
-/* What lierne makes of LEADER: it refuses what the reference does, and overlapping spans, and lanes
- * that are no lanes to a bridge. */
+/* The status of LEADER: it rejects what the reference rejects, overlapping spans, and dp ranks that
+ * a bridge plan does not count. */
 static lierne_status leader_status(const golden_case *c, const lierne_grid *src,
                                    const lierne_grid *dst) {
     bool remat = lierne_grid_find_dim_size(src, NULL, "gtp_remat") > 1 ||

@@ -1,6 +1,6 @@
 /* The list `partitions` of graph_a2a.json: owners of rows by index and along a Morton curve. The
- * curve's order is not asked of lierne: the expected one must ascend by lierne's codes and, among
- * equals, by index, and lierne's owners must be the expected ones. */
+ * expected order along the curve must ascend by lierne's codes and, among equals, by index, and
+ * lierne's owners must be the expected ones. */
 #include "golden.h"
 
 #include <stdlib.h>

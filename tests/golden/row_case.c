@@ -1,6 +1,6 @@
-/* Runs plans of rows. Outputs and what lies between rows are poisoned before; afterwards the poison
- * between rows must be there still, inputs must be as they were, and a second run, with begin and
- * end, must give the same bytes. */
+/* Executes plans of rows. Outputs and the elements between rows are filled with a pattern before;
+ * afterwards the pattern between rows and the inputs must be unchanged, and a second execution,
+ * with begin and end, must give the same bytes. */
 #include "row_case.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static size_t bytes_of(const execution *e, int64_t rows) {
     return (size_t)((rows + 1) * e->type.stride) * ELEMENT;
 }
 
-/* A poisoned array with the rows of values, and room for one row more. */
+/* A buffer filled with the pattern, with the rows of values, and one row more. */
 static void *array_of(const execution *e, const double *values, int64_t rows) {
     void *array = golden_alloc((int64_t)bytes_of(e, rows), 1);
     memset(array, POISON, bytes_of(e, rows));
@@ -262,11 +262,11 @@ static void expect_written(golden_case *c, lierne_context *context, const lierne
 
 void golden_row_case_algebra(golden_case *c, lierne_context *context, const lierne_plan *plan,
                              const golden_row_case *row_case) {
-    lierne_plan *refused = NULL;
+    lierne_plan *rejected = NULL;
     expect_written(c, context, plan, row_case);
     if (row_case->before) {
         golden_expect_status(c, "transpose of a plan that accumulates",
-                             lierne_plan_create_transposed(&refused, plan), LIERNE_INVALID);
+                             lierne_plan_create_transposed(&rejected, plan), LIERNE_INVALID);
         return;
     }
     expect_transposed(c, plan, row_case);

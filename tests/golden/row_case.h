@@ -1,5 +1,5 @@
-/* Rows that ranks exchange: arrays as lierne sees them, what a plan of rows must do with them, and
- * what must come out by the definition alone. */
+/* Rows that ranks exchange: lierne's buffers, what a plan of rows must do with them, and the
+ * expected results by the definition alone. */
 #ifndef LIERNE_TESTS_GOLDEN_ROW_CASE_H
 #define LIERNE_TESTS_GOLDEN_ROW_CASE_H
 
@@ -87,8 +87,8 @@ bool golden_world_run(golden_world *world, void (*work)(lierne_context *context,
                       void *shared);
 /* Frees the plans and the world; what a rank found is c's, in every process, what in front. */
 void golden_world_end(golden_case *c, golden_world *world, const char *what);
-/* What planning gave a rank that must be refused: the status whose name the case expects, and a
- * message with the rank that is to blame, or with some rank if blamed is -1. */
+/* The result of planning on a rank that must be rejected: the status whose name the case expects,
+ * and a message with the rank that is to blame, or with some rank if blamed is -1. */
 void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_plan *plan,
                            int blamed);
 /* The dots of all ranks are the same two ways. */

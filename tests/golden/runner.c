@@ -1,6 +1,6 @@
-/* golden DIR: runs every *.json of a folder against lierne. What a file holds follows from its
- * name; a name or list that is not known, a list without cases and a folder without files are
- * failures, because expected values that nobody looks at prove nothing. */
+/* golden DIR: runs every *.json of a folder against lierne. The name of a file gives its kind. An
+ * unknown name or list, a list without cases and a folder without files are failures, because
+ * expected values that are not compared prove nothing. */
 #include "golden.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* Runs a bridge on a simulated world: plans rank by rank, begins on all ranks, ends on all, and
- * compares. Outputs are poisoned before, inputs compared after. */
+ * compares. Outputs are filled with a pattern before, inputs are compared after. */
 #include "simulate.h"
 
 #include "route_executor.h"

@@ -1,5 +1,5 @@
-/* A bridge on a simulated world, against a closed form that knows lanes, samples and positions and
- * nothing of layouts or plans. */
+/* A bridge on a simulated world, against a closed form that knows dp ranks, samples and positions
+ * and nothing of layouts or plans. */
 #ifndef LIERNE_TESTS_GOLDEN_SIMULATE_H
 #define LIERNE_TESTS_GOLDEN_SIMULATE_H
 
@@ -19,10 +19,10 @@ typedef enum golden_mode {
 typedef struct golden_bridge {
     const lierne_grid *src;
     const lierne_grid *dst;
-    int64_t samples; /* of all lanes */
+    int64_t samples; /* of all dp ranks */
     int64_t length;  /* of a sequence */
     int64_t width;
-    char order[4]; /* the axes, slowest first, as letters: "bsh", "sbh", ... */
+    char order[4]; /* the axes, slowest first, a character each: "bsh", "sbh", ... */
     bool flat;     /* tell lierne of one axis of rows in place of b and s, which are neighbours */
     golden_mode mode;
     test_algorithm algorithm;
@@ -51,7 +51,7 @@ int64_t *golden_values(const golden_bridge *bridge, golden_buffer buffer, int ra
  * is wrong beyond that fails the case. */
 lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge);
 
-/* A small tensor that both sides' lanes divide; every cp rank fills every row. */
+/* A small tensor whose batch both dp sizes divide; every cp rank contributes to every row. */
 golden_bridge golden_small_tensor(const lierne_grid *src, const lierne_grid *dst);
 /* Runs a bridge; its outcome must be one of two. what: for messages. */
 void golden_try(golden_case *c, const char *what, const golden_bridge *bridge, lierne_status wanted,

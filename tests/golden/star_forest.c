@@ -1,5 +1,5 @@
-/* The oracle: ghosts are copies, and the adjoint adds up copies. Nothing here knows of messages,
- * swaps or orders, so it cannot be wrong in the way that a plan can. */
+/* The oracle: ghosts are copies, and the adjoint sums copies. It has no messages, swaps or orders,
+ * so it cannot share the errors of a plan. */
 #include "row_case.h"
 
 #include <stdlib.h>

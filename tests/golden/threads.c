@@ -1,5 +1,5 @@
-/* Ranks that are threads: all of them are in this process, so nothing needs to be brought together
- * from elsewhere. */
+/* Ranks that are threads: all of them are in this process, so results need no messages to be
+ * combined. */
 #include "rank_threads.h"
 #include "row_case.h"
 

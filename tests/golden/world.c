@@ -1,5 +1,5 @@
-/* Worlds: what every rank finds is kept apart, and becomes the case's when all are done. Ranks may
- * be threads of this process or processes of their own, so numbers of all ranks go through
+/* Worlds: the results of each rank are kept separate, and combined when all ranks are done. Ranks
+ * may be threads of this process or processes of their own, so numbers of all ranks go through
  * golden_ranks_sum and golden_ranks_most. */
 #include "row_case.h"
 

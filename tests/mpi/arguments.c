@@ -1,7 +1,7 @@
-/* A bad argument of one rank, in every collective call, in a context that checks: the same INVALID
- * on every rank, which names the rank and what is wrong; nobody waits, nothing moves, and the next
- * call works. Calls that make something are such everywhere; those that execute, where the context
- * checks. Each case is a call that is right on all ranks but one. */
+/* A bad argument of one rank, in every collective call, in a context that checks calls: the same
+ * INVALID on every rank, with a message that names the rank and the error; no rank waits, no data
+ * moves, and the next call works. Calls that create something behave so in every context; executing
+ * calls only where the context checks. In each case the call is right on all ranks but one. */
 #include "mpi/common.h"
 
 #include "lierne/halo.h"

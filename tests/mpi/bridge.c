@@ -1,7 +1,7 @@
 /* Bridges between all pairs of layouts of the world, on real ranks: every rank computes from the
  * closed form what its buffer must hold, and compares all bits. The sweep runs through dim orders,
  * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
- * combinations meet over the pairs without all being run for each. */
+ * combinations occur over the pairs without running all of them for each. */
 #include "context/context.h"
 #include "mpi/common.h"
 #include "transport/mpi/mpi.h"
@@ -245,7 +245,7 @@ static void choose(bridge_case *c, int i) {
         abs(c->axis[0] - c->axis[1]) != 1) {
         c->storage = LIERNE_FULL; /* compact rows need neighbouring axes */
     }
-    /* Uneven shares, lanes without samples, cp ranks without rows: all legal. */
+    /* Uneven shares, dp ranks without samples, cp ranks without rows: all legal. */
     c->size[0] = i % 3 == 0 ? 2 * test_world : i % 3 == 1 ? 5 : test_world + 3;
     c->size[1] = c->owner == LIERNE_GRADIENT_ZIGZAG ? 2 * test_world : 7;
     c->size[2] = 3;
@@ -305,8 +305,8 @@ static void run_disjoint(lierne_context *context, mesh src, mesh dst, int number
     run_case(context, &c);
 }
 
-/* All tp x dp on either side that leave room for the other, with and without idle ranks between,
- * where lanes divide. */
+/* All tp x dp on either side that leave ranks for the other, with and without idle ranks between,
+ * where one dp size divides the other. */
 static void sweep_disjoint(lierne_context *context) {
     int number = 0;
     for (int f = 0; f < test_world * test_world * test_world * test_world; f++) {

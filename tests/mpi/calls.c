@@ -1,7 +1,7 @@
-/* Calls that differ between ranks, in a context that checks: one rank in turn calls another plan,
- * another direction, or plans instead of executing. Every rank gets MISMATCH with the same words,
- * which name the rank, what differs and both values; nothing moves, and the next call works. Plans
- * of other shapes and dtypes cannot come to exist: see failure.c. */
+/* Calls that differ between ranks, in a context that checks calls: each rank once calls another
+ * plan, another direction, or plans instead of executing. Every rank gets MISMATCH with the same
+ * message, which names the rank, the field and both values; no data moves, and the next call works.
+ * Plans of different shapes and dtypes cannot be created: see failure.c. */
 #include "mpi/common.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static void works(setup *s) {
     }
     CHECK(wrong == 0, "%d wrong elements", wrong);
     CHECK(lierne_adjoint(s->second, s->back, s->out, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(s->back[3] == (float)test_world * s->in[3], "the sum of equal summands");
+    CHECK(s->back[3] == (float)test_world * s->in[3], "the sum of equal contributions");
 }
 
 typedef enum deed { FORWARD, OTHER_PLAN, ADJOINT, PLANNING } deed;
@@ -110,7 +110,7 @@ static void bad_argument(setup *s, int who) {
     works(s);
 }
 
-/* A rank without room for the plan takes part: all get its error. */
+/* A rank without memory for the plan: all get its error. */
 static void no_place(setup *s) {
     lierne_plan *plan = NULL;
     lierne_status status =
@@ -120,7 +120,7 @@ static void no_place(setup *s) {
     works(s);
 }
 
-/* A context that checks beside one that does not is refused. */
+/* A context that checks on some ranks only is rejected. */
 static void half_checked(void) {
     lierne_context *context = NULL;
     lierne_context_spec spec = {.size = sizeof spec,

@@ -1,5 +1,5 @@
 /* Reading is for the files of tests/structures: at most nine elements, "Direct" coordinates.
- * Neighbours are looked for among all pairs and the 27 nearest images: slow, and plainly right. */
+ * Neighbours are searched among all pairs and the 27 nearest images: slow, and obviously right. */
 #include "mpi/crystal.h"
 
 #include <inttypes.h>
@@ -104,18 +104,18 @@ static double distance(const crystal *c, int64_t a, int64_t b, int image) {
 
 bonds crystal_bonds(const crystal *c, double radius) {
     bonds b = {.n = 0};
-    int64_t room = 0;
+    int64_t capacity = 0;
     for (int64_t i = 0; i < c->natoms * c->natoms * 27; i++) {
         int64_t from = i / 27 / c->natoms, to = i / 27 % c->natoms;
         double length = distance(c, from, to, (int)(i % 27));
         if (length > radius || (from == to && i % 27 == 13)) {
             continue;
         }
-        if (b.n == room) {
-            room = room ? 2 * room : 1024;
-            b.source = realloc(b.source, (size_t)room * sizeof *b.source);
-            b.target = realloc(b.target, (size_t)room * sizeof *b.target);
-            b.length = realloc(b.length, (size_t)room * sizeof *b.length);
+        if (b.n == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            b.source = realloc(b.source, (size_t)capacity * sizeof *b.source);
+            b.target = realloc(b.target, (size_t)capacity * sizeof *b.target);
+            b.length = realloc(b.length, (size_t)capacity * sizeof *b.length);
         }
         b.source[b.n] = from;
         b.target[b.n] = to;

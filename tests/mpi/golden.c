@@ -1,7 +1,7 @@
-/* The graphs and halos of the golden files on real ranks: the checks of tests/golden, of which each
- * process is one rank. A file has cases of several worlds; those of this one are run, and swaps to
- * be refused that know one rank only in a world of any size. The processes agree on what failed
- * before they go on, as what follows is collective. */
+/* The graphs and halos of the golden files on real ranks: the checks of tests/golden, with a
+ * process per rank. Of the cases in a file, those whose world has this size are run, and bad swaps
+ * of one rank in a world of any size. The processes agree on what failed before they continue,
+ * because the next calls are collective. */
 #include "golden/row_case.h"
 #include "mpi/common.h"
 

@@ -1,4 +1,4 @@
-/* The oracle of graphs: rows and edges by looking at all of them. */
+/* The oracle of graphs: finds rows and edges by searching all of them. */
 #include "mpi/graphs.h"
 
 #include <stdlib.h>

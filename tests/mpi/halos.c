@@ -1,6 +1,6 @@
 /* Halo exchanges on real ranks: random swaps between random ranks, and swaps that the library makes
- * for random points in bricks. What swaps must give comes from executing them on plain numbers
- * (tests/mpi/swaps.c); which ghosts a brick must have, from looking at all images of all points. */
+ * for random points in bricks. The expected results of swaps come from executing them on plain
+ * numbers (tests/mpi/swaps.c); the expected ghosts of a brick, from all images of all points. */
 #include "mpi/rows.h"
 
 #include <math.h>
@@ -341,7 +341,7 @@ typedef struct space {
     double own[POINTS][3];
 } space;
 
-/* All grids of the world in turn; 1, 2 or 3 dims. */
+/* The next grid of the world; 1, 2 or 3 dims. */
 static void space_grid(space *p, int number) {
     int grids = 0, chosen[64][3];
     for (int x = 1; x <= test_world; x++) {

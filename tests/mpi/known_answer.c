@@ -1,6 +1,6 @@
-/* Bridges with values that a reader can check in the head: what fan-in, fan-out and equal lanes do,
- * in both directions and both algorithms; masks of ones that must add up to ones; and random
- * floats, where the two algorithms must round alike. Even numbers of ranks. */
+/* Bridges with values that a reader can check without computing: fan-in, fan-out and equal dp, in
+ * both directions and with both algorithms; masks of ones that must sum to ones; and random floats,
+ * where the two algorithms must round in the same way. Even numbers of ranks. */
 #include "mpi/common.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void run(lierne_context *context, const char *name, const bridge_case *c,
     free(output);
 }
 
-/* Two samples per wide lane; both algorithms, batch on the first and on the second axis. */
+/* Two samples per wide dp rank; both algorithms, batch on the first and on the second axis. */
 static void both(lierne_context *context, const char *name, mesh src, mesh dst,
                  lierne_direction direction, form in, form want) {
     for (int i = 0; i < 4; i++) {
@@ -69,7 +69,7 @@ static double source_lane_of_sample(const bridge_case *c, const item *i, int ran
     return (double)(i->b / (c->size[0] / mesh_size(&c->src, "dp")) + 1);
 }
 
-static double slot(const bridge_case *c, const item *i, int rank) {
+static double share(const bridge_case *c, const item *i, int rank) {
     (void)i;
     return mesh_coord(&c->dst, rank, "dp") % 2 + 1;
 }
@@ -110,7 +110,7 @@ static double random_summand(const bridge_case *c, const item *i, int rank) {
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5) + (cp + 1) * 777767777));
 }
 
-/* Summands of ascending cp, in float; for bf16 rounded once, to nearest even. */
+/* Contributions of ascending cp, in float; for bf16 rounded once, to nearest even. */
 static double ordered_sum(const bridge_case *c, const item *i, int rank) {
     int cp = mesh_size(&c->dst, "cp");
     volatile float sum = 0; /* no excess precision, no reordering */
@@ -129,14 +129,14 @@ static double ordered_sum(const bridge_case *c, const item *i, int rank) {
     return (double)rounded;
 }
 
-static void lanes(lierne_context *context) {
+static void directions(lierne_context *context) {
     int n = test_world, half = test_world / 2;
     mesh many = mesh_of("tcd", 1, 1, n), few = mesh_of("tcd", 2, 1, half);
     both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_lane,
          source_lane_of_sample);
     both(context, "fan-in adjoint narrows", many, few, LIERNE_ADJOINT, place, place);
     both(context, "fan-out forward narrows", few, many, LIERNE_FORWARD, place, place);
-    both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_ADJOINT, slot,
+    both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_ADJOINT, share,
          slot_of_sample);
     both(context, "equal forward is the identity", few, few, LIERNE_FORWARD, place, place);
     both(context, "equal adjoint is the identity", many, many, LIERNE_ADJOINT, place, place);
@@ -158,7 +158,7 @@ static void masks(lierne_context *context) {
     }
 }
 
-/* Every pair of lanes with all cp sizes: rounding is that of the ordered sum on either way. */
+/* Every pair of dp sizes with all cp sizes: both algorithms round as the ordered sum does. */
 static void floats(lierne_context *context) {
     for (int f = 0; f < test_world * test_world * 4; f++) {
         int src_tp = f / 4 / test_world + 1, cp = f / 4 % test_world + 1;
@@ -192,7 +192,7 @@ static void rows_without_sequence(lierne_context *context) {
                                .sequence_axis = -1};
     lierne_plan *plan;
     int32_t in[6], out[12] = {0}, back[6];
-    int wrong = 0, lane = mesh_coord(&to, test_rank, "dp");
+    int wrong = 0, dp = mesh_coord(&to, test_rank, "dp");
     for (int i = 0; i < 6; i++) {
         in[i] = test_rank * 6 + i;
     }
@@ -201,8 +201,8 @@ static void rows_without_sequence(lierne_context *context) {
               lierne_adjoint(plan, back, out, NULL) == LIERNE_OK,
           "rows: %s", lierne_last_error());
     for (int i = 0; i < 12; i++) {
-        wrong += out[i] != lane * 12 + i;
-        wrong += i < 6 && back[i] != 2 * in[i]; /* two equal summands over cp */
+        wrong += out[i] != dp * 12 + i;
+        wrong += i < 6 && back[i] != 2 * in[i]; /* two equal contributions over cp */
     }
     CHECK(wrong == 0, "rows: %d values are wrong", wrong);
     lierne_plan_destroy(plan);
@@ -216,7 +216,7 @@ int main(int argc, char **argv) {
     lierne_context *context;
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
-    lanes(context);
+    directions(context);
     masks(context);
     floats(context);
     rows_without_sequence(context);

@@ -1,10 +1,10 @@
-/* Message passing over the atoms of a real crystal, forward and backward: what one process computes
- * and what ranks compute that own parts of the atoms must be equal in all bits. Numbers are
- * integers modulo 2^64, a ring: sums have the same bits in every order, and a square has an exact
- * derivative there, so that layers need not be linear.
+/* Message passing over the atoms of a real crystal, forward and backward: distributed message
+ * passing matches one rank, in all bits. Numbers are integers modulo 2^64, a ring: sums have the
+ * same bits in every order, and a square has an exact derivative, so that layers need not be
+ * linear.
  *
  * A layer: m[t] = h[t] + sum over edges s -> t of weight * h[s], then h'[t] = m[t] + a * m[t]^2.
- * Ranks work on edges between own atoms while ghosts are under way, both ways. */
+ * Ranks compute edges between own atoms while communication is in flight, in both directions. */
 #include "lierne/sparse.h"
 #include "mpi/common.h"
 #include "mpi/crystal.h"
@@ -130,9 +130,10 @@ typedef struct part {
 } part;
 
 static void part_open(part *p, lierne_context *context, const model *w) {
-    size_t room = (size_t)w->edges.n + 1;
-    int64_t *source = calloc(room, sizeof *source), *target = calloc(room, sizeof *target), n = 0;
-    *p = (part){.lists.size = sizeof p->lists, .weights = calloc(room, sizeof(uint64_t))};
+    size_t capacity = (size_t)w->edges.n + 1;
+    int64_t *source = calloc(capacity, sizeof *source), *target = calloc(capacity, sizeof *target),
+            n = 0;
+    *p = (part){.lists.size = sizeof p->lists, .weights = calloc(capacity, sizeof(uint64_t))};
     for (int64_t e = 0; e < w->edges.n; e++) {
         if (w->owner[w->edges.target[e]] == test_rank) {
             source[n] = w->edges.source[e];
@@ -180,7 +181,7 @@ static void layer(part *p, state *s, int l, uint64_t a) {
     squared(s->h[l + 1], s->m[l], a, g->nowned);
 }
 
-/* Gradients of ghosts first, so that they travel while those of own atoms are added up. */
+/* Gradients of ghosts first, so that they are sent while those of own atoms are added. */
 static void layer_back(part *p, state *s, int l, uint64_t a, uint64_t *grad) {
     const lierne_graph_lists *g = &p->lists;
     size_t bytes = (size_t)(g->nowned * WIDTH) * sizeof(uint64_t);

@@ -10,17 +10,17 @@
 
 #define RATE 0x1p-11 /* of descent */
 
-const char *const model_faults[] = {"loss_dp_only", "drop_cp_sum",    "sum_dp_cp", "swap_slots",
+const char *const model_faults[] = {"loss_dp_only", "drop_cp_sum",    "sum_dp_cp", "swap_shares",
                                     "scale_tp",     "reverse_chunks", NULL};
 const char *model_fault = "";
 
-/* Only runs with a bridge go wrong: the others are what these are compared with. */
+/* Mistakes are only made in runs with a bridge, which are compared with the others. */
 static bool faulty(const run *r, const char *name) {
     return r->bridge && strcmp(model_fault, name) == 0;
 }
 
 typedef struct token {
-    int64_t b; /* sample within the lane */
+    int64_t b; /* sample within the dp rank */
     int s;
 } token;
 
@@ -100,12 +100,12 @@ static void place_free(place *p) {
     }
 }
 
-static int64_t lane_size(const run *r, const module *m) {
+static int64_t samples_of(const run *r, const module *m) {
     return r->of->samples / m->at.ndp;
 }
 
-static int64_t lane_start(const run *r, const module *m) {
-    return lane_size(r, m) * m->at.dp;
+static int64_t first_sample(const run *r, const module *m) {
+    return samples_of(r, m) * m->at.dp;
 }
 
 /* ---- modules ---- */
@@ -179,24 +179,24 @@ static double *module_backward(module *m, const double *x, const double *dy, int
 
 /* ---- the bridge ---- */
 
-/* The first two slots of a lane that has several change places. */
-static void swap_slots(double *values, int64_t count, int lanes, int slots) {
-    int64_t slot = count * lanes / slots;
-    for (int64_t i = 0; slots > lanes && i < slot; i++) {
+/* Exchanges the first two shares of a wide dp rank; dp of this side and of the other one. */
+static void swap_shares(double *values, int64_t count, int dp, int other_dp) {
+    int64_t share = count * dp / other_dp;
+    for (int64_t i = 0; other_dp > dp && i < share; i++) {
         double kept = values[i];
-        values[i] = values[slot + i];
-        values[slot + i] = kept;
+        values[i] = values[share + i];
+        values[share + i] = kept;
     }
 }
 
-/* From `from`, of in's lane, to the lane of out, by the library. Rows that the rank does not own
- * hold nonsense. */
+/* Moves the samples of one side's dp rank to the other side's, by the library. Rows that the rank
+ * does not own hold a wrong value. */
 static void cross(run *r, lierne_direction direction, double *out, const double *in) {
     bool forward = direction == LIERNE_FORWARD;
     const bridge_case *c = r->bridge;
     int64_t nin, nout, row = c->size[1] * HIDDEN;
-    int64_t from = lane_start(r, forward ? &r->encoder : &r->llm);
-    int64_t to = lane_start(r, forward ? &r->llm : &r->encoder);
+    int64_t from = first_sample(r, forward ? &r->encoder : &r->llm);
+    int64_t to = first_sample(r, forward ? &r->llm : &r->encoder);
     item *source = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin);
     item *target = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout);
     void *input = zeros(nin), *output = zeros(nout);
@@ -217,8 +217,8 @@ static void cross(run *r, lierne_direction direction, double *out, const double 
     free(output);
 }
 
-static void seam(run *r, lierne_direction direction, double *out, int64_t nout, double *in,
-                 int64_t nin) {
+static void bridge(run *r, lierne_direction direction, double *out, int64_t nout, double *in,
+                   int64_t nin) {
     if (r->bridge) {
         cross(r, direction, out, in);
     } else {
@@ -229,8 +229,8 @@ static void seam(run *r, lierne_direction direction, double *out, int64_t nout, 
     }
 }
 
-/* The gradient's way back, with the mistakes that can be made on it. */
-static void seam_back(run *r, double *dy, int64_t ndy, double *dz, int64_t ndz) {
+/* Sends the gradient back, with the mistake that model_fault names. */
+static void bridge_back(run *r, double *dy, int64_t ndy, double *dz, int64_t ndz) {
     const place *to = &r->encoder.at, *from = &r->llm.at;
     if (faulty(r, "drop_cp_sum") && from->cp > 0) {
         memset(dz, 0, (size_t)ndz * sizeof *dz);
@@ -238,12 +238,12 @@ static void seam_back(run *r, double *dy, int64_t ndy, double *dz, int64_t ndz) 
     if (faulty(r, "sum_dp_cp")) {
         sum_over(from->over_dp, dz, ndz);
     }
-    if (faulty(r, "swap_slots")) {
-        swap_slots(dz, ndz, from->ndp, to->ndp);
+    if (faulty(r, "swap_shares")) {
+        swap_shares(dz, ndz, from->ndp, to->ndp);
     }
-    seam(r, LIERNE_ADJOINT, dy, ndy, dz, ndz);
-    if (faulty(r, "swap_slots")) {
-        swap_slots(dy, ndy, to->ndp, from->ndp);
+    bridge(r, LIERNE_ADJOINT, dy, ndy, dz, ndz);
+    if (faulty(r, "swap_shares")) {
+        swap_shares(dy, ndy, to->ndp, from->ndp);
     }
     if (faulty(r, "scale_tp")) {
         add_scaled(dy, to->ntp - 1, dy, (int)ndy);
@@ -254,7 +254,7 @@ static void seam_back(run *r, double *dy, int64_t ndy, double *dz, int64_t ndz) 
 
 static double *images(const run *r) {
     int rows = problem_rows(r->of);
-    int64_t n = lane_size(r, &r->encoder) * rows, first = lane_start(r, &r->encoder) * rows;
+    int64_t n = samples_of(r, &r->encoder) * rows, first = first_sample(r, &r->encoder) * rows;
     double *x = zeros(n * PIXELS);
     for (int64_t i = 0; i < n * PIXELS; i++) {
         x[i] = number(r->of, IMAGE, first + i / PIXELS, i % PIXELS, 0);
@@ -262,13 +262,13 @@ static double *images(const run *r) {
     return x;
 }
 
-/* The tokens that this rank computes: its chunks of every sample of its lane. */
+/* The tokens that this rank computes: its chunks of every sample of its dp rank. */
 static token *own_tokens(const run *r, int64_t *n) {
     const place *at = &r->llm.at;
     bool contiguous = r->bridge && r->bridge->owner == LIERNE_GRADIENT_CONTIGUOUS;
-    token *tokens = calloc((size_t)(lane_size(r, &r->llm) * TOKENS), sizeof *tokens);
+    token *tokens = calloc((size_t)(samples_of(r, &r->llm) * TOKENS), sizeof *tokens);
     *n = 0;
-    for (int64_t i = 0; i < lane_size(r, &r->llm) * TOKENS; i++) {
+    for (int64_t i = 0; i < samples_of(r, &r->llm) * TOKENS; i++) {
         token t = {i / TOKENS, (int)(i % TOKENS)};
         if (token_owner(contiguous, at->ncp, t.s) == at->cp) {
             tokens[(*n)++] = t;
@@ -277,9 +277,9 @@ static token *own_tokens(const run *r, int64_t *n) {
     return tokens;
 }
 
-/* The image row of the lane that a token is, and the one that it sees besides; -1: none. */
+/* The image row that a token is, and a second one that it uses; -1: none. */
 static void rows_of_token(const run *r, const token *t, int64_t row[2]) {
-    int64_t g = lane_start(r, &r->llm) + t->b, rows = problem_rows(r->of);
+    int64_t g = first_sample(r, &r->llm) + t->b, rows = problem_rows(r->of);
     int own = row_at(r->of, g, t->s);
     row[0] = own < 0 ? -1 : t->b * rows + own;
     row[1] = r->of->use == CROSS ? t->b * rows + (t->s + g) % rows : -1;
@@ -288,7 +288,7 @@ static void rows_of_token(const run *r, const token *t, int64_t row[2]) {
 static double *merge(const run *r, const token *tokens, int64_t n, const double *z) {
     double *x = zeros(n * HIDDEN);
     for (int64_t i = 0; i < n; i++) {
-        int64_t row[2], g = lane_start(r, &r->llm) + tokens[i].b;
+        int64_t row[2], g = first_sample(r, &r->llm) + tokens[i].b;
         rows_of_token(r, &tokens[i], row);
         for (int h = 0; h < HIDDEN && row[0] < 0; h++) {
             x[i * HIDDEN + h] = number(r->of, TEXT, g, tokens[i].s, h);
@@ -326,7 +326,7 @@ static void lose(run *r, const token *tokens, int64_t n, double *y) {
     const place *at = &r->llm.at;
     r->loss[0] = r->loss[1] = 0;
     for (int64_t i = 0; i < n; i++) {
-        int64_t g = lane_start(r, &r->llm) + tokens[i].b;
+        int64_t g = first_sample(r, &r->llm) + tokens[i].b;
         for (int c = 0; c < CLASSES; c++) {
             double *d = &y[i * CLASSES + c];
             *d = counts(g, tokens[i].s) ? *d - number(r->of, TARGET, g, tokens[i].s, c) : 0;
@@ -338,10 +338,10 @@ static void lose(run *r, const token *tokens, int64_t n, double *y) {
 }
 
 void run_step(run *r) {
-    int64_t rows = problem_rows(r->of), n, nsrc = lane_size(r, &r->encoder) * rows;
-    int64_t src = nsrc * HIDDEN, dst = lane_size(r, &r->llm) * rows * HIDDEN;
+    int64_t rows = problem_rows(r->of), n, nsrc = samples_of(r, &r->encoder) * rows;
+    int64_t src = nsrc * HIDDEN, dst = samples_of(r, &r->llm) * rows * HIDDEN;
     double *x = images(r), *y = module_forward(&r->encoder, x, nsrc), *z = zeros(dst);
-    seam(r, LIERNE_FORWARD, z, dst, y, src);
+    bridge(r, LIERNE_FORWARD, z, dst, y, src);
     token *tokens = own_tokens(r, &n);
     double *merged = merge(r, tokens, n, z), *result = module_forward(&r->llm, merged, n);
     lose(r, tokens, n, result);
@@ -351,7 +351,7 @@ void run_step(run *r) {
     double *dmerged = module_backward(&r->llm, merged, result, n), *dz = zeros(dst);
     double *dy = zeros(src);
     unmerge(r, tokens, n, dmerged, dz);
-    seam_back(r, dy, src, dz, dst);
+    bridge_back(r, dy, src, dz, dst);
     double *dx = module_backward(&r->encoder, x, dy, nsrc);
     sum_over(r->encoder.at.over_data, r->encoder.gradient, module_size(&r->encoder));
     sum_over(r->llm.at.over_data, r->llm.gradient, module_size(&r->llm));

@@ -1,6 +1,6 @@
 /* A small model to train: an encoder whose rows an LLM merges into its sequences. Its weights are
  * split over tp, samples over dp and the LLM's sequences over cp; what must be summed over ranks is
- * summed by MPI calls of its own. Only the seam between the two modules is the library's. */
+ * summed by MPI calls of its own. Only the bridge between the two modules is the library's. */
 #ifndef TESTS_MPI_MODEL_H
 #define TESTS_MPI_MODEL_H
 
@@ -25,7 +25,7 @@ typedef enum use {
 typedef struct problem {
     use use;
     int64_t samples;
-    bool absolute; /* all summands positive: no sum, in whichever order, has a larger number */
+    bool absolute; /* all contributions positive: no sum, in whichever order, has a larger number */
 } problem;
 
 /* Image rows of a sample, and the cp coordinate that has row r of sample g in its sequence. */
@@ -54,10 +54,10 @@ double largest(const double *values, int64_t n);
 typedef struct run {
     const problem *of;
     module encoder, llm;
-    const bridge_case *bridge; /* NULL: both modules have the same lanes, and cp is 1 */
+    const bridge_case *bridge; /* NULL: both modules have the same dp, and cp is 1 */
     lierne_plan *plan;
     double loss[2];  /* squared error, summed over all tokens that count, and their number */
-    double greatest; /* number that was on either side of the seam */
+    double greatest; /* number that was on either side of the bridge */
 } run;
 
 /* The model on this rank alone; with both modules on one mesh; with a bridge between two. The last

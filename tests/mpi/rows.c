@@ -1,6 +1,6 @@
 /* The oracle of exchanges of rows. A dtype is a rule of rounding, written with scaling and rounding
- * to an integer, so that nothing here looks like the bit work that it judges. Swaps are executed
- * for the whole world at once, on arrays of numbers. */
+ * to an integer, so that nothing here resembles the bit operations that it checks. Swaps are
+ * executed for the whole world at once, on arrays of numbers. */
 #include "mpi/rows.h"
 
 #include <math.h>
@@ -263,24 +263,25 @@ void forest_forward(const forest *f, const shape *s, int rank, double *ghosts) {
 }
 
 /* A number that may not be there yet. */
-typedef struct summand {
+typedef struct contribution {
     bool there;
     double value;
-} summand;
+} contribution;
 
-static void summand_add(summand *to, lierne_dtype dtype, lierne_reduction op, double value) {
+static void contribution_add(contribution *to, lierne_dtype dtype, lierne_reduction op,
+                             double value) {
     to->value = to->there ? fold(dtype, op, to->value, value) : value;
     to->there = true;
 }
 
 void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array before,
                    const int64_t *ghosts_at, int rank, double *owned) {
-    size_t n = (size_t)(f->nowned[rank] * s->width), size = (n + 1) * sizeof(summand);
-    summand *sum = malloc(size), *part = malloc(size);
+    size_t n = (size_t)(f->nowned[rank] * s->width), size = (n + 1) * sizeof(contribution);
+    contribution *sum = malloc(size), *part = malloc(size);
     for (size_t i = 0; i < n; i++) {
         int64_t row = (int64_t)i / s->width, col = (int64_t)i % s->width;
         bool there = before != NOTHING;
-        sum[i] = (summand){there, there ? shape_cell(s, before, rank, row, col) : 0};
+        sum[i] = (contribution){there, there ? shape_cell(s, before, rank, row, col) : 0};
     }
     for (int q = 0; q < f->world; q++) {
         memset(part, 0, size);
@@ -288,13 +289,13 @@ void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array b
             const root *g = &f->ghosts[q][k];
             for (int64_t c = 0; c < s->width && g->rank == rank; c++) {
                 int64_t row = (ghosts_at ? ghosts_at[q] : 0) + k;
-                summand_add(&part[g->row * s->width + c], s->dtype, op,
-                            shape_cell(s, GRADIENTS, q, row, c));
+                contribution_add(&part[g->row * s->width + c], s->dtype, op,
+                                 shape_cell(s, GRADIENTS, q, row, c));
             }
         }
         for (size_t i = 0; i < n; i++) {
             if (part[i].there) {
-                summand_add(&sum[i], s->dtype, op, stored(s->dtype, part[i].value));
+                contribution_add(&sum[i], s->dtype, op, stored(s->dtype, part[i].value));
             }
         }
     }

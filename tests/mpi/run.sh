@@ -1,13 +1,13 @@
 #!/bin/bash
 # run.sh BUILD [MOST]: runs every program of BUILD/tests/mpi at its numbers of ranks, or at those up to
-# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a failure. A line per launch;
-# last line: N passed, N failed.
-# A launch that times out, crashes or prints no count is one failure more.
+# MOST, each launch with a timeout of ten times what a busy machine needs, so that a deadlock is a
+# failure. Prints a line per launch; last line: N passed, N failed. A launch that times out, crashes or
+# prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD [MOST]}
 most=${2:-1000}
 mpirun=${MPIRUN:-mpirun}
-# As the Makefile has it: Open MPI refuses root and more ranks than cores unless told otherwise.
+# As in the Makefile: Open MPI rejects root and more ranks than cores without these settings.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 

@@ -1,13 +1,14 @@
-/* Graph exchanges on real ranks: random graphs and random pairs, of every kind that has made other
- * libraries hang or lose rows. Every rank makes the whole world's case from one seed, works out by
- * itself what it must get (tests/mpi/rows.c) and compares all bits, of random floats also. */
+/* Graph exchanges on real ranks: random graphs and random references, of every kind that has made
+ * other libraries hang or lose rows. Every rank makes the whole world's case from one seed,
+ * computes by itself what it must get (tests/mpi/rows.c) and compares all bits, of random floats
+ * also. */
 #include "mpi/graphs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAPHS = 60, PAIRS = 60 };
+enum { GRAPHS = 60, REFERENCES = 60 };
 
 /* <F x, y> == <x, F* y> of what the library itself gives, on small integers. */
 static void check_dot(lierne_plan *plan, const forest *f, const shape *s, const char *what) {
@@ -78,7 +79,7 @@ static void check_reread(lierne_context *context, lierne_plan *plan, const fores
     lierne_plan_destroy(read);
 }
 
-/* A row travels once to each rank that needs it, and nothing else does. */
+/* A row is sent once to each rank that needs it, and nothing else is sent. */
 static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, const char *what) {
     int64_t wanted = 0;
     lierne_report report = {.size = sizeof report};
@@ -105,7 +106,7 @@ static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, cons
           (long long)wanted);
 }
 
-/* All that holds for graphs and pairs alike. Collective. */
+/* What holds for graphs and for references. Collective. */
 static void check_all(lierne_context *context, lierne_plan *plan, const forest *f, const shape *s,
                       bool accumulate, const char *what) {
     forest_check(plan, f, s, accumulate, false, what);
@@ -152,12 +153,12 @@ static void run_pairs(lierne_context *context, int number, lierne_graph_algorith
     bool accumulate = number / 2 % 3 == 0;
     size_t before = lierne_mem_live();
     forest_random(&f, seed, NULL);
-    if (CHECK(forest_plan(&plan, context, &f, &s, algorithm, accumulate) == LIERNE_OK, "pairs: %s",
-              lierne_last_error())) {
-        check_all(context, plan, &f, &s, accumulate, "pairs");
+    if (CHECK(forest_plan(&plan, context, &f, &s, algorithm, accumulate) == LIERNE_OK,
+              "references: %s", lierne_last_error())) {
+        check_all(context, plan, &f, &s, accumulate, "references");
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_mem_live() == before, "pairs: leaked");
+    CHECK(lierne_mem_live() == before, "references: leaked");
     forest_free(&f);
 }
 
@@ -233,7 +234,7 @@ int main(int argc, char **argv) {
         run_graph(context, i, LIERNE_GRAPH_DIRECT);
         run_graph(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
     }
-    for (int i = 0; i < PAIRS; i++) {
+    for (int i = 0; i < REFERENCES; i++) {
         run_pairs(context, i, LIERNE_GRAPH_DIRECT);
         run_pairs(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
         run_composed(context, i);

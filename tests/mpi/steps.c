@@ -1,5 +1,5 @@
-/* What changes from step to step, on real ranks: row maps, rows per sample, and several bridges in
- * one exchange. tp1 dpN -> tp1 cpN dp1: everything comes together on every rank. */
+/* What changes from step to step, on real ranks: row maps, rows per sample, and coalesced bridges.
+ * tp1 dpN -> tp1 cpN dp1: every rank receives the whole batch. */
 #include "mpi/common.h"
 
 #include "lierne/plan.h"
@@ -101,8 +101,8 @@ static int64_t fill(int step, int64_t from, int64_t to, float factor, float *x) 
 static void variable_rows(void) {
     lierne_bridge_spec spec = spec_of();
     int64_t all = shape[0], first = SAMPLES * test_rank, rows[SAMPLES];
-    size_t room = (size_t)(all * MOST * WIDTH) + 1;
-    float *y = malloc(room * sizeof *y), *want = malloc(room * sizeof *want);
+    size_t capacity = (size_t)(all * MOST * WIDTH) + 1;
+    float *y = malloc(capacity * sizeof *y), *want = malloc(capacity * sizeof *want);
     float x[SAMPLES * MOST * WIDTH + 1];
     lierne_plan *plan, *other;
     spec.variable_rows = 1;
@@ -113,7 +113,7 @@ static void variable_rows(void) {
         }
         CHECK(lierne_plan_update_counts(plan, rows) == LIERNE_OK, "%s", lierne_last_error());
         int64_t n = fill(step, first, first + SAMPLES, 1, x), m = fill(step, 0, all, 1, want);
-        memset(y, 0xa5, room * sizeof *y);
+        memset(y, 0xa5, capacity * sizeof *y);
         CHECK(lierne_forward(plan, y, x, NULL) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(memcmp(y, want, (size_t)m * sizeof *y) == 0, "step %d: forward", step);
         fill(step, 0, all, (float)(test_rank + 1), y);
@@ -138,11 +138,12 @@ static void variable_rows(void) {
     free(y), free(want);
 }
 
-/* Two plans of one spec: input i of plan p on a rank, and the summand that a rank has of output i.
+/* Two plans of one spec: input i of plan p on a rank, and the contribution that a rank has of
+ * output i.
  */
 typedef struct pair {
     lierne_plan *plans[2];
-    lierne_coalesced *exchange;
+    lierne_coalesced *coalesced;
     size_t own, all;
     float *in[2], *out[2], *gradient[2], *back[2];
 } pair;
@@ -174,12 +175,12 @@ static void open_pair(pair *x) {
             x->gradient[p][i] = upstream(p, i, test_rank);
         }
     }
-    CHECK(lierne_coalesced_create(&x->exchange, x->plans, 2) == LIERNE_OK, "%s",
+    CHECK(lierne_coalesced_create(&x->coalesced, x->plans, 2) == LIERNE_OK, "%s",
           lierne_last_error());
 }
 
 static void close_pair(pair *x) {
-    CHECK(lierne_coalesced_destroy(x->exchange) == LIERNE_OK, "exchange");
+    CHECK(lierne_coalesced_destroy(x->coalesced) == LIERNE_OK, "coalesced plans");
     for (int p = 0; p < 2; p++) {
         CHECK(lierne_plan_destroy(x->plans[p]) == LIERNE_OK, "plan");
         free(x->in[p]), free(x->out[p]), free(x->gradient[p]), free(x->back[p]);
@@ -192,14 +193,14 @@ static void begin(pair *x, lierne_direction d) {
     for (int p = 0; p < 2; p++) {
         memset(out[p], 0xa5, (d == LIERNE_FORWARD ? x->all : x->own) * sizeof(float));
     }
-    CHECK(lierne_coalesced_begin(x->exchange, d, (void *const *)out, (const void *const *)in,
+    CHECK(lierne_coalesced_begin(x->coalesced, d, (void *const *)out, (const void *const *)in,
                                  NULL) == LIERNE_OK,
           "%s", lierne_last_error());
 }
 
 static void end(pair *x, lierne_direction d) {
     int wrong = 0;
-    CHECK(lierne_coalesced_end(x->exchange, d) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_coalesced_end(x->coalesced, d) == LIERNE_OK, "%s", lierne_last_error());
     for (int p = 0; p < 2; p++) {
         for (size_t i = 0; i < x->all && d == LIERNE_FORWARD; i++) {
             wrong += x->out[p][i] != input(p, i);
@@ -212,11 +213,11 @@ static void end(pair *x, lierne_direction d) {
 }
 
 /* One direction, the other, and both at once, which each rank begins and ends in another order. */
-static void exchange(void) {
+static void coalesced_plans(void) {
     pair x;
     int64_t sent;
     open_pair(&x);
-    CHECK(lierne_coalesced_get_messages(&sent, NULL, x.exchange, LIERNE_FORWARD) == LIERNE_OK &&
+    CHECK(lierne_coalesced_get_messages(&sent, NULL, x.coalesced, LIERNE_FORWARD) == LIERNE_OK &&
               sent == test_world - 1,
           "%lld messages", (long long)sent);
     begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
@@ -257,7 +258,7 @@ int main(int argc, char **argv) {
           lierne_last_error());
     row_maps();
     variable_rows();
-    exchange();
+    coalesced_plans();
     another_order();
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "context");
     lierne_grid_destroy(src), lierne_grid_destroy(dst);

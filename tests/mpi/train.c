@@ -1,15 +1,15 @@
 /* The training oracle: a model trained in two layouts with a bridge between must have, on every
- * rank, the gradients of the same model with equal lanes and cp 1, where no bridge is needed, and
+ * rank, the gradients of the same model with equal dp and cp 1, where no bridge is needed, and
  * those of one process that computes everything.
  *
- * Comparing weights after a step of Adam would prove nothing: its first step is as long whatever
- * the gradient is. So gradients are compared, bit by bit, before and after they are divided by the
- * number of tokens; that those of one process are right, central differences show, which are exact
- * on a squared error. Twenty steps of plain descent follow, in which only rounding may differ.
+ * Comparing weights after a step of Adam would prove nothing: the length of its first step does not
+ * depend on the gradient. So gradients are compared, bit by bit, before and after they are divided
+ * by the number of tokens. Central differences, which are exact on a squared error, check those of
+ * one process. Twenty steps of plain descent follow, in which only rounding may differ.
  *
  * An oracle that cannot fail would prove nothing either. LIERNE_TRAIN_FAULT names a mistake to
  * make; a line per pair of layouts says how often the encoder's gradient was wrong, and
- * tests/cli/test_oracle.sh knows how often it must be. */
+ * tests/cli/test_oracle.sh has how often it must be. */
 #include "mpi/model.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 #define STEPS 20
 #define BOUND                                                                                      \
     1e-12 /* rounding allowed after STEPS, in units of how far weights have moved: a step          \
-             has up to 256 summands of relative error 2^-53, 20 of them 6e-13 */
+             has up to 256 contributions of relative error 2^-53, 20 of them 6e-13 */
 
 typedef struct layouts {
     int src_tp, src_dp, dst_tp, dst_cp, dst_dp;
@@ -32,14 +32,14 @@ static const layouts of_4[] = {
     {2, 2, 1, 2, 2, "tcd"},                                                 /* equal */
     {1, 4, 2, 1, 2, "tcd"}, {2, 2, 1, 1, 4, "tcd"}, {2, 2, 2, 1, 2, "tcd"}, /* cp 1 */
     {1, 4, 1, 4, 1, "tcd"}, {4, 1, 1, 4, 1, "tcd"},                         /* cp 4 */
-    {1, 4, 1, 2, 2, "dct"}, /* lanes that do not line up */
+    {1, 4, 1, 2, 2, "dct"}, /* misaligned dp ranks */
 };
 static const layouts of_8[] = {
     {2, 4, 2, 2, 2, "tcd"}, {4, 2, 1, 2, 4, "tcd"}, /* the worked examples */
     {4, 2, 2, 2, 2, "tcd"},                         /* equal */
     {1, 8, 4, 1, 2, "tcd"}, {4, 2, 2, 1, 4, "tcd"}, {2, 4, 2, 1, 4, "tcd"}, /* cp 1 */
     {1, 8, 1, 4, 2, "tcd"}, {8, 1, 1, 4, 2, "tcd"}, {4, 2, 1, 4, 2, "tcd"}, /* cp 4 */
-    {2, 4, 2, 2, 2, "cdt"}, /* lanes that do not line up */
+    {2, 4, 2, 2, 2, "cdt"}, /* misaligned dp ranks */
 };
 
 /* What a case varies beside the layouts. */
@@ -66,7 +66,7 @@ static const variant variants[] = {
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
-/* The same training, by one process and by equal lanes: after one step, and after STEPS. */
+/* The same training, by one process and with equal dp: after one step, and after STEPS. */
 typedef struct expected {
     problem of;
     run alone, equal;
@@ -97,7 +97,7 @@ static bool check_gradients(const run *r, const expected *e, const char *what) {
         double mine = k ? r->loss[1] : 1, theirs = k ? alone->loss[1] : 1;
         const char *when = k ? "mean" : "sum";
         ok &= CHECK(same(r->encoder.gradient, equal->encoder.gradient, n, mine, theirs),
-                    "%s: encoder gradient (%s) is not that of equal lanes", what, when);
+                    "%s: encoder gradient (%s) is not that of equal dp", what, when);
         ok &= CHECK(same(r->encoder.gradient, alone->encoder.gradient + at, n, mine, theirs),
                     "%s: encoder gradient (%s) is not that of one process", what, when);
         CHECK(same(r->llm.gradient, alone->llm.gradient + shard(&r->llm), module_size(&r->llm),
@@ -191,12 +191,12 @@ static void expect_equal(expected *e, const mesh *m) {
     descend(&e->equal_end, STEPS);
 }
 
-/* One case, on the same weights; the dtypes on the bridge take turns, and rounding is only asked of
+/* One case, on the same weights; the dtypes on the bridge alternate, and rounding is only asked of
  * f64. Returns whether the encoder's gradient is right on this rank. */
 static bool train(lierne_context *context, const layouts *l, const variant *v, const expected *e,
-                  int turn) {
+                  int number) {
     static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I32};
-    bool batch_first = turn / 3 % 2 == 0 || v->owner == LIERNE_GRADIENT_ROWS;
+    bool batch_first = number / 3 % 2 == 0 || v->owner == LIERNE_GRADIENT_ROWS;
     int rows = problem_rows(&e->of);
     int32_t *owner = malloc((size_t)(e->of.samples * rows) * sizeof *owner);
     for (int i = 0; i < (int)e->of.samples * rows; i++) {
@@ -206,7 +206,7 @@ static bool train(lierne_context *context, const layouts *l, const variant *v, c
                      .dst = mesh_of(l->dst_order, l->dst_tp, l->dst_cp, l->dst_dp),
                      .size = {e->of.samples, rows, HIDDEN},
                      .axis = {!batch_first, batch_first, 2},
-                     .dtype = dtypes[turn % 3],
+                     .dtype = dtypes[number % 3],
                      .algorithm = v->algorithm,
                      .owner = v->owner,
                      .storage = v->storage,
@@ -227,7 +227,7 @@ static bool train(lierne_context *context, const layouts *l, const variant *v, c
 }
 
 /* All variants that are defined for a pair of layouts, and a line that says how they went. */
-static void train_pair(lierne_context *context, const layouts *l, expected *e, int turn) {
+static void train_pair(lierne_context *context, const layouts *l, expected *e, int number) {
     bool aligned = strcmp(l->dst_order, "tcd") == 0;
     mesh src = mesh_of("tcd", l->src_tp, 1, l->src_dp);
     int cases = 0, wrong = 0;
@@ -237,7 +237,7 @@ static void train_pair(lierne_context *context, const layouts *l, expected *e, i
     for (int i = 0; i < VARIANTS; i++) {
         const variant *v = &variants[i];
         if (v->algorithm == TEST_DIRECT || aligned) {
-            int bad = !train(context, l, v, &e[v->use], turn + i);
+            int bad = !train(context, l, v, &e[v->use], number + i);
             MPI_Allreduce(MPI_IN_PLACE, &bad, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
             wrong += bad;
             cases++;

@@ -1,7 +1,7 @@
-/* New neighbour lists: one plan follows twenty graphs, most of them of other owners, sizes and
- * kinds, and each must be as good as a plan of its own. Between them a rank alone brings a bad
- * graph: all ranks get the same error and keep the old one. Nothing may be left over, neither
- * memory nor edges. */
+/* New neighbour lists: one plan is updated with twenty graphs, most of them with other owners,
+ * sizes and kinds, and must give the same as a new plan of each. Between them one rank gives a bad
+ * graph: all ranks get the same error and keep the old graph. No memory and no edges may be left
+ * over. */
 #include "mpi/graphs.h"
 
 #include <stdlib.h>

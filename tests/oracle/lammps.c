@@ -1,7 +1,7 @@
-/* Halos of LAMMPS itself: the swaps of a melt as LAMMPS made them. A plan of them must give the
- * ghosts that LAMMPS has, and its adjoint what LAMMPS' reverse communication gives, bit for bit;
- * and bricks must come to the same swaps from the same atoms. Built and run by
- * tests/cli/test_lammps.sh. */
+/* Halos of LAMMPS itself: the swaps of a melt that LAMMPS made. A plan of them must give the ghosts
+ * that LAMMPS has, its adjoint the results of LAMMPS' reverse communication, bit for bit, and
+ * bricks must make the same swaps from the same atoms. Built and run by tests/cli/test_lammps.sh.
+ */
 #include "mpi/common.h"
 #include "oracle/melt.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where nothing is sent, nobody said to whom: to the low and to the high side by turns, as often on
+/* Where nothing is sent, there is no known peer: the low and the high side alternate, as often on
  * each axis as the cutoff reaches across bricks. */
 static void name_peers(melt_swaps *m) {
     int s = 0, wrong = 0;

@@ -1,7 +1,6 @@
-// LAMMPS does not show its swaps. But it calls a fix for each swap, with the list of rows to pack,
-// and then with the rows to unpack: a fix that writes down what it is called with knows them all.
-// Who the peers are travels in the values themselves: forward tells who sent, reverse who had
-// received.
+// LAMMPS has no query for its swaps. But it calls a fix for each swap, with the list of rows to
+// pack, and then with the rows to unpack: a fix that records its arguments has them all. The values
+// themselves name the peers: forward gives the sender, reverse the receiver.
 #include "melt.h"
 
 #include "atom.h"

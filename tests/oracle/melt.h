@@ -1,4 +1,4 @@
-/* A Lennard-Jones melt in LAMMPS, and the swaps that it fills its ghosts by. */
+/* A Lennard-Jones melt in LAMMPS, and the swaps that fill its ghosts. */
 #ifndef TESTS_ORACLE_MELT_H
 #define TESTS_ORACLE_MELT_H
 

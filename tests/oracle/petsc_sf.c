@@ -1,4 +1,4 @@
-/* The same exchanges by PETSc's star forests: random pairs and random swaps, forward against
+/* The same exchanges by PETSc's star forests: random references and random swaps, forward against
  * PetscSFBcast, adjoint against PetscSFReduce with MPI_SUM, reductions against MPI_MAX and MPI_MIN.
  * On integers in doubles, so that all must be equal. Built and run by tests/cli/test_petsc.sh. */
 #include "mpi/rows.h"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # For tests of oracles that run under mpirun; sourced. run_oracle NAME PROGRAM: at 1, 2, 3, 4 and 8 ranks,
-# each launch with a timeout; one that hangs, crashes or prints no count is one failure more. Ends
-# with the line "N passed, N failed" and the status that goes with it.
+# each launch with a timeout; one that hangs, crashes or prints no count is one more failure. Ends with
+# the line "N passed, N failed" and the matching status.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 

@@ -1,5 +1,5 @@
-/* Configurations: what is read, what is found, and that nothing breaks the reader. Single findings
- * are compared file by file in tests/cli/test_bad.sh; here is what needs the API. */
+/* Configurations: what is read, what is found, and that nothing breaks the reader. Single
+ * diagnostics are compared file by file in tests/cli/test_bad.sh; here is what needs the API. */
 #include "base/base.h"
 #include "lierne/config.h"
 
@@ -23,9 +23,9 @@ static const char full[] =
     "      \"expert\": {\"order\": [\"ep\",\"edp\"], \"shape\": {\"ep\":4,\"edp\":2}},\n"
     "      \"fine\": {\"order\": [\"a\",\"b\",\"edp\"], \"shape\": {\"a\":2,\"b\":2,\"edp\":2},\n"
     "        \"shared\": [\"edp\"], \"with\": \"expert\"},\n"
-    "      \"lanes\": {\"order\": [\"tp\",\"dp\"], \"shape\": {\"tp\":2,\"dp\":4}}}}},\n"
+    "      \"joined\": {\"order\": [\"tp\",\"dp\"], \"shape\": {\"tp\":2,\"dp\":4}}}}},\n"
     " \"bridges\": [\n"
-    "  {\"name\": \"seam\", \"src\": \"vision\", \"dst\": \"llm\",\n"
+    "  {\"name\": \"packed\", \"src\": \"vision\", \"dst\": \"llm\",\n"
     "   \"tensor\": {\"axes\": [\"s\",\"b\",\"h\"], \"shape\": {\"b\":4,\"s\":2,\"h\":3},\n"
     "     \"dtype\": \"f16\"}, \"batch\": \"b\", \"sequence\": \"s\",\n"
     "   \"gradient\": {\"owner\": \"rows\", \"storage\": \"compact\", \"rows\": "
@@ -35,7 +35,7 @@ static const char full[] =
     "  {\"name\": \"plain\", \"src\": \"vision\", \"dst\": \"vision\", \"batch\": \"b\",\n"
     "   \"tensor\": {\"axes\": [\"b\",\"h\"], \"shape\": {\"b\":8,\"h\":3}, \"dtype\": \"f32\"},\n"
     "   \"algorithm\": \"collective\", \"require_divisible\": true},\n"
-    "  {\"name\": \"flat\", \"src\": \"vision\", \"dst\": \"llm\", \"dst_view\": \"lanes\",\n"
+    "  {\"name\": \"flat\", \"src\": \"vision\", \"dst\": \"llm\", \"dst_view\": \"joined\",\n"
     "   \"tensor\": {\"axes\": [\"h\",\"b\"], \"shape\": {\"b\":32,\"h\":4}, \"dtype\": \"i32\",\n"
     "     \"rows_per_sample\": 4, \"row_order\": \"sequence\"}, \"batch\": \"b\",\n"
     "   \"placements\": {\"src\": {\"tp\": {\"shard\": \"s\"}}, \"dst\": {\"tp\": {\"zigzag\": "
@@ -43,7 +43,7 @@ static const char full[] =
     "  {\"name\": \"own\", \"src\": \"llm\", \"dst\": \"llm\", \"src_view\": \"base\", \"batch\": "
     "\"b\",\n"
     "   \"tensor\": {\"axes\": [\"b\",\"s\",\"h\"], \"shape\": {\"b\":4,\"s\":8,\"h\":2},\n"
-    "     \"dtype\": \"f32\"}, \"sequence\": \"s\", \"deliver\": \"own\",\n"
+    "     \"dtype\": \"f32\"}, \"sequence\": \"s\", \"output\": \"sharded\",\n"
     "   \"placements\": {\"comment\": 1, \"src\": {\"source\": 2, \"tp\": {\"shard\": \"h\"},\n"
     "     \"cp\": {\"zigzag\": \"s\", \"comment\": 3}}},\n"
     "   \"gradient\": {\"owner\": \"contiguous\"}}]}";
@@ -81,22 +81,22 @@ Test(config, reads_grids_and_views) {
 
 Test(config, reads_bridges) {
     lierne_config *config = parse(full, LIERNE_OK);
-    const lierne_bridge_spec *seam = lierne_config_get_bridge(config, "seam");
-    cr_expect_eq(seam->size, sizeof *seam);
-    cr_expect(seam->src == lierne_config_get_grid(config, "vision"));
-    cr_expect(seam->dst == lierne_config_get_grid(config, "llm"));
-    cr_expect(seam->naxes == 3 && seam->batch_axis == 1 && seam->sequence_axis == 0);
-    cr_expect(seam->shape[0] == 2 && seam->shape[1] == 4 && seam->shape[2] == 3);
-    cr_expect(seam->dtype == LIERNE_F16);
-    cr_expect_null(lierne_config_get_megatron(config, "seam"));
-    cr_expect(seam->gradient_owner == LIERNE_GRADIENT_ROWS);
-    cr_expect(seam->gradient_storage == LIERNE_COMPACT && !seam->require_divisible);
-    cr_expect(seam->src_counts[2] == 2 && seam->dst_counts[1] == 3);
-    cr_expect(seam->row_owner[2] == 1 && seam->row_owner[3] == 0 && seam->max_inflight == 0);
-    cr_expect_str_eq(lierne_config_get_bridge_src(config, "seam"), "vision");
-    cr_expect_str_eq(lierne_config_get_bridge_dst(config, "seam"), "llm");
-    cr_expect_str_eq(lierne_config_get_bridge_axis(config, "seam", 0), "s");
-    cr_expect_null(lierne_config_get_bridge_axis(config, "seam", 3));
+    const lierne_bridge_spec *packed = lierne_config_get_bridge(config, "packed");
+    cr_expect_eq(packed->size, sizeof *packed);
+    cr_expect(packed->src == lierne_config_get_grid(config, "vision"));
+    cr_expect(packed->dst == lierne_config_get_grid(config, "llm"));
+    cr_expect(packed->naxes == 3 && packed->batch_axis == 1 && packed->sequence_axis == 0);
+    cr_expect(packed->shape[0] == 2 && packed->shape[1] == 4 && packed->shape[2] == 3);
+    cr_expect(packed->dtype == LIERNE_F16);
+    cr_expect_null(lierne_config_get_megatron(config, "packed"));
+    cr_expect(packed->gradient_owner == LIERNE_GRADIENT_ROWS);
+    cr_expect(packed->gradient_storage == LIERNE_COMPACT && !packed->require_divisible);
+    cr_expect(packed->src_counts[2] == 2 && packed->dst_counts[1] == 3);
+    cr_expect(packed->row_owner[2] == 1 && packed->row_owner[3] == 0 && packed->max_inflight == 0);
+    cr_expect_str_eq(lierne_config_get_bridge_src(config, "packed"), "vision");
+    cr_expect_str_eq(lierne_config_get_bridge_dst(config, "packed"), "llm");
+    cr_expect_str_eq(lierne_config_get_bridge_axis(config, "packed", 0), "s");
+    cr_expect_null(lierne_config_get_bridge_axis(config, "packed", 3));
     const lierne_bridge_spec *plain = lierne_config_get_bridge(config, "plain");
     cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_F32);
     cr_expect(plain->gradient_owner == LIERNE_GRADIENT_PARTIAL && !plain->row_owner);
@@ -120,7 +120,7 @@ Test(config, reads_placements_and_rows) {
     const lierne_bridge_spec *flat = lierne_config_get_bridge(config, "flat");
     cr_expect(flat->naxes == 2 && flat->batch_axis == 1 && flat->sequence_axis == -1);
     cr_expect(flat->rows_per_sample == 4 && flat->row_order == LIERNE_SEQUENCE_MAJOR);
-    cr_expect(!flat->src_view && strcmp(flat->dst_view, "lanes") == 0);
+    cr_expect(!flat->src_view && strcmp(flat->dst_view, "joined") == 0);
     cr_expect(placed(&flat->src_placements[0], LIERNE_SHARD, 1));
     cr_expect(placed(&flat->src_placements[1], LIERNE_REPLICATE, 0));
     cr_expect(placed(&flat->dst_placements[0], LIERNE_SHARD_ZIGZAG, 0));
@@ -211,7 +211,7 @@ Test(config, answers_questions_about_nothing) {
     cr_expect_eq(lierne_config_get_world_size(NULL), 0);
 }
 
-Test(config, findings_come_in_file_order) {
+Test(config, diagnostics_come_in_file_order) {
     lierne_config *config =
         parse("{\"bridges\": 1,\n \"world_size\": 0, \"grids\": {}}\n", LIERNE_CONFIG);
     static const struct {
@@ -233,7 +233,7 @@ Test(config, findings_come_in_file_order) {
     lierne_config_destroy(config);
 }
 
-Test(config, text_that_is_not_json_has_findings_of_the_text_only) {
+Test(config, text_that_is_not_json_has_diagnostics_of_the_text_only) {
     lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_SYNTAX);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG014");
@@ -277,8 +277,9 @@ Test(config, uncovered_ranks_are_named) {
                NULL);
 }
 
-/* What is said on purpose is no finding: empty lanes by counts, dp sizes that divide either way. */
-Test(config, sound_bridges_have_no_findings) {
+/* What the file says on purpose gives no diagnostic: empty dp ranks by counts, dp sizes where
+ * either divides the other. */
+Test(config, sound_bridges_have_no_diagnostics) {
     static const struct {
         int batch;
         const char *text;
@@ -289,9 +290,9 @@ Test(config, sound_bridges_have_no_findings) {
         {7, "\"sequence\":\"s\",\"gradient\":{\"owner\":\"zigzag\",\"storage\":\"compact\"}"},
         {7, "\"counts\":{}"},
         {6, "\"sequence\":\"s\",\"placements\":{\"src\":{\"tp\":{\"shard\":\"s\"}},\"dst\":{}}"},
-        {5, "\"sequence\":\"s\",\"deliver\":\"own\",\"gradient\":{\"owner\":\"contiguous\"},"
+        {5, "\"sequence\":\"s\",\"output\":\"sharded\",\"gradient\":{\"owner\":\"contiguous\"},"
             "\"placements\":{\"dst\":{\"tp\":{\"shard\":\"s\"}}}"},
-        {4, "\"deliver\":\"whole\",\"src_view\":\"base\",\"placements\":{}"},
+        {4, "\"output\":\"whole\",\"src_view\":\"base\",\"placements\":{}"},
     };
     for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
         char text[700];
@@ -309,7 +310,7 @@ Test(config, sound_bridges_have_no_findings) {
     }
 }
 
-/* Fails every allocation once; status and findings must not depend on how far it came. */
+/* Fails every allocation once; status and diagnostics must not depend on how far it came. */
 static size_t check_every_allocation(const char *text, lierne_status expected) {
     size_t k = 0;
     lierne_status status;
@@ -420,7 +421,7 @@ static bool in_value(const char *text, size_t i) {
     return (quoted && text[i] != '"') || (text[i] >= '0' && text[i] <= '9');
 }
 
-/* Without byte i a file has findings, or says the same; or the byte stood in a name or a number,
+/* Without byte i a file has diagnostics, or says the same; or the byte stood in a name or a number,
  * and then what it says differs: the change is to be seen, not swallowed. */
 static void check_deletion(const char *text, size_t length, size_t i, const char *said, int *seen) {
     char *cut = malloc(length);
@@ -460,7 +461,7 @@ Test(config, single_byte_deletions_are_found_or_harmless) {
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
-/* Any byte changed: a config with all it owns, or findings; never a crash, never a leak. */
+/* Any byte changed: a config with all it owns, or diagnostics; never a crash, never a leak. */
 Test(config, changed_bytes_never_crash) {
     static const char bytes[] = {'"', '{', ']', '-', '9', 'e', '\\', '\xff', 'p', ' '};
     size_t length = strlen(full);

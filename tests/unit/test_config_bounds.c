@@ -1,4 +1,5 @@
-/* Bounds of configurations: as many findings, grids and bridges as there may be, and one more. */
+/* Bounds of configurations: as many diagnostics, grids and bridges as there may be, and one more.
+ */
 #include "lierne/config.h"
 
 #include <criterion/criterion.h>
@@ -30,14 +31,14 @@ static void check_bounded(int n, int width, int expected, const char *last_code)
     char *text = many_keys(n, width);
     lierne_config *config = parse(text, LIERNE_CONFIG);
     int found = lierne_config_get_ndiagnostics(config);
-    cr_expect_eq(found, expected, "%d findings", found);
+    cr_expect_eq(found, expected, "%d diagnostics", found);
     const lierne_diagnostic *last = lierne_config_get_diagnostic(config, found - 1);
     cr_expect_str_eq(last->code, last_code);
     lierne_config_destroy(config);
     free(text);
 }
 
-Test(config_bounds, findings_are_bounded) {
+Test(config_bounds, diagnostics_are_bounded) {
     check_bounded(1000, 1, 1000, "LG021");
     check_bounded(1001, 1, 1001, "LG028");
     check_bounded(100000, 1, 1001, "LG028");
@@ -45,8 +46,8 @@ Test(config_bounds, findings_are_bounded) {
     check_bounded(90, 60000, 71, "LG028");
 }
 
-/* That there are more findings is said last, wherever the first that is not listed stands. */
-Test(config_bounds, more_findings_are_said_last) {
+/* That there are more diagnostics is said last, wherever the first that is not listed stands. */
+Test(config_bounds, more_diagnostics_are_said_last) {
     char *text = many_keys(1000, 1);
     text[14] = '0'; /* world_size */
     lierne_config *config = parse(text, LIERNE_CONFIG);
@@ -58,7 +59,7 @@ Test(config_bounds, more_findings_are_said_last) {
     free(text);
 }
 
-Test(config_bounds, text_bounds_have_findings) {
+Test(config_bounds, text_bounds_have_diagnostics) {
     char *text = malloc((size_t)17 << 20);
     memset(text, ' ', (size_t)17 << 20);
     lierne_config *config;
@@ -147,9 +148,10 @@ Test(config_bounds, bridges_of_a_large_world_take_no_time) {
     const lierne_diagnostic *found =
         lierne_config_get_diagnostic(config, 1); /* after that of g1's order */
     cr_expect_str_eq(found->code, "LG104");
-    cr_expect_str_eq(found->message, "Megatron-LM would deliver another lane's samples to ranks 1, "
-                                     "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and "
-                                     "16777198 more");
+    cr_expect_str_eq(found->message,
+                     "Megatron-LM would deliver another dp rank's samples to ranks 1, "
+                     "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and "
+                     "16777198 more");
     lierne_config_destroy(config);
     free(text);
 }

@@ -1,7 +1,7 @@
-/* Methods take turns in the same processes, in an order drawn anew for each round, so that none of
- * them always runs on what the same other one left in the caches. A round lasts from the first
- * start to the last end over all ranks. Ranks of one machine share a clock, which shows that
- * exactly; over several machines the longest of the ranks' own times stands for it. */
+/* The methods run interleaved in the same processes, in a random order per round, so that no method
+ * always finds the caches as the same other method left them. A round lasts from the first start to
+ * the last end over all ranks. On one machine all ranks share a clock, which measures that exactly;
+ * over several machines the longest of the ranks' own times is taken. */
 #include "run.h"
 
 #include "lierne/mpi.h"
@@ -62,7 +62,7 @@ static bool verify_method(run_state *run, run_method *method) {
 int run_verify(run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (run->methods[a].plan && !verify_method(run, &run->methods[a])) {
-            return TOOL_FINDINGS;
+            return TOOL_INVALID;
         }
     }
     return -1;
@@ -154,13 +154,13 @@ int run_measure(run_state *run) {
     bool one_clock = is_one_machine(run);
     int order[RUN_ALGORITHMS] = {0};
     uint64_t state = 0;
-    if (run_worst(open_seconds(run) ? -1 : TOOL_FINDINGS) >= 0) {
-        return TOOL_FINDINGS;
+    if (run_worst(open_seconds(run) ? -1 : TOOL_INVALID) >= 0) {
+        return TOOL_INVALID;
     }
     for (int round = 0; round < run->rounds; round++) {
         draw_order(&state, order);
         if (!time_round(run, round, order, one_clock)) {
-            return TOOL_FINDINGS;
+            return TOOL_INVALID;
         }
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {

@@ -1,5 +1,5 @@
-/* Rank 0 speaks for all where all must say the same; where one rank alone fails, that one speaks.
- * Every decision to go on or to end is taken together, so that no rank waits for one that left. */
+/* Rank 0 prints what holds for all ranks; an error of one rank is printed by that rank. Every
+ * decision to go on or to end is collective, so that no rank waits for one that has left. */
 #include "run.h"
 
 #include "lierne/mpi.h"
@@ -26,38 +26,39 @@ static const char help[] =
 static int parse(run_state *run, int argc) {
     const char *rounds = NULL;
     const tool_option options[] = {{"rounds", 'n', &rounds, NULL}};
-    int status = tool_job_parse(&run->job, argc, run->argv, help, options, 1);
+    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 1);
     run->rounds = ROUNDS;
     return status < 0
-               ? tool_job_number(run->argv, "--rounds", rounds, ROUNDS, MAX_ROUNDS, &run->rounds)
+               ? tool_bridge_number(run->argv, "--rounds", rounds, ROUNDS, MAX_ROUNDS, &run->rounds)
                : status;
 }
 
 static int load_silently(run_state *run) {
-    tool_job *job = &run->job;
-    if (lierne_config_read(&job->config, job->path) != LIERNE_OK) {
+    tool_bridge *bridge = &run->bridge;
+    if (lierne_config_read(&bridge->config, bridge->path) != LIERNE_OK) {
         tool_say(run->argv, "rank %d: %s", run->rank, tool_reason());
         return TOOL_USAGE;
     }
-    return tool_job_find(job, run->argv);
+    return tool_bridge_find(bridge, run->argv);
 }
 
 static int check_world(const run_state *run) {
-    const tool_job *job = &run->job;
-    if (job->world == run->ranks) {
+    const tool_bridge *bridge = &run->bridge;
+    if (bridge->world == run->ranks) {
         return -1;
     }
     if (run->rank == 0) {
         tool_say(run->argv, "world_size of %s is %d, but %d rank%s started; use mpirun -n %d",
-                 job->path, job->world, run->ranks, run->ranks == 1 ? "" : "s", job->world);
+                 bridge->path, bridge->world, run->ranks, run->ranks == 1 ? "" : "s",
+                 bridge->world);
     }
     return TOOL_USAGE;
 }
 
-/* Rank 0 goes first: if it finds fault, nobody else needs to. */
+/* Rank 0 checks first: if it finds an error, the other ranks need not print it too. */
 static int prepare(run_state *run, int argc) {
     int status = run->rank == 0 ? parse(run, argc) : -1;
-    status = run->rank == 0 && status < 0 ? tool_job_load(&run->job, run->argv) : status;
+    status = run->rank == 0 && status < 0 ? tool_bridge_load(&run->bridge, run->argv) : status;
     status = run_worst(status);
     if (status >= 0) {
         return status;
@@ -66,34 +67,37 @@ static int prepare(run_state *run, int argc) {
     status = run->rank != 0 && status < 0 ? load_silently(run) : status;
     status = status < 0 ? check_world(run) : status;
     status = run_worst(status);
-    if (status < 0 && !form_is_exact(&run->job.spec)) {
-        return run->rank == 0 ? tool_usage(run->argv, "u8 cannot hold the sum of so many cp ranks")
-                              : TOOL_USAGE;
+    if (status < 0 && !form_is_exact(&run->bridge.spec)) {
+        return run->rank == 0
+                   ? tool_usage(run->argv, "dtype u8 holds the sum of at most %d cp ranks",
+                                FORM_NOTHING - 1)
+                   : TOOL_USAGE;
     }
     return status;
 }
 
 /* Whether the status says that an algorithm is not defined for these grids. */
-static bool is_refusal(lierne_status status) {
+static bool is_rejection(lierne_status status) {
     return status == LIERNE_UNSUPPORTED || status == LIERNE_MISALIGNED ||
            status == LIERNE_INDIVISIBLE || status == LIERNE_INVALID;
 }
 
 static bool plan(run_state *run, tool_algorithm algorithm) {
     run_method *method = &run->methods[algorithm];
-    if (run->job.algorithm && run->job.method != algorithm) {
+    if (run->bridge.algorithm && run->bridge.method != algorithm) {
         return true;
     }
-    lierne_status status = tool_job_plan(&method->plan, run->context, &run->job.spec, algorithm);
-    if (algorithm != TOOL_DIRECT && !run->job.algorithm && is_refusal(status)) {
-        snprintf(method->refusal, sizeof method->refusal, "%s", tool_reason());
+    lierne_status status =
+        tool_bridge_plan(&method->plan, run->context, &run->bridge.spec, algorithm);
+    if (algorithm != TOOL_DIRECT && !run->bridge.algorithm && is_rejection(status)) {
+        snprintf(method->rejection, sizeof method->rejection, "%s", tool_reason());
         return true;
     }
     return run_all_ok(run, status);
 }
 
 static int open_buffers(run_state *run) {
-    bool memory = verify_rank_open(&run->buffers, &run->job.spec, run->rank);
+    bool memory = verify_rank_open(&run->buffers, &run->bridge.spec, run->rank);
     bool fits = true;
     for (int a = 0; memory && a < RUN_ALGORITHMS; a++) {
         for (int d = LIERNE_FORWARD; run->methods[a].plan && d <= LIERNE_ADJOINT; d++) {
@@ -103,29 +107,29 @@ static int open_buffers(run_state *run) {
     }
     if (!memory || !fits) {
         tool_say(run->argv, "rank %d: %s", run->rank,
-                 memory ? "a buffer has another size than it must have" : "no memory for buffers");
+                 memory ? "a buffer has not the size of the closed form" : "no memory for buffers");
     }
-    return run_worst(memory && fits ? -1 : TOOL_FINDINGS);
+    return run_worst(memory && fits ? -1 : TOOL_INVALID);
 }
 
 static int report(const run_state *run) {
-    if (run->rank == 0 && run->job.json) {
+    if (run->rank == 0 && run->bridge.json) {
         run_print_json(run);
     } else if (run->rank == 0) {
         run_print_text(run);
     }
-    return run_is_right(run) ? TOOL_VALID : TOOL_FINDINGS;
+    return run_is_right(run) ? TOOL_VALID : TOOL_INVALID;
 }
 
 static int work(run_state *run) {
     const lierne_context_spec spec = {.size = sizeof spec,
-                                      .nodes = lierne_config_get_nodes(run->job.config)};
+                                      .nodes = lierne_config_get_nodes(run->bridge.config)};
     if (!run_all_ok(run, lierne_context_create_mpi(&run->context, MPI_COMM_WORLD, &spec))) {
-        return TOOL_FINDINGS;
+        return TOOL_INVALID;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (!plan(run, (tool_algorithm)a)) {
-            return TOOL_FINDINGS;
+            return TOOL_INVALID;
         }
     }
     int status = open_buffers(run);
@@ -142,7 +146,7 @@ static void close_run(run_state *run) {
     }
     verify_rank_close(&run->buffers);
     lierne_context_destroy(run->context);
-    tool_job_close(&run->job);
+    tool_bridge_close(&run->bridge);
 }
 
 int main(int argc, char **argv) {

@@ -2,7 +2,7 @@
 #ifndef LIERNE_TOOL_RUN_H
 #define LIERNE_TOOL_RUN_H
 
-#include "tool/job.h"
+#include "tool/bridge.h"
 #include "tool/verify.h"
 
 #define RUN_ALGORITHMS 3 /* numbers are those of tool_algorithm */
@@ -15,7 +15,7 @@ typedef struct run_times {
 
 typedef struct run_method {
     lierne_plan *plan;     /* NULL: not run */
-    char refusal[256];     /* why, if it was not ruled out by --algorithm */
+    char rejection[256];   /* why, if it was not ruled out by --algorithm */
     verify_count count[2]; /* over all ranks */
     int64_t lhs;
     int64_t rhs;
@@ -25,7 +25,7 @@ typedef struct run_method {
 } run_method;
 
 typedef struct run_state {
-    tool_job job;
+    tool_bridge bridge;
     char **argv;
     int rank;
     int ranks;
@@ -37,7 +37,7 @@ typedef struct run_state {
 
 /* The worst exit status of all ranks; -1 is the best. Collective, as all below. */
 int run_worst(int status);
-/* Whether all ranks succeeded; if not, the first that failed says what the library said. */
+/* Whether all ranks succeeded. If not, the lowest rank that failed prints the library's message. */
 bool run_all_ok(const run_state *run, lierne_status status);
 
 /* Executes every planned direction once and checks it. Returns -1, or an exit status. */

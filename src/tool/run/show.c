@@ -6,7 +6,7 @@
 static const char *const directions[] = {"forward", "adjoint"};
 
 static const char *name_of(int algorithm) {
-    return tool_job_algorithm((tool_algorithm)algorithm);
+    return tool_bridge_algorithm((tool_algorithm)algorithm);
 }
 
 static bool method_is_right(const run_method *method) {
@@ -49,16 +49,16 @@ static void print_times(const run_state *run) {
 
 void run_print_text(const run_state *run) {
     printf("bridge ");
-    tool_print_text(stdout, run->job.bridge);
+    tool_print_text(stdout, run->bridge.name);
     printf(" on %d ranks\n", run->ranks);
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];
         if (method->plan) {
             printf("\n%s\n", name_of(a));
             verify_print_text(method->count, method->lhs, method->rhs);
-        } else if (*method->refusal) {
+        } else if (*method->rejection) {
             printf("\n%s is not defined here: ", name_of(a));
-            tool_print_text(stdout, method->refusal);
+            tool_print_text(stdout, method->rejection);
             printf("\n");
         }
     }
@@ -82,7 +82,7 @@ static void print_json_times(const run_state *run, const run_method *method) {
 void run_print_json(const run_state *run) {
     const char *comma = "";
     printf("{\"bridge\":");
-    tool_print_string(stdout, run->job.bridge);
+    tool_print_string(stdout, run->bridge.name);
     printf(",\"world\":%d,\"algorithms\":{", run->ranks);
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];

@@ -1,25 +1,25 @@
-/* The list of findings.
+/* The list of diagnostics.
  *
- * A file can have as many findings as it has values, each with a pointer as long as its keys: the
- * list is bounded in number and in bytes, so that a hostile file cannot make 16 MiB of text into
- * gigabytes of findings. What does not fit is counted, and one last finding says so. */
+ * A file can have as many diagnostics as it has values, each with a pointer as long as its keys. So
+ * the list is bounded in number and in bytes: a hostile file cannot turn 16 MiB of text into
+ * gigabytes of diagnostics. What does not fit is counted, and one last diagnostic says so. */
 #include "config/read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FINDINGS      1000
-#define MAX_FINDING_BYTES ((size_t)4 << 20)
-#define QUOTED_BYTES      80
+#define MAX_DIAGNOSTICS      1000
+#define MAX_DIAGNOSTIC_BYTES ((size_t)4 << 20)
+#define QUOTED_BYTES         80
 
-static const char *finding_code(int number) {
+static const char *diagnostic_code(int number) {
     switch (number) {
-#define FINDING_CODE(number, name, text)                                                           \
+#define DIAGNOSTIC_CODE(number, name, text)                                                        \
     case LIERNE_DIAGNOSTIC_##name:                                                                 \
         return LIERNE_DIAGNOSTIC_CODE(number);
-        LIERNE_DIAGNOSTIC_TABLE(FINDING_CODE)
-#undef FINDING_CODE
+        LIERNE_DIAGNOSTIC_TABLE(DIAGNOSTIC_CODE)
+#undef DIAGNOSTIC_CODE
     default:
         return lierne_status_name(number);
     }
@@ -70,7 +70,7 @@ const char *lierne_reason(void) {
     return colon ? colon + 2 : message;
 }
 
-/* Puts the texts of a finding into entry. */
+/* Puts the texts of a diagnostic into entry. */
 static lierne_status fill_texts(const lierne_reader *r, int node, const char *message,
                                 const char *hint, lierne_config_diagnostic_entry *entry) {
     lierne_text pointer = {0};
@@ -78,9 +78,9 @@ static lierne_status fill_texts(const lierne_reader *r, int node, const char *me
     LIERNE_TRY(lierne_text_take(&pointer, &entry->texts[0]));
     LIERNE_TRY(lierne_strdup(&entry->texts[1], message));
     LIERNE_TRY(lierne_strdup(&entry->texts[2], hint));
-    entry->finding.pointer = entry->texts[0];
-    entry->finding.message = entry->texts[1];
-    entry->finding.hint = entry->texts[2];
+    entry->diagnostic.pointer = entry->texts[0];
+    entry->diagnostic.message = entry->texts[1];
+    entry->diagnostic.hint = entry->texts[2];
     return LIERNE_OK;
 }
 
@@ -93,21 +93,21 @@ static void free_entry(lierne_config_diagnostic_entry *entry) {
 static lierne_status push(const lierne_reader *r, int number, lierne_json_place place, int node,
                           const char *message, const char *hint) {
     lierne_config *config = r->config;
-    lierne_config_diagnostic_entry entry = {.order = (int)config->findings.count};
-    lierne_diagnostic *f = &entry.finding;
+    lierne_config_diagnostic_entry entry = {.order = (int)config->diagnostics.count};
+    lierne_diagnostic *f = &entry.diagnostic;
     f->severity = number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_WARNING : LIERNE_ERROR;
-    f->code = finding_code(number);
+    f->code = diagnostic_code(number);
     f->line = place.line;
     f->column = place.column;
     lierne_status status = fill_texts(r, node, message, hint, &entry);
     if (status == LIERNE_OK) {
-        status = LIERNE_VEC_PUSH(&config->findings, entry);
+        status = LIERNE_VEC_PUSH(&config->diagnostics, entry);
     }
     if (status != LIERNE_OK) {
         free_entry(&entry);
         return status;
     }
-    config->finding_bytes += strlen(f->pointer) + strlen(f->message) + strlen(f->hint);
+    config->diagnostic_bytes += strlen(f->pointer) + strlen(f->message) + strlen(f->hint);
     return LIERNE_OK;
 }
 
@@ -119,12 +119,13 @@ static void add_at(lierne_reader *r, int number, lierne_json_place place, int no
     if (config->full) {
         return;
     }
-    config->full =
-        config->findings.count >= MAX_FINDINGS || config->finding_bytes > MAX_FINDING_BYTES;
+    config->full = config->diagnostics.count >= MAX_DIAGNOSTICS ||
+                   config->diagnostic_bytes > MAX_DIAGNOSTIC_BYTES;
     if (config->full) {
         config->errors++;
         lierne_reader_ok(r, push(r, LIERNE_DIAGNOSTIC_TOO_MANY, place, -1,
-                                 "the file has more findings than are listed", "mend these first"));
+                                 "the file has more diagnostics than are listed",
+                                 "correct these first"));
         return;
     }
     vsnprintf(message, sizeof message, format, args);
@@ -152,7 +153,7 @@ void lierne_diagnostic_add_key(lierne_reader *r, int number, const lierne_json_n
     va_end(args);
 }
 
-/* A finding of the text itself, where there may be no node. */
+/* A diagnostic of the text itself, where there may be no node. */
 static void add_fault(lierne_reader *r, const lierne_json_fault *fault, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -176,27 +177,27 @@ void lierne_diagnostic_add_text(lierne_reader *r) {
 
 static int compare_entries(const void *a, const void *b) {
     const lierne_config_diagnostic_entry *x = a, *y = b;
-    if (x->finding.line != y->finding.line) {
-        return x->finding.line < y->finding.line ? -1 : 1;
+    if (x->diagnostic.line != y->diagnostic.line) {
+        return x->diagnostic.line < y->diagnostic.line ? -1 : 1;
     }
-    if (x->finding.column != y->finding.column) {
-        return x->finding.column < y->finding.column ? -1 : 1;
+    if (x->diagnostic.column != y->diagnostic.column) {
+        return x->diagnostic.column < y->diagnostic.column ? -1 : 1;
     }
     return (x->order > y->order) - (x->order < y->order);
 }
 
 void lierne_diagnostics_sort(lierne_config *config) {
-    size_t count = config->findings.count;
-    /* What says that there is more stands last. */
+    size_t count = config->diagnostics.count;
+    /* The diagnostic that says that there are more stays last. */
     count -= config->full && count > 0;
     if (count > 1) {
-        qsort(config->findings.at, count, sizeof *config->findings.at, compare_entries);
+        qsort(config->diagnostics.at, count, sizeof *config->diagnostics.at, compare_entries);
     }
 }
 
 void lierne_diagnostics_destroy(lierne_config *config) {
-    for (size_t i = 0; i < config->findings.count; i++) {
-        free_entry(&config->findings.at[i]);
+    for (size_t i = 0; i < config->diagnostics.count; i++) {
+        free_entry(&config->diagnostics.at[i]);
     }
-    lierne_mem_free(config->findings.at);
+    lierne_mem_free(config->diagnostics.at);
 }

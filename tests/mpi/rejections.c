@@ -1,6 +1,6 @@
-/* What one rank alone does wrong with rows is every rank's error: the same status with the same
- * words, no plan anywhere, nothing kept, nobody waiting. Every class of graph, pairs, halo, brick
- * and text, from the first rank, the last one and one between. */
+/* An error of one rank in planning rows is every rank's error: the same status with the same
+ * message, no plan anywhere, nothing kept, no rank waiting. Every class of bad graph, references,
+ * halo, brick and text, from the first rank, the last one and one between. */
 #include "mpi/rows.h"
 
 #include <stdio.h>
@@ -259,7 +259,7 @@ static bool names_rank(const deed *d) {
            d->wanted != LIERNE_PEER_COUNT && d->plan != read_text;
 }
 
-static void refuse(lierne_context *context, const deed *d, int culprit) {
+static void check_rejected(lierne_context *context, const deed *d, int culprit) {
     lierne_plan *plan = NULL;
     char name[32];
     size_t before = lierne_mem_live();
@@ -292,7 +292,7 @@ int main(int argc, char **argv) {
     accept(context);
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         for (int third = 0; third < 3 && deeds[i].least <= test_world; third++) {
-            refuse(context, &deeds[i], third * (test_world - 1) / 2);
+            check_rejected(context, &deeds[i], third * (test_world - 1) / 2);
         }
     }
     accept(context);

@@ -1,0 +1,114 @@
+/* The spec is copied out of the configuration, so that a subcommand may change the
+ * algorithm or the sizes. */
+#include "bridge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMON = 3, MAX_OPTIONS = 8 };
+
+static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
+
+static int find_algorithm(const char *name) {
+    for (int a = 0; a <= TOOL_LEADER; a++) {
+        if (strcmp(algorithms[a], name) == 0) {
+            return a;
+        }
+    }
+    return -1;
+}
+
+int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
+                      const tool_option *options, int noptions) {
+    const char *format = NULL;
+    tool_option all[COMMON + MAX_OPTIONS] = {
+        {"bridge", 'b', &bridge->name, NULL},
+        {"algorithm", 'a', &bridge->algorithm, NULL},
+        {"format", 0, &format, NULL},
+    };
+    for (int i = 0; i < noptions; i++) {
+        all[COMMON + i] = options[i];
+    }
+    int status = tool_parse(argc, argv, help, all, COMMON + noptions);
+    status = status < 0 ? tool_format(argv, format, &bridge->json) : status;
+    status = status < 0 ? tool_one_file(argc, argv, &bridge->path) : status;
+    if (status < 0 && !bridge->name) {
+        return tool_usage(argv, "--bridge is missing");
+    }
+    if (status < 0 && bridge->algorithm && find_algorithm(bridge->algorithm) < 0) {
+        return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
+                          bridge->algorithm);
+    }
+    return status;
+}
+
+int tool_bridge_find(tool_bridge *bridge, char **argv) {
+    const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
+    const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
+    if (!spec) {
+        return tool_no_such(argv, "bridge", bridge->name, bridge->path, bridge->config);
+    }
+    bridge->spec = *spec;
+    bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
+    bridge->world = lierne_config_get_world_size(bridge->config);
+    if (bridge->algorithm) {
+        bridge->method = (tool_algorithm)find_algorithm(bridge->algorithm);
+    }
+    return -1;
+}
+
+int tool_bridge_load(tool_bridge *bridge, char **argv) {
+    int status = tool_load_valid(argv, bridge->path, &bridge->config);
+    return status < 0 ? tool_bridge_find(bridge, argv) : status;
+}
+
+void tool_bridge_close(tool_bridge *bridge) {
+    lierne_config_destroy(bridge->config);
+    bridge->config = NULL;
+}
+
+int tool_bridge_number(char **argv, const char *option, const char *text, int least, int most,
+                       int *out) {
+    char *end;
+    if (!text) {
+        return -1;
+    }
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    bool digits = strspn(text, "0123456789") == strlen(text);
+    if (errno || end == text || !digits || number < least || number > most) {
+        return tool_usage(argv, "%s is '%s', must be a whole number from %d to %d, in digits",
+                          option, text, least, most);
+    }
+    *out = (int)number;
+    return -1;
+}
+
+const char *tool_bridge_algorithm(tool_algorithm algorithm) {
+    return algorithms[algorithm];
+}
+
+const char *tool_bridge_owner(lierne_gradient_owner owner) {
+    static const char *const names[] = {"partial", "zigzag", "contiguous", "rows"};
+    return names[owner];
+}
+
+lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
+                               const lierne_bridge_spec *spec, tool_algorithm algorithm) {
+    const lierne_megatron_spec megatron = {.size = sizeof megatron,
+                                           .algorithm = (lierne_megatron_algorithm)algorithm,
+                                           .bridge = spec};
+    return algorithm == TOOL_DIRECT ? lierne_plan_create_bridge(out, context, spec)
+                                    : lierne_plan_create_megatron(out, context, &megatron);
+}
+
+lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv) {
+    lierne_sim *sim;
+    const lierne_context_spec spec = {.size = sizeof spec,
+                                      .nodes = lierne_config_get_nodes(bridge->config)};
+    if (lierne_sim_create(&sim, bridge->world, &spec) != LIERNE_OK) {
+        tool_failed(argv);
+    }
+    return sim;
+}

@@ -1,0 +1,51 @@
+/* What plan, simulate and run share: a bridge of a file, as the command line names it. */
+#ifndef LIERNE_TOOL_BRIDGE_H
+#define LIERNE_TOOL_BRIDGE_H
+
+#include "tool.h"
+
+#include "lierne/sim.h"
+
+typedef enum tool_algorithm {
+    TOOL_DIRECT = 0,
+    TOOL_COLLECTIVE = LIERNE_MEGATRON_COLLECTIVE,
+    TOOL_LEADER = LIERNE_MEGATRON_LEADER
+} tool_algorithm;
+
+typedef struct tool_bridge {
+    const char *path;
+    const char *name;
+    const char *algorithm; /* as given; NULL: the file's */
+    bool json;
+    lierne_config *config;
+    int world;
+    lierne_bridge_spec spec;
+    tool_algorithm method; /* the one given, or the file's */
+} tool_bridge;
+
+/* Parses the options that all have (--bridge, --algorithm, --format) and those of the subcommand.
+ * Returns -1 to go on, or the exit status to end with. */
+int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
+                      const tool_option *options, int noptions);
+/* Finds the bridge in bridge->config, which bridge owns from then on. Returns likewise. */
+int tool_bridge_find(tool_bridge *bridge, char **argv);
+/* Loads the file, diagnostics to stderr, and finds the bridge. Returns likewise. */
+int tool_bridge_load(tool_bridge *bridge, char **argv);
+void tool_bridge_close(tool_bridge *bridge);
+
+/* A number given as an option: returns -1, or TOOL_USAGE. *out is unchanged if text is NULL. */
+int tool_bridge_number(char **argv, const char *option, const char *text, int least, int most,
+                       int *out);
+
+/* "direct", "collective", "leader"; "partial", "zigzag", "contiguous", "rows". */
+const char *tool_bridge_algorithm(tool_algorithm algorithm);
+const char *tool_bridge_owner(lierne_gradient_owner owner);
+
+/* Plans a bridge with an algorithm. Collective. */
+lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
+                               const lierne_bridge_spec *spec, tool_algorithm algorithm);
+
+/* A simulated world of as many ranks as the file has, on its nodes. NULL: failed, and said so. */
+lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv);
+
+#endif
