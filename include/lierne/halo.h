@@ -69,12 +69,13 @@ LIERNE_API lierne_status lierne_plan_create_restricted(lierne_plan **out, const 
 
 /* The same exchange in one round: a plan of references (lierne/sparse.h) whose ghosts come straight
  * from their owners, each row once per rank that has ghosts of it. Buffers and results are the same
- * except for the order of additions, which is that of references. It needs fewer rounds always and
- * fewer bytes often (lierne_plan_get_report). With keep_ghosts the adjoint leaves ghost rows as
- * they are in in. separate nonzero, the same on every rank: owned rows and ghosts have a buffer
- * each. A plan without swaps stays one of swaps. The new plan is the caller's and independent of
- * the old one. Collective. Errors: INVALID (NULL, a plan of another kind, separate with a plan
- * without swaps), and those of lierne_plan_create_references; *out is NULL then. */
+ * except for the order of additions, which is that of references. It often
+ * moves fewer bytes (lierne_plan_get_report). With keep_ghosts the adjoint
+ * leaves ghost rows as they are in in. separate nonzero, the same on every rank: owned rows and
+ * ghosts have a buffer each. A plan without swaps stays one of swaps. The new plan is the caller's
+ * and independent of the old one. Collective. Errors: INVALID (NULL, a plan of another kind,
+ * separate with a plan without swaps), and those of lierne_plan_create_references; *out is NULL
+ * then. */
 LIERNE_API lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                                       int separate);
 

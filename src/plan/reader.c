@@ -120,7 +120,7 @@ lierne_status lierne_plan_reader_open(lierne_plan_reader *r, const char *text, s
     if (status == LIERNE_SYNTAX) {
         const lierne_json_fault *fault = &r->doc.fault;
         return LIERNE_FAIL(LIERNE_SYNTAX, "%d:%d: %s", fault->place.line, fault->place.column,
-                           fault->number ? fault->message : "a key stands twice");
+                           fault->number ? fault->message : "a key occurs twice");
     }
     LIERNE_TRY(status);
     r->root = r->doc.nodes.at;

@@ -2,7 +2,7 @@
  *
  * A text has what the planner was given, and lists that follow from it; the latter are for other
  * readers and are not read back. Each planner writes and reads its own kind. A rank whose text is
- * bad tells the others before any of them plans. */
+ * bad reports it to the others before any of them plans. */
 #include "lierne/sparse.h"
 #include "plan/object.h"
 #include "plan/reader.h"

@@ -87,14 +87,17 @@ static void execute(lierne_plan **plans, int world, lierne_direction direction,
     }
 }
 
-static void plan(const lierne_bridge_spec *spec, int world, const int *nodes) {
+/* megatron: NULL where the file has none. */
+static void plan(const lierne_bridge_spec *spec, const lierne_megatron_spec *megatron, int world,
+                 const int *nodes) {
     lierne_context_spec context = {.size = sizeof context, .nodes = nodes};
     lierne_plan *plans[MAX_WORLD];
     lierne_sim *sim;
     MUST(lierne_sim_create(&sim, world, &context) == LIERNE_OK, "sim");
     for (int r = 0; r < world; r++) {
-        MUST(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), spec) ==
-                 LIERNE_OK,
+        lierne_context *rank = lierne_sim_get_context(sim, r);
+        MUST((megatron ? lierne_plan_create_megatron(&plans[r], rank, megatron)
+                       : lierne_plan_create_bridge(&plans[r], rank, spec)) == LIERNE_OK,
              "planning a valid bridge");
     }
     MUST(lierne_plan_check((const lierne_plan *const *)plans, world) == LIERNE_OK,
@@ -127,7 +130,8 @@ static void use_bridges(const lierne_config *config) {
             map(spec);
         }
         if (small(spec, world)) {
-            plan(spec, world, lierne_config_get_nodes(config));
+            plan(spec, lierne_config_get_megatron(config, name), world,
+                 lierne_config_get_nodes(config));
         }
     }
 }

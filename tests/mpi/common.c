@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,12 @@
 int test_rank;
 int test_world;
 static long counts[2]; /* failed, passed */
+
+typedef struct borrowed {
+    struct borrowed *next;
+    max_align_t data[];
+} borrowed;
+static borrowed *buffers;
 
 static void check_progress(int signal) {
     static const char text[] = "watchdog: a rank hangs\n";
@@ -56,9 +63,24 @@ static bool show_counts(MPI_Comm comm) {
     return sum[0] == 0;
 }
 
+void *test_buffer(size_t bytes) {
+    borrowed *b = malloc(sizeof *b + bytes);
+    b->next = buffers;
+    buffers = b;
+    return b->data;
+}
+
+static void free_buffers(void) {
+    for (borrowed *b = buffers, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+}
+
 int test_finish(void) {
     bool passed = show_counts(MPI_COMM_WORLD);
     MPI_Finalize();
+    free_buffers();
     return !passed;
 }
 

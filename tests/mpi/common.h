@@ -29,6 +29,10 @@ void test_leave(MPI_Comm comm);
 /* Gives a context a shorter timeout, after a start that a busy machine may have slowed down. */
 void test_hurry(lierne_context *context, double seconds);
 
+/* Memory for in and out of calls that fail: MPI may use them until MPI_Finalize, so test_finish
+ * frees them after it. */
+void *test_buffer(size_t bytes);
+
 /* Counts a check; prints the message of one that fails. */
 #define CHECK(ok, ...) test_check((ok), __FILE__, __LINE__, __VA_ARGS__)
 bool test_check(bool ok, const char *file, int line, const char *format, ...)

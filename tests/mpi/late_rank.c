@@ -127,8 +127,8 @@ static void open_ring(ring *r) {
     MPI_Bcast(&r->pid, 1, MPI_INT, r->victim, MPI_COMM_WORLD);
     MPI_Comm_split(MPI_COMM_WORLD, test_rank == r->victim, test_rank, &r->pair);
     r->able = r->fate == LATE ? MPI_COMM_WORLD : r->pair;
-    r->in = malloc(sizeof *r->in * ROWS * WIDTH);
-    r->out = malloc(sizeof *r->out * ROWS * WIDTH);
+    r->in = test_buffer(sizeof *r->in * ROWS * WIDTH);
+    r->out = test_buffer(sizeof *r->out * ROWS * WIDTH);
     fill(r->in, test_rank);
     memset(r->out, 0xff, sizeof *r->out * ROWS * WIDTH);
     r->context = context_new();
@@ -232,7 +232,6 @@ static void play_victim(ring *r) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Does not free in and out: those of a failed call stay borrowed until MPI_Finalize. */
 static void play(fate f, lierne_direction direction, bool packed) {
     ring r = {.fate = f, .direction = direction, .packed = packed};
     open_ring(&r);
@@ -290,8 +289,8 @@ static void give_up_in_flight(int late) {
     lierne_context *context = context_new();
     lierne_plan *plan;
     reuse memory = {0};
-    float *in = malloc(sizeof *in * SEQUENCE * SAMPLES * HIDDEN);
-    float *out = malloc(sizeof *out * SEQUENCE * 2 * SAMPLES * HIDDEN);
+    float *in = test_buffer(sizeof *in * SEQUENCE * SAMPLES * HIDDEN);
+    float *out = test_buffer(sizeof *out * SEQUENCE * 2 * SAMPLES * HIDDEN);
     for (int i = 0; i < SEQUENCE * SAMPLES * HIDDEN; i++) {
         int h = i % HIDDEN, sample = test_rank * SAMPLES + i / HIDDEN % SAMPLES;
         in[i] = dp_value(i / HIDDEN / SAMPLES, sample, h);

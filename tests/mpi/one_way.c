@@ -51,8 +51,8 @@ static void open_one_way(one_way *w, int sender) {
     w->sender = sender;
     MPI_Sendrecv(&pid, 1, MPI_INT, other, 0, &w->pid, 1, MPI_INT, other, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
-    w->in = malloc(BYTES);
-    w->out = malloc(BYTES);
+    w->in = test_buffer(BYTES);
+    w->out = test_buffer(BYTES);
     memset(w->in, 0x3c, BYTES);
     CHECK(lierne_context_create_mpi(&w->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
           lierne_last_error());
@@ -126,7 +126,6 @@ static void sender_gives_up(int sender) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* in and out stay borrowed until MPI_Finalize. */
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "fragments") == 0) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);

@@ -4,15 +4,13 @@
 #include <sched.h>
 #include <string.h>
 
-#define POLLS_PER_YIELD 64
-
 /* Another rank may need this core in order to send. If each rank has a core of its own, yielding
  * costs more than a message. Open MPI yields in every poll by itself when it knows of more ranks
  * than cores, and a second yield in every poll made small messages a fifth slower. So only one in
- * POLLS_PER_YIELD polls yields. */
+ * LIERNE_MPI_POLLS_PER_YIELD polls yields. */
 static bool idle(void *state) {
     lierne_mpi_state *m = state;
-    if (m->crowded && ++m->idle_polls % POLLS_PER_YIELD == 0) {
+    if (m->crowded && ++m->idle_polls % LIERNE_MPI_POLLS_PER_YIELD == 0) {
         sched_yield();
     }
     return false;

@@ -10,9 +10,10 @@
 
 #include <mpi.h>
 
-#define LIERNE_MPI_PAGE         32        /* fields per broadcast when ranks disagree */
-#define LIERNE_MPI_SINK         (1 << 17) /* words; unused pages of it take no memory */
-#define LIERNE_MPI_CONTROL_TAGS 2
+#define LIERNE_MPI_PAGE            32        /* fields per broadcast when ranks disagree */
+#define LIERNE_MPI_SINK            (1 << 17) /* words; unused pages of it take no memory */
+#define LIERNE_MPI_CONTROL_TAGS    2
+#define LIERNE_MPI_POLLS_PER_YIELD 64
 
 /* Node and process of a rank. Words of 64 bits, so that ranks can gather them. */
 typedef struct lierne_rank_info {
@@ -104,7 +105,7 @@ void lierne_mpi_start_deadline(lierne_mpi_state *m);
 lierne_status lierne_mpi_wait(lierne_mpi_state *m, int started, MPI_Request *request,
                               const char *what);
 /* One step of a wait without progress: progresses executions, checks abort flags, liveness and the
- * deadline, yields. The state is abandoned on failure. */
+ * deadline, yields from time to time. The state is abandoned on failure. */
 lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what);
 
 /* agree.c. Reduces words of reduce_in into reduce_out; the caller started the deadline. Collective.

@@ -5,7 +5,10 @@
  * collective: one that missed its deadline still owns its buffers and may write them whenever the
  * process calls MPI again. So the communicator and the state (one allocation) are then abandoned.
  *
- * Every step of a wait yields: with more ranks than cores another rank needs the core. */
+ * A wait yields, because with more ranks than cores another rank needs the core, but only in one of
+ * LIERNE_MPI_POLLS_PER_YIELD steps: a yield waits for every busy process of the machine, and a
+ * collective takes many steps. Yielding in every step made creating a context several times slower
+ * beside 20 busy processes, and could use up its timeout. */
 #include "control/mpi/state.h"
 
 #include <sched.h>
@@ -49,7 +52,9 @@ lierne_status lierne_mpi_pause(lierne_mpi_state *m, const char *what) {
         status = check_deadline(m, what);
     }
     m->abandoned |= status != LIERNE_OK;
-    sched_yield();
+    if (++m->idle_polls % LIERNE_MPI_POLLS_PER_YIELD == 0) {
+        sched_yield();
+    }
     return status;
 }
 

@@ -11,9 +11,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* PLAN_DEPTH, with the same message on every rank: each extreme carries the lowest rank that has
- * it.
- */
+/* PLAN_DEPTH, with the same message on every rank: each extreme carries the lowest of its ranks. */
 static lierne_status compare_depth(lierne_context *context, int nswap) {
     const int64_t shift = (int64_t)LIERNE_MAX_RANKS;
     int64_t extremes[2] = {nswap * shift + shift - 1 - context->rank,

@@ -1,7 +1,8 @@
-/* A box that lies apart in a buffer would have to be packed; a piece of it that does not lie apart
- * is sent from and received into its place. So boxes are cut into the pieces of the end where they
- * are longer: that end then packs nothing, and the other end packs piece by piece, if at all. Where
- * it does, pieces are short enough that what was received is unpacked while the cache has it. */
+/* A box that is not contiguous in a buffer must be packed there; a contiguous piece of it is sent
+ * from and received into its place. So boxes are cut into the contiguous pieces of the end where
+ * these are longer: that end packs nothing, and the other end packs piece by piece, if at all.
+ * Where it does, pieces are short enough that what was received is unpacked while the cache has it.
+ */
 #include "plan/redistribute/chunk.h"
 
 /* The slowest axis from which on a box lies in one piece. */

@@ -1,4 +1,4 @@
-/* Where what passes between two ranks is cut into messages of their own. */
+/* How the data that one rank sends to another is cut into messages. */
 #ifndef LIERNE_CHUNK_H
 #define LIERNE_CHUNK_H
 

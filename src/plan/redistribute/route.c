@@ -20,9 +20,8 @@
 #include "plan/redistribute/check.h"
 #include "plan/redistribute/chunk.h"
 
-#define LEAST_PIECE                                                                                \
-    (256 << 10) /* bytes of a piece that is worth a message of its own, and that stays             \
-                   in the cache until it is unpacked */
+/* Bytes of a piece that is worth a message of its own, and that the cache keeps until unpacked. */
+enum { LEAST_PIECE = 256 << 10 };
 
 typedef struct planner {
     lierne_route *route;
@@ -279,11 +278,8 @@ static lierne_status take_single(const planner *p, overlap *x, int sender) {
         return add_messages(p, x, &stage->recvs, sender, LIERNE_OUT, LIERNE_IN);
     }
     for (size_t b = 0; b < x->part.count; b++) {
-        lierne_op *op;
         lierne_place to = out_place(p, &x->part.at[b]), from = in_place(p, &x->part.at[b]);
-        lierne_blocks_join((lierne_block *const[]){&to.block, &from.block}, 2);
-        LIERNE_TRY(lierne_ops_add(&stage->copies, to, &op));
-        LIERNE_TRY(lierne_op_add(op, from));
+        LIERNE_TRY(lierne_ops_put(&stage->copies, to, false, &from, 1));
     }
     return LIERNE_OK;
 }

@@ -103,8 +103,9 @@ static lierne_status check_spec(const planning *w) {
                            sizeof *s);
     }
     if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: nrows is %lld and nedges %lld", w->rank,
-                           (long long)s->nrows, (long long)s->nedges);
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+                           "rank %d: nrows is %lld and nedges %lld, must be in 0 to %lld", w->rank,
+                           (long long)s->nrows, (long long)s->nedges, (long long)(INT64_MAX / 16));
     }
     if ((s->nrows > 0 && !s->owner) || (s->nedges > 0 && (!s->source || !s->target))) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", w->rank,

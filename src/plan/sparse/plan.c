@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Whether what the buffers hold and what is asked for go together. */
+/* Rejects fields that exclude each other. */
 static lierne_status check_buffers(const lierne_references_spec *p, int rank) {
     if (!p->combined && p->keep_ghosts) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -38,16 +38,17 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
     int64_t stride = p->stride ? p->stride : p->width, rows, bytes;
     if (p->width < 1 || stride < p->width) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: width is %lld and stride %lld, must be at least 1 "
-                           "and at least width",
+                           "rank %d: width is %lld and stride %lld: width must be at least "
+                           "1, stride 0 or at least width",
                            rank, (long long)p->width, (long long)p->stride);
     }
-    if (lierne_dtype_size(p->dtype) == 0 || p->max_inflight < 0 ||
-        p->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: dtype is %d, or max_inflight %d, must be in 0 to "
-                           "%d",
-                           rank, (int)p->dtype, p->max_inflight, LIERNE_MAX_INFLIGHT);
+    if (lierne_dtype_size(p->dtype) == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
+                           rank, (int)p->dtype);
+    }
+    if (p->max_inflight < 0 || p->max_inflight > LIERNE_MAX_INFLIGHT) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d", rank,
+                           p->max_inflight, LIERNE_MAX_INFLIGHT);
     }
     if (p->algorithm != LIERNE_GRAPH_AUTO && p->algorithm != LIERNE_GRAPH_DIRECT &&
         p->algorithm != LIERNE_GRAPH_ALL_GATHER) {
@@ -77,8 +78,7 @@ static lierne_status check_references(const lierne_references_spec *p,
     for (int64_t k = 0; k < p->nghosts; k++) {
         if (p->rank[k] < 0 || p->rank[k] >= context->world) {
             return LIERNE_FAIL(LIERNE_PEER_RANGE,
-                               "rank %d: ghost %lld is of rank %d, must be in 0 to "
-                               "%d",
+                               "rank %d: ghost %lld is of rank %d, which must be in 0 to %d",
                                context->rank, (long long)k, (int)p->rank[k], context->world - 1);
         }
     }
