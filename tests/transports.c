@@ -1,6 +1,6 @@
 /* Everything is called with the lock of the simulated world held. A message is put into a list of
- * the receiver's; the receiver finds it there some polls later. What an exposed message shows is read
- * only when the receiver copies it, so a sender that writes too early is seen. */
+ * the receiver's; the receiver finds it there some polls later. What an exposed message shows is
+ * read only when the receiver copies it, so a sender that writes too early is seen. */
 #include "transports.h"
 
 #include "context/context.h"
@@ -89,7 +89,7 @@ static void free_message(message *m) {
     free(m);
 }
 
-static bool batch_destroy(void *self) {
+static bool withdraw(void *self) {
     batch *b = self;
     for (size_t i = 0; i < b->capacity; i++) {
         message *m = b->slots[i].message;
@@ -98,7 +98,7 @@ static bool batch_destroy(void *self) {
             free_message(m);
         }
     }
-    free(b);
+    b->capacity = 0;
     return true;
 }
 
@@ -265,7 +265,8 @@ static const lierne_transport exposing = {.name = "exposing",
                                           .exposes = true,
                                           .reaches = exposes_to,
                                           .batch_create = batch_create,
-                                          .batch_destroy = batch_destroy,
+                                          .withdraw = withdraw,
+                                          .batch_destroy = free,
                                           .post = expose,
                                           .poll = poll_exposed,
                                           .exposed = exposed,
@@ -274,7 +275,8 @@ static const lierne_transport ordered = {.name = "ordered",
                                          .ordered = true,
                                          .reaches = orders_to,
                                          .batch_create = batch_create,
-                                         .batch_destroy = batch_destroy,
+                                         .withdraw = withdraw,
+                                         .batch_destroy = free,
                                          .post = copy,
                                          .poll = poll_ordered};
 

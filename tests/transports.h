@@ -10,7 +10,8 @@
 
 typedef struct test_transports test_transports;
 
-/* Pairs of ranks by (a + b) % 3 that each transport serves, as a bit mask; all others stay with sim.
+/* Pairs of ranks by (a + b) % 3 that each transport serves, as a bit mask; all others stay with
+ * sim.
  */
 typedef struct test_pairs {
     unsigned exposed;
@@ -20,8 +21,8 @@ typedef struct test_pairs {
 /* Gives every context of a world of n ranks the two transports. To be called before the first plan,
  * and once only. Destroy them after the world. Ends the program without memory. */
 test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs);
-/* Attaches both, where the environment variable LIERNE_TEST_TRANSPORTS is "mixed" and the world is not
- * too large; else NULL. */
+/* Attaches both, where the environment variable LIERNE_TEST_TRANSPORTS is "mixed" and the world is
+ * not too large; else NULL. */
 test_transports *test_transports_attach_asked(lierne_sim *sim, int n);
 /* Frees them; NULL is allowed. Returns whether no message was left. */
 bool test_transports_destroy(test_transports *transports);

@@ -66,6 +66,28 @@ LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
  * alive, or it belongs to a simulated world; nothing is destroyed). */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
+/* Progresses everything in flight in the context, without waiting: call it now and then from a
+ * computation that overlaps with communication. Not collective. A call in flight that fails
+ * meanwhile gives its error to lierne_end or lierne_request_test. Errors: INVALID (NULL), or the
+ * error that killed the context. */
+LIERNE_API lierne_status lierne_progress(lierne_context *context);
+
+/* A buffer of the caller's that another rank may still read or write. */
+typedef struct lierne_borrowed {
+    const void *data;
+    size_t bytes;
+    int written; /* nonzero: may still be written (an out); zero: may still be read (an in) */
+} lierne_borrowed;
+
+/* The buffers of failed calls that stay borrowed until MPI_Finalize has returned: gives up all
+ * messages that were in flight, and lists the buffers of calls with messages that could not be
+ * taken back. All other buffers are the caller's again. For a dead context whose plans were
+ * destroyed, and before lierne_context_destroy; of a context that is not dead there are none.
+ * Writes up to capacity entries to list, which may be NULL if capacity is 0, and their number to
+ * *count, which may be larger. Not collective. Errors: INVALID (NULL, plans alive). */
+LIERNE_API lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity,
+                                                     size_t *count, lierne_context *context);
+
 /* This rank and the number of ranks; -1 for NULL. Not collective. */
 LIERNE_API int lierne_context_get_rank(const lierne_context *context);
 LIERNE_API int lierne_context_get_world_size(const lierne_context *context);

@@ -1,12 +1,19 @@
 /* A plan: two routes, forward and adjoint, computed once and executed any number of times.
  *
- * Planners make plans: lierne/bridge.h, lierne/sparse.h, lierne/halo.h. Everything here is the same
- * for all of them.
+ * Planners make plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h, lierne/sparse.h,
+ * lierne/halo.h. Everything here is the same for all of them.
  *
  * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
  * without data, in the same order per plan and direction. A buffer is host memory of
  * lierne_plan_get_elements() elements; `in` is never written, except through out == in where a
  * planner allows that.
+ *
+ * Matching. Messages of different plans, directions and requests in flight are never taken for one
+ * another: each call has a match id, made of the plan's number, the direction and the number of the
+ * call. A transport without match ids (NCCL has none) matches messages in the order in which they
+ * are posted. Where a context has one, all ranks must begin all calls of the context in the same
+ * order, across plans and directions; lierne then posts the messages of one call after those of the
+ * calls begun before it. A context that checks (lierne_context_spec) finds ranks that do not.
  *
  * A bad argument on one rank. Calls that make or change a plan return the same error on every rank,
  * and the message names the rank that caused it. Calls that execute do so where the context checks
@@ -57,14 +64,14 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
                                                const lierne_plan *plan, lierne_direction direction);
 
 /* Computes out = F in. Collective; blocking; equal to lierne_forward_begin and lierne_end.
- * stream must be NULL (host memory). in and out are this rank's buffers; either may be NULL if it
- * has no elements; out may also be NULL where lierne_plan_get_alias gives an offset. They must not
- * overlap; out == in is allowed for plans with one combined buffer (lierne/sparse.h,
- * lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in flight; this rank
- * started nothing and may call again); MISMATCH (only where the context checks: ranks called
- * differently); NO_MEMORY (transports that need memory per message: sim, and MPI above 1 GiB per
- * message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the context is
- * dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
+ * stream must be NULL (host memory; UNSUPPORTED otherwise). in and out are this rank's buffers;
+ * either may be NULL if it has no elements; out may also be NULL where lierne_plan_get_alias gives
+ * an offset. They must not overlap; out == in is allowed for plans with one combined buffer
+ * (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
+ * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
+ * ranks called differently); NO_MEMORY (transports that need memory per message: sim, and MPI above
+ * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
+ * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
@@ -85,6 +92,13 @@ LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_p
  * alone); in a simulated world that checks also INVALID, BUSY or MISMATCH of ranks that called
  * later (the context is dead). */
 LIERNE_API lierne_status lierne_end(lierne_request *request);
+
+/* Whether a request is complete, without waiting: *done becomes 1 if lierne_end would return at
+ * once, else 0. Progresses everything in flight in the context. The request must still be ended
+ * with lierne_end. Deadlines and failed peers count as in lierne_end, so a loop of tests never runs
+ * forever. In a simulated world of one thread, test the requests of all ranks in turn. Not
+ * collective. Errors: INVALID (NULL, the request has ended), and those of lierne_end. */
+LIERNE_API lierne_status lierne_request_test(int *done, lierne_request *request);
 
 /* Reduces the adjoint's in into out with max or min instead of sum: out[i] becomes the maximum
  * (minimum) of out[i] and all ghosts of row i. With one combined buffer in[i] takes the place of
@@ -128,10 +142,12 @@ typedef struct lierne_report {
     int64_t sent_messages;
     int64_t received_messages;
     int64_t stages;
-    int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
-    int64_t communicators; /* of the plan with this rank as a member, beside the context's own */
-    const char *algorithm; /* "direct", "collective", "leader"; of rows also "all_gather", "swaps";
-                              "composed". Static storage */
+    int64_t scratch_bytes;  /* per request in flight: sums, and messages that must be packed */
+    int64_t communicators;  /* of the plan with this rank as a member, beside the context's own */
+    const char *algorithm;  /* "direct", "collective", "leader"; of rows also "all_gather", "swaps";
+                               "composed". Static storage */
+    const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
+                               mpi"; "" without messages. Belongs to the plan */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

@@ -2,6 +2,7 @@
  * peer. A context has few, so that all of them are looked at each time. */
 #include "context/context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,15 @@ static const char *const known[] = {"self", "sim", "mpi"};
 void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
                                   void *self) {
     context->carriers[context->ncarriers++] = (lierne_carrier){transport, self};
+}
+
+void lierne_context_list_transports(char *text, size_t size, const lierne_context *context) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < context->ncarriers && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+                                 context->carriers[i].transport->name);
+    }
 }
 
 static int find_name(const lierne_context *context, const char *name, size_t length) {
@@ -63,10 +73,11 @@ lierne_status lierne_context_select_transports(lierne_context *context, int64_t 
         LIERNE_TRY(select_name(context, name, strcspn(name, ","), &selected));
     }
     if (selected.ncarriers == 0) {
-        return LIERNE_FAIL(
-            LIERNE_INVALID,
-            "LIERNE_TRANSPORTS is '%.80s', must name one that the context has, as %s", list,
-            context->carriers[0].transport->name);
+        char names[80];
+        lierne_context_list_transports(names, sizeof names, context);
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "LIERNE_TRANSPORTS is '%.80s', must name one that the context has (%s)",
+                           list, names);
     }
     memcpy(context->carriers, selected.carriers, sizeof selected.carriers);
     context->ncarriers = selected.ncarriers;
@@ -84,7 +95,9 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
             return LIERNE_OK;
         }
     }
+    char names[80];
+    lierne_context_list_transports(names, sizeof names, context);
     return LIERNE_FAIL(LIERNE_UNSUPPORTED,
-                       "rank %d: none of the %d transports of the context reaches rank %d",
-                       context->rank, context->ncarriers, peer);
+                       "rank %d: none of the transports of the context (%s) reaches rank %d",
+                       context->rank, names, peer);
 }

@@ -61,6 +61,7 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
 }
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
+    context->memory = &lierne_host_memory;
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     double check = spec && spec->check;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
@@ -163,18 +164,11 @@ static size_t append(char *text, size_t size, size_t used, const char *format, .
     return n < 0 ? used : used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-static size_t append_transports(const lierne_context *context, char *text, size_t size,
-                                size_t used) {
-    for (int i = 0; i < context->ncarriers; i++) {
-        used = append(text, size, used, i ? ", %s" : "%s", context->carriers[i].transport->name);
-    }
-    return used;
-}
-
 static void write_dump(const lierne_context *context, char *text, size_t size) {
-    size_t used = append(text, size, 0, "rank %d of %d over ", context->rank, context->world);
-    used = append_transports(context, text, size, used);
-    used = append(text, size, used, ": %lld calls\n", (long long)context->ncalls);
+    char names[80];
+    lierne_context_list_transports(names, sizeof names, context);
+    size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
+                         context->world, names, (long long)context->ncalls);
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);
@@ -214,6 +208,37 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
     } else {
         write_dump(context, text, size);
     }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity, size_t *count,
+                                          lierne_context *context) {
+    if (!context || !count || (!list && capacity > 0)) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "context or count is NULL, or list is NULL and its "
+                           "capacity %zu",
+                           capacity);
+    }
+    if (context->nplans > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive, destroy them first",
+                           context->nplans);
+    }
+    *count = 0;
+    for (lierne_activity *a = context->abandoned; a; a = a->next) {
+        size_t used = *count < capacity ? *count : capacity;
+        *count += a->withdraw(a, list ? list + used : NULL, capacity - used);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_progress(lierne_context *context) {
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_context_enter(context);
+    lierne_context_progress(context);
+    lierne_context_leave(context);
     return LIERNE_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "control/control.h"
 #include "lierne/context.h"
+#include "memory/memory.h"
 #include "transport/transport.h"
 
 /* Something in flight. The first member of the struct that embeds it. */
@@ -17,6 +18,9 @@ typedef struct lierne_activity {
     /* Appends a line about what it waits for to text of size bytes, `used` of them used. Returns
      * the bytes used then. */
     size_t (*dump)(const struct lierne_activity *activity, char *text, size_t size, size_t used);
+    /* Gives up what is under way, of a dead context. Writes up to capacity of the caller's buffers
+     * that stay borrowed to list; returns how many there are. */
+    size_t (*withdraw)(struct lierne_activity *activity, lierne_borrowed *list, size_t capacity);
     /* Frees an abandoned activity, when the context is destroyed. */
     void (*destroy)(struct lierne_activity *activity);
     /* The number of its call while it has messages to post on a transport that is ordered, else -1:
@@ -49,6 +53,8 @@ struct lierne_context {
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
+    const lierne_memory *memory;                      /* the kind of all buffers */
+    const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     int rank;
     int world;
     double timeout;
@@ -83,6 +89,8 @@ LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
  * may be NULL. Errors: INVALID (an unknown name, a name twice, none that the context has). */
 LIERNE_PRIVATE lierne_status lierne_context_select_transports(lierne_context *context,
                                                               int64_t *hash);
+/* Their names, separated by commas, as far as they fit. */
+void lierne_context_list_transports(char *text, size_t size, const lierne_context *context);
 /* The first transport that reaches a peer, as an index of carriers. Errors: UNSUPPORTED (none). */
 lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer);
 

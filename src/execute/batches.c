@@ -6,6 +6,8 @@
  * the caller's input, for example, is read only and belongs to the call until its end. */
 #include "execute/execution.h"
 
+#include <stdio.h>
+
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m) {
     return e->context->carriers[m->batch].transport->exposes;
 }
@@ -53,19 +55,39 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
     return LIERNE_OK;
 }
 
-bool lierne_execution_destroy_batches(lierne_execution *e) {
-    bool quiet = true;
+bool lierne_execution_withdraw(lierne_execution *e) {
+    e->quiet |= !e->withdrawn;
+    for (int b = 0; !e->withdrawn && b < LIERNE_MAX_TRANSPORTS; b++) {
+        if (e->batches[b].batch) {
+            e->quiet &= e->batches[b].transport->withdraw(e->batches[b].batch);
+        }
+    }
+    e->withdrawn = true;
+    return e->quiet;
+}
+
+void lierne_execution_destroy_batches(lierne_execution *e) {
     for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
         lierne_execution_batch *batch = &e->batches[b];
         if (batch->batch) {
-            quiet &= batch->transport->batch_destroy(batch->batch);
+            batch->transport->batch_destroy(batch->batch);
         }
         lierne_mem_free(batch->messages.at);
         lierne_mem_free(batch->done);
         lierne_mem_free(batch->postings);
         lierne_mem_free(batch->parts);
     }
-    return quiet;
+}
+
+void lierne_execution_list_transports(char *text, size_t size, const lierne_execution *e) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int b = 0; b < e->context->ncarriers && used < size; b++) {
+        if (e->batches[b].batch) {
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                     e->batches[b].transport->name);
+        }
+    }
 }
 
 /* Elements first to end - 1 of a buffer. */

@@ -36,7 +36,12 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
  * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_SUM accumulate. If
  * the out of a route is NULL, its copies are skipped: the caller uses its result as an alias. */
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
-                                     void *const *out, const void *const *in);
+                                     void *const *out, const void *const *in, void *stream);
 lierne_status lierne_execution_wait(lierne_execution *e);
+/* Progresses everything in flight without waiting. *finished: lierne_execution_wait returns at
+ * once. Deadlines and failed peers count as in a wait: the context is dead after an error. */
+lierne_status lierne_execution_test(lierne_execution *e, bool *finished);
+/* The names of the transports that serve its messages, separated by commas, as far as they fit. */
+void lierne_execution_list_transports(char *text, size_t size, const lierne_execution *e);
 
 #endif

@@ -3,7 +3,8 @@
 #define LIERNE_EXECUTION_H
 
 #include "execute/execute.h"
-#include "memory/host.h"
+#include "execute/stream.h"
+#include "memory/memory.h"
 
 /* One route of the execution, with the buffers of the running call. */
 typedef struct lierne_subroute {
@@ -69,6 +70,26 @@ typedef struct lierne_phase {
     size_t npipelines;
 } lierne_phase;
 
+/* The clock of waits for an execution. It starts at the first poll without progress and is read in
+ * one of a few of those. */
+typedef struct lierne_wait_clock {
+    lierne_deadline deadline; /* timeout 0: not started */
+    double next_check;
+    unsigned polls;
+} lierne_wait_clock;
+
+/* A step of the execution on a stream, and what tells that the last one is done. */
+typedef struct lierne_execution_step {
+    lierne_stream_work work; /* first */
+    struct lierne_execution *execution;
+    size_t number;
+} lierne_execution_step;
+typedef struct lierne_execution_event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+} lierne_execution_event;
+
 typedef enum lierne_wait {
     LIERNE_WAIT_NONE = 0,
     LIERNE_WAIT_PHASE = 1, /* its phase */
@@ -105,6 +126,13 @@ struct lierne_execution {
     size_t unposted;  /* messages of the run still to post on transports that are ordered */
     int64_t call;     /* number of the running call */
     double started;
+    lierne_wait_clock clock;
+    lierne_execution_step *steps; /* where the context executes on streams, else NULL */
+    size_t nsteps;
+    lierne_execution_event event;
+    bool on_stream; /* the running call */
+    bool withdrawn;
+    bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
 };
 
 /* Rounds bytes up to a whole number of cache lines. */
@@ -118,8 +146,9 @@ bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_
 /* Chooses a transport for each message; then, with staging assigned, creates the batches. */
 lierne_status lierne_execution_choose_transports(lierne_execution *e);
 lierne_status lierne_execution_create_batches(lierne_execution *e);
-/* Returns whether no peer may still read or write the execution's memory. */
-bool lierne_execution_destroy_batches(lierne_execution *e);
+/* Gives up messages in flight, once; returns whether no peer may still read or write buffers. */
+bool lierne_execution_withdraw(lierne_execution *e);
+void lierne_execution_destroy_batches(lierne_execution *e);
 /* Marks the sends that need not end with their phase. */
 void lierne_execution_mark_lingering(lierne_execution *e);
 
@@ -136,6 +165,24 @@ void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_
 void lierne_execution_run_ops(const lierne_execution *e, bool sums);
 /* The address of a buffer of a subroute in the running call. */
 const char *lierne_execution_readable(const lierne_subroute *subroute, lierne_buffer buffer);
+
+/* Counts the messages of the current phase and posts them. */
+lierne_status lierne_execution_begin_phase(lierne_execution *e);
+/* The error of a sender of the current phase that gave up: its data may have changed before it was
+ * read here. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
+lierne_status lierne_execution_check_clock(lierne_execution *e);
+
+/* The messages of the phases so far that are not complete, as peers and what serves them, as far as
+ * they fit. */
+void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
+
+/* The stream executor. */
+lierne_status lierne_execution_create_steps(lierne_execution *e);
+void lierne_execution_destroy_steps(lierne_execution *e);
+lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
+lierne_status lierne_execution_await_event(lierne_execution *e);
 
 /* Posts the current phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);

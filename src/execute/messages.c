@@ -32,11 +32,12 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
             const lierne_block *block = &message->blocks.at[b];
             lierne_block packed = lierne_block_packed(block, offset);
             if (unpack) {
-                lierne_host_copy(subroute->size, subroute->base[message->buffer], block, staged,
-                                 &packed);
+                e->context->memory->copy(subroute->size, subroute->base[message->buffer], block,
+                                         staged, &packed);
             } else {
-                lierne_host_copy(subroute->size, staged, &packed,
-                                 lierne_execution_readable(subroute, message->buffer), block);
+                e->context->memory->copy(subroute->size, staged, &packed,
+                                         lierne_execution_readable(subroute, message->buffer),
+                                         block);
             }
             offset += lierne_block_elements(block);
         }
@@ -51,9 +52,10 @@ static void copy_exposed(const lierne_execution *e, const lierne_coalesced_messa
     for (size_t i = 0; i < m->count; i++) {
         const lierne_segment *segment = &e->segments.at[m->first + i];
         const lierne_message *message = segment->message;
-        lierne_host_copy_blocks(segment->subroute->size, segment->subroute->base[message->buffer],
-                                message->blocks.at, message->blocks.count, parts[i].base,
-                                parts[i].blocks, parts[i].nblocks);
+        e->context->memory->copy_blocks(segment->subroute->size,
+                                        segment->subroute->base[message->buffer],
+                                        message->blocks.at, message->blocks.count, parts[i].base,
+                                        parts[i].blocks, parts[i].nblocks);
     }
     batch->transport->release(batch->batch, m->slot);
 }

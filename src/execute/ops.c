@@ -1,4 +1,4 @@
-/* The copies and sums of a stage, on host memory. They run on this rank alone, in the documented
+/* The copies and sums of a stage. They run on this rank alone, in the documented
  * order, whatever transports brought their sources. */
 #include "execute/execution.h"
 
@@ -28,15 +28,15 @@ static void reduce(const lierne_execution *e, const lierne_subroute *subroute, c
             (lierne_contribution){lierne_execution_readable(subroute, from->buffer),
                                   in_place(subroute, from, op) ? &op->to.block : &from->block};
     }
-    lierne_host_reduce(subroute->dtype, e->reduction, subroute->base[op->to.buffer], &op->to.block,
-                       e->contributions, n);
+    e->context->memory->reduce(subroute->dtype, e->reduction, subroute->base[op->to.buffer],
+                               &op->to.block, e->contributions, n);
 }
 
-static void copy(const lierne_subroute *subroute, const lierne_op *op) {
+static void copy(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op) {
     const lierne_place *from = &op->from.at[0];
     if (!in_place(subroute, from, op)) {
-        lierne_host_copy(subroute->size, subroute->base[op->to.buffer], &op->to.block,
-                         lierne_execution_readable(subroute, from->buffer), &from->block);
+        e->context->memory->copy(subroute->size, subroute->base[op->to.buffer], &op->to.block,
+                                 lierne_execution_readable(subroute, from->buffer), &from->block);
     }
 }
 
@@ -48,9 +48,9 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
         if (op->from.count + accumulate > 1) {
             reduce(e, subroute, op, accumulate);
         } else if (op->from.count == 1) {
-            copy(subroute, op);
+            copy(e, subroute, op);
         } else if (!accumulate) {
-            lierne_host_zero(subroute->size, subroute->base[op->to.buffer], &op->to.block);
+            e->context->memory->zero(subroute->size, subroute->base[op->to.buffer], &op->to.block);
         }
     }
 }

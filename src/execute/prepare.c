@@ -109,7 +109,10 @@ static lierne_status reserve_memory(lierne_execution *e) {
                                               (int64_t)subroute->size);
     }
     LIERNE_TRY(lierne_execution_assign_staging(e, &e->reserved));
-    return lierne_alloc_unset(&e->memory, (size_t)e->reserved, 1);
+    void *memory;
+    LIERNE_TRY(e->context->memory->alloc(&memory, (size_t)e->reserved));
+    e->memory = memory;
+    return LIERNE_OK;
 }
 
 static size_t most_contributions(const lierne_execution *e) {
@@ -132,6 +135,9 @@ static lierne_status reserve(lierne_execution *e) {
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
+    if (e->context->stream_driver) {
+        LIERNE_TRY(lierne_execution_create_steps(e));
+    }
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
 
@@ -148,17 +154,42 @@ static lierne_status prepare(lierne_execution *e, const lierne_execution_input *
     return reserve(e);
 }
 
+/* The caller's buffers of a failed call that a peer may still read or write: adds as many as fit to
+ * list, and returns how many there are. */
+static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t capacity) {
+    lierne_execution *e = (lierne_execution *)activity;
+    size_t n = 0;
+    if (lierne_execution_withdraw(e)) {
+        return 0;
+    }
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_subroute *s = &e->subroutes[p];
+        const lierne_borrowed buffers[2] = {{s->in, (size_t)s->route->elements[LIERNE_IN] * s->size,
+                                             0},
+                                            {s->base[LIERNE_OUT],
+                                             (size_t)s->route->elements[LIERNE_OUT] * s->size, 1}};
+        for (int i = 0; i < 2; i++) {
+            if (buffers[i].bytes > 0 && n++ < capacity) {
+                list[n - 1] = buffers[i];
+            }
+        }
+    }
+    return n;
+}
+
 /* Does not free memory that a peer may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    bool quiet = lierne_execution_destroy_batches(e);
+    bool quiet = lierne_execution_withdraw(e);
+    lierne_execution_destroy_batches(e);
+    lierne_execution_destroy_steps(e);
     lierne_mem_free(e->subroutes);
     lierne_mem_free(e->segments.at);
     lierne_mem_free(e->messages.at);
     lierne_mem_free(e->phases.at);
     lierne_mem_free(e->pipelines.at);
     if (quiet || e->reserved == 0) {
-        lierne_mem_free(e->memory);
+        e->context->memory->free(e->memory);
     }
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
@@ -188,6 +219,8 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
     e->activity.destroy = drop;
+    e->activity.withdraw = withdraw;
+    e->activity.turn = -1;
     e->context = context;
     e->name = name;
     lierne_status status = prepare(e, input, n);

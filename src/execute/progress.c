@@ -7,9 +7,6 @@
 
 #include <stdio.h>
 
-#define CHECK_EVERY     0.02 /* seconds between checks whether the peers are alive */
-#define POLLS_PER_CLOCK 32   /* polls without progress per check of the clock */
-
 bool lierne_execution_running(const lierne_execution *e) {
     return e->running;
 }
@@ -25,34 +22,13 @@ static void set_buffers(lierne_execution *e, void *const *out, const void *const
     }
 }
 
-/* Messages of the phases so far. */
-static size_t posted(const lierne_execution *e) {
-    size_t last = e->phase < e->phases.count ? e->phase : e->phases.count - 1;
-    const lierne_phase *phase = &e->phases.at[last];
-    return phase->first + phase->nrecvs + phase->nsends;
-}
-
-/* Lists the messages that are not complete, as peers and what serves them, as far as they fit in
- * text. */
-static void list_missing(const lierne_execution *e, char *text, size_t size) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < posted(e) && used + 32 < size; i++) {
-        const lierne_coalesced_message *m = &e->messages.at[i];
-        if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            used += (size_t)snprintf(text + used, size - used, used ? ", %d (%.12s)" : "%d (%.12s)",
-                                     m->peer, e->batches[m->batch].transport->name);
-        }
-    }
-}
-
 static size_t dump(const lierne_activity *activity, char *text, size_t size, size_t used) {
     const lierne_execution *e = (const lierne_execution *)activity;
     char missing[128] = "";
     if (e->finished || used + 1 >= size) {
         return used;
     }
-    list_missing(e, missing, sizeof missing);
+    lierne_execution_list_missing(e, missing, sizeof missing);
     int n = snprintf(text + used, size - used,
                      "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
                      "for rank %s\n",
@@ -61,8 +37,10 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
+/* What runs on a stream progresses there. */
 static bool progress(lierne_activity *activity) {
-    return lierne_execution_progress((lierne_execution *)activity);
+    lierne_execution *e = (lierne_execution *)activity;
+    return !e->on_stream && lierne_execution_progress(e);
 }
 
 static size_t ordered_messages(const lierne_execution *e) {
@@ -74,25 +52,42 @@ static size_t ordered_messages(const lierne_execution *e) {
     return n;
 }
 
-lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
-                                     void *const *out, const void *const *in) {
-    lierne_context *context = e->context;
-    LIERNE_TRY(lierne_context_alive(context));
+/* Everything that one call changes. */
+static void reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
     e->activity.progress = progress;
     e->activity.dump = dump;
     e->reduction = reduction;
-    set_buffers(e, out, in);
     e->status = LIERNE_OK;
     e->phase = 0;
     e->pending = e->lingering = 0;
+    e->deferred = false;
     e->unposted = ordered_messages(e);
-    e->finished = e->phases.count == 0;
+    e->activity.turn = -1;
+    e->clock = (lierne_wait_clock){0};
+    e->on_stream = stream != NULL;
+    e->finished = e->phases.count == 0 && !stream;
+}
+
+static lierne_status start(lierne_execution *e, void *stream) {
+    e->activity.turn = e->unposted > 0 ? e->call : -1;
+    if (stream) {
+        return lierne_execution_enqueue(e, stream);
+    }
+    return e->finished ? LIERNE_OK : lierne_execution_start(e);
+}
+
+lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
+                                     void *const *out, const void *const *in, void *stream) {
+    lierne_context *context = e->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    reset(e, reduction, stream);
+    set_buffers(e, out, in);
     e->call = lierne_context_begin_call(context, e->name, e->plan);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
     lierne_context_enter(context);
     e->running = true;
     lierne_context_add_activity(context, &e->activity);
-    lierne_status status = e->finished ? LIERNE_OK : lierne_execution_start(e);
+    lierne_status status = start(e, stream);
     if (status != LIERNE_OK) {
         e->finished = true;
         lierne_context_remove_activity(context, &e->activity);
@@ -104,79 +99,17 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
-static lierne_status time_out(const lierne_execution *e) {
-    char missing[128];
-    list_missing(e, missing, sizeof missing);
-    return LIERNE_FAIL(LIERNE_TIMEOUT,
-                       "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
-                       "after %g s, with rank %s",
-                       e->context->rank, e->name, (long long)e->call, e->phase, e->phases.count,
-                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
-}
-
-/* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
-static lierne_status check_given_up(const lierne_execution *e) {
-    const lierne_control *control = e->context->control;
-    void *self = e->context->control_self;
-    if (!control->any_gave_up || !control->any_gave_up(self)) {
-        return LIERNE_OK;
-    }
-    const lierne_phase *phase = e->phase < e->phases.count ? &e->phases.at[e->phase] : NULL;
-    for (size_t i = 0; i < posted(e); i++) {
-        bool received = phase && i >= phase->first && i < phase->first + phase->nrecvs;
-        if (e->waiting[i] != LIERNE_WAIT_NONE || received) {
-            LIERNE_TRY(control->gave_up(self, e->messages.at[i].peer));
-        }
-    }
-    return LIERNE_OK;
-}
-
-/* The error of a peer that this rank waits for and whose process has ended. */
-static lierne_status check_peers(const lierne_execution *e) {
-    const lierne_control *control = e->context->control;
-    for (size_t i = 0; control->alive && i < posted(e); i++) {
-        if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            LIERNE_TRY(control->alive(e->context->control_self, e->messages.at[i].peer));
-        }
-    }
-    return LIERNE_OK;
-}
-
-/* The clock of a wait. It starts at the first poll without progress and is read in one of
- * POLLS_PER_CLOCK of those. */
-typedef struct wait_clock {
-    lierne_deadline deadline; /* timeout 0: not started */
-    double next_check;
-    unsigned polls;
-} wait_clock;
-
-static lierne_status check_clock(const lierne_execution *e, wait_clock *w) {
-    if (w->polls++ % POLLS_PER_CLOCK != 0) {
-        return LIERNE_OK;
-    }
-    double now = lierne_now();
-    if (w->deadline.timeout == 0) {
-        lierne_deadline_start(&w->deadline, e->context->timeout, now);
-        w->next_check = now + CHECK_EVERY;
-    }
-    LIERNE_TRY(check_given_up(e));
-    if (now > w->next_check) {
-        w->next_check = now + CHECK_EVERY;
-        LIERNE_TRY(check_peers(e));
-    }
-    return lierne_deadline_passed(&w->deadline, now) ? time_out(e) : LIERNE_OK;
-}
-
-/* One poll, with the control's lock: threads of other ranks may progress the execution too. */
-static lierne_status poll_once(lierne_execution *e, wait_clock *w, bool *finished) {
+/* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
+ * other ranks of this machine may run, or this rank sleep, if nothing progressed. */
+static lierne_status poll_once(lierne_execution *e, bool waits, bool *finished) {
     const lierne_context *context = e->context;
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
     if (!lierne_context_progress(context) && !e->finished) {
-        if (context->control->idle && context->control->idle(context->control_self)) {
-            w->polls = 0;
+        if (waits && context->control->idle && context->control->idle(context->control_self)) {
+            e->clock.polls = 0;
         }
-        status = check_clock(e, w);
+        status = lierne_execution_check_clock(e);
     }
     *finished = e->finished;
     lierne_context_leave(context);
@@ -184,9 +117,8 @@ static lierne_status poll_once(lierne_execution *e, wait_clock *w, bool *finishe
 }
 
 static lierne_status wait_finished(lierne_execution *e) {
-    wait_clock w = {0};
     for (bool finished = false; !finished;) {
-        LIERNE_TRY(poll_once(e, &w, &finished));
+        LIERNE_TRY(poll_once(e, true, &finished));
     }
     if (e->status != LIERNE_OK) {
         lierne_set_error(e->message);
@@ -194,11 +126,18 @@ static lierne_status wait_finished(lierne_execution *e) {
     return e->status;
 }
 
+lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
+    lierne_context *context = e->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = poll_once(e, false, finished);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
+}
+
 lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_context *context = e->context;
     lierne_status status = lierne_context_alive(context);
     if (status == LIERNE_OK) {
-        status = wait_finished(e);
+        status = e->on_stream ? lierne_execution_await_event(e) : wait_finished(e);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

@@ -14,7 +14,7 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
     return m->lingers && subroute->in != subroute->base[LIERNE_OUT];
 }
 
-static lierne_status begin_phase(lierne_execution *e) {
+lierne_status lierne_execution_begin_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
     size_t n = phase->nrecvs + phase->nsends;
     for (size_t i = phase->first; i < phase->first + n; i++) {
@@ -26,9 +26,7 @@ static lierne_status begin_phase(lierne_execution *e) {
     return lierne_execution_post_phase(e);
 }
 
-/* What a rank sent before it gave up may have been changed by its caller before it was read here.
- */
-static lierne_status check_senders(const lierne_execution *e) {
+lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
     const lierne_phase *phase = &e->phases.at[e->phase];
@@ -44,10 +42,10 @@ static lierne_status check_senders(const lierne_execution *e) {
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
-        LIERNE_TRY(check_senders(e));
+        LIERNE_TRY(lierne_execution_check_senders(e));
         lierne_execution_run_ops(e, true);
         if (++e->phase < e->phases.count) {
-            LIERNE_TRY(begin_phase(e));
+            LIERNE_TRY(lierne_execution_begin_phase(e));
         }
     }
     e->activity.turn = e->unposted > 0 ? e->call : -1;
@@ -56,7 +54,7 @@ static lierne_status advance(lierne_execution *e) {
 }
 
 lierne_status lierne_execution_start(lierne_execution *e) {
-    LIERNE_TRY(begin_phase(e));
+    LIERNE_TRY(lierne_execution_begin_phase(e));
     return advance(e);
 }
 

@@ -46,12 +46,14 @@ static int64_t predecessor_of(const lierne_execution *e, const range *r, size_t 
     return -1;
 }
 
+/* A stream packs all messages of a phase before any is sent: slots are not shared then. */
 static void assign_slot(const lierne_execution *e, const range *r, size_t index, int64_t *used) {
     lierne_coalesced_message *m = message_at(e, r, index);
     if (!is_staged(e, m)) {
         return;
     }
-    int64_t predecessor = m->bytes >= LONG ? predecessor_of(e, r, index) : -1;
+    bool shares = m->bytes >= LONG && !e->context->stream_driver;
+    int64_t predecessor = shares ? predecessor_of(e, r, index) : -1;
     if (predecessor >= 0 && message_at(e, r, (size_t)predecessor)->bytes >= m->bytes) {
         m->staging = message_at(e, r, (size_t)predecessor)->staging;
         m->predecessor = predecessor;

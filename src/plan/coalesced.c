@@ -173,7 +173,7 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     lierne_status mine = check_call(x, d, out, in, stream);
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, fields, 2, &decision));
     x->calls[d] = decision;
-    return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in);
+    return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);
 }
 
 lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {

@@ -18,6 +18,7 @@ struct lierne_plan {
     lierne_plan_parts parts;
     int64_t alias[2];            /* see lierne_plan_get_alias */
     lierne_request *requests[2]; /* max_inflight each */
+    char transports[2][64];      /* that serve each direction */
     size_t started[2];
     int held; /* by how many coalesced plans */
 };

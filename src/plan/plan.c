@@ -46,6 +46,8 @@ static lierne_status make_executions(lierne_plan *plan, int d) {
         LIERNE_TRY(
             lierne_execution_create(&r->execution, plan->context, &input, 1, direction_names[d]));
     }
+    lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
+                                     plan->requests[d][0].execution);
     return LIERNE_OK;
 }
 
@@ -234,11 +236,11 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     int rank = plan->context->rank;
-    if (stream) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: %s: stream is not NULL, but the context moves "
-                           "host memory",
-                           rank, direction_names[d]);
+    if (stream && !plan->context->stream_driver) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "rank %d: %s: stream is not NULL, and no library of this process serves "
+                           "cuda memory: pass NULL for %s memory",
+                           rank, direction_names[d], plan->context->memory->name);
     }
     if (!in && n_in > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
@@ -355,7 +357,7 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->execution, plan->decision,
                               lierne_plan_match_id(plan->decision, c.direction, next->number));
-    LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in));
+    LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;
 }
@@ -368,6 +370,20 @@ lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, 
 lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
     return begin(request, plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
+}
+
+lierne_status lierne_request_test(int *done, lierne_request *request) {
+    bool finished = false;
+    if (!done || !request || !lierne_execution_running(request->execution)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+                           !done      ? "done is NULL"
+                           : !request ? "request is NULL"
+                                      : "the request has ended already");
+    }
+    *done = 0;
+    LIERNE_TRY(lierne_execution_test(request->execution, &finished));
+    *done = finished;
+    return LIERNE_OK;
 }
 
 lierne_status lierne_end(lierne_request *request) {

@@ -71,6 +71,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
         .algorithm = plan->parts.algorithm[direction],
+        .transports = plan->transports[direction],
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {

@@ -40,11 +40,13 @@ typedef struct lierne_transport {
     /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
     bool (*reaches)(void *self, int peer);
 
-    /* A batch holds up to capacity messages in flight, each in a slot of its own. batch_destroy
-     * abandons messages in flight and returns whether their buffers are quiet; if not, peers may
-     * still read and write them. */
+    /* A batch holds up to capacity messages in flight, each in a slot of its own. withdraw gives up
+     * those in flight, after an error, and returns whether their buffers are quiet; if not, peers
+     * may still read and write them. batch_destroy frees a batch that was withdrawn
+     * or has nothing in flight. */
     lierne_status (*batch_create)(void *self, size_t capacity, void **batch);
-    bool (*batch_destroy)(void *batch);
+    bool (*withdraw)(void *batch);
+    void (*batch_destroy)(void *batch);
 
     /* Starts messages. data and parts stay borrowed until poll returns the slot. Messages between
      * the same two ranks with the same match id match in the order in which they are posted, and

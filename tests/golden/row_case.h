@@ -73,8 +73,9 @@ int64_t golden_forest_distinct(const golden_forest *forest, int rank, int64_t *n
 /* A world, and of each of its ranks that is in this process what it plans and finds. Ranks are
  * threads (threads.c) or, under mpirun, processes (tests/mpi/golden.c). */
 typedef struct golden_world {
-    lierne_sim *sim; /* NULL where ranks are processes */
-    struct test_transports *transports;
+    lierne_sim *sim;                    /* NULL where ranks are processes */
+    struct test_transports *transports; /* and streams: NULL unless asked for */
+    struct test_streams *streams;
     int n;
     int first, here;    /* ranks first to first + here - 1 are in this process */
     golden_case *cases; /* one per rank, for what it finds */

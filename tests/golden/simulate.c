@@ -3,6 +3,7 @@
 #include "simulate.h"
 
 #include "route_executor.h"
+#include "streams.h"
 #include "transports.h"
 
 #include <stdlib.h>
@@ -226,9 +227,11 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     rank_state *ranks = calloc((size_t)world, sizeof *ranks);
     lierne_sim *sim = NULL;
     test_transports *transports = NULL;
+    test_streams *streams = NULL;
     lierne_status status = ranks ? lierne_sim_create(&sim, world, NULL) : LIERNE_NO_MEMORY;
     if (status == LIERNE_OK) {
         transports = test_transports_attach_asked(sim, world);
+        streams = test_streams_attach_asked(sim, world);
         status = plan_all(c, sim, bridge, ranks, world);
     }
     if (status == LIERNE_OK && !c->failed) {
@@ -241,6 +244,7 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     free(ranks);
     golden_expect_status(c, "lierne_sim_destroy", lierne_sim_destroy(sim), LIERNE_OK);
     golden_expect(c, test_transports_destroy(transports), "messages are left");
+    test_streams_destroy(streams);
     return status;
 }
 

@@ -2,6 +2,7 @@
  * combined. */
 #include "rank_threads.h"
 #include "row_case.h"
+#include "streams.h"
 #include "transports.h"
 
 lierne_status golden_ranks_start(golden_world *world) {
@@ -10,12 +11,14 @@ lierne_status golden_ranks_start(golden_world *world) {
     lierne_status status = lierne_sim_create(&world->sim, world->n, &spec);
     if (status == LIERNE_OK) {
         world->transports = test_transports_attach_asked(world->sim, world->n);
+        world->streams = test_streams_attach_asked(world->sim, world->n);
     }
     return status;
 }
 
 lierne_status golden_ranks_end(golden_world *world) {
     lierne_status status = lierne_sim_destroy(world->sim);
+    test_streams_destroy(world->streams);
     return test_transports_destroy(world->transports) ? status : LIERNE_TRANSPORT;
 }
 

@@ -61,8 +61,27 @@ static void open_one_way(one_way *w, int sender) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void destroy_plan(one_way *w) {
+/* Both buffers of a call that was given up, if any message of it could not be taken back; a send
+ * never can. */
+static void check_borrowed(const one_way *w, bool gave_up) {
+    lierne_borrowed list[3] = {{0}};
+    size_t n = 9, same = 9;
+    CHECK(lierne_context_get_borrowed(list, 3, &n, w->context) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(lierne_context_get_borrowed(NULL, 0, &same, w->context) == LIERNE_OK && same == n,
+          "%zu buffers are borrowed, then %zu", n, same);
+    CHECK(n == 0 || (n == 2 && gave_up && list[0].data == w->in && list[0].bytes == BYTES &&
+                     !list[0].written && list[1].data == w->out && list[1].written),
+          "%zu buffers are borrowed", n);
+    CHECK(n == 2 || !gave_up || test_rank != w->sender, "no buffer of a send is borrowed");
+}
+
+static void destroy_plan(one_way *w, bool gave_up) {
+    size_t n;
+    CHECK(lierne_context_get_borrowed(NULL, 0, &n, w->context) == LIERNE_INVALID,
+          "buffers are listed while a plan is alive");
     CHECK(lierne_plan_destroy(w->plan) == LIERNE_OK, "%s", lierne_last_error());
+    check_borrowed(w, gave_up);
     CHECK(lierne_context_destroy(w->context) == LIERNE_OK, "%s", lierne_last_error());
 }
 
@@ -70,7 +89,7 @@ static lierne_status give_up(one_way *w) {
     test_hurry(w->context, TIMEOUT);
     lierne_status status = lierne_adjoint(w->plan, w->out, w->in, NULL);
     CHECK(status == LIERNE_TIMEOUT || status == LIERNE_OK, "%s", lierne_last_error());
-    destroy_plan(w);
+    destroy_plan(w, status != LIERNE_OK);
     return status;
 }
 
@@ -84,8 +103,7 @@ static void receiver_gives_up(int sender) {
         CHECK(lierne_adjoint_begin(&request, w.plan, w.out, w.in, NULL) == LIERNE_OK, "%s",
               lierne_last_error());
         raise(SIGSTOP);
-        lierne_end(request);
-        destroy_plan(&w);
+        destroy_plan(&w, lierne_end(request) != LIERNE_OK);
         MPI_Barrier(MPI_COMM_WORLD);
     } else {
         give_up(&w);
@@ -121,7 +139,7 @@ static void sender_gives_up(int sender) {
         CHECK(status == LIERNE_TIMEOUT, "the receiver returned %s after the sender gave up",
               lierne_status_name(status));
         CHECK(strstr(lierne_last_error(), "gave up"), "'%s'", lierne_last_error());
-        destroy_plan(&w);
+        destroy_plan(&w, true);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }

@@ -317,6 +317,24 @@ static void messages(lierne_context *context) {
 }
 
 /* MPICH raises errors of messages on MPI_COMM_WORLD (lierne/mpi.h). */
+/* A list of transports that one rank alone has, or that no rank understands. */
+static void lists_of_transports(void) {
+    lierne_context *context;
+    bool last = test_rank == test_world - 1;
+    setenv("LIERNE_TRANSPORTS", "self,mpi", 1);
+    context_free(context_new(NULL));
+    setenv("LIERNE_TRANSPORTS", last ? "mpi" : "self,mpi", 1);
+    if (test_world > 1) {
+        creation_fails("lists that differ", NULL, &context, LIERNE_MISMATCH);
+        CHECK(strstr(lierne_last_error(), "LIERNE_TRANSPORTS"), "'%s'", lierne_last_error());
+    }
+    setenv("LIERNE_TRANSPORTS", last ? "mpi,upi" : "mpi", 1);
+    creation_fails("an unknown name", NULL, &context, LIERNE_INVALID);
+    CHECK(strstr(lierne_last_error(), "LIERNE_TRANSPORTS names 'upi'"), "'%s'",
+          lierne_last_error());
+    unsetenv("LIERNE_TRANSPORTS");
+}
+
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -327,6 +345,7 @@ int main(int argc, char **argv) {
         create_without_memory(bad);
     }
     nodes_are_found();
+    lists_of_transports();
     size_t before = lierne_mem_live();
     lierne_context *context = context_new(NULL);
     fields_that_differ_are_named(context);

@@ -2,6 +2,7 @@
 #include "unit/bridge_case.h"
 
 #include "route_executor.h"
+#include "streams.h"
 #include "transports.h"
 
 #include <math.h>
@@ -711,9 +712,11 @@ const char *run_case(const bridge_case *c, case_result *result) {
     lierne_sim *sim = NULL;
     const char *wrong = NULL;
     test_transports *transports = NULL;
+    test_streams *streams = NULL;
     *result = (case_result){0};
     if (lierne_sim_create(&sim, c->world, &context) == LIERNE_OK) {
         transports = test_transports_attach_asked(sim, c->world);
+        streams = test_streams_attach_asked(sim, c->world);
     }
     if (!sim) {
         wrong = WRONG("%s", lierne_last_error());
@@ -726,6 +729,7 @@ const char *run_case(const bridge_case *c, case_result *result) {
     if (lierne_sim_destroy(sim) != LIERNE_OK && !wrong) {
         wrong = WRONG("%s", lierne_last_error());
     }
+    test_streams_destroy(streams);
     if (!test_transports_destroy(transports) && !wrong) {
         wrong = WRONG("messages are left");
     }

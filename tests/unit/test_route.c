@@ -118,7 +118,7 @@ static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
         cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &cargo, 1,
                                              "test"),
                      LIERNE_OK);
-        cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from), LIERNE_OK);
+        cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
         in += routes[r]->elements[LIERNE_IN];
         out += routes[r]->elements[LIERNE_OUT];
     }

@@ -64,8 +64,8 @@ static bool abandon_request(MPI_Request *request, bool receives) {
     return false;
 }
 
-/* Only a dead context has requests in flight here. Does not wait. */
-static bool batch_destroy(void *self) {
+/* Does not wait. */
+static bool withdraw(void *self) {
     batch *b = self;
     bool quiet = true;
     int finalized = 0;
@@ -75,12 +75,17 @@ static bool batch_destroy(void *self) {
             quiet &= abandon_request(&b->requests[i], b->slots[b->pieces[i].slot].receives);
         }
     }
+    b->count = 0;
+    return quiet;
+}
+
+static void batch_destroy(void *self) {
+    batch *b = self;
     lierne_mem_free(b->requests);
     lierne_mem_free(b->pieces);
     lierne_mem_free(b->indices);
     lierne_mem_free(b->statuses);
     lierne_mem_free(b);
-    return quiet;
 }
 
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
@@ -207,6 +212,7 @@ void lierne_mpi_set_piece_bytes(lierne_mpi_state *m, size_t bytes) {
 const lierne_transport lierne_mpi_transport = {
     .name = "mpi",
     .batch_create = batch_create,
+    .withdraw = withdraw,
     .batch_destroy = batch_destroy,
     .post = post,
     .poll = poll_messages,

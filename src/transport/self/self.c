@@ -7,9 +7,13 @@ static lierne_status batch_create(void *self, size_t capacity, void **batch) {
     return LIERNE_OK;
 }
 
-static bool batch_destroy(void *batch) {
+static bool withdraw(void *batch) {
     (void)batch;
     return true;
+}
+
+static void batch_destroy(void *batch) {
+    (void)batch;
 }
 
 static lierne_status reject(void *batch, int match, const lierne_posting *postings, size_t n) {
@@ -28,6 +32,7 @@ static lierne_status poll_nothing(void *batch, size_t *done, size_t *ndone) {
 const lierne_transport lierne_self_transport = {
     .name = "self",
     .batch_create = batch_create,
+    .withdraw = withdraw,
     .batch_destroy = batch_destroy,
     .post = reject,
     .poll = poll_nothing,

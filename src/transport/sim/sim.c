@@ -30,8 +30,8 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     return LIERNE_OK;
 }
 
-static bool batch_destroy(void *self) {
-    lierne_mem_free(self); /* messages are copies */
+static bool withdraw(void *self) {
+    (void)self; /* messages are copies */
     return true;
 }
 
@@ -116,7 +116,8 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
 const lierne_transport lierne_sim_transport = {
     .name = "sim",
     .batch_create = batch_create,
-    .batch_destroy = batch_destroy,
+    .withdraw = withdraw,
+    .batch_destroy = lierne_mem_free,
     .post = post,
     .poll = poll_messages,
 };

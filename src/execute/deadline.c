@@ -1,0 +1,86 @@
+/* What ends a wait in vain: the deadline, a peer whose process ended, a peer that gave up; and what the
+ * execution waits for, for messages and dumps. */
+#include "execute/execution.h"
+
+#include <stdio.h>
+
+#define CHECK_EVERY     0.02 /* seconds between checks whether the peers are alive */
+#define POLLS_PER_CLOCK 32   /* polls without progress per check of the clock */
+
+/* Messages of the phases so far. */
+static size_t posted(const lierne_execution *e) {
+    if (e->phase >= e->phases.count) {
+        return e->messages.count;
+    }
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    return phase->first + phase->nrecvs + phase->nsends;
+}
+
+void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < posted(e) && used + 32 < size; i++) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        if (e->waiting[i] != LIERNE_WAIT_NONE) {
+            used += (size_t)snprintf(text + used, size - used, used ? ", %d (%.12s)" : "%d (%.12s)",
+                                     m->peer, e->batches[m->batch].transport->name);
+        }
+    }
+}
+
+static lierne_status time_out(const lierne_execution *e) {
+    char missing[128];
+    lierne_execution_list_missing(e, missing, sizeof missing);
+    return LIERNE_FAIL(LIERNE_TIMEOUT,
+                       "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
+                       "after %g s, with rank %s",
+                       e->context->rank, e->name, (long long)e->call, e->phase, e->phases.count,
+                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
+}
+
+/* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */
+static lierne_status check_given_up(const lierne_execution *e) {
+    const lierne_control *control = e->context->control;
+    void *self = e->context->control_self;
+    if (!control->any_gave_up || !control->any_gave_up(self)) {
+        return LIERNE_OK;
+    }
+    const lierne_phase *phase = e->phase < e->phases.count ? &e->phases.at[e->phase] : NULL;
+    for (size_t i = 0; i < posted(e); i++) {
+        bool received = phase && i >= phase->first && i < phase->first + phase->nrecvs;
+        if (e->waiting[i] != LIERNE_WAIT_NONE || received) {
+            LIERNE_TRY(control->gave_up(self, e->messages.at[i].peer));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* The error of a peer that this rank waits for and whose process has ended. */
+static lierne_status check_peers(const lierne_execution *e) {
+    const lierne_control *control = e->context->control;
+    for (size_t i = 0; control->alive && i < posted(e); i++) {
+        if (e->waiting[i] != LIERNE_WAIT_NONE) {
+            LIERNE_TRY(control->alive(e->context->control_self, e->messages.at[i].peer));
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_check_clock(lierne_execution *e) {
+    lierne_wait_clock *w = &e->clock;
+    if (w->polls++ % POLLS_PER_CLOCK != 0) {
+        return LIERNE_OK;
+    }
+    double now = lierne_now();
+    if (w->deadline.timeout == 0) {
+        lierne_deadline_start(&w->deadline, e->context->timeout, now);
+        w->next_check = now + CHECK_EVERY;
+    }
+    LIERNE_TRY(check_given_up(e));
+    if (now > w->next_check) {
+        w->next_check = now + CHECK_EVERY;
+        LIERNE_TRY(check_peers(e));
+    }
+    return lierne_deadline_passed(&w->deadline, now) ? time_out(e) : LIERNE_OK;
+}
+

@@ -1,0 +1,30 @@
+/* Streams: queues whose work runs in the order in which it was enqueued, while the caller goes on. A
+ * context that has a driver executes on a stream where the caller names one. */
+#ifndef LIERNE_STREAM_H
+#define LIERNE_STREAM_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+/* A piece of work. The first member of what embeds it; in one queue at a time. */
+typedef struct lierne_stream_work {
+    struct lierne_stream_work *next;
+    void (*run)(struct lierne_stream_work *work);
+} lierne_stream_work;
+
+typedef struct lierne_stream_driver {
+    const char *name; /* of the memory kind whose streams these are */
+    /* Runs work after everything that was enqueued before. Returns at once. */
+    lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
+} lierne_stream_driver;
+
+/* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first. */
+typedef struct lierne_host_stream lierne_host_stream;
+LIERNE_PRIVATE lierne_status lierne_host_stream_create(lierne_host_stream **out);
+LIERNE_PRIVATE void lierne_host_stream_destroy(lierne_host_stream *stream);
+LIERNE_PRIVATE lierne_status lierne_host_stream_enqueue(lierne_host_stream *stream,
+                                                        lierne_stream_work *work);
+extern const lierne_stream_driver lierne_host_stream_driver;
+
+#endif

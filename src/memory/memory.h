@@ -1,0 +1,26 @@
+/* A memory kind is one table: where scratch and staging slots come from, and how blocks are copied,
+ * cleared and summed there. Execution calls nothing else on data, so that all it does on the host it
+ * does on a device that has such a table. */
+#ifndef LIERNE_MEMORY_H
+#define LIERNE_MEMORY_H
+
+#include "memory/host.h"
+
+typedef struct lierne_memory {
+    const char *name;
+    /* Memory for scratch and staging slots; its contents do not matter. */
+    lierne_status (*alloc)(void **out, size_t bytes);
+    void (*free)(void *memory);
+    /* As the functions of the same names in memory/host.h. */
+    void (*copy)(size_t size, void *to, const lierne_block *to_block, const void *from,
+                 const lierne_block *from_block);
+    void (*copy_blocks)(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
+                        const void *from, const lierne_block *from_blocks, size_t nfrom);
+    void (*zero)(size_t size, void *to, const lierne_block *block);
+    void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, void *to,
+                   const lierne_block *to_block, const lierne_contribution *from, size_t n);
+} lierne_memory;
+
+extern const lierne_memory lierne_host_memory;
+
+#endif

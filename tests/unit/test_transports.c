@@ -1,0 +1,202 @@
+/* Several transports in one context: one that exposes, one without match ids, and sim, each for some
+ * pairs of ranks. Every golden and random case runs over them too (tests/cli/test_transports.sh);
+ * here are executions that overlap, the choice of transports, and a peer that none reaches. */
+#include "base/base.h"
+#include "context/context.h"
+#include "transports.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 8, PLANS = 3, CALLS = 2 * PLANS, ELEMENTS = 8 * 6 * 4 };
+
+/* Plans of one world with everything that their calls move. Call c is direction c % 2 of plan c / 2.
+ */
+typedef struct world {
+    lierne_sim *sim;
+    test_transports *transports;
+    lierne_plan *plans[PLANS][RANKS];
+    lierne_request *requests[CALLS][RANKS];
+    float in[CALLS][RANKS][ELEMENTS];
+    float out[CALLS][RANKS][ELEMENTS];
+} world;
+
+static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t sizes[3] = {tp, cp, dp};
+    const lierne_grid_spec spec = {
+        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_grid *grid;
+    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK, "%s", lierne_last_error());
+    return grid;
+}
+
+/* Contributions to each row on four cp ranks, and eight ranks that need it: two stages with sums. */
+static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context) {
+    static const int64_t shape[3] = {8, 6, 4};
+    lierne_grid *src = grid_of(8, 1, 1), *dst = grid_of(1, 4, 2);
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = src,
+                                     .dst = dst,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .sequence_axis = 1};
+    lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+    return status;
+}
+
+static void open_world(world *w, test_pairs pairs, bool attach) {
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, NULL), LIERNE_OK);
+    w->transports = attach ? test_transports_attach(w->sim, RANKS, pairs) : NULL;
+    for (int p = 0; p < PLANS; p++) {
+        for (int r = 0; r < RANKS; r++) {
+            lierne_context *context = lierne_sim_get_context(w->sim, r);
+            cr_assert_eq(plan_bridge(&w->plans[p][r], context), LIERNE_OK, "%s",
+                         lierne_last_error());
+        }
+    }
+}
+
+static void close_world(world *w) {
+    for (int i = 0; i < PLANS * RANKS; i++) {
+        cr_assert_eq(lierne_plan_destroy(w->plans[i / RANKS][i % RANKS]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    cr_assert(test_transports_destroy(w->transports), "messages are left");
+}
+
+static void begin(world *w, int c, int r) {
+    for (int i = 0; i < ELEMENTS; i++) {
+        w->in[c][r][i] = (float)(1 + (c * 131 + r * 17 + i * 7) % 101) / 3;
+    }
+    memset(w->out[c][r], 0xa5, sizeof w->out[c][r]);
+    lierne_status status = (c % 2 ? lierne_adjoint_begin
+                                  : lierne_forward_begin)(&w->requests[c][r], w->plans[c / 2][r],
+                                                          w->out[c][r], w->in[c][r], NULL);
+    cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* All calls in flight at once, begun in one order on all ranks and ended in another on each. */
+static void run_calls(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        for (int c = 0; c < CALLS; c++) {
+            begin(w, c, r);
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        for (int c = 0; c < CALLS; c++) {
+            cr_assert_eq(lierne_end(w->requests[(c * 5 + r) % CALLS][r]), LIERNE_OK, "%s",
+                         lierne_last_error());
+        }
+    }
+}
+
+static void same_bits_as_sim(test_pairs pairs) {
+    world *w = calloc(1, sizeof *w), *plain = calloc(1, sizeof *plain);
+    cr_assert(w && plain);
+    open_world(plain, pairs, false);
+    open_world(w, pairs, true);
+    run_calls(plain);
+    run_calls(w);
+    run_calls(w);
+    for (int c = 0; c < CALLS; c++) {
+        for (int r = 0; r < RANKS; r++) {
+            cr_assert_eq(memcmp(w->out[c][r], plain->out[c][r], sizeof w->out[c][r]), 0,
+                         "pairs %x and %x, call %d, rank %d", pairs.exposed, pairs.ordered, c, r);
+        }
+    }
+    close_world(w);
+    close_world(plain);
+    free(w);
+    free(plain);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+Test(transports, calls_that_overlap_have_the_same_bits_over_any_mix) {
+    for (unsigned exposed = 0; exposed < 8; exposed++) {
+        for (unsigned ordered = 0; ordered < 8; ordered++) {
+            same_bits_as_sim((test_pairs){exposed, ordered & ~exposed});
+        }
+    }
+}
+
+Test(transports, the_dump_says_what_serves_whom) {
+    char dump[2048];
+    world *w = calloc(1, sizeof *w);
+    open_world(w, (test_pairs){.exposed = 1, .ordered = 2}, true);
+    begin(w, 1, 0);
+    lierne_context *context = lierne_sim_get_context(w->sim, 0);
+    cr_assert_eq(lierne_context_dump(dump, sizeof dump, context), LIERNE_OK);
+    cr_assert(strstr(dump, "rank 0 of 8 over exposing, ordered, sim: "), "%s", dump);
+    cr_assert(strstr(dump, "(exposing)") && strstr(dump, "(ordered)") && strstr(dump, "(sim)"),
+              "%s", dump);
+    for (int r = 1; r < RANKS; r++) {
+        begin(w, 1, r);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_end(w->requests[1][r]), LIERNE_OK);
+    }
+    close_world(w);
+    free(w);
+}
+
+/* Only the transports of the tests, which do not serve every pair. */
+Test(transports, a_peer_that_none_reaches_is_named) {
+    lierne_sim *sim;
+    lierne_plan *plan;
+    cr_assert_eq(lierne_sim_create(&sim, RANKS, NULL), LIERNE_OK);
+    test_transports *t = test_transports_attach(sim, RANKS, (test_pairs){.exposed = 1});
+    for (int r = 0; r < RANKS; r++) {
+        lierne_sim_get_context(sim, r)->ncarriers = 2;
+    }
+    cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 0)), LIERNE_UNSUPPORTED);
+    cr_assert(strstr(lierne_last_error(), "none of the transports of the context (exposing, "
+                                          "ordered) reaches rank "),
+              "%s", lierne_last_error());
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    cr_assert(test_transports_destroy(t));
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+static void expect_list(const char *list, lierne_status wanted, const char *says) {
+    lierne_sim *sim;
+    cr_assert_eq(setenv("LIERNE_TRANSPORTS", list, 1), 0);
+    lierne_status status = lierne_sim_create(&sim, 2, NULL);
+    cr_assert_eq(status, wanted, "'%s': %s", list, lierne_status_name(status));
+    cr_assert(status == LIERNE_OK || (!sim && strstr(lierne_last_error(), says)), "'%s': %s", list,
+              lierne_last_error());
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    unsetenv("LIERNE_TRANSPORTS");
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+Test(transports, the_list_of_the_environment) {
+    expect_list("", LIERNE_OK, "");
+    expect_list("sim", LIERNE_OK, "");
+    expect_list("mpi,sim,self", LIERNE_OK, "");
+    expect_list("smi", LIERNE_INVALID, "LIERNE_TRANSPORTS names 'smi'");
+    expect_list("sim,", LIERNE_INVALID, "LIERNE_TRANSPORTS names ''");
+    expect_list("sim,sim", LIERNE_INVALID, "names 'sim' twice");
+    expect_list("sim ", LIERNE_INVALID, "names 'sim '");
+    expect_list("mpi,self", LIERNE_INVALID, "must name one that the context has (sim)");
+}
+
+/* The list orders what a context has. */
+Test(transports, the_list_orders) {
+    lierne_context context = {.rank = 0};
+    static const lierne_transport a = {.name = "mpi"}, b = {.name = "sim"}, c = {.name = "self"};
+    lierne_context_add_transport(&context, &a, NULL);
+    lierne_context_add_transport(&context, &b, NULL);
+    lierne_context_add_transport(&context, &c, NULL);
+    int64_t hash = 0;
+    setenv("LIERNE_TRANSPORTS", "self,mpi", 1);
+    cr_assert_eq(lierne_context_select_transports(&context, &hash), LIERNE_OK);
+    unsetenv("LIERNE_TRANSPORTS");
+    cr_assert(context.ncarriers == 2 && context.carriers[0].transport == &c &&
+              context.carriers[1].transport == &a && hash != 0);
+}
