@@ -1,7 +1,7 @@
 /* A plan: two routes, forward and adjoint, computed once and executed any number of times.
  *
- * Planners make plans: lierne/bridge.h, lierne/sparse.h, lierne/halo.h. Everything here is the same
- * for all of them.
+ * Planners make plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h, lierne/sparse.h,
+ * lierne/halo.h. Everything here is the same for all of them.
  *
  * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
  * without data, in the same order per plan and direction. A buffer is host memory of
@@ -124,7 +124,8 @@ typedef struct lierne_report {
     int64_t sent_bytes; /* to other ranks */
     int64_t received_bytes;
     int64_t local_bytes; /* copied from in to out on this rank */
-    int64_t min_bytes;   /* lower bound: bytes that this rank must receive under any schedule */
+    int64_t min_bytes;   /* this rank's share of the bytes that all ranks together must receive
+                            under any schedule */
     int64_t sent_messages;
     int64_t received_messages;
     int64_t stages;
