@@ -34,9 +34,9 @@ static void open_world(world *w, double timeout) {
                                      .sequence_axis = 1};
     cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(
-            lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r), &spec),
-            LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r),
+                                               &spec),
+                     LIERNE_OK, "%s", lierne_last_error());
         for (int i = 0; i < 2 * ROWS; i++) {
             w->in[r][i] = (float)(100 * r + i + 1);
         }
