@@ -22,10 +22,9 @@ typedef struct lierne_stream_driver {
 /* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.
  */
 typedef struct lierne_host_stream lierne_host_stream;
-LIERNE_PRIVATE lierne_status lierne_host_stream_create(lierne_host_stream **out);
-LIERNE_PRIVATE void lierne_host_stream_destroy(lierne_host_stream *stream);
-LIERNE_PRIVATE lierne_status lierne_host_stream_enqueue(lierne_host_stream *stream,
-                                                        lierne_stream_work *work);
+lierne_status lierne_host_stream_create(lierne_host_stream **out);
+void lierne_host_stream_destroy(lierne_host_stream *stream);
+lierne_status lierne_host_stream_enqueue(lierne_host_stream *stream, lierne_stream_work *work);
 extern const lierne_stream_driver lierne_host_stream_driver;
 
 #endif
