@@ -1,5 +1,5 @@
-/* What ends a wait in vain: the deadline, a peer whose process ended, a peer that gave up; and what the
- * execution waits for, for messages and dumps. */
+/* What ends a wait in vain: the deadline, a peer whose process ended, a peer that gave up; and what
+ * the execution waits for, for messages and dumps. */
 #include "execute/execution.h"
 
 #include <stdio.h>
@@ -83,4 +83,3 @@ lierne_status lierne_execution_check_clock(lierne_execution *e) {
     }
     return lierne_deadline_passed(&w->deadline, now) ? time_out(e) : LIERNE_OK;
 }
-
