@@ -284,9 +284,10 @@ static void disagreement(lierne_context *context, void *shared) {
 }
 
 Test(group, ranks_that_disagree_create_nothing) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         group_state s = {.variant = (int)i};
-        group_run(4, NULL, disagreement, &s);
+        group_run(4, &spec, disagreement, &s);
         group_check_alike(&s, 4, variants[i].status, variants[i].text);
     }
 }
