@@ -55,7 +55,7 @@ TOOL_SRC := $(sort $(wildcard src/tool/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # Parts that several programs under mpirun share.
-MPI_PARTS := $(patsubst %,tests/mpi/%.c,common model rows swaps graphs crystal)
+MPI_PARTS := $(patsubst %,tests/mpi/%.c,common model rows swaps graphs crystal state)
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS),$(sort $(wildcard tests/mpi/*.c))))
 BENCH    := $(addprefix $(B)/tests/bench/,planning $(if $(HAVE_MPI),bridge sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
@@ -188,6 +188,7 @@ $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(addprefix $(B)/tests/mpi/,sparse halos update rejections): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
+$(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o

@@ -8,6 +8,7 @@
 #include "lierne/config.h"
 #include "lierne/context.h"
 #include "lierne/grid.h"
+#include "lierne/group.h"
 #include "lierne/halo.h"
 #include "lierne/layout.h"
 #include "lierne/megatron.h"

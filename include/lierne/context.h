@@ -52,18 +52,20 @@ typedef struct lierne_context_spec {
                   plan, which names no context: an error of that rank alone). All ranks must then
                   make all executing calls in the same order. For debugging: 1 costs a collective
                   agreement per call, 0 costs nothing. The same on every rank. */
+    int max_groups; /* most groups alive on this rank (lierne/group.h), at least 1; 0: 64, which is
+                       about twice what Megatron-LM creates. May differ between ranks */
 } lierne_context_spec;
 
 /* Creates a context of a world of one rank. Not collective. spec may be NULL. Destroy it with
  * lierne_context_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a
- * number), NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, max_groups, LIERNE_TIMEOUT_MS or LIERNE_CHECK not
+ * a number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 
 /* Destroys a context. Collective over an MPI context, unless it is dead. Buffers that were borrowed
- * when it died stay borrowed (above). NULL is allowed. Errors: INVALID (plans made from it are
- * alive, or it belongs to a simulated world; nothing is destroyed). */
+ * when it died stay borrowed (above). NULL is allowed. Errors: INVALID (plans or groups made
+ * from it are alive, or it belongs to a simulated world; nothing is destroyed). */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
 /* Progresses everything in flight in the context, without waiting: call it now and then from a
@@ -99,9 +101,10 @@ LIERNE_API int lierne_context_get_world_size(const lierne_context *context);
 LIERNE_API lierne_status lierne_context_dump(char *text, size_t size,
                                              const lierne_context *context);
 
-/* Number of groups that plans of this context created and share: communicators alive beside the
- * context's own; -1 for NULL. Not collective. */
+/* Number of groups alive on this rank, those that were created (lierne/group.h) and those that
+ * plans share, and the most that there may be; -1 for NULL. Not collective. */
 LIERNE_API int lierne_context_get_ngroups(const lierne_context *context);
+LIERNE_API int lierne_context_get_max_groups(const lierne_context *context);
 
 #ifdef __cplusplus
 }

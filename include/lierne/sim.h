@@ -39,8 +39,8 @@ typedef struct lierne_sim lierne_sim;
 /* Creates a world of nranks ranks, 1 to LIERNE_MAX_RANKS (lierne/grid.h). Not collective. spec
  * serves all ranks: spec->nodes has nranks entries and is copied; NULL is the same as all zeros.
  * LIERNE_NODE is not read. Destroy it with lierne_sim_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, nranks, spec->size, timeout, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a
- * number), NO_MEMORY. */
+ * Errors: INVALID (out NULL, nranks, spec->size, timeout, max_groups, LIERNE_TIMEOUT_MS or
+ * LIERNE_CHECK not a number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
 
@@ -50,8 +50,8 @@ LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
 LIERNE_API lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank);
 
 /* Destroys a world with all its contexts, dead or not. Not collective; no thread may use the world
- * meanwhile. NULL is allowed. Errors: INVALID (plans of one of its ranks are alive; nothing is
- * destroyed). */
+ * meanwhile. NULL is allowed. Errors: INVALID (plans or groups of one of its ranks
+ * are alive; nothing is destroyed). */
 LIERNE_API lierne_status lierne_sim_destroy(lierne_sim *sim);
 
 #ifdef __cplusplus

@@ -74,6 +74,9 @@ extern "C" {
     X(PEER_FAILED, -64,                                                                            \
       "The process of a rank that this rank waits for has ended. The context is dead. Detected "   \
       "for processes of the same host; a dead process of another host is a TIMEOUT.")              \
+    X(NO_RESOURCE, -65,                                                                            \
+      "A budget is used up: the context has max_groups groups on this rank. The message names "    \
+      "purpose, size and number of those that are alive.")                                         \
     X(INDEX_RANGE, -80,                                                                            \
       "A row number is outside of its array or graph, or a point is outside of its brick. The "    \
       "message names rank, list and entry, the value and the bound.")                              \

@@ -12,6 +12,10 @@
 
 #define DEFAULT_TIMEOUT 60.0 /* seconds */
 
+/* Megatron-LM creates 35 kinds of groups, and a rank is a member of one of each: twice that,
+ * rounded down. NCCL takes about half a gigabyte for each, so many more are rarely meant. */
+#define DEFAULT_MAX_GROUPS 64
+
 /* A number from the environment; *value is unchanged if the variable is not set. */
 static lierne_status env_number(const char *name, double low, double *value) {
     const char *text = getenv(name);
@@ -66,6 +70,11 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     double check = spec && spec->check;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;
+    if (spec && spec->max_groups < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
+                           spec->max_groups, DEFAULT_MAX_GROUPS);
+    }
+    context->max_groups = spec && spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
     if (spec && spec->nodes) {
         size_t n = (size_t)context->world;
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
@@ -254,6 +263,10 @@ int lierne_context_get_ngroups(const lierne_context *context) {
     return context ? (int)context->groups.count : -1;
 }
 
+int lierne_context_get_max_groups(const lierne_context *context) {
+    return context ? context->max_groups : -1;
+}
+
 lierne_status lierne_context_destroy(lierne_context *context) {
     if (!context) {
         return LIERNE_OK;
@@ -266,6 +279,11 @@ lierne_status lierne_context_destroy(lierne_context *context) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "%zu plans of the context are alive, must be 0: destroy them first",
                            context->nplans);
+    }
+    if (context->groups.count > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "%zu groups of the context are alive, must be 0: destroy them first",
+                           context->groups.count);
     }
     lierne_context_destroy_abandoned(context);
     context->control->close(context->control_self, context->dead != LIERNE_OK);

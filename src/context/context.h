@@ -70,6 +70,8 @@ struct lierne_context {
     lierne_activity *in_flight;
     lierne_activity *abandoned; /* destroyed with messages in flight: freed with the context */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */
+    int max_groups;
+    int64_t last_group_uid; /* the same on every rank */
 };
 
 /* Reads timeout, LIERNE_TIMEOUT_MS, check, LIERNE_CHECK and nodes (copied) into a context whose

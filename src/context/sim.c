@@ -108,6 +108,11 @@ lierne_status lierne_sim_destroy(lierne_sim *sim) {
                                "%zu plans of rank %d are alive, must be 0: destroy them first",
                                sim->contexts[r].nplans, r);
         }
+        if (sim->contexts[r].groups.count > 0) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "%zu groups of rank %d are alive, must be 0: destroy them first",
+                               sim->contexts[r].groups.count, r);
+        }
     }
     if (sim) {
         close_sim(sim);

@@ -137,12 +137,21 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
     return a->status;
 }
 
+/* Frees the fields of an agreement in which all ranks took part: a world may agree very often. */
+static void drop_fields(const lierne_sim_world *world, int id) {
+    if ((size_t)id < world->agreements.count && world->agreements.at[id].taken == world->nranks) {
+        lierne_mem_free(world->agreements.at[id].fields);
+        world->agreements.at[id].fields = NULL;
+    }
+}
+
 static lierne_status agree(void *self, lierne_status mine, const lierne_field *fields, size_t n,
                            int *id, lierne_status *decision) {
     lierne_sim_rank *s = self;
     *id = s->agreements++;
     lierne_sim_enter(s);
     *decision = take_part(s, mine, fields, n, *id);
+    drop_fields(s->world, *id);
     lierne_sim_leave(s);
     return LIERNE_OK;
 }

@@ -1,23 +1,45 @@
-/* Groups of planners: ordered ranks with a purpose. Plans of a context that need equal ranks for an
- * equal purpose share one group, which is freed with the last of them. A group identifies the set
- * of ranks that a stage runs on, for transports that need a communicator per group. Over self, sim
- * and mpi the messages of a group use the context's own transport. */
-#ifndef LIERNE_GROUP_H
-#define LIERNE_GROUP_H
+/* The groups of a rank: those that were created, by identity, and those that plans share, by
+ * ordered ranks and purpose. Both count against the context's budget. */
+#ifndef LIERNE_GROUP_INTERNAL_H
+#define LIERNE_GROUP_INTERNAL_H
 
 #include "context/context.h"
+#include "lierne/group.h"
 
-typedef struct lierne_group {
-    char purpose[16];
+struct lierne_group {
+    lierne_context *context;
+    int64_t uid; /* 0: shared by plans */
+    char purpose[LIERNE_MAX_PURPOSE + 1];
+    lierne_priority priority;
     int n;
     int *ranks;
-    size_t references;
-} lierne_group;
+    int rank;                                   /* this rank's place among them, or -1 */
+    int smallest;                               /* rank */
+    size_t references;                          /* of plans */
+    void *communicators[LIERNE_MAX_TRANSPORTS]; /* as the context's transports; NULL: none */
+};
 
-/* Gets a group, or creates it. Not collective. */
+/* group.c. Adds a group to the context's, with uid 0. Not collective. Errors: NO_RESOURCE,
+ * NO_MEMORY. */
+lierne_status lierne_group_add(lierne_group **out, lierne_context *context, const char *purpose,
+                               const int *ranks, int n);
+/* Removes and frees a group. NULL is allowed. */
+void lierne_group_remove(lierne_context *context, lierne_group *group);
+
+/* What planners need: gets a group, or adds it; each get needs a release, the last of which removes
+ * the group. NULL may be released. Not collective. These groups are not shown to transports: a
+ * plan's messages are those of the context. */
 lierne_status lierne_group_get(lierne_group **out, lierne_context *context, const char *purpose,
                                const int *ranks, int n);
-/* Releases a group; the last release frees it. NULL is allowed. */
 void lierne_group_release(lierne_context *context, lierne_group *group);
+
+/* communicators.c. How many of the context's transports need communicators. */
+int lierne_groups_count_transports(const lierne_context *context);
+/* Lets transports create what they need for groups, of which NULL are skipped, in canonical order.
+ * Collective over the context, after an agreement; the same error on every rank. */
+lierne_status lierne_groups_create_communicators(lierne_context *context,
+                                                 lierne_group *const *groups, int n);
+/* Destroys what transports created for a group. Errors: as lierne_group_destroy. */
+lierne_status lierne_group_destroy_communicators(lierne_group *group);
 
 #endif

@@ -7,7 +7,7 @@
 #include "lierne/plan.h"
 #include "route/route.h"
 
-/* Collective calls, compared between ranks in the field "call". */
+/* Collective calls, compared between ranks in the field "call". 64 is creating groups. */
 enum {
     LIERNE_CALL_BRIDGE = 0,
     LIERNE_CALL_EXECUTE = 1, /* and the direction */

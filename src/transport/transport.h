@@ -30,6 +30,16 @@ typedef struct lierne_posting {
     size_t nparts;
 } lierne_posting;
 
+/* A group (lierne/group.h), as a transport sees it. */
+typedef struct lierne_transport_group {
+    int64_t uid; /* equal on all members, never used again */
+    const char *purpose;
+    int priority;     /* lierne_priority */
+    const int *ranks; /* in the group's order */
+    int n;
+    int rank; /* this rank's place among them */
+} lierne_transport_group;
+
 typedef struct lierne_transport {
     const char *name;
     bool exposes; /* whether it exposes or moves */
@@ -62,6 +72,18 @@ typedef struct lierne_transport {
      * many as the receiver has, readable at these addresses until release. */
     const lierne_part *(*exposed)(void *batch, size_t slot);
     void (*release)(void *batch, size_t slot);
+
+    /* Both NULL unless the transport needs a communicator per group. Each is collective over the
+     * members, which all call for their groups in one order, waits for them at most timeout
+     * seconds, and is called without the control's lock. group_create writes what it made, which is
+     * not NULL. After an error that only some members got, it is as if the others had succeeded:
+     * they then call group_destroy alone. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the
+     * context dies); of group_create also others, after which the member takes part in further
+     * groups. group_destroy frees the communicator in any case; with alone set, other members do
+     * not call, and it must not wait for them. */
+    lierne_status (*group_create)(void *self, const lierne_transport_group *group, double timeout,
+                                  void **communicator);
+    lierne_status (*group_destroy)(void *communicator, double timeout, bool alone);
 } lierne_transport;
 
 /* The transport of a world of one rank, whose routes have no messages. It has no state. */
