@@ -107,7 +107,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
     r->base = (lierne_saved_spec){destroy_saved_spec, write_saved_spec};
-    r->world = context->world;
+    r->world = context->members.world;
     r->spec = *references;
     r->spec.rank = NULL;
     r->spec.row = NULL;
