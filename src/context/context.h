@@ -136,6 +136,11 @@ lierne_status lierne_context_agreement_status(const lierne_context *context, int
 /* Waits until all ranks have taken part in an agreement and returns the decision. */
 lierne_status lierne_context_await_agreement(lierne_context *context, int id);
 
+/* As in control/control.h, with ranks: those of messages must be members, and are overwritten. An
+ * error other than NO_MEMORY kills the context. */
+lierne_status lierne_context_sparse_exchange(lierne_context *context,
+                                             lierne_control_message *messages, size_t n,
+                                             lierne_control_messages *received);
 /* members.c: what knows ranks of the world calls these, controls and transports know indices. */
 /* Part of lierne_context_fill. */
 lierne_status lierne_context_take_members(lierne_context *context, const lierne_context_spec *spec);
@@ -145,11 +150,6 @@ int lierne_context_index(const lierne_context *context, int rank);
 lierne_status lierne_context_check_ranks(const lierne_context *context, const char *name, int first,
                                          int n);
 #define LIERNE_MEMBERS_TEXT 160 /* space for lierne_members_print in a message */
-/* As in control/control.h, with ranks: those of messages must be members, and are overwritten. An
- * error other than NO_MEMORY kills the context. */
-lierne_status lierne_context_sparse_exchange(lierne_context *context,
-                                             lierne_control_message *messages, size_t n,
-                                             lierne_control_messages *received);
 /* gave_up and alive of control/control.h; OK where the control has none. */
 lierne_status lierne_context_gave_up(const lierne_context *context, int rank);
 lierne_status lierne_context_peer_alive(const lierne_context *context, int rank);

@@ -1,5 +1,5 @@
-/* The members of a context, and the only place where ranks become indices of members and back for
- * the control; src/execute asks here for those that transports get. */
+/* The members of a context. Ranks become indices here, and for the messages of planners in agree.c;
+ * src/execute asks for those that transports get. */
 #include "context/context.h"
 #include "lierne/grid.h"
 
@@ -94,22 +94,6 @@ lierne_status lierne_context_check_ranks(const lierne_context *context, const ch
     lierne_members_print(members, sizeof members, m);
     return LIERNE_FAIL(LIERNE_INVALID, "rank %d of %s (ranks %d to %d) must be %s", rank, name,
                        first, first + n - 1, members);
-}
-
-lierne_status lierne_context_sparse_exchange(lierne_context *context,
-                                             lierne_control_message *messages, size_t n,
-                                             lierne_control_messages *received) {
-    LIERNE_TRY(lierne_context_alive(context));
-    for (size_t i = 0; i < n; i++) {
-        messages[i].peer = lierne_context_index(context, messages[i].peer);
-    }
-    lierne_status status =
-        context->control->sparse_exchange(context->control_self, messages, n, received);
-    for (size_t i = 0; i < received->count; i++) {
-        received->at[i].peer = lierne_members_rank(&context->members, received->at[i].peer);
-    }
-    return status == LIERNE_OK || status == LIERNE_NO_MEMORY ? status
-                                                             : lierne_context_kill(context, status);
 }
 
 lierne_status lierne_context_gave_up(const lierne_context *context, int rank) {
