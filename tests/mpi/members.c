@@ -287,7 +287,7 @@ static void reject(mistake which, lierne_status wanted, const char *words) {
 
 /* Ranks in these messages are those of the communicator. */
 static void specs_that_are_wrong(void) {
-    char words[64];
+    char words[96];
     int last = test_world / 2 - 1;
     reject(TOO_FEW, LIERNE_INVALID, "a member for each rank of the communicator");
     reject(OUTSIDE, LIERNE_INVALID, "is 131072, must be in ");
@@ -304,7 +304,7 @@ static void a_member_that_does_not_call(void) {
     lierne_context_spec spec = spec_of(ranks, n);
     lierne_context *context;
     lierne_plan *plan;
-    char words[64];
+    char words[96];
     const int32_t owner = rank_of(test_rank);
     const int64_t row = 0;
     const lierne_references_spec references = {.size = sizeof references,
