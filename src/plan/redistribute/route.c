@@ -89,10 +89,10 @@ static int node_of(const planner *p, int rank) {
 /* The holder that sends to a receiver which is no holder: one on the receiver's node if there is
  * one. Holders take turns, so that replicas share the load. */
 static int pick(const planner *p, const lierne_ranks *holders, int receiver, int turn) {
-    int near = 0;
+    int near = 0, node = p->nodes ? node_of(p, receiver) : 0;
     if (p->nodes) {
         for (size_t i = 0; i < holders->count; i++) {
-            near += node_of(p, holders->at[i]) == node_of(p, receiver);
+            near += node_of(p, holders->at[i]) == node;
         }
     }
     if (near == 0) {
@@ -100,7 +100,7 @@ static int pick(const planner *p, const lierne_ranks *holders, int receiver, int
     }
     near = turn % near;
     for (size_t i = 0;; i++) {
-        if (node_of(p, holders->at[i]) == node_of(p, receiver) && near-- == 0) {
+        if (node_of(p, holders->at[i]) == node && near-- == 0) {
             return holders->at[i];
         }
     }
