@@ -175,7 +175,22 @@ static lierne_status check_size(const batch *b, const slot *s, const message *m)
                              b->rank->rank, s->bytes, s->peer, m->bytes);
 }
 
+/* Messages of a pair and match id match in the order in which they were posted. */
+static bool is_next(const batch *b, const slot *s) {
+    for (size_t i = 0; i < b->capacity; i++) {
+        const slot *t = &b->slots[i];
+        if (t->used && t->receives && !t->message && t->peer == s->peer && t->match == s->match &&
+            t->ticket < s->ticket) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static message *find_exposed(const batch *b, const slot *s) {
+    if (!is_next(b, s)) {
+        return NULL;
+    }
     for (message *m = b->rank->mailbox; m; m = m->next) {
         if (m->parts && !m->taken && m->from == s->peer && m->match == s->match) {
             return m->polls-- > 0 ? NULL : m;

@@ -167,7 +167,7 @@ LIERNE_API lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spe
  * the tensor at the destination, and the gradient of the output. Forward is a redistribution from
  * src to dst, the adjoint one from gradient to src (lierne/redistribute.h). With rows_per_sample
  * they have 3 axes; with variable_rows all samples have the most rows. Free each with
- * lierne_layout_destroy; all are NULL on failure. The grids of spec must outlive them. Pure, not
+ * lierne_layout_destroy; all are NULL on failure. They keep nothing of spec. Pure, not
  * collective. Errors: as lierne_bridge_check. */
 LIERNE_API lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **dst,
                                                       lierne_layout **gradient,

@@ -10,8 +10,9 @@
  * - A mesh lists the slowest dim first, a grid the fastest, so the placements are reversed.
  * - Shard(a) is SHARD with share LIERNE_SHARE_CHUNK. Dims that shard the same axis cut it one after
  *   the other, the slowest dim first, in both.
- * - _StridedShard(a, split_factor) on a dim, and Shard(a) on a faster dim of split_factor ranks,
- *   are the same two cuts in the other order: give the strided dim the higher cut_order.
+ * - _StridedShard(a, split_factor) on a dim, and Shard(a) on a faster dim of split_factor ranks (or
+ *   on several whose sizes multiply to it), are the same cuts in the other order: give the strided
+ *   dim the higher cut_order.
  * - Where the sizes do not divide, torch may deal a strided shard out in another way, and without
  *   such a faster dim it is no nested cut. State it index by index: SHARD_ROWS with axis2 = -1 on
  *   every dim that shards the axis.
@@ -101,8 +102,9 @@ typedef struct lierne_placement {
  *
  * SHARD_ROWS takes nothing away from the other dims: an index belongs to the rank that all maps and
  * all cuts of its axis name. A map of two axes is stored as axis2 is. COMPACT: the two axes become
- * one, of own rows, in the order of (axis, axis2). FULL: all rows that the other dims leave of the
- * two axes; a SHARD of axis2 stays compact. */
+ * one, of own rows, in the order of (axis, axis2); the bit of `axis` in full_axes is not read.
+ * FULL: all rows that the other dims leave of the two axes; a SHARD of axis2 stays compact, one of
+ * `axis` unless its own bit in full_axes is set, too. */
 typedef enum lierne_storage { LIERNE_FULL = 0, LIERNE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;
@@ -123,7 +125,8 @@ typedef struct lierne_layout_spec {
 /* Creates a layout. *out is NULL on failure; free it with lierne_layout_destroy. Errors: INVALID
  * (NULL; a size; naxes, an axis, a coordinate, a dtype, a kind, a share rule or a cut_order out of
  * range; counts that do not add up to the axis, that come with a share rule or that follow another
- * cut of the axis; two zigzags of an axis, or counts before one; rows NULL, an owner out of range,
+ * cut of the axis, also over a dim of size 1; two zigzags of an axis, or counts before one; bits of
+ * full_axes beyond the axes; rows NULL, an owner out of range,
  * two maps of two axes, one whose axes are the same; compact rows of two axes that are not
  * neighbours), INDIVISIBLE (zigzag over n > 1: the axis by 2n and by the dims that cut it before),
  * UNKNOWN_VIEW, OVERFLOW (more than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
@@ -152,9 +155,9 @@ typedef struct lierne_box {
 } lierne_box;
 
 /* The boxes that make up what a rank owns, disjoint, in ascending order of start, the first axis
- * slowest (a map of two axes: of its axis, then axis2). Writes their number into count and, unless
- * boxes is NULL, the first `capacity` of them into boxes, which is the caller's. Errors: INVALID
- * (layout or count NULL), NO_MEMORY. */
+ * slowest (with a map of two axes: the other axes slowest, then its axis, then axis2). Writes their
+ * number into count and, unless boxes is NULL, the first `capacity` of them into boxes, which is
+ * the caller's. Errors: INVALID (layout or count NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
                                                  const lierne_layout *layout, int rank);
 

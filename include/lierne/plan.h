@@ -138,7 +138,8 @@ typedef struct lierne_report {
     int64_t sent_bytes; /* to other ranks */
     int64_t received_bytes;
     int64_t local_bytes; /* copied from in to out on this rank */
-    int64_t min_bytes;   /* lower bound: bytes that this rank must receive under any schedule */
+    int64_t min_bytes;   /* this rank's share of the bytes that all ranks together must receive
+                            under any schedule */
     int64_t sent_messages;
     int64_t received_messages;
     int64_t stages;

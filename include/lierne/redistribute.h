@@ -7,8 +7,9 @@
  * hold, once. Where several ranks hold an element (REPLICATE), a rank that holds it itself copies
  * it; otherwise it comes from a holder on the same node if there is one, and holders take turns.
  * Where the source is PARTIAL, the contributions of an element are summed in ascending order of
- * their coordinates (of several PARTIAL dims the first dim runs fastest), on one of the ranks that
- * need it, and sent to the others.
+ * their coordinates (of several PARTIAL dims the first dim runs fastest). Each rank that needs the
+ * element sums for itself, or, where that moves more elements, one of them sums and sends the sum
+ * to the others.
  *
  * PARTIAL at a destination is rejected: a value has no natural division into contributions. */
 #ifndef LIERNE_REDISTRIBUTE_H
@@ -30,7 +31,9 @@ extern "C" {
  * min_elements, which may be NULL: this rank's share of the elements that all ranks together must
  * receive at least, whatever the algorithm. nodes: the node of every rank of the world, or NULL:
  * all on one node. Pure: not collective; may run in many threads at once. Costs time and memory in
- * proportion to the ranks that this rank exchanges data with.
+ * proportion to the ranks that hold or need elements that this rank holds or needs, its replicas
+ * included, and under SHARD_ROWS to the indices that it holds or needs. Where R replicas send to
+ * N ranks that hold nothing of it, each replica takes time in proportion to R * N.
  * Errors: INVALID (NULL; layouts of different shape, dtype or world size; rank not in the world);
  * UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,

@@ -8,13 +8,15 @@
  * How to execute a route. Stages run one after another. In each stage:
  *   1. Post all receives and all sends, in any order. They may all be in flight at once; no
  *      receive overlaps a block that the stage sends or copies from. The k-th message to a peer is
- *      the k-th message that the peer receives from this rank in the stage with the same index;
- * both ends list the same number of elements. A message is the elements of its blocks, block after
- *      block, each with the last loop running fastest.
+ *      the k-th message that the peer receives from this rank in the stage with the same index.
+ *      Both ends list the same number of elements. A message is the elements of its blocks, block
+ *      after block, each with the last loop running fastest.
  *   2. Do the copies, in any order. They read nothing that the stage writes.
  *   3. When everything has arrived and the copies are done, do the sums, in their order.
- * A rank without stages does nothing. Ranks may have different numbers of stages; stage i of one
- * rank only communicates with stage i of others.
+ * The stage ends when its sends have completed, too. in and out are different memory; where the
+ * plan allows out == in, one buffer may serve as both if sends complete before the sums (step 3)
+ * begin. A rank without stages does nothing. Ranks may have different numbers of stages; stage i of
+ * one rank only communicates with stage i of others.
  *
  * Sums: `to` becomes the sum of the sources, added in their order. f16 and bf16 are added in
  * float32 and rounded once at the end (to nearest, ties to even); f32 and f64 are added in their

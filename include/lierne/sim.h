@@ -9,12 +9,12 @@
  * rank, then lierne_end on every rank. Blocking calls wait for other ranks and need a thread per
  * rank.
  *
- * Planning. Bridges need no messages to plan, so one thread may plan rank after rank. Such a call
- * cannot wait for ranks that its thread has not called yet. It compares its spec with the ranks
- * that planned before it. On a difference or an error, this rank and all later ones get the error
- * from the planning call, and the earlier ranks get it when they execute. Planning that exchanges
- * messages (graphs, references, halos, bricks) waits for all ranks and needs a thread per rank;
- * called rank after rank from one thread it ends in TIMEOUT.
+ * Planning. Redistributions and bridges need no messages to plan, so one thread may plan rank after
+ * rank. Such a call cannot wait for ranks that its thread has not called yet. It compares its spec
+ * with the ranks that planned before it. On a difference or an error, this rank and all later ones
+ * get the error from the planning call, and the earlier ranks get it when they execute. Planning
+ * that exchanges messages (graphs, references, halos, bricks) waits for all ranks and needs a
+ * thread per rank; called rank after rank from one thread it ends in TIMEOUT.
  *
  * Checked calls (lierne_context_spec.check). The earlier ranks have begun when a later rank
  * differs: they get the error from lierne_end or lierne_coalesced_end, which wait until all ranks

@@ -1,5 +1,5 @@
-/* A stream on the host: one thread and a queue without an end. Enqueueing allocates nothing, because
- * work brings its own place in the queue. */
+/* A stream on the host: one thread and a queue without an end. Enqueueing allocates nothing,
+ * because work brings its own place in the queue. */
 #include "execute/stream.h"
 
 struct lierne_host_stream {

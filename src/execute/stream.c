@@ -3,8 +3,8 @@
  *
  * Each phase is five steps: post messages and copy; await what arrives; deliver it; await the sends
  * that hold the phase up; sum. Deliveries come before sends are awaited, because a send that is
- * exposed is complete only when the peer has copied it, which the peer does in its own deliveries: two
- * ranks that awaited their sends first would wait for each other. The steps decide nothing that
+ * exposed is complete only when the peer has copied it, which the peer does in its own deliveries:
+ * two ranks that awaited their sends first would wait for each other. The steps decide nothing that
  * depends on data, so a device can run them as they are; here transports that must be polled are
  * polled by the stream. */
 #include "execute/execution.h"
@@ -45,10 +45,14 @@ static size_t receives_pending(const lierne_execution *e) {
 /* Whether what a step waits for has come. */
 static bool is_ready(const lierne_execution *e, int step) {
     switch (step) {
-    case POST: return !e->deferred;
-    case RECEIVE: return receives_pending(e) == 0;
-    case SEND: return e->pending == 0;
-    default: return e->lingering == 0;
+    case POST:
+        return !e->deferred;
+    case RECEIVE:
+        return receives_pending(e) == 0;
+    case SEND:
+        return e->pending == 0;
+    default:
+        return e->lingering == 0;
     }
 }
 
@@ -95,10 +99,14 @@ static lierne_status sum(lierne_execution *e) {
 
 static lierne_status run_step(lierne_execution *e, int step) {
     switch (step) {
-    case POST: return post(e);
-    case DELIVER: return deliver(e);
-    case SUM: return sum(e);
-    default: return await_step(e, step);
+    case POST:
+        return post(e);
+    case DELIVER:
+        return deliver(e);
+    case SUM:
+        return sum(e);
+    default:
+        return await_step(e, step);
     }
 }
 
@@ -173,8 +181,9 @@ lierne_status lierne_execution_await_event(lierne_execution *e) {
     bool done = e->event.done;
     pthread_mutex_unlock(&e->event.lock);
     if (!done) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d: %s, call %lld: the stream did not reach the end "
-                                           "of the execution within %g s",
+        return LIERNE_FAIL(LIERNE_TIMEOUT,
+                           "rank %d: %s, call %lld: the stream did not reach the end "
+                           "of the execution within %g s",
                            e->context->rank, e->name, (long long)e->call, seconds);
     }
     if (e->status != LIERNE_OK) {

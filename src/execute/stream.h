@@ -1,5 +1,5 @@
-/* Streams: queues whose work runs in the order in which it was enqueued, while the caller goes on. A
- * context that has a driver executes on a stream where the caller names one. */
+/* Streams: queues whose work runs in the order in which it was enqueued, while the caller goes on.
+ * A context that has a driver executes on a stream where the caller names one. */
 #ifndef LIERNE_STREAM_H
 #define LIERNE_STREAM_H
 
@@ -19,7 +19,8 @@ typedef struct lierne_stream_driver {
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
 } lierne_stream_driver;
 
-/* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first. */
+/* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.
+ */
 typedef struct lierne_host_stream lierne_host_stream;
 LIERNE_PRIVATE lierne_status lierne_host_stream_create(lierne_host_stream **out);
 LIERNE_PRIVATE void lierne_host_stream_destroy(lierne_host_stream *stream);

@@ -183,12 +183,16 @@ static lierne_status push_boxes(const lierne_layout *layout, const lierne_cell *
                                 const lierne_spans *spans, lierne_boxes *boxes, int64_t *own) {
     size_t at[LIERNE_MAX_AXES] = {0}, counts[LIERNE_MAX_AXES];
     bool rows = layout->rows_dim >= 0;
+    bool empty = false;
     row_walk w = rows ? walk_rows(layout, cell, spans) : (row_walk){0};
     for (int a = 0; a < layout->naxes; a++) {
         counts[a] = rows && (a == w.p->axis || a == w.p->axis2) ? 1 : spans[a].count;
-        if (spans[a].count == 0) {
-            return LIERNE_OK;
-        }
+        empty = empty || spans[a].count == 0;
+    }
+    if (empty) { /* no boxes, but own rows have a place in the buffer */
+        lierne_status status = rows ? push_rows(&w, (lierne_box){0}, NULL) : LIERNE_OK;
+        *own = w.own;
+        return status;
     }
     for (int a = 0; a >= 0;) {
         lierne_box box = {0};

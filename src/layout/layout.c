@@ -33,7 +33,10 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
     p->counts = sums;
     for (int c = 0; c < n; c++) {
         if (given[c] < 0 || !lierne_add_i64(total, given[c], &total)) {
-            return FAIL(LIERNE_INVALID, "count %d of dim %d is %lld", c, dim, (long long)given[c]);
+            return FAIL(LIERNE_INVALID,
+                        "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
+                        "must add up to %lld",
+                        c, dim, (long long)given[c], (long long)layout->shape[p->axis]);
         }
         sums[c + 1] = total;
     }
@@ -162,7 +165,8 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_map(layout, dim, given);
     }
-    return FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d", dim, (int)given->kind);
+    return FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d", dim,
+                (int)given->kind, (int)LIERNE_AT);
 }
 
 /* Counts speak of the whole axis, so only the first cut of an axis can have them. */
@@ -189,15 +193,20 @@ static lierne_status check_nesting(const lierne_layout *layout) {
     return LIERNE_OK;
 }
 
-/* Whether dim a cuts before dim b. Maps of one axis take nothing from other cuts, and come last:
- * then only owners of what is left need be looked at. */
+/* Cuts come first. Maps take nothing from them: a map of two axes follows, and maps of one axis are
+ * last, because then only owners of what is left need be looked at. */
+static int cut_class(const lierne_placement *p) {
+    return p->kind != LIERNE_SHARD_ROWS ? 0 : lierne_is_axis_map(p) ? 2 : 1;
+}
+
+/* Whether dim a cuts before dim b. */
 static bool cuts_before(const lierne_layout *layout, int a, int b) {
     const lierne_placement *p = &layout->placements[a], *q = &layout->placements[b];
-    if (lierne_is_axis_map(p) != lierne_is_axis_map(q)) {
-        return lierne_is_axis_map(q);
+    int class = cut_class(p);
+    if (class != cut_class(q)) {
+        return class < cut_class(q);
     }
-    if (p->kind != LIERNE_SHARD_ROWS && q->kind != LIERNE_SHARD_ROWS &&
-        p->cut_order != q->cut_order) {
+    if (class == 0 && p->cut_order != q->cut_order) {
         return p->cut_order < q->cut_order;
     }
     return a > b;

@@ -1,6 +1,6 @@
 /* A memory kind is one table: where scratch and staging slots come from, and how blocks are copied,
- * cleared and summed there. Execution calls nothing else on data, so that all it does on the host it
- * does on a device that has such a table. */
+ * cleared and summed there. Execution calls nothing else on data, so that all it does on the host
+ * it does on a device that has such a table. */
 #ifndef LIERNE_MEMORY_H
 #define LIERNE_MEMORY_H
 

@@ -104,6 +104,7 @@ lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan
     if (status == LIERNE_OK) {
         status = transpose(&parts, plan);
     }
+    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
@@ -187,5 +188,6 @@ lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *
         fields[2].value = second->decision;
         status = compose(&parts, first, second);
     }
+    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, context, status, &parts, fields, 3);
 }

@@ -23,6 +23,8 @@ struct lierne_plan {
     int held; /* by how many coalesced plans */
 };
 
-lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction);
+/* func: the public function that the message names. */
+lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction,
+                                          const char *func);
 
 #endif

@@ -209,19 +209,22 @@ lierne_status lierne_plan_destroy(lierne_plan *plan) {
         return LIERNE_OK;
     }
     if (plan->context->dead == LIERNE_OK || plan->held > 0) {
-        LIERNE_TRY(lierne_plan_check_idle(plan));
+        LIERNE_TRY(lierne_fail_in(lierne_plan_check_idle(plan), __func__));
     }
     plan->context->nplans--;
     drop(plan);
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction) {
-    if (!plan || (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "plan is NULL or direction %d is neither forward nor "
-                           "adjoint",
-                           (int)direction);
+lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction,
+                                          const char *func) {
+    if (!plan) {
+        return lierne_fail(LIERNE_INVALID, func, "plan is NULL");
+    }
+    if (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT) {
+        return lierne_fail(LIERNE_INVALID, func,
+                           "direction is %d, must be %d (forward) or %d (adjoint)", (int)direction,
+                           LIERNE_FORWARD, LIERNE_ADJOINT);
     }
     return LIERNE_OK;
 }
@@ -284,6 +287,7 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
 
 /* What a call executes. */
 typedef struct call {
+    const char *func; /* the public function */
     lierne_direction direction;
     lierne_reduction reduction;
     bool reduces; /* lierne_reduce */
@@ -347,11 +351,12 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     if (request) {
         *request = NULL;
     }
-    LIERNE_TRY(lierne_plan_check_direction(plan, c.direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, c.direction, c.func));
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
     const lierne_field fields[] = {{"call", number}, {"plan", plan->decision}};
     lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
+    lierne_fail_in(mine, c.func);
     LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, fields, 2, &decision));
     next->decision = decision;
     next->number = plan->started[c.direction]++;
@@ -364,12 +369,14 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
+    const call c = {.func = __func__, .direction = LIERNE_FORWARD};
+    return begin(request, plan, c, out, in, stream);
 }
 
 lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    return begin(request, plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
+    const call c = {.func = __func__, .direction = LIERNE_ADJOINT};
+    return begin(request, plan, c, out, in, stream);
 }
 
 lierne_status lierne_request_test(int *done, lierne_request *request) {
@@ -397,20 +404,25 @@ lierne_status lierne_end(lierne_request *request) {
 }
 
 lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
+    const call c = {.func = __func__, .direction = LIERNE_FORWARD};
     lierne_request *request;
-    LIERNE_TRY(lierne_forward_begin(&request, plan, out, in, stream));
+    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
     return lierne_end(request);
 }
 
 lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream) {
+    const call c = {.func = __func__, .direction = LIERNE_ADJOINT};
     lierne_request *request;
-    LIERNE_TRY(lierne_adjoint_begin(&request, plan, out, in, stream));
+    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
     return lierne_end(request);
 }
 
 lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                             const void *in, void *stream) {
-    const call c = {.direction = LIERNE_ADJOINT, .reduction = reduction, .reduces = true};
+    const call c = {.func = __func__,
+                    .direction = LIERNE_ADJOINT,
+                    .reduction = reduction,
+                    .reduces = true};
     lierne_request *request;
     LIERNE_TRY(begin(&request, plan, c, out, in, stream));
     return lierne_end(request);

@@ -3,7 +3,7 @@
 
 lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
                                        lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     const lierne_route *route = plan->parts.side[direction].route;
     if (in) {
         *in = route->elements[LIERNE_IN];
@@ -16,7 +16,7 @@ lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_p
 
 lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     const lierne_plan_side *side = &plan->parts.side[direction];
     if (naxes) {
         *naxes = side->naxes;
@@ -34,7 +34,7 @@ lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const
 
 lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
     }
@@ -44,7 +44,7 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
 
 lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     if (!route) {
         return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
     }
@@ -54,7 +54,7 @@ lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_pla
 
 lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                      lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     if (!report || report->size != sizeof *report) {
         return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
     }
@@ -82,7 +82,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
 
 lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_direction direction) {
     lierne_text out = {0};
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
     if (!text) {
         return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
     }

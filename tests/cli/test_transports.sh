@@ -1,28 +1,42 @@
 #!/usr/bin/env bash
-# Every golden case and every random bridge over several transports at once: one that exposes, one
-# without match ids, and sim, each for some pairs of ranks. $1: the build folder.
+# Every golden case and thousands of random ones, over several transports at once (one that exposes, one without
+# match ids, and sim, each for some pairs of ranks), on streams, and both. $1: the build folder.
 set -u
 build=${1:?usage: test_transports.sh BUILD}
-export LIERNE_TEST_TRANSPORTS=mixed
 passed=0
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-count() { # count PASSED FAILED STATUS: adds them up, and shows the log of what failed
+count() { # count PASSED FAILED STATUS: adds them up, and shows what failed
     passed=$((passed + $1))
     failed=$((failed + $2))
     [ "$2" -ne 0 ] || [ "$3" -eq 0 ] || failed=$((failed + 1))
-    [ "$2" -eq 0 ] && [ "$3" -eq 0 ] || grep -iE 'fail|seed' "$log" | head -n 20
+    [ "$2" -eq 0 ] && [ "$3" -eq 0 ] || grep -iE 'fail|seed|case' "$log" | head -n 20
 }
-"$build/golden" tests/golden >"$log" 2>&1
-status=$?
-read -r p _ f _ <<<"$(tail -n 1 "$log")"
-count "${p:-0}" "${f:-1}" $status
-"$build/unit" --filter '@(bridge_general|halo|graph|references|brick)/*' >"$log" 2>&1
-status=$?
-line=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | grep 'Synthesis: Tested:' | tail -n 1)
-p=$(sed -E 's/.*Passing: ([0-9]+).*/\1/' <<<"$line")
-f=$(sed -E 's/.*Tested: ([0-9]+).*/\1/' <<<"$line")
-count "${p:-0}" $((${f:-1} - ${p:-0})) $status
+golden() { # golden VARIABLE=VALUE...
+    env "$@" timeout 1200 "$build/golden" tests/golden >"$log" 2>&1
+    local status=$? p f
+    p=$(tail -n 1 "$log" | sed -nE 's/^([0-9]+) passed, [0-9]+ failed$/\1/p')
+    f=$(tail -n 1 "$log" | sed -nE 's/^[0-9]+ passed, ([0-9]+) failed$/\1/p')
+    count "${p:-0}" "${f:-1}" $status
+}
+unit() { # unit FILTER VARIABLE=VALUE...
+    local filter=$1 line t p status
+    shift
+    env "$@" timeout 1200 "$build/unit" --filter "$filter" >"$log" 2>&1
+    status=$?
+    line=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | grep 'Synthesis: Tested:' | tail -n 1)
+    t=$(sed -nE 's/.*Tested: ([0-9]+).*/\1/p' <<<"$line")
+    p=$(sed -nE 's/.*Passing: ([0-9]+).*/\1/p' <<<"$line")
+    count "${p:-0}" $((${t:-1} - ${p:-0})) $status
+}
+rows='@(halo|graph|references|brick)/*'
+golden LIERNE_TEST_TRANSPORTS=mixed
+unit "$rows" LIERNE_TEST_TRANSPORTS=mixed
+unit bridge_general/random_pairs_0 LIERNE_TEST_TRANSPORTS=mixed # of the four, a different one each
+golden LIERNE_TEST_EXECUTOR=stream
+unit "$rows" LIERNE_TEST_EXECUTOR=stream
+unit bridge_general/random_pairs_1 LIERNE_TEST_EXECUTOR=stream
+golden LIERNE_TEST_TRANSPORTS=mixed LIERNE_TEST_EXECUTOR=stream
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -91,6 +91,32 @@ Test(layout, rows_full_and_compact) {
 }
 
 /* A map cuts nothing out of an axis: full storage is the shard that another dim leaves of it. */
+Test(layout, rows_of_an_empty_tensor_are_counted) {
+    static const int32_t rows[4] = {0, 1, 1, 1};
+    const int64_t two = 2, empty[] = {2, 2, 0};
+    const lierne_placement p = {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows};
+    const char *const name = "cp";
+    const lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 1, .names = &name, .sizes = &two, .world_size = 2};
+    lierne_grid *g;
+    lierne_layout *l;
+    cr_assert_eq(lierne_grid_create(&g, &grid), LIERNE_OK);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = g,
+                                     .naxes = 3,
+                                     .shape = empty,
+                                     .dtype = LIERNE_F32,
+                                     .placements = &p};
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
+    for (int r = 0; r < 2; r++) {
+        int64_t got[3];
+        cr_assert_eq(lierne_layout_get_shape(got, l, r), LIERNE_OK);
+        cr_assert(got[0] == (r ? 3 : 1) && got[1] == 1 && got[2] == 0);
+    }
+    lierne_layout_destroy(l);
+    lierne_grid_destroy(g);
+}
+
 Test(layout, full_rows_of_a_shard) {
     lierne_grid *g = grid(3, tcd, two_each, 0);
     int32_t rows[40];

@@ -75,6 +75,35 @@ Test(layout_cuts, order_of_cuts) {
            "01 23 6 4 7 5");
 }
 
+/* A map of two axes takes nothing from the cuts, so it does not change their order either. */
+Test(layout_cuts, order_of_cuts_around_a_map_of_two_axes) {
+    static const int32_t rows[4] = {0};
+    const int64_t sizes[] = {2, 1, 2}, shape[] = {4, 1};
+    const lierne_placement placements[] = {
+        {EQUAL},
+        {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
+        {EQUAL, .cut_order = 2}};
+    const int64_t first[] = {0, 2, 1, 3}; /* x cuts first: x has 01 or 23, of which z takes one */
+    lierne_grid *g = layout_case_grid(3, sizes, 0);
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = g,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .placements = placements};
+    lierne_layout *l;
+    cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
+    for (int r = 0; r < 4; r++) {
+        lierne_box box;
+        size_t n;
+        cr_assert_eq(lierne_layout_get_boxes(&box, 1, &n, l, r), LIERNE_OK);
+        cr_assert(n == 1 && box.size[0] == 1);
+        cr_assert_eq(box.start[0], first[r], "rank %d has %d", r, (int)box.start[0]);
+    }
+    lierne_layout_destroy(l);
+    lierne_grid_destroy(g);
+}
+
 Test(layout_cuts, maps_of_one_axis) {
     const int64_t sizes[] = {2, 3};
     const int32_t x[] = {0, 1, 0, 0, 1, 1, 0}, y[] = {0, 0, 2, 2, 2, 0, 0};

@@ -198,6 +198,53 @@ Test(plan, requests_in_flight_and_busy) {
     lierne_grid_destroy(dst);
 }
 
+static void expect_error_of(const char *function) {
+    size_t n = strlen(function);
+    const char *error = lierne_last_error();
+    cr_assert(strncmp(error, function, n) == 0 && error[n] == ':', "'%s' is not of %s", error,
+              function);
+}
+
+/* A message begins with the public function that was called. */
+Test(plan, errors_name_the_function_that_was_called) {
+    lierne_grid *src = grid(1, 1, 1, 1), *dst = grid(1, 1, 1, 1);
+    lierne_bridge_spec spec = spec_of(src, dst);
+    lierne_context *self;
+    lierne_plan *plan, *other;
+    lierne_request *first, *second;
+    const lierne_route *route;
+    float x[128] = {0};
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_forward");
+    cr_assert_eq(lierne_adjoint(plan, x, NULL, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_adjoint");
+    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, x, x + 64, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_reduce");
+    cr_assert_eq(lierne_plan_get_route(&route, plan, (lierne_direction)2), LIERNE_INVALID);
+    expect_error_of("lierne_plan_get_route");
+    cr_assert(strstr(lierne_last_error(), "direction is 2, must be 0"));
+    cr_assert_eq(lierne_plan_get_elements(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
+    expect_error_of("lierne_plan_get_elements");
+    cr_assert_eq(lierne_forward_begin(&first, plan, x, x + 64, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_forward_begin(&second, plan, x, x + 64, NULL), LIERNE_BUSY);
+    expect_error_of("lierne_forward_begin");
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_BUSY);
+    expect_error_of("lierne_plan_destroy");
+    cr_assert_eq(lierne_end(first), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_composed(&other, plan, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_plan_create_composed");
+    cr_assert_eq(lierne_plan_create_graph(&other, self, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_plan_create_graph");
+    cr_assert_eq(lierne_plan_update_graph(plan, NULL), LIERNE_INVALID);
+    expect_error_of("lierne_plan_update_graph");
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_OK);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
 Test(plan, bad_arguments_start_nothing) {
     lierne_grid *src = grid(1, 1, 1, 1), *dst = grid(1, 1, 1, 1);
     lierne_bridge_spec spec = spec_of(src, dst);

@@ -259,6 +259,34 @@ Test(redistribute, a_rank_makes_its_route_alone) {
     }
 }
 
+/* Many ranks that all hold what they need: a rank copies its own and plans in a short time. */
+Test(redistribute, many_replicas_are_planned_in_a_short_time, .timeout = 10) {
+    const int64_t n = 1 << 16;
+    const char *const name = "dp";
+    const lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 1, .names = &name, .sizes = &n, .world_size = n};
+    lierne_grid *grid;
+    lierne_layout *src, *dst;
+    lierne_route *route;
+    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK);
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .grid = grid,
+                               .naxes = 1,
+                               .shape = &n,
+                               .dtype = LIERNE_F32,
+                               .placements = &replicate};
+    cr_assert_eq(lierne_layout_create(&src, &spec), LIERNE_OK);
+    spec.placements = &shard;
+    cr_assert_eq(lierne_layout_create(&dst, &spec), LIERNE_OK);
+    cr_assert_eq(lierne_route_create_redistribute(&route, NULL, src, dst, 5, NULL), LIERNE_OK);
+    cr_assert(route->stages.count == 1 && route->stages.at[0].copies.count == 1);
+    cr_assert(route->stages.at[0].sends.count == 0 && route->stages.at[0].recvs.count == 0);
+    lierne_route_destroy(route);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+}
+
 static void route_rejected(const lierne_layout *src, const lierne_layout *dst, int rank,
                            lierne_status wanted, const char *words) {
     lierne_route *route = (lierne_route *)&wanted;

@@ -1,6 +1,7 @@
-/* Several transports in one context: one that exposes, one without match ids, and sim, each for some
- * pairs of ranks. Every golden and random case runs over them too (tests/cli/test_transports.sh);
- * here are executions that overlap, the choice of transports, and a peer that none reaches. */
+/* Several transports in one context: one that exposes, one without match ids, and sim, each for
+ * some pairs of ranks. Every golden and random case runs over them too
+ * (tests/cli/test_transports.sh); here are executions that overlap, the choice of transports, and a
+ * peer that none reaches. */
 #include "base/base.h"
 #include "context/context.h"
 #include "transports.h"
@@ -12,7 +13,8 @@
 
 enum { RANKS = 8, PLANS = 3, CALLS = 2 * PLANS, ELEMENTS = 8 * 6 * 4 };
 
-/* Plans of one world with everything that their calls move. Call c is direction c % 2 of plan c / 2.
+/* Plans of one world with everything that their calls move. Call c is direction c % 2 of plan c
+ * / 2.
  */
 typedef struct world {
     lierne_sim *sim;
@@ -33,7 +35,8 @@ static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
     return grid;
 }
 
-/* Contributions to each row on four cp ranks, and eight ranks that need it: two stages with sums. */
+/* Contributions to each row on four cp ranks, and eight ranks that need it: two stages with sums.
+ */
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context) {
     static const int64_t shape[3] = {8, 6, 4};
     lierne_grid *src = grid_of(8, 1, 1), *dst = grid_of(1, 4, 2);

@@ -45,6 +45,7 @@ typedef struct overlap {
     lierne_ranks reducers;  /* ascending; receivers or some of them */
     bool divided;           /* reducer k sums part k and sends it on */
     bool none_holds;        /* no receiver holds a contribution */
+    bool all_hold;          /* every receiver holds one */
     int seed;               /* starts the rotation over replicas */
     lierne_ranks senders;   /* of one contribution, per reducer */
     lierne_overlaps part;   /* of the reducer at work */
@@ -139,6 +140,7 @@ static lierne_status choose_reducers(const planner *p, overlap *x) {
         holding += in_cell(p->from, x->receivers.at[i], &x->from);
     }
     x->none_holds = holding == 0;
+    x->all_hold = holding == n;
     x->divided = n * partials - holding > partials - 1 + n - 1 + x->none_holds;
     for (size_t i = 0; i < x->receivers.count; i++) {
         bool reduces =
@@ -263,7 +265,8 @@ static lierne_status add_messages(const planner *p, const overlap *x, lierne_mes
 }
 
 static lierne_status add_sends(const planner *p, overlap *x) {
-    if (!in_cell(p->from, p->rank, &x->from)) {
+    /* Replicas that all hold the value send nothing; there may be many of them. */
+    if (!in_cell(p->from, p->rank, &x->from) || (p->from->partials == 1 && x->all_hold)) {
         return LIERNE_OK;
     }
     LIERNE_TRY(assign(p, x, lierne_layout_partial(p->from, p->rank)));
@@ -501,7 +504,7 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
                                                int rank, const int *nodes) {
     planner p = {.from = src, .to = dst, .nodes = nodes, .rank = rank};
     if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+        return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
     }
     *out = NULL;
     LIERNE_TRY(lierne_fail_in(check(src, dst, rank), __func__));

@@ -303,6 +303,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
     if (status == LIERNE_OK) {
         status = prepare(&w);
     }
+    lierne_fail_in(status, __func__);
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_star_forest(out, context, status, &forest);
     if (status == LIERNE_OK) {
@@ -375,6 +376,7 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
         old->next_owner = w.memory;
         status = prepare(&w);
     }
+    lierne_fail_in(status, __func__);
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_update_star_forest(plan, status, &forest);
     if (w.memory) {

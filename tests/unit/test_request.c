@@ -1,0 +1,148 @@
+/* Requests that are tested and progressed instead of waited for. */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { RANKS = 2, ROWS = 5 };
+
+typedef struct world {
+    lierne_sim *sim;
+    lierne_plan *plans[RANKS];
+    float in[RANKS][2 * ROWS], out[RANKS][2 * ROWS];
+} world;
+
+/* A sample on each rank; the output is both. */
+static void open_world(world *w, double timeout) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    static const int64_t shape[3] = {2, ROWS, 1}, wide[3] = {1, 1, 2}, narrow[3] = {1, 2, 1};
+    const lierne_context_spec context = {.size = sizeof context, .timeout = timeout};
+    lierne_grid *src, *dst;
+    lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = RANKS};
+    cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
+    grid.sizes = narrow;
+    cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = src,
+                                     .dst = dst,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .sequence_axis = 1};
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(
+            lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r), &spec),
+            LIERNE_OK, "%s", lierne_last_error());
+        for (int i = 0; i < 2 * ROWS; i++) {
+            w->in[r][i] = (float)(100 * r + i + 1);
+        }
+        memset(w->out[r], 0xa5, sizeof w->out[r]);
+    }
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+static lierne_request *begin(world *w, int r) {
+    lierne_request *request;
+    cr_assert_eq(lierne_forward_begin(&request, w->plans[r], w->out[r], w->in[r], NULL), LIERNE_OK,
+                 "%s", lierne_last_error());
+    return request;
+}
+
+Test(request, is_done_when_its_data_is_there) {
+    world w;
+    int done[RANKS] = {0};
+    open_world(&w, 30);
+    lierne_request *first = begin(&w, 0);
+    for (int i = 0; i < 100; i++) {
+        cr_assert(lierne_request_test(&done[0], first) == LIERNE_OK && !done[0],
+                  "done without rank 1");
+    }
+    lierne_request *second = begin(&w, 1);
+    while (!done[0] || !done[1]) {
+        cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_OK);
+        cr_assert_eq(lierne_request_test(&done[1], second), LIERNE_OK);
+    }
+    for (int i = 0; i < 2 * ROWS; i++) {
+        cr_assert(w.out[0][i] == w.in[i / ROWS][i % ROWS] && w.out[1][i] == w.out[0][i],
+                  "element %d is %g", i, (double)w.out[0][i]);
+    }
+    cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_OK);
+    cr_assert(done[0], "no longer done");
+    cr_assert_eq(lierne_end(first), LIERNE_OK);
+    cr_assert_eq(lierne_end(second), LIERNE_OK);
+    cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_INVALID, "it has ended");
+    cr_assert(strstr(lierne_last_error(), "has ended"));
+    close_world(&w);
+}
+
+Test(request, progress_needs_no_request) {
+    world w;
+    int done = 0;
+    open_world(&w, 30);
+    lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
+    for (int i = 0; i < 10; i++) {
+        cr_assert_eq(lierne_progress(lierne_sim_get_context(w.sim, i % RANKS)), LIERNE_OK);
+    }
+    cr_assert(w.out[0][2 * ROWS - 1] == w.in[1][ROWS - 1], "nothing progressed");
+    cr_assert_eq(lierne_request_test(&done, requests[0]), LIERNE_OK);
+    cr_assert(done);
+    cr_assert_eq(lierne_end(requests[0]), LIERNE_OK);
+    cr_assert_eq(lierne_end(requests[1]), LIERNE_OK);
+    close_world(&w);
+}
+
+/* A loop of tests is a wait: it has the deadline of one. */
+Test(request, a_loop_of_tests_times_out) {
+    world w;
+    int done = 0;
+    size_t borrowed = 9;
+    lierne_status status = LIERNE_OK;
+    open_world(&w, 0.2);
+    lierne_request *request = begin(&w, 0);
+    while (status == LIERNE_OK && !done) {
+        status = lierne_request_test(&done, request);
+    }
+    cr_assert_eq(status, LIERNE_TIMEOUT, "%s", lierne_status_name(status));
+    cr_assert(strstr(lierne_last_error(), "with rank 1 (sim)"), "%s", lierne_last_error());
+    lierne_context *context = lierne_sim_get_context(w.sim, 0);
+    cr_assert_eq(lierne_progress(context), LIERNE_TIMEOUT, "the context is dead");
+    cr_assert_eq(lierne_end(request), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_destroy(w.plans[0]), LIERNE_OK);
+    w.plans[0] = NULL;
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_OK);
+    cr_assert_eq(borrowed, 0, "messages of a simulated world are copies");
+    close_world(&w);
+}
+
+Test(request, bad_arguments) {
+    world w;
+    int done;
+    size_t n;
+    open_world(&w, 30);
+    cr_assert_eq(lierne_request_test(&done, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_progress(NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &n, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 1, &n, lierne_sim_get_context(w.sim, 0)),
+                 LIERNE_INVALID);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, NULL, lierne_sim_get_context(w.sim, 0)),
+                 LIERNE_INVALID);
+    lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
+    cr_assert_eq(lierne_request_test(NULL, requests[0]), LIERNE_INVALID);
+    cr_assert_eq(lierne_end(requests[0]), LIERNE_OK);
+    cr_assert_eq(lierne_end(requests[1]), LIERNE_OK);
+    close_world(&w);
+}
