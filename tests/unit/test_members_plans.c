@@ -12,6 +12,7 @@
 #include "random_case.h"
 #include "rank_threads.h"
 #include "redistribute_case.h"
+#include "transports.h"
 
 enum { MOST = 12, LARGER = 64, SEEDS = 400 };
 
@@ -128,12 +129,19 @@ static void same_results(lierne_plan *const *small, lierne_plan *const *large, i
     }
 }
 
-static void close_worlds(lierne_sim *small, lierne_sim *large, lierne_plan **plans[2], int n) {
+/* Members must be what every transport knows, so the larger world has several. */
+static test_transports *attach(lierne_sim *sim, int n) {
+    return test_transports_attach(sim, n, (test_pairs){.exposed = 1, .ordered = 2});
+}
+
+static void close_worlds(lierne_sim *small, lierne_sim *large, test_transports *transports,
+                         lierne_plan **plans[2], int n) {
     for (int i = 0; i < 2 * n; i++) {
         cr_assert_eq(lierne_plan_destroy(plans[i / n][i % n]), LIERNE_OK);
     }
     cr_assert_eq(lierne_sim_destroy(small), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy(large), LIERNE_OK);
+    cr_assert(test_transports_destroy(transports), "messages are left");
 }
 
 static int64_t layout_size(const case_layout *l) {
@@ -161,6 +169,7 @@ static bool run_redistribution(uint64_t seed) {
         moved.layouts[l].offset = m.members[c.layouts[l].offset];
     }
     lierne_sim *sims[2] = {small_world(c.world, NULL), world_of(&m, NULL)};
+    test_transports *transports = attach(sims[1], c.world);
     for (int r = 0; r < c.world; r++) {
         lierne_context *context = lierne_sim_get_context(sims[1], m.members[r]);
         cr_assert_eq(redistribute_plan(&small[r], &c, lierne_sim_get_context(sims[0], r)),
@@ -182,7 +191,7 @@ static bool run_redistribution(uint64_t seed) {
             free(in[r]);
         }
     }
-    close_worlds(sims[0], sims[1], plans, c.world);
+    close_worlds(sims[0], sims[1], transports, plans, c.world);
     return m.gap;
 }
 
@@ -219,6 +228,7 @@ static bool run_bridge(uint64_t seed, bool *planned) {
     moved.src.offset = m.members[c.src.offset];
     moved.dst.offset = m.members[c.dst.offset];
     lierne_sim *sims[2] = {small_world(c.world, c.nodes), world_of(&m, c.nodes)};
+    test_transports *transports = attach(sims[1], c.world);
     *planned = true;
     for (int r = 0; r < c.world; r++) {
         lierne_context *contexts[2] = {lierne_sim_get_context(sims[0], r),
@@ -243,7 +253,7 @@ static bool run_bridge(uint64_t seed, bool *planned) {
             free(in[r]);
         }
     }
-    close_worlds(sims[0], sims[1], plans, c.world);
+    close_worlds(sims[0], sims[1], transports, plans, c.world);
     return m.gap;
 }
 
