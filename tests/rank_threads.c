@@ -22,13 +22,14 @@ static void *run(void *argument) {
 
 void rank_threads(lierne_sim *sim, int world, void (*work)(lierne_context *context, void *shared),
                   void *shared) {
-    worker *workers = malloc((size_t)world * sizeof *workers);
+    worker *workers = calloc((size_t)world + 1, sizeof *workers);
     for (int r = 0; r < world; r++) {
         bool started = false;
         if (workers) {
             workers[r] =
                 (worker){.context = lierne_sim_get_context(sim, r), .work = work, .shared = shared};
-            started = pthread_create(&workers[r].thread, NULL, run, &workers[r]) == 0;
+            started = !workers[r].context ||
+                      pthread_create(&workers[r].thread, NULL, run, &workers[r]) == 0;
         }
         if (!started) {
             fprintf(stderr, "no thread for rank %d\n", r);
@@ -36,7 +37,9 @@ void rank_threads(lierne_sim *sim, int world, void (*work)(lierne_context *conte
         }
     }
     for (int r = 0; r < world; r++) {
-        pthread_join(workers[r].thread, NULL);
+        if (workers[r].context) {
+            pthread_join(workers[r].thread, NULL);
+        }
     }
     free(workers);
 }

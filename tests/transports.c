@@ -299,18 +299,22 @@ test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs
     test_transports *t = memory_of(1, sizeof *t);
     *t = (test_transports){.n = n, .pairs = pairs, .random = 1};
     t->ranks = memory_of((size_t)n, sizeof *t->ranks);
-    for (int r = 0; r < n; r++) {
-        lierne_context *context = lierne_sim_get_context(sim, r);
+    for (int i = 0, rank = 0; i < n; rank++) {
+        lierne_context *context = lierne_sim_get_context(sim, rank);
+        if (!context) {
+            continue; /* no member */
+        }
         lierne_carrier base = context->carriers[0];
-        t->ranks[r] = (test_rank){.world = t,
-                                  .rank = r,
+        t->ranks[i] = (test_rank){.world = t,
+                                  .rank = i,
                                   .sim = context->control_self,
                                   .sent = memory_of((size_t)n, sizeof(unsigned)),
                                   .received = memory_of((size_t)n, sizeof(unsigned))};
         context->ncarriers = 0;
-        lierne_context_add_transport(context, &exposing, &t->ranks[r]);
-        lierne_context_add_transport(context, &ordered, &t->ranks[r]);
+        lierne_context_add_transport(context, &exposing, &t->ranks[i]);
+        lierne_context_add_transport(context, &ordered, &t->ranks[i]);
         lierne_context_add_transport(context, base.transport, base.self);
+        i++;
     }
     return t;
 }

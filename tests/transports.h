@@ -18,8 +18,8 @@ typedef struct test_pairs {
     unsigned ordered;
 } test_pairs;
 
-/* Gives every context of a world of n ranks the two transports. To be called before the first plan,
- * and once only. Destroy them after the world. Ends the program without memory. */
+/* Gives every context of a world of n members the two transports. To be called before the first
+ * plan, and once only. Destroy them after the world. Ends the program without memory. */
 test_transports *test_transports_attach(lierne_sim *sim, int n, test_pairs pairs);
 /* Attaches both, where the environment variable LIERNE_TEST_TRANSPORTS is "mixed" and the world is
  * not too large; else NULL. */

@@ -65,7 +65,8 @@ typedef enum lierne_row_order {
  * must be the same on every rank. */
 typedef struct lierne_bridge_spec {
     size_t size;
-    /* The grids. Both need dims tp and dp; their world sizes must equal the context's. */
+    /* The grids. Both need dims tp and dp; their world sizes must equal the context's, and all
+     * their ranks must be its members. */
     const lierne_grid *src;
     const lierne_grid *dst;
     int naxes;            /* 2 or 3 (of a 2-D tensor of rows the batch axis is the rows) */
@@ -125,11 +126,11 @@ typedef struct lierne_bridge_spec {
  * context serves one thread at a time.
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
- * placement that is not allowed, a world size that is not the context's); UNKNOWN_VIEW;
- * INDIVISIBLE (require_divisible; a zigzag that does not divide the sequence); UNSUPPORTED (source
- * cp > 1 without src_placements; variable_rows with an owner or placements); MISMATCH (ranks
- * disagree on the spec; the message names the field); OVERFLOW; NO_MEMORY; TIMEOUT; PEER_FAILED;
- * TRANSPORT. */
+ * placement that is not allowed, a world size that is not the context's, a grid with a rank that is
+ * no member); UNKNOWN_VIEW; INDIVISIBLE (require_divisible; a zigzag that does not divide the
+ * sequence); UNSUPPORTED (source cp > 1 without src_placements; variable_rows with an owner or
+ * placements); MISMATCH (ranks disagree on the spec; the message names the field); OVERFLOW;
+ * NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                                    const lierne_bridge_spec *spec);
 

@@ -4,6 +4,11 @@
  * (lierne/mpi.h, library liblierne_mpi) and lierne_sim_create (lierne/sim.h: all ranks of a world
  * in this process).
  *
+ * Members. A context has all ranks of the world, or those that its spec lists; several contexts
+ * over parts of one world, disjoint or not, may be used at once, and no call needs a rank that is
+ * no member. Ranks are those of the world everywhere: in grids, rows, routes, reports and messages.
+ * A call that is collective is so over the members.
+ *
  * Deadlines. Every wait has one. When it passes, the call returns TIMEOUT and the context is dead:
  * each further call that communicates returns the same error at once.
  *
@@ -42,10 +47,10 @@ typedef struct lierne_context_spec {
     size_t size;
     double timeout;   /* seconds that any wait may take, 0 to 1e6; 0: the environment variable
                          LIERNE_TIMEOUT_MS, else 60 s */
-    const int *nodes; /* node of each rank of the world: equal numbers are one node, and replicas on
-                         the same node are preferred. NULL: what the transport finds (sim and self:
-                         one node). Over MPI, LIERNE_NODE, where set, is this process's node and
-                         wins. Copied. */
+    const int *nodes; /* node of each rank, of each member where members is set: equal numbers are
+                         one node, and replicas on the same node are preferred. NULL: what the
+                         transport finds (sim and self: one node). Over MPI, LIERNE_NODE, where set,
+                         is this process's node and wins. Copied. */
     int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
                   those of all other ranks. A plan or direction that differs is MISMATCH on every
                   rank, and an argument that one rank rejects is every rank's error (except a NULL
@@ -54,12 +59,17 @@ typedef struct lierne_context_spec {
                   agreement per call, 0 costs nothing. The same on every rank. */
     int max_groups; /* most groups alive on this rank (lierne/group.h), at least 1; 0: 64, which is
                        about twice what Megatron-LM creates. May differ between ranks */
+    const int *members; /* ranks of a larger world that the context has, ascending; NULL: all. The
+                           same on every member. Copied. lierne_grid_get_members makes the list. */
+    int nmembers;       /* 0 without members */
+    int world_size;     /* ranks of the larger world, 1 to LIERNE_MAX_RANKS (lierne/grid.h). 0 where
+                           it follows: without members, and for lierne_sim_create. */
 } lierne_context_spec;
 
-/* Creates a context of a world of one rank. Not collective. spec may be NULL. Destroy it with
- * lierne_context_destroy; *out is NULL on failure.
+/* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
+ * spec may be NULL. Destroy it with lierne_context_destroy; *out is NULL on failure.
  * Errors: INVALID (out NULL, spec->size, timeout, max_groups, LIERNE_TIMEOUT_MS or LIERNE_CHECK not
- * a number), NO_MEMORY. */
+ * a number, members), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 
@@ -90,9 +100,17 @@ typedef struct lierne_borrowed {
 LIERNE_API lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity,
                                                      size_t *count, lierne_context *context);
 
-/* This rank and the number of ranks; -1 for NULL. Not collective. */
+/* This rank and the number of ranks, both of the larger world where the context has members; -1 for
+ * NULL. Not collective. */
 LIERNE_API int lierne_context_get_rank(const lierne_context *context);
 LIERNE_API int lierne_context_get_world_size(const lierne_context *context);
+
+/* The members of a context: their number (-1 for NULL), the rank of member i (-1 if there is none),
+ * and the place of a rank in their order (-1 if it is no member, or for NULL). Without a list in
+ * the spec they are all ranks of the world. Not collective. */
+LIERNE_API int lierne_context_get_nmembers(const lierne_context *context);
+LIERNE_API int lierne_context_get_member(const lierne_context *context, int i);
+LIERNE_API int lierne_context_find_member(const lierne_context *context, int rank);
 
 /* Writes what this rank was doing, as lines of text: the calls in flight, with stage, time and the
  * ranks waited for, then the last calls that ended. Of a dead context: as it was when it died.

@@ -76,6 +76,13 @@ LIERNE_API int lierne_grid_get_size(const lierne_grid *grid);
 LIERNE_API int lierne_grid_get_offset(const lierne_grid *grid);
 LIERNE_API int lierne_grid_get_world_size(const lierne_grid *grid);
 
+/* The ranks of n grids of one world, together, ascending and each once: the members of a context
+ * over them (lierne/context.h). Writes up to capacity of them to ranks, which may be NULL if
+ * capacity is 0, and their number to *count, which may be larger.
+ * Errors: INVALID (NULL, n below 1, capacity negative, grids of worlds that differ). */
+LIERNE_API lierne_status lierne_grid_get_members(int *ranks, int capacity, int *count,
+                                                 const lierne_grid *const *grids, int n);
+
 /* Number of views, "base" included, -1 for a NULL grid. Name of view i (0 is "base"), NULL if there
  * is none; the grid owns it. */
 LIERNE_API int lierne_grid_get_nviews(const lierne_grid *grid);

@@ -87,10 +87,11 @@ LIERNE_API lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row,
 
 /* Bricks: swaps for programs that have no halo exchange of their own. Space is a box from 0 to
  * box[d], cut into grid[0] x grid[1] x grid[2] bricks. Brick (i, j, k) belongs to rank (i * grid[1]
- * + j) * grid[2] + k, which owns the points inside (lower border included, upper border not). Each
- * rank gets ghosts of all points within cutoff of its brick, images across periodic borders
- * included. Swaps follow LAMMPS: x, y, z; to the lower side, then to the upper one; as many times
- * as the cutoff needs. Set size to sizeof(lierne_brick_spec) and the rest to zero first. */
+ * + j) * grid[2] + k (of a context with members: to member number that), which owns the points
+ * inside (lower border included, upper border not). Each rank gets ghosts of all points within
+ * cutoff of its brick, images across periodic borders included. Swaps follow LAMMPS: x, y, z; to
+ * the lower side, then to the upper one; as many times as the cutoff needs. Set size to
+ * sizeof(lierne_brick_spec) and the rest to zero first. */
 typedef struct lierne_brick_spec {
     size_t size;
     int grid[3];

@@ -14,17 +14,20 @@ extern "C" {
  * only the duplicate, which returns errors instead of aborting; comm stays the caller's. MPI must
  * be initialised, with MPI_THREAD_FUNNELED or more if the process has other threads, and must not
  * be finalised before lierne_context_destroy. spec may be NULL; spec->nodes must be the same on
- * every rank. Ranks are on one node if they have the same spec->nodes, or the same LIERNE_NODE
- * where it is set; without either, if their hosts have the same name. Destroy the context with
- * lierne_context_destroy; *out is NULL on failure.
+ * every rank. Where spec->members is set, comm has exactly the members: its rank i is members[i].
+ * MPI_Comm_create_group makes such a communicator without a call on other ranks; a group with its
+ * ranks ascending gives this order. Ranks are on one node if they have the same spec->nodes, or the
+ * same LIERNE_NODE where it is set; without either, if their hosts have the same name. Destroy the
+ * context with lierne_context_destroy; *out is NULL on failure.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK or
- * LIERNE_NODE), MISMATCH (spec->nodes or check), NO_MEMORY.
- * Errors of one rank that are not propagated, so that the other ranks see TIMEOUT: INVALID (comm is
- * MPI_COMM_NULL or an intercommunicator, MPI is not initialised or is finalised), NO_MEMORY of the
- * first allocation, TRANSPORT (MPI's own), TIMEOUT. After such an error, every further
- * lierne_context_create_mpi on comm ends in TIMEOUT, because MPI matches collective calls by their
- * order and cannot cancel one: use another communicator.
+ * LIERNE_NODE), MISMATCH (spec->nodes, members, world_size or check), NO_MEMORY. Their messages
+ * name ranks of comm, because members are not agreed yet. Errors of one rank that are not
+ * propagated, so that the other ranks see TIMEOUT: INVALID (comm is MPI_COMM_NULL or an
+ * intercommunicator, MPI is not initialised or is finalised), NO_MEMORY of the first allocation,
+ * TRANSPORT (MPI's own), TIMEOUT. After such an error, every further lierne_context_create_mpi on
+ * comm ends in TIMEOUT, because MPI matches collective calls by their order and cannot cancel one:
+ * use another communicator.
  *
  * MPICH raises the errors of pending messages on MPI_COMM_WORLD. Its default handler ends the
  * process, so that TRANSPORT cannot be returned: set MPI_ERRORS_RETURN on MPI_COMM_WORLD.

@@ -43,8 +43,8 @@ LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           const int *nodes);
 
 /* A redistribution to plan. Set size to sizeof(lierne_redistribute_spec) and the rest to zero
- * first. All layouts are of one shape and dtype, on grids whose world is the context's. They must
- * be the same on every rank. */
+ * first. All layouts are of one shape and dtype, on grids whose world is the context's. All ranks
+ * of the grids must be its members. Layouts must be the same on every rank. */
 typedef struct lierne_redistribute_spec {
     size_t size;
     const lierne_layout *src; /* forward moves from src to dst */
@@ -66,10 +66,11 @@ typedef struct lierne_redistribute_spec {
  * rank's failure every rank gets the same error, and nothing exists. *out is NULL then. The spec
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
- * shape, dtype or world size, a world size that is not the context's, max_inflight); UNSUPPORTED (a
- * PARTIAL dim in dst or adjoint_dst); MISMATCH (ranks disagree on the spec; the message names the
- * field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT.
- * Thread safety: a context serves one thread at a time. */
+ * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
+ * member, max_inflight); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst); MISMATCH (ranks
+ * disagree on the spec; the message names the field, as src.dim[0].size or dst.dim[1].counts);
+ * NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time.
+ */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
 

@@ -38,14 +38,16 @@ typedef struct lierne_sim lierne_sim;
 
 /* Creates a world of nranks ranks, 1 to LIERNE_MAX_RANKS (lierne/grid.h). Not collective. spec
  * serves all ranks: spec->nodes has nranks entries and is copied; NULL is the same as all zeros.
- * LIERNE_NODE is not read. Destroy it with lierne_sim_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, nranks, spec->size, timeout, max_groups, LIERNE_TIMEOUT_MS or
- * LIERNE_CHECK not a number), NO_MEMORY. */
+ * Where spec->members is set, only these ranks have contexts and take memory, spec->nodes has
+ * nmembers entries, and world_size is 0 or nranks. LIERNE_NODE is not read. Destroy it with
+ * lierne_sim_destroy; *out is NULL on failure. Errors: INVALID (out NULL, nranks, spec->size,
+ * timeout, max_groups, members, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a number), NO_MEMORY. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
 
 /* The context of a rank: the same pointer at each call, owned by the world, valid until
- * lierne_sim_destroy. NULL if sim is NULL or has no such rank. Any thread may call it at any time.
+ * lierne_sim_destroy. NULL if sim is NULL or has no such rank, or
+ * the rank is no member. Any thread may call it at any time.
  */
 LIERNE_API lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank);
 

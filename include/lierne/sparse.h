@@ -101,9 +101,10 @@ typedef struct lierne_references_spec {
  * accumulate, combined, keep_ghosts and max_inflight must be the same on every rank, and so must
  * nrows and owner (MISMATCH). Errors: INVALID (NULL, size, width, stride, dtype, algorithm,
  * max_inflight, fields that exclude each other), COUNT_RANGE (a negative count, or sizes that
- * overflow), OWNER_RANGE, INDEX_RANGE (a source or target outside the graph; a referenced row that
- * its owner does not have), EDGE_TARGET_NOT_OWNED, PEER_RANGE (the rank of a reference), MISMATCH,
- * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * overflow), OWNER_RANGE (an owner that is no rank of the context), INDEX_RANGE (a source or target
+ * outside the graph; a referenced row that its owner does not have), EDGE_TARGET_NOT_OWNED,
+ * PEER_RANGE (a reference to a rank that is none of the context), MISMATCH, NO_MEMORY, TIMEOUT,
+ * PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
                                                   const lierne_graph_spec *spec);
 LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
@@ -163,9 +164,11 @@ LIERNE_API lierne_status lierne_plan_serialize(char **text, const lierne_plan *p
 LIERNE_API lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context,
                                                  const char *text, size_t length);
 
-/* Partitions: the rank that owns each row. Every rank computes all owners for itself, with the same
- * result on every rank. Planners take any owners; these functions are a convenience. They are pure:
- * not collective, thread-safe, without a context. */
+/* Partitions: the rank that owns each row, of a world whose ranks are 0 to world - 1. For a context
+ * with members, give their number as world and replace owner i by lierne_context_get_member(i).
+ * Every rank computes all owners for itself, with the same result on every rank. Planners take any
+ * owners; these functions are a convenience. They are pure: not collective, thread-safe, without a
+ * context. */
 
 /* Contiguous shares in row order; the first nrows mod world ranks own one row more. owner: receives
  * nrows ranks, NULL is allowed if nrows is 0. Errors: INVALID (NULL, nrows < 0, world < 1). */

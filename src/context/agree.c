@@ -46,23 +46,27 @@ lierne_status lierne_context_await_agreement(lierne_context *context, int id) {
     return status == LIERNE_OK ? decision : lierne_context_kill(context, status);
 }
 
-static lierne_status kill_on_error(lierne_context *context, lierne_status status) {
+lierne_status lierne_context_sparse_exchange(lierne_context *context,
+                                             lierne_control_message *messages, size_t n,
+                                             lierne_control_messages *received) {
+    const lierne_members *members = &context->members;
+    LIERNE_TRY(lierne_context_alive(context));
+    for (size_t i = 0; i < n; i++) {
+        messages[i].peer = lierne_members_index(members, messages[i].peer);
+    }
+    lierne_status status =
+        context->control->sparse_exchange(context->control_self, messages, n, received);
+    for (size_t i = 0; i < received->count; i++) {
+        received->at[i].peer = lierne_members_rank(members, received->at[i].peer);
+    }
     return status == LIERNE_OK || status == LIERNE_NO_MEMORY ? status
                                                              : lierne_context_kill(context, status);
 }
 
-lierne_status lierne_context_sparse_exchange(lierne_context *context,
-                                             const lierne_control_message *messages, size_t n,
-                                             lierne_control_messages *received) {
-    LIERNE_TRY(lierne_context_alive(context));
-    return kill_on_error(context, context->control->sparse_exchange(context->control_self, messages,
-                                                                    n, received));
-}
-
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {
     LIERNE_TRY(lierne_context_alive(context));
-    return kill_on_error(context,
-                         context->control->allreduce_max(context->control_self, values, n));
+    lierne_status status = context->control->allreduce_max(context->control_self, values, n);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
 void lierne_context_free_message_memory(const lierne_context *context, void *memory) {

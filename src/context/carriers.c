@@ -88,9 +88,10 @@ lierne_status lierne_context_select_transports(lierne_context *context, int64_t 
 }
 
 lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer) {
+    int index = lierne_members_index(&context->members, peer);
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
-        if (!c->transport->reaches || c->transport->reaches(c->self, peer)) {
+        if (!c->transport->reaches || c->transport->reaches(c->self, index)) {
             *carrier = i;
             return LIERNE_OK;
         }

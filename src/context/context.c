@@ -67,6 +67,7 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
     LIERNE_TRY(find_timeout(spec, &context->timeout));
+    LIERNE_TRY(lierne_context_take_members(context, spec));
     double check = spec && spec->check;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;
@@ -76,7 +77,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     }
     context->max_groups = spec && spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
     if (spec && spec->nodes) {
-        size_t n = (size_t)context->world;
+        size_t n = (size_t)context->members.count;
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
@@ -86,6 +87,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
 void lierne_context_clear(lierne_context *context) {
     lierne_context_destroy_abandoned(context);
     lierne_mem_free(context->nodes);
+    lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);
     lierne_mem_free(context->groups.at);
 }
@@ -176,8 +178,12 @@ static size_t append(char *text, size_t size, size_t used, const char *format, .
 static void write_dump(const lierne_context *context, char *text, size_t size) {
     char names[80];
     lierne_context_list_transports(names, sizeof names, context);
-    size_t used = append(text, size, 0, "rank %d of %d over %s: %lld calls\n", context->rank,
-                         context->world, names, (long long)context->ncalls);
+    const lierne_members *members = &context->members;
+    size_t used = append(text, size, 0, "rank %d of %d", context->rank, members->world);
+    if (members->ranks) {
+        used = append(text, size, used, ", one of %d members,", members->count);
+    }
+    used = append(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);
@@ -256,7 +262,7 @@ int lierne_context_get_rank(const lierne_context *context) {
 }
 
 int lierne_context_get_world_size(const lierne_context *context) {
-    return context ? context->world : -1;
+    return context ? context->members.world : -1;
 }
 
 int lierne_context_get_ngroups(const lierne_context *context) {

@@ -6,6 +6,7 @@
 #define LIERNE_CONTEXT_INTERNAL_H
 
 #include "control/control.h"
+#include "control/members.h"
 #include "lierne/context.h"
 #include "memory/memory.h"
 #include "transport/transport.h"
@@ -55,10 +56,11 @@ struct lierne_context {
     int ncarriers;
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
-    int rank;
-    int world;
+    lierne_members members; /* the world, and the ranks of it that the context has */
+    int rank;               /* in the world */
+    int index;              /* among the members */
     double timeout;
-    int *nodes; /* node of every rank, or NULL: one node */
+    int *nodes; /* node of every member, or NULL: one node */
     bool owned_by_sim;
     bool check;         /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
@@ -74,8 +76,9 @@ struct lierne_context {
     int64_t last_group_uid; /* the same on every rank */
 };
 
-/* Reads timeout, LIERNE_TIMEOUT_MS, check, LIERNE_CHECK and nodes (copied) into a context whose
- * world is set. For the functions that create contexts. */
+/* Reads timeout, LIERNE_TIMEOUT_MS, check, LIERNE_CHECK, members and nodes (copied) into a context.
+ * index is set before, and members.count or members.world where the creating function knows it: the
+ * spec must not say otherwise. For the functions that create contexts. */
 LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
                                                  const lierne_context_spec *spec);
 /* The timeout of a context with this spec, in seconds; the default if the spec or the environment
@@ -135,10 +138,23 @@ lierne_status lierne_context_agreement_status(const lierne_context *context, int
 /* Waits until all ranks have taken part in an agreement and returns the decision. */
 lierne_status lierne_context_await_agreement(lierne_context *context, int id);
 
-/* As in control/control.h. An error other than NO_MEMORY kills the context. */
+/* As in control/control.h, with ranks: those of messages must be members, and are overwritten. An
+ * error other than NO_MEMORY kills the context. */
 lierne_status lierne_context_sparse_exchange(lierne_context *context,
-                                             const lierne_control_message *messages, size_t n,
+                                             lierne_control_message *messages, size_t n,
                                              lierne_control_messages *received);
+/* members.c: what knows ranks of the world calls these, controls and transports know indices. */
+/* Part of lierne_context_fill. */
+lierne_status lierne_context_take_members(lierne_context *context, const lierne_context_spec *spec);
+/* The index of a rank among the members; -1 for one that is no member. */
+int lierne_context_index(const lierne_context *context, int rank);
+/* INVALID unless the n ranks from first on, those of a grid called name, are members. */
+lierne_status lierne_context_check_ranks(const lierne_context *context, const char *name, int first,
+                                         int n);
+#define LIERNE_MEMBERS_TEXT 160 /* space for lierne_members_print in a message */
+/* gave_up and alive of control/control.h; OK where the control has none. */
+lierne_status lierne_context_gave_up(const lierne_context *context, int rank);
+lierne_status lierne_context_peer_alive(const lierne_context *context, int rank);
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n);
 /* Frees a buffer that control messages were sent from. Does nothing if a peer may still read it. */
 void lierne_context_free_message_memory(const lierne_context *context, void *memory);

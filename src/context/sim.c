@@ -3,7 +3,8 @@
  * A rank that waits progresses the executions of all ranks, so that one thread can begin on all of
  * them and then end on all of them; a lock lets several threads wait at once. The context of a rank
  * is initialised at its first use, so that planning one rank of a large world takes the memory of
- * one context. All contexts share one array of nodes. */
+ * one context. All contexts share the arrays of nodes and members. Without a context, a rank that
+ * is no member takes no memory. */
 #include "control/sim.h"
 #include "context/context.h"
 #include "lierne/grid.h"
@@ -12,8 +13,8 @@
 
 struct lierne_sim {
     lierne_sim_world world;
-    lierne_context *contexts; /* per rank; control is NULL until the first use */
-    lierne_context common;    /* initial value of all contexts; owns their nodes */
+    lierne_context *contexts; /* per member; control is NULL until the first use */
+    lierne_context common;    /* initial value of all contexts; owns their nodes and members */
 };
 
 static bool progress_all(void *user) {
@@ -25,20 +26,21 @@ static bool progress_all(void *user) {
     return moved;
 }
 
-/* The context of a rank. Called with the lock. Memory for all contexts is allocated, but the system
- * provides only what is written. */
-static lierne_context *open_context(lierne_sim *sim, int rank) {
-    lierne_context *context = &sim->contexts[rank];
+/* The context of a member. Called with the lock. Memory for all contexts is allocated, but the
+ * system provides only what is written. */
+static lierne_context *open_context(lierne_sim *sim, int index) {
+    lierne_context *context = &sim->contexts[index];
     if (!context->control) {
-        lierne_sim_rank *s = &sim->world.ranks[rank];
+        lierne_sim_rank *s = &sim->world.ranks[index];
         s->world = &sim->world;
-        s->rank = rank;
+        s->rank = index;
         *context = sim->common;
         context->control_self = s;
         for (int i = 0; i < context->ncarriers; i++) {
             context->carriers[i].self = s;
         }
-        context->rank = rank;
+        context->index = index;
+        context->rank = lierne_members_rank(&sim->common.members, index);
     }
     return context;
 }
@@ -46,12 +48,14 @@ static lierne_context *open_context(lierne_sim *sim, int rank) {
 static void close_sim(lierne_sim *sim) {
     for (int r = 0; sim->contexts && r < sim->world.nranks; r++) {
         if (sim->contexts[r].control) {
-            sim->contexts[r].nodes = NULL; /* the world's */
+            sim->contexts[r].nodes = NULL; /* the world's, as the members */
+            sim->contexts[r].members.ranks = NULL;
             lierne_context_clear(&sim->contexts[r]);
         }
     }
     lierne_mem_free(sim->contexts);
     lierne_mem_free(sim->common.nodes);
+    lierne_mem_free(sim->common.members.ranks);
     lierne_sim_world_close(&sim->world);
     lierne_mem_free(sim);
 }
@@ -59,16 +63,16 @@ static void close_sim(lierne_sim *sim) {
 static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_spec *spec) {
     sim->common.control = &lierne_sim_control;
     lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
-    sim->common.world = nranks;
+    sim->common.members.world = nranks;
     sim->common.owned_by_sim = true;
     lierne_status status = lierne_context_fill(&sim->common, spec);
     if (status == LIERNE_OK) {
         status = lierne_context_select_transports(&sim->common, NULL);
     }
-    LIERNE_TRY(lierne_sim_world_open(&sim->world, nranks, sim->common.timeout,
+    LIERNE_TRY(lierne_sim_world_open(&sim->world, &sim->common.members, sim->common.timeout,
                                      (lierne_control_hook){progress_all, sim}));
     LIERNE_TRY(status);
-    return lierne_alloc(&sim->contexts, (size_t)nranks, sizeof *sim->contexts);
+    return lierne_alloc(&sim->contexts, (size_t)sim->world.nranks, sizeof *sim->contexts);
 }
 
 lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
@@ -92,11 +96,12 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
 }
 
 lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank) {
-    if (!sim || rank < 0 || rank >= sim->world.nranks) {
+    int index = sim ? lierne_members_index(&sim->common.members, rank) : -1;
+    if (index < 0) {
         return NULL;
     }
     pthread_mutex_lock(&sim->world.lock);
-    lierne_context *context = open_context(sim, rank);
+    lierne_context *context = open_context(sim, index);
     pthread_mutex_unlock(&sim->world.lock);
     return context;
 }
@@ -106,7 +111,7 @@ lierne_status lierne_sim_destroy(lierne_sim *sim) {
         if (sim->contexts[r].nplans > 0) {
             return LIERNE_FAIL(LIERNE_INVALID,
                                "%zu plans of rank %d are alive, must be 0: destroy them first",
-                               sim->contexts[r].nplans, r);
+                               sim->contexts[r].nplans, sim->contexts[r].rank);
         }
         if (sim->contexts[r].groups.count > 0) {
             return LIERNE_FAIL(LIERNE_INVALID,

@@ -3,6 +3,7 @@
 #define LIERNE_SIM_WORLD_H
 
 #include "control/control.h"
+#include "control/members.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,7 +44,8 @@ typedef struct lierne_sim_rank {
 } lierne_sim_rank;
 
 struct lierne_sim_world {
-    int nranks;
+    int nranks;             /* those that have a context */
+    lierne_members members; /* their names in messages */
     double timeout;
     lierne_control_hook hook; /* progresses the executions of all ranks; called with the lock */
     lierne_sim_rank *ranks;
@@ -58,9 +60,11 @@ struct lierne_sim_world {
     atomic_bool any_gave_up;
 };
 
-/* Fills a world that is all zero. Close it also after a failure. */
-lierne_status lierne_sim_world_open(lierne_sim_world *world, int nranks, double timeout,
-                                    lierne_control_hook hook);
+/* Fills a world that is all zero, and borrows members->ranks. Close it also after a failure. */
+lierne_status lierne_sim_world_open(lierne_sim_world *world, const lierne_members *members,
+                                    double timeout, lierne_control_hook hook);
+/* The rank of an index, for messages. */
+int lierne_sim_name(const lierne_sim_world *world, int index);
 /* Frees what the world points to. */
 void lierne_sim_world_close(lierne_sim_world *world);
 

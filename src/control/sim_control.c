@@ -17,6 +17,10 @@
 
 #define CHECK_EVERY 20000000 /* nanoseconds between checks of the clock */
 
+int lierne_sim_name(const lierne_sim_world *world, int index) {
+    return lierne_members_rank(&world->members, index);
+}
+
 void lierne_sim_enter(void *self) {
     pthread_mutex_lock(&((lierne_sim_rank *)self)->world->lock);
 }
@@ -75,15 +79,17 @@ static bool any_gave_up(void *self) {
 }
 
 static lierne_status gave_up(void *self, int peer) {
-    const lierne_sim_rank *s = &((const lierne_sim_rank *)self)->world->ranks[peer];
+    const lierne_sim_world *world = ((const lierne_sim_rank *)self)->world;
+    const lierne_sim_rank *s = &world->ranks[peer];
     lierne_status status = (lierne_status)atomic_load(&s->gave_up);
-    return status == LIERNE_OK ? LIERNE_OK
-                               : LIERNE_FAIL(status, "rank %d gave up: %s", peer,
-                                             s->gave_up_message ? s->gave_up_message : "");
+    return status == LIERNE_OK
+               ? LIERNE_OK
+               : LIERNE_FAIL(status, "rank %d gave up: %s", lierne_sim_name(world, peer),
+                             s->gave_up_message ? s->gave_up_message : "");
 }
 
-static lierne_status compare(const lierne_sim_agreement *a, int rank, const lierne_field *fields,
-                             size_t n) {
+static lierne_status compare(const lierne_sim_world *world, const lierne_sim_agreement *a, int rank,
+                             const lierne_field *fields, size_t n) {
     for (size_t i = 0; i < n || i < a->nfields; i++) {
         bool both = i < n && i < a->nfields;
         if (!both || strcmp(fields[i].name, a->fields[i].name) != 0 ||
@@ -91,8 +97,10 @@ static lierne_status compare(const lierne_sim_agreement *a, int rank, const lier
             return LIERNE_FAIL(LIERNE_MISMATCH,
                                "%s differs between ranks: %lld on rank %d, %lld on rank %d",
                                i < n ? fields[i].name : a->fields[i].name,
-                               (long long)(i < a->nfields ? a->fields[i].value : 0), a->first,
-                               (long long)(i < n ? fields[i].value : 0), rank);
+                               (long long)(i < a->nfields ? a->fields[i].value : 0),
+                               lierne_sim_name(world, a->first),
+                               (long long)(i < n ? fields[i].value : 0),
+                               lierne_sim_name(world, rank));
         }
     }
     return LIERNE_OK;
@@ -130,7 +138,7 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
         lierne_set_error(a->message);
         return a->status;
     }
-    a->status = mine != LIERNE_OK ? mine : compare(a, s->rank, fields, n);
+    a->status = mine != LIERNE_OK ? mine : compare(world, a, s->rank, fields, n);
     if (a->status != LIERNE_OK) {
         memcpy(a->message, lierne_last_error(), sizeof a->message);
     }
@@ -177,7 +185,8 @@ static lierne_status check_given_up(lierne_sim_rank *s) {
     if (world->timed_out >= 0) {
         return LIERNE_FAIL(LIERNE_TIMEOUT,
                            "rank %d of %d: planning: rank %d timed out waiting for other ranks",
-                           s->rank, world->nranks, world->timed_out);
+                           lierne_sim_name(world, s->rank), world->members.world,
+                           lierne_sim_name(world, world->timed_out));
     }
     for (int r = 0; any_gave_up(s) && r < world->nranks; r++) {
         LIERNE_TRY(gave_up(s, r));
@@ -192,8 +201,9 @@ static lierne_status pause(lierne_sim_rank *s, lierne_deadline *deadline, size_t
         s->world->timed_out = s->rank;
         s->world->dirty = true;
         return LIERNE_FAIL(LIERNE_TIMEOUT,
-                           "rank %d of %d: planning: %zu ranks did not call within %g s", s->rank,
-                           s->world->nranks, missing, s->world->timeout);
+                           "rank %d of %d: planning: %zu ranks did not call within %g s",
+                           lierne_sim_name(s->world, s->rank), s->world->members.world, missing,
+                           s->world->timeout);
     }
     if (!progress(s->world)) {
         sleep_until_change(s->world);
@@ -315,10 +325,11 @@ const lierne_control lierne_sim_control = {
     .close = close_rank,
 };
 
-lierne_status lierne_sim_world_open(lierne_sim_world *world, int nranks, double timeout,
-                                    lierne_control_hook hook) {
+lierne_status lierne_sim_world_open(lierne_sim_world *world, const lierne_members *members,
+                                    double timeout, lierne_control_hook hook) {
     pthread_condattr_t attributes;
-    world->nranks = nranks;
+    world->nranks = members->count;
+    world->members = *members;
     world->timeout = timeout;
     world->hook = hook;
     world->timed_out = -1;
@@ -327,7 +338,7 @@ lierne_status lierne_sim_world_open(lierne_sim_world *world, int nranks, double 
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&world->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    return lierne_alloc(&world->ranks, (size_t)nranks, sizeof *world->ranks);
+    return lierne_alloc(&world->ranks, (size_t)members->count, sizeof *world->ranks);
 }
 
 void lierne_sim_world_close(lierne_sim_world *world) {

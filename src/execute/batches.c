@@ -19,6 +19,7 @@ lierne_status lierne_execution_choose_transports(lierne_execution *e) {
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         LIERNE_TRY(lierne_context_find_carrier(&m->batch, e->context, m->peer));
+        m->index = lierne_context_index(e->context, m->peer);
         m->slot = e->batches[m->batch].messages.count;
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->batches[m->batch].messages, i));
     }

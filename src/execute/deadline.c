@@ -49,7 +49,7 @@ static lierne_status check_given_up(const lierne_execution *e) {
     for (size_t i = 0; i < posted(e); i++) {
         bool received = phase && i >= phase->first && i < phase->first + phase->nrecvs;
         if (e->waiting[i] != LIERNE_WAIT_NONE || received) {
-            LIERNE_TRY(control->gave_up(self, e->messages.at[i].peer));
+            LIERNE_TRY(lierne_context_gave_up(e->context, e->messages.at[i].peer));
         }
     }
     return LIERNE_OK;
@@ -57,10 +57,9 @@ static lierne_status check_given_up(const lierne_execution *e) {
 
 /* The error of a peer that this rank waits for and whose process has ended. */
 static lierne_status check_peers(const lierne_execution *e) {
-    const lierne_control *control = e->context->control;
-    for (size_t i = 0; control->alive && i < posted(e); i++) {
+    for (size_t i = 0; i < posted(e); i++) {
         if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            LIERNE_TRY(control->alive(e->context->control_self, e->messages.at[i].peer));
+            LIERNE_TRY(lierne_context_peer_alive(e->context, e->messages.at[i].peer));
         }
     }
     return LIERNE_OK;

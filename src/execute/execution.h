@@ -30,6 +30,7 @@ typedef struct lierne_segment {
  * successor count from the first message of the phase. */
 typedef struct lierne_coalesced_message {
     int peer;
+    int index;    /* of the peer among the members, for the transport */
     int batch;    /* of the transport that serves the peer */
     size_t slot;  /* in that batch */
     bool lingers; /* a send whose blocks nothing writes to: only the end of the execution waits */

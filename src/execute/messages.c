@@ -85,7 +85,7 @@ static lierne_posting posting_of(const lierne_execution *e, const lierne_coalesc
         pack_message(e, m, false);
     }
     return (lierne_posting){.slot = m->slot,
-                            .peer = m->peer,
+                            .peer = m->index,
                             .receives = receives,
                             .bytes = (size_t)m->bytes,
                             .data =

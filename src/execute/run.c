@@ -34,7 +34,7 @@ lierne_status lierne_execution_check_senders(const lierne_execution *e) {
         return LIERNE_OK;
     }
     for (size_t i = 0; i < phase->nrecvs; i++) {
-        LIERNE_TRY(control->gave_up(self, e->messages.at[phase->first + i].peer));
+        LIERNE_TRY(lierne_context_gave_up(e->context, e->messages.at[phase->first + i].peer));
     }
     return LIERNE_OK;
 }

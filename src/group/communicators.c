@@ -53,8 +53,8 @@ typedef struct creation {
 
 static lierne_status create_one(lierne_group *group, int i, creation *c) {
     const lierne_context *context = group->context;
-    const lierne_transport_group shown = {group->uid,   group->purpose, (int)group->priority,
-                                          group->ranks, group->n,       group->rank};
+    const lierne_transport_group shown = {group->uid,     group->purpose, (int)group->priority,
+                                          group->indices, group->n,       group->rank};
     double now = lierne_now();
     if (lierne_deadline_passed(&c->deadline, now)) {
         return LIERNE_FAIL(LIERNE_TIMEOUT,

@@ -42,13 +42,14 @@ static lierne_status check_purpose(int rank, const lierne_group_spec *spec, int 
     return LIERNE_OK;
 }
 
-/* There are at most as many ranks as in the world, because groups of a spec have none in common. */
+/* There are at most as many ranks as the context has, because groups of a spec have none in common.
+ */
 static lierne_status check_sizes(const lierne_context *context, const lierne_group_spec *spec,
                                  int i) {
-    int rank = context->rank, left = context->world;
-    if (spec->ngroups < 1 || spec->ngroups > context->world) {
+    int rank = context->rank, left = context->members.count;
+    if (spec->ngroups < 1 || spec->ngroups > context->members.count) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: ngroups of spec %d is %d, must be 1 to %d",
-                           rank, i, spec->ngroups, context->world);
+                           rank, i, spec->ngroups, context->members.count);
     }
     for (int g = 0; g < spec->ngroups; g++) {
         int size = size_of(spec, g);
@@ -56,7 +57,7 @@ static lierne_status check_sizes(const lierne_context *context, const lierne_gro
             return LIERNE_FAIL(LIERNE_INVALID,
                                "rank %d: group %d of spec %d has %d ranks, must be 1 to %d, what "
                                "the groups before leave of %d",
-                               rank, g, i, size, left, context->world);
+                               rank, g, i, size, left, context->members.count);
         }
         left -= size;
     }
@@ -68,14 +69,15 @@ static lierne_status check_ranks(const lierne_context *context, const lierne_gro
     unsigned char *seen;
     lierne_status status = LIERNE_OK;
     int count = count_ranks(spec);
-    LIERNE_TRY(lierne_alloc(&seen, (size_t)context->world, 1));
+    LIERNE_TRY(lierne_alloc(&seen, (size_t)context->members.count, 1));
     for (int k = 0; k < count && status == LIERNE_OK; k++) {
-        int r = spec->ranks[k];
-        if (r < 0 || r >= context->world) {
-            status =
-                LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks[%d] of spec %d is %d, must be 0 to %d",
-                            context->rank, k, i, r, context->world - 1);
-        } else if (seen[r]++) {
+        int r = spec->ranks[k], index = lierne_context_index(context, r);
+        if (index < 0) {
+            char members[LIERNE_MEMBERS_TEXT];
+            lierne_members_print(members, sizeof members, &context->members);
+            status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks[%d] of spec %d is %d, must be %s",
+                                 context->rank, k, i, r, members);
+        } else if (seen[index]++) {
             status = LIERNE_FAIL(LIERNE_INVALID,
                                  "rank %d: ranks[%d] of spec %d is %d again: "
                                  "groups with a rank in common need a spec each",

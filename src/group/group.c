@@ -45,6 +45,7 @@ static lierne_status check_budget(const lierne_context *context, const char *pur
 
 static void free_group(lierne_group *group) {
     lierne_mem_free(group->ranks);
+    lierne_mem_free(group->indices);
     lierne_mem_free(group);
 }
 
@@ -57,6 +58,7 @@ static void fill(lierne_group *group, const char *purpose, const int *ranks, int
     for (int i = 0; i < n; i++) {
         group->rank = ranks[i] == group->context->rank ? i : group->rank;
         group->smallest = ranks[i] < group->smallest ? ranks[i] : group->smallest;
+        group->indices[i] = lierne_context_index(group->context, ranks[i]);
     }
 }
 
@@ -66,6 +68,9 @@ lierne_status lierne_group_add(lierne_group **out, lierne_context *context, cons
     LIERNE_TRY(check_budget(context, purpose, n));
     LIERNE_TRY(lierne_alloc(&group, 1, sizeof *group));
     lierne_status status = lierne_alloc(&group->ranks, (size_t)n, sizeof *ranks);
+    if (status == LIERNE_OK) {
+        status = lierne_alloc(&group->indices, (size_t)n, sizeof *group->indices);
+    }
     if (status == LIERNE_OK) {
         status = LIERNE_VEC_PUSH(&context->groups, group);
     }

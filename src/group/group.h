@@ -13,6 +13,7 @@ struct lierne_group {
     lierne_priority priority;
     int n;
     int *ranks;
+    int *indices;                               /* of the ranks among the members of the context */
     int rank;                                   /* this rank's place among them, or -1 */
     int smallest;                               /* rank */
     size_t references;                          /* of plans */

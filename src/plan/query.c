@@ -107,21 +107,23 @@ static lierne_status check_messages(const lierne_plan *const *plans, int n, int 
 
 lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     for (int i = 0; i < n || i < 1; i++) {
-        if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->rank != i)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "plans must be those of ranks 0 to %d, in order",
-                               n - 1);
+        if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->index != i)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "plans must be those of ranks 0 to %d, in order, or of the first %d "
+                               "members of a context",
+                               n - 1, n);
         }
         for (int d = 0; d < 2; d++) {
             const lierne_plan_side *side = &plans[i]->parts.side[d];
             LIERNE_TRY(lierne_route_check(side->route, side->owned.at, side->owned.count));
         }
     }
-    int world = plans[0]->context->world;
-    if (n != 1 && n != world) {
+    int all = plans[0]->context->members.count;
+    if (n != 1 && n != all) {
         return LIERNE_FAIL(LIERNE_INVALID, "%d plans of a world of %d ranks, must be all or one", n,
-                           world);
+                           all);
     }
-    if (n != world) {
+    if (n != all) {
         return LIERNE_OK;
     }
     LIERNE_TRY(check_messages(plans, n, LIERNE_FORWARD));

@@ -162,15 +162,31 @@ static int earlier(const lierne_messages *messages, size_t m) {
     return k;
 }
 
-static lierne_status pair(const lierne_route *const *routes, int n, int rank, size_t stage,
+/* The route of a rank; NULL if there is none. Routes ascend by rank. */
+static const lierne_route *route_of(const lierne_route *const *routes, int n, int rank) {
+    int low = 0, high = n - 1;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (routes[middle]->rank < rank) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return routes[low]->rank == rank ? routes[low] : NULL;
+}
+
+static lierne_status pair(const lierne_route *const *routes, int n, int r, size_t stage,
                           bool sends) {
-    const lierne_stage *mine = &routes[rank]->stages.at[stage];
+    int rank = routes[r]->rank;
+    const lierne_stage *mine = &routes[r]->stages.at[stage];
     const lierne_messages *messages = sends ? &mine->sends : &mine->recvs;
     for (size_t m = 0; m < messages->count; m++) {
         int peer = messages->at[m].peer;
         const lierne_message *other = NULL;
-        if (peer >= 0 && peer < n && stage < routes[peer]->stages.count) {
-            const lierne_stage *theirs = &routes[peer]->stages.at[stage];
+        const lierne_route *route = route_of(routes, n, peer);
+        if (route && stage < route->stages.count) {
+            const lierne_stage *theirs = &route->stages.at[stage];
             other = nth(sends ? &theirs->recvs : &theirs->sends, rank, earlier(messages, m));
         }
         if (!other || other->elements != messages->at[m].elements) {

@@ -35,7 +35,7 @@ typedef struct lierne_transport_group {
     int64_t uid; /* equal on all members, never used again */
     const char *purpose;
     int priority;     /* lierne_priority */
-    const int *ranks; /* in the group's order */
+    const int *ranks; /* in the group's order; as the transport counts them */
     int n;
     int rank; /* this rank's place among them */
 } lierne_transport_group;

@@ -20,7 +20,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     calls | known_answer) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
-    train) echo 4 8 ;;
+    train | members) echo 4 8 ;;
     *) echo 1 2 3 4 8 ;;
     esac
 }

@@ -257,7 +257,7 @@ static const variant variants[] = {
      {3},
      {0, 1, 4},
      LIERNE_INVALID,
-     "ranks[2] of spec 0 is 4, must be 0 to 3"},
+     "ranks[2] of spec 0 is 4, must be in 0 to 3"},
     {"ep", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, -1, 2}, LIERNE_INVALID, "ranks[1] of spec 0 is -1"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,

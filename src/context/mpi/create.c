@@ -88,8 +88,8 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     context->control = &lierne_mpi_control;
     lierne_context_add_transport(context, &lierne_mpi_transport, m);
     context->control_self = m;
-    context->rank = m->rank;
-    context->world = m->world;
+    context->index = m->rank;
+    context->members.count = m->world;
     LIERNE_TRY(lierne_context_fill(context, spec));
     m->timeout = context->timeout;
     LIERNE_TRY(lierne_alloc(&m->ranks, world, sizeof *m->ranks));
@@ -143,12 +143,19 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m) {
     return lierne_mpi_share_flags(m, reached);
 }
 
+static int64_t hash_members(const lierne_members *members) {
+    size_t bytes = (size_t)members->count * sizeof *members->ranks;
+    return members->ranks ? (int64_t)(lierne_hash(0, members->ranks, bytes) >> 1) : 0;
+}
+
 static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI_Comm comm,
                                lierne_status mine, const lierne_context_spec *spec,
                                lierne_status *decision) {
-    lierne_field fields[3] = {{.name = "hash of spec->nodes"},
+    lierne_field fields[5] = {{.name = "hash of spec->nodes"},
                               {.name = "check"},
-                              {.name = "hash of LIERNE_TRANSPORTS"}};
+                              {.name = "hash of LIERNE_TRANSPORTS"},
+                              {.name = "world_size"},
+                              {.name = "hash of spec->members"}};
     int id;
     if (mine == LIERNE_OK && spec && spec->nodes) {
         size_t bytes = (size_t)m->world * sizeof *spec->nodes;
@@ -156,12 +163,18 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
     }
     if (mine == LIERNE_OK) {
         fields[1].value = context->check;
+        fields[3].value = context->members.world;
+        fields[4].value = hash_members(&context->members);
         mine = lierne_context_select_transports(context, &fields[2].value);
     }
     LIERNE_TRY(lierne_mpi_open(m, comm));
-    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 3, &id, decision));
+    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 5, &id, decision));
     m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
-    return *decision == LIERNE_OK ? find_nodes(context, m) : LIERNE_OK;
+    if (*decision != LIERNE_OK) {
+        return LIERNE_OK;
+    }
+    m->members = context->members; /* agreed: all ranks now mean the same by a rank */
+    return find_nodes(context, m);
 }
 
 static bool progress_context(void *user) {
@@ -191,7 +204,7 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
         *out = context;
         return LIERNE_OK;
     }
-    lierne_context_drop(context);
     lierne_mpi_close(m, status != LIERNE_OK);
+    lierne_context_drop(context);
     return status != LIERNE_OK ? status : decision;
 }

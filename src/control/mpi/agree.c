@@ -59,13 +59,16 @@ static uint64_t hash_fields(const lierne_field *fields, size_t n) {
 }
 
 /* Compares a field of rank 0 with this rank's; either may be missing. */
-static lierne_status compare(const lierne_field *first, const lierne_field *mine, int rank) {
+static lierne_status compare(const lierne_mpi_state *m, const lierne_field *first,
+                             const lierne_field *mine) {
     if (first && mine && first->value == mine->value && strcmp(first->name, mine->name) == 0) {
         return LIERNE_OK;
     }
-    return LIERNE_FAIL(LIERNE_MISMATCH, "%s differs between ranks: %lld on rank 0, %lld on rank %d",
+    return LIERNE_FAIL(LIERNE_MISMATCH,
+                       "%s differs between ranks: %lld on rank %d, %lld on rank %d",
                        mine ? mine->name : first->name, first ? (long long)first->value : 0LL,
-                       mine ? (long long)mine->value : 0LL, rank);
+                       lierne_mpi_name(m, 0), mine ? (long long)mine->value : 0LL,
+                       lierne_mpi_name(m, m->rank));
 }
 
 static const lierne_field *nth(const lierne_field *fields, size_t n, size_t i) {
@@ -84,11 +87,11 @@ static lierne_status compare_pages(lierne_mpi_state *m, const lierne_field *fiel
         }
         LIERNE_TRY(broadcast(m, m->page, sizeof m->page, 0));
         for (; i < end && found == LIERNE_OK; i++) {
-            found = compare(&m->page[i - start], nth(fields, n, i), m->rank);
+            found = compare(m, &m->page[i - start], nth(fields, n, i));
         }
     }
     if (found == LIERNE_OK && first_n < n) {
-        found = compare(NULL, &fields[first_n], m->rank);
+        found = compare(m, NULL, &fields[first_n]);
     }
     set_decision(m, found);
     return LIERNE_OK;
@@ -132,7 +135,7 @@ lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_fie
     LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, hash_fields(fields, n)));
     if (m->reduce_out[FAILED] < 0) {
         return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d destroys its context while others plan",
-                           (int)(-1 - m->reduce_out[FAILED]));
+                           lierne_mpi_name(m, (int)(-1 - m->reduce_out[FAILED])));
     }
     if (m->reduce_out[FAILED] < m->world) {
         return broadcast_decision(m, (int)m->reduce_out[FAILED], decision);

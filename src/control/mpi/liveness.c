@@ -57,8 +57,8 @@ lierne_status lierne_mpi_alive(void *state, int peer) {
     struct pollfd watch = {.fd = m->watches ? m->watches[peer] : -1, .events = POLLIN};
     /* POLLNVAL means that the program closed the descriptor, not that the peer died. */
     if (watch.fd >= 0 && poll(&watch, 1, 0) > 0 && (watch.revents & POLLIN)) {
-        return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: the process of rank %d has ended", m->rank,
-                           peer);
+        return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: the process of rank %d has ended",
+                           lierne_mpi_name(m, m->rank), lierne_mpi_name(m, peer));
     }
     return LIERNE_OK;
 }

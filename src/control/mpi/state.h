@@ -7,6 +7,7 @@
 
 #include "control/abort_flags.h"
 #include "control/control.h"
+#include "control/members.h"
 
 #include <mpi.h>
 
@@ -37,8 +38,9 @@ typedef struct lierne_notice {
 typedef struct lierne_mpi_state {
     lierne_control_hook hook; /* progress is NULL until there is a context */
     MPI_Comm comm;
-    int rank;
+    int rank; /* in comm */
     int world;
+    lierne_members members; /* names of ranks in messages; without any, those in comm */
     int tags; /* 0 to tags - 1 are the transport's, LIERNE_MPI_CONTROL_TAGS more the control's */
     size_t piece_bytes;       /* longest piece of a message */
     double timeout;           /* seconds */
@@ -71,7 +73,9 @@ typedef struct lierne_mpi_state {
     int64_t sink[LIERNE_MPI_SINK]; /* receives messages that there is no memory for */
 } lierne_mpi_state;
 
-/* error.c. LIERNE_TRANSPORT with MPI's text for code. */
+/* error.c. The rank of the context that a rank of comm is, for messages. */
+int lierne_mpi_name(const lierne_mpi_state *m, int rank);
+/* LIERNE_TRANSPORT with MPI's text for code. */
 lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what);
 
 /* liveness.c. An id of this process's pid namespace, boot and host; 0 if it cannot be found. */

@@ -7,27 +7,33 @@
 #include "lierne/redistribute.h"
 #include "plan/fields.h"
 
-static lierne_status plan_side(lierne_plan_side *side, const lierne_context *context,
-                               const lierne_layout *from, const lierne_layout *to) {
-    LIERNE_TRY(lierne_plan_side_fill(side, context->rank, from, to));
-    return lierne_route_create_redistribute(&side->route, &side->min_elements, from, to,
-                                            context->rank, context->nodes);
+/* Both grids lie on the context's world, and all their ranks are its members. */
+static lierne_status check_ranks(const lierne_context *context, const lierne_bridge_spec *spec) {
+    if (lierne_grid_get_world_size(spec->src) != context->members.world) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the grids lie on a world of %d ranks, the context on one of %d",
+                           lierne_grid_get_world_size(spec->src), context->members.world);
+    }
+    LIERNE_TRY(lierne_context_check_ranks(context, "the source grid",
+                                          lierne_grid_get_offset(spec->src),
+                                          lierne_grid_get_size(spec->src)));
+    return lierne_context_check_ranks(context, "the destination grid",
+                                      lierne_grid_get_offset(spec->dst),
+                                      lierne_grid_get_size(spec->dst));
 }
 
 static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spec,
                           lierne_bridge_sides *sides, lierne_plan_parts *parts) {
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
-    if (lierne_grid_get_world_size(spec->src) != context->world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "the grids lie on a world of %d ranks, the context on one of %d",
-                           lierne_grid_get_world_size(spec->src), context->world);
-    }
+    LIERNE_TRY(check_ranks(context, spec));
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
-    LIERNE_TRY(plan_side(&parts->side[LIERNE_FORWARD], context, sides->src, sides->dst));
-    return plan_side(&parts->side[LIERNE_ADJOINT], context, sides->gradient, sides->src);
+    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, sides->src,
+                                             sides->dst));
+    return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, sides->gradient,
+                                         sides->src);
 }
 
 static void add_placements(lierne_plan_fields *f, const char *name, const lierne_grid *grid,

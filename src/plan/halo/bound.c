@@ -55,7 +55,7 @@ static lierne_status list_needs(const lierne_halo_saved_spec *saved, const liern
     lierne_keyed *ghosts;
     size_t n = (size_t)saved->spec.nghost;
     LIERNE_TRY(lierne_alloc_unset(&ghosts, 2 * n, sizeof *ghosts));
-    sort_ghosts(saved, context->world, ghosts, ghosts + n);
+    sort_ghosts(saved, context->members.world, ghosts, ghosts + n);
     lierne_status status = count_rows(saved, context->rank, ghosts, list);
     lierne_mem_free(ghosts);
     return status;

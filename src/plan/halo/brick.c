@@ -111,7 +111,7 @@ static lierne_status check_axis(const lierne_brick_spec *spec, int d, int rank) 
     return check_splits(spec->splits[d], spec->grid[d], d, rank);
 }
 
-static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int world) {
+static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int nranks) {
     int64_t bricks = 1;
     for (int d = 0; d < 3; d++) {
         if (spec->grid[d] < 1 || !lierne_mul_i64(bricks, spec->grid[d], &bricks)) {
@@ -119,12 +119,12 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int wor
                                d, spec->grid[d]);
         }
     }
-    if (bricks != world) {
+    if (bricks != nranks) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: the grid %d x %d x %d has %lld bricks, the world %d "
-                           "ranks",
+                           "rank %d: the grid %d x %d x %d has %lld bricks, the context %d "
+                           "ranks: there must be a brick for each",
                            rank, spec->grid[0], spec->grid[1], spec->grid[2], (long long)bricks,
-                           world);
+                           nranks);
     }
     if ((spec->dims != 0 && spec->dims != 2 && spec->dims != 3) ||
         (spec->dims == 2 && spec->grid[2] != 1)) {
@@ -136,13 +136,13 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int wor
     return LIERNE_OK;
 }
 
-static lierne_status check(const lierne_brick_spec *spec, int rank, int world) {
+static lierne_status check(const lierne_brick_spec *spec, int rank, int nranks) {
     int64_t bytes;
     if (!spec || spec->size != sizeof *spec) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL, or its size is not %zu", rank,
                            sizeof *spec);
     }
-    LIERNE_TRY(check_grid(spec, rank, world));
+    LIERNE_TRY(check_grid(spec, rank, nranks));
     for (int d = 0; d < 3; d++) {
         LIERNE_TRY(check_axis(spec, d, rank));
     }
@@ -159,7 +159,7 @@ static lierne_status check(const lierne_brick_spec *spec, int rank, int world) {
 }
 
 static void place(planner *b, const lierne_brick_spec *spec) {
-    int rank = b->context->rank, step = 1;
+    int index = b->context->index, step = 1;
     b->naxes = spec->dims == 2 ? 2 : 3;
     for (int d = 2; d >= 0; d--) {
         axis *a = &b->axes[d];
@@ -168,13 +168,14 @@ static void place(planner *b, const lierne_brick_spec *spec) {
                     .box = spec->box[d],
                     .cutoff = spec->cutoff,
                     .splits = spec->splits[d]};
-        a->at = rank / step % a->bricks;
+        a->at = index / step % a->bricks;
         a->low = border(a, a->at);
         a->high = border(a, a->at + 1);
         a->hops = most_hops(a);
         for (int side = 0; side < 2; side++) {
             int next = (a->at + (side ? 1 : a->bricks - 1)) % a->bricks;
-            a->neighbors[side] = rank + (next - a->at) * step;
+            a->neighbors[side] =
+                lierne_members_rank(&b->context->members, index + (next - a->at) * step);
         }
         step *= a->bricks;
     }
@@ -351,7 +352,7 @@ static void put_spec(fingerprint *f, const lierne_brick_spec *spec) {
 }
 
 static lierne_status prepare(planner *b, const lierne_brick_spec *spec, fingerprint *f) {
-    LIERNE_TRY(check(spec, b->context->rank, b->context->world));
+    LIERNE_TRY(check(spec, b->context->rank, b->context->members.count));
     put_spec(f, spec);
     place(b, spec);
     LIERNE_TRY(check_points(b, spec));

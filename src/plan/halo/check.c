@@ -68,13 +68,15 @@ static lierne_status check_counts(const lierne_halo_spec *spec, int rank) {
     return LIERNE_OK;
 }
 
-static lierne_status check_peers(const lierne_halo_spec *spec, int rank, int world) {
+static lierne_status check_peers(const lierne_halo_spec *spec, const lierne_context *context) {
+    int rank = context->rank;
     for (int s = 0; s < spec->nswap; s++) {
         int to = spec->sendproc[s], from = spec->recvproc[s];
-        if (to < 0 || to >= world || from < 0 || from >= world) {
-            return SWAP_FAIL(LIERNE_PEER_RANGE,
-                             "sendproc is %d and recvproc %d, must be in 0 to %d", rank, s, to,
-                             from, world - 1);
+        if (lierne_context_index(context, to) < 0 || lierne_context_index(context, from) < 0) {
+            char members[LIERNE_MEMBERS_TEXT];
+            lierne_members_print(members, sizeof members, &context->members);
+            return SWAP_FAIL(LIERNE_PEER_RANGE, "sendproc is %d and recvproc %d, must be %s", rank,
+                             s, to, from, members);
         }
     }
     for (int s = 0; s < spec->nswap; s++) {
@@ -146,7 +148,8 @@ static lierne_status check_lists(const lierne_halo_spec *spec, int rank) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int world) {
+lierne_status lierne_halo_check(const lierne_halo_spec *spec, const lierne_context *context) {
+    int rank = context->rank;
     LIERNE_TRY(check_arguments(spec, rank));
     LIERNE_TRY(check_counts(spec, rank));
     for (int s = 0; s < spec->nswap; s++) {
@@ -155,7 +158,7 @@ lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int worl
                              (long long)spec->sendnum[s]);
         }
     }
-    LIERNE_TRY(check_peers(spec, rank, world));
+    LIERNE_TRY(check_peers(spec, context));
     LIERNE_TRY(check_ghosts(spec, rank));
     return check_lists(spec, rank);
 }

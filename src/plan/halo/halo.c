@@ -58,7 +58,7 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, i
 static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
                              const lierne_context *context, const lierne_halo_spec *spec) {
     lierne_halo_saved_spec *r;
-    LIERNE_TRY(lierne_halo_check(spec, context->rank, context->world));
+    LIERNE_TRY(lierne_halo_check(spec, context));
     LIERNE_TRY(lierne_halo_saved_spec_create(&r, spec));
     parts->saved_spec = &r->base;
     size_t nghost = spec->nswap > 0 ? (size_t)spec->nghost : 0;

@@ -26,7 +26,7 @@ void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *t
 const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan);
 
 /* Checks everything in a spec that a rank can check alone. */
-lierne_status lierne_halo_check(const lierne_halo_spec *spec, int rank, int world);
+lierne_status lierne_halo_check(const lierne_halo_spec *spec, const lierne_context *context);
 
 /* Labels of rows, n words each: swaps copy those of the owned rows to the ghosts. If owned is NULL,
  * n is 2 and an owned row's label is its rank and its number, computed when it is sent. */

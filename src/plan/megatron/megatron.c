@@ -40,10 +40,9 @@ lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
 /* A side with an empty route. */
 static lierne_status start_side(lierne_plan_side *side, const lierne_context *context,
                                 const lierne_layout *from, const lierne_layout *to) {
-    lierne_route *direct;
-    LIERNE_TRY(lierne_plan_side_fill(side, context->rank, from, to));
-    LIERNE_TRY(lierne_route_create_redistribute(&direct, &side->min_elements, from, to,
-                                                context->rank, context->nodes));
+    LIERNE_TRY(lierne_plan_side_redistribute(side, context, from, to));
+    lierne_route *direct = side->route;
+    side->route = NULL;
     lierne_status status =
         lierne_route_create(&side->route, context->rank, direct->elements[LIERNE_IN],
                             direct->elements[LIERNE_OUT]);
@@ -55,11 +54,15 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
                                 const lierne_megatron_bridge *b,
                                 lierne_megatron_algorithm algorithm) {
     bool collective = algorithm == LIERNE_MEGATRON_COLLECTIVE;
-    if (b->src->world != context->world) {
+    if (b->src->world != context->members.world) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "the grids lie on a world of %d ranks, the context on one of %d",
-                           b->src->world, context->world);
+                           b->src->world, context->members.world);
     }
+    LIERNE_TRY(
+        lierne_context_check_ranks(context, "the source grid", b->src->offset, b->src->nranks));
+    LIERNE_TRY(lierne_context_check_ranks(context, "the destination grid", b->dst->offset,
+                                          b->dst->nranks));
     parts->dtype = b->src->dtype;
     parts->max_inflight = b->spec->max_inflight ? b->spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] =

@@ -53,24 +53,25 @@ static void take_layouts(layouts *l, const lierne_redistribute_spec *spec) {
     }
 }
 
+static lierne_status check_grid(const lierne_context *context, const char *name,
+                                const lierne_layout *layout) {
+    return lierne_context_check_ranks(context, name, layout->offset, layout->nranks);
+}
+
 static lierne_status check_layouts(const layouts *l, const lierne_context *context) {
     LIERNE_TRY(lierne_redistribute_check_pair(l->src, "src", l->dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_tensor(l->src, "src", l->adjoint_src, "adjoint_src"));
     LIERNE_TRY(lierne_redistribute_check_pair(l->src, "src", l->adjoint_dst, "adjoint_dst"));
-    if (l->src->world != context->world) {
+    if (l->src->world != context->members.world) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "the grid of src has a world of %d ranks, the context one of %d: they "
                            "must be the same",
-                           l->src->world, context->world);
+                           l->src->world, context->members.world);
     }
-    return LIERNE_OK;
-}
-
-static lierne_status plan_side(lierne_plan_side *side, const lierne_context *context,
-                               const lierne_layout *from, const lierne_layout *to) {
-    LIERNE_TRY(lierne_plan_side_fill(side, context->rank, from, to));
-    return lierne_route_create_redistribute(&side->route, &side->min_elements, from, to,
-                                            context->rank, context->nodes);
+    LIERNE_TRY(check_grid(context, "the grid of src", l->src));
+    LIERNE_TRY(check_grid(context, "the grid of dst", l->dst));
+    LIERNE_TRY(check_grid(context, "the grid of adjoint_src", l->adjoint_src));
+    return check_grid(context, "the grid of adjoint_dst", l->adjoint_dst);
 }
 
 static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
@@ -81,8 +82,10 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
-    LIERNE_TRY(plan_side(&parts->side[LIERNE_FORWARD], context, l->src, l->dst));
-    return plan_side(&parts->side[LIERNE_ADJOINT], context, l->adjoint_src, l->adjoint_dst);
+    LIERNE_TRY(
+        lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, l->src, l->dst));
+    return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, l->adjoint_src,
+                                         l->adjoint_dst);
 }
 
 lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,

@@ -17,6 +17,7 @@
 #include "route/route.h"
 #include "layout/layout.h"
 #include "lierne/redistribute.h"
+#include "plan/fields.h"
 #include "plan/redistribute/check.h"
 #include "plan/redistribute/chunk.h"
 
@@ -27,7 +28,8 @@ typedef struct planner {
     lierne_route *route;
     const lierne_layout *from;
     const lierne_layout *to;
-    const int *nodes;
+    const int *nodes; /* of each member, or NULL */
+    lierne_members members;
     int rank;
     int64_t in_shape[LIERNE_MAX_AXES];
     int64_t out_shape[LIERNE_MAX_AXES];
@@ -81,13 +83,17 @@ static bool in_cell(const lierne_layout *layout, int rank, const lierne_cell *ce
     return lierne_layout_cell(layout, rank, &own) && same_cell(layout, &own, cell);
 }
 
+static int node_of(const planner *p, int rank) {
+    return p->nodes[lierne_members_index(&p->members, rank)];
+}
+
 /* The holder that sends to a receiver which is no holder: one on the receiver's node if there is
  * one. Holders take turns, so that replicas share the load. */
 static int pick(const planner *p, const lierne_ranks *holders, int receiver, int turn) {
-    int near = 0;
+    int near = 0, node = p->nodes ? node_of(p, receiver) : 0;
     if (p->nodes) {
         for (size_t i = 0; i < holders->count; i++) {
-            near += p->nodes[holders->at[i]] == p->nodes[receiver];
+            near += node_of(p, holders->at[i]) == node;
         }
     }
     if (near == 0) {
@@ -95,7 +101,7 @@ static int pick(const planner *p, const lierne_ranks *holders, int receiver, int
     }
     near = turn % near;
     for (size_t i = 0;; i++) {
-        if (p->nodes[holders->at[i]] == p->nodes[receiver] && near-- == 0) {
+        if (node_of(p, holders->at[i]) == node && near-- == 0) {
             return holders->at[i];
         }
     }
@@ -478,28 +484,49 @@ static lierne_status check(const lierne_layout *src, const lierne_layout *dst, i
     return LIERNE_OK;
 }
 
+/* Makes the route of a planner whose layouts were checked. */
+static lierne_status create_route(planner *p) {
+    int64_t in, out;
+    LIERNE_TRY(lierne_layout_get_elements(&in, NULL, p->from, p->rank));
+    LIERNE_TRY(lierne_layout_get_elements(&out, NULL, p->to, p->rank));
+    LIERNE_TRY(lierne_route_create(&p->route, p->rank, in, out));
+    lierne_status status = fill(p);
+    if (status != LIERNE_OK) {
+        lierne_route_destroy(p->route);
+        return status;
+    }
+    p->route->dtype = p->from->dtype;
+    return LIERNE_OK;
+}
+
 lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_elements,
                                                const lierne_layout *src, const lierne_layout *dst,
                                                int rank, const int *nodes) {
     planner p = {.from = src, .to = dst, .nodes = nodes, .rank = rank};
-    int64_t in, out_elements;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
     }
     *out = NULL;
     LIERNE_TRY(lierne_fail_in(check(src, dst, rank), __func__));
-    LIERNE_TRY(lierne_layout_get_elements(&in, NULL, src, rank));
-    LIERNE_TRY(lierne_layout_get_elements(&out_elements, NULL, dst, rank));
-    LIERNE_TRY(lierne_route_create(&p.route, rank, in, out_elements));
-    lierne_status status = fill(&p);
-    if (status != LIERNE_OK) {
-        lierne_route_destroy(p.route);
-        return lierne_fail_in(status, __func__);
-    }
-    p.route->dtype = src->dtype;
+    p.members = (lierne_members){.world = src->world, .count = src->world};
+    LIERNE_TRY(lierne_fail_in(create_route(&p), __func__));
     if (min_elements) {
         *min_elements = p.min_elements;
     }
     *out = p.route;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
+                                            const lierne_layout *from, const lierne_layout *to) {
+    planner p = {.from = from,
+                 .to = to,
+                 .nodes = context->nodes,
+                 .members = context->members,
+                 .rank = context->rank};
+    LIERNE_TRY(lierne_plan_side_fill(side, p.rank, from, to));
+    LIERNE_TRY(create_route(&p));
+    side->route = p.route;
+    side->min_elements = p.min_elements;
     return LIERNE_OK;
 }

@@ -77,10 +77,10 @@ typedef struct planning {
     const lierne_graph_spec *spec;
     lierne_star_forest_memory *memory;
     int rank;
-    int world;
+    const lierne_members *members;
     marks owned;
     marks needed;
-    int64_t *next;        /* of each rank: the local row that its next row gets */
+    int64_t *next;        /* of each member: the local row that its next row gets */
     int64_t *row_of;      /* of each needed row, ascending: its local row at its owner */
     int64_t *ghost_of;    /* ... and its ghost */
     lierne_keyed *sorted; /* needed rows by owner, then as many spare items */
@@ -119,10 +119,11 @@ static lierne_status mark_owned(planning *w) {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, owner by owner */
     for (int64_t i = 0; i < s->nrows; i++) {
         int32_t owner = s->owner[i];
-        if (owner < 0 || owner >= w->world) {
-            return LIERNE_FAIL(LIERNE_OWNER_RANGE,
-                               "rank %d: row %lld has owner %d, must be in 0 to %d", w->rank,
-                               (long long)i, (int)owner, w->world - 1);
+        if (lierne_members_index(w->members, owner) < 0) {
+            char members[LIERNE_MEMBERS_TEXT];
+            lierne_members_print(members, sizeof members, w->members);
+            return LIERNE_FAIL(LIERNE_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
+                               w->rank, (long long)i, (int)owner, members);
         }
         hash = (hash ^ (uint32_t)owner) * 0x100000001b3u;
         if (owner == w->rank) {
@@ -169,7 +170,7 @@ static lierne_status mark_needed(planning *w) {
 static void number_rows(planning *w) {
     const lierne_graph_spec *s = w->spec;
     for (int64_t i = 0, n = 0; n < w->needed.count; i++) {
-        int64_t row = w->next[s->owner[i]]++;
+        int64_t row = w->next[lierne_members_index(w->members, s->owner[i])]++;
         if (marked(&w->needed, i)) {
             w->row_of[n++] = row;
         }
@@ -182,7 +183,7 @@ static void sort_ghosts(planning *w) {
     for (int64_t k = 0; k < n; k++) {
         w->sorted[k] = (lierne_keyed){(uint64_t)w->spec->owner[w->ascending[k]], k};
     }
-    lierne_sort_keyed(w->sorted, w->sorted + n, (size_t)n, (uint64_t)w->world);
+    lierne_sort_keyed(w->sorted, w->sorted + n, (size_t)n, (uint64_t)w->members->world);
     for (int64_t k = 0; k < n; k++) {
         int64_t at = w->sorted[k].value;
         w->ghost_of[at] = k;
@@ -219,10 +220,10 @@ static void localise_edges(planning *w) {
 }
 
 static lierne_status reserve_ghosts(planning *w) {
-    size_t n = (size_t)w->needed.count, world = (size_t)w->world;
+    size_t n = (size_t)w->needed.count, members = (size_t)w->members->count;
     lierne_workspace *workspace = &w->memory->work;
-    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, world, sizeof *w->next));
-    memset(w->next, 0, world * sizeof *w->next);
+    LIERNE_TRY(lierne_workspace_take(workspace, NEXT, &w->next, members, sizeof *w->next));
+    memset(w->next, 0, members * sizeof *w->next);
     LIERNE_TRY(lierne_workspace_take(workspace, ROW_OF, &w->row_of, n, sizeof *w->row_of));
     LIERNE_TRY(lierne_workspace_take(workspace, GHOST_OF, &w->ghost_of, n, sizeof *w->ghost_of));
     LIERNE_TRY(lierne_workspace_take(workspace, SORTED, &w->sorted, 2 * n, sizeof *w->sorted));
@@ -296,7 +297,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    planning w = {.spec = spec, .rank = context->rank, .world = context->world};
+    planning w = {.spec = spec, .rank = context->rank, .members = &context->members};
     lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
@@ -363,7 +364,7 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    planning w = {.spec = spec, .rank = context->rank, .world = context->world};
+    planning w = {.spec = spec, .rank = context->rank, .members = &context->members};
     lierne_star_forest_saved_spec *old = lierne_star_forest_saved_spec_of(plan);
     lierne_status status = check_update(plan, spec);
     if (status == LIERNE_OK && !old->memory) { /* of a deserialized plan */

@@ -76,10 +76,12 @@ static lierne_status check_references(const lierne_references_spec *p,
                            p->rank ? "row" : "rank");
     }
     for (int64_t k = 0; k < p->nghosts; k++) {
-        if (p->rank[k] < 0 || p->rank[k] >= context->world) {
+        if (lierne_context_index(context, p->rank[k]) < 0) {
+            char members[LIERNE_MEMBERS_TEXT];
+            lierne_members_print(members, sizeof members, &context->members);
             return LIERNE_FAIL(LIERNE_PEER_RANGE,
-                               "rank %d: ghost %lld is of rank %d, which must be in 0 to %d",
-                               context->rank, (long long)k, (int)p->rank[k], context->world - 1);
+                               "rank %d: ghost %lld is of rank %d, which must be %s", context->rank,
+                               (long long)k, (int)p->rank[k], members);
         }
     }
     return LIERNE_OK;
@@ -92,7 +94,7 @@ typedef struct planning {
     lierne_status status;
     char message[LIERNE_MESSAGE_SIZE];
     bool gathers;
-    int64_t *nowned_of; /* of all ranks, for an all-gather */
+    int64_t *nowned_of; /* of all members, for an all-gather */
     lierne_star_forest_saved_spec *saved;
     lierne_plan_parts parts;
 } planning;
@@ -239,9 +241,9 @@ static int64_t direct_cost(const lierne_star_forest *f, const lierne_references_
                 references);
 }
 
-static int64_t gather_steps(int world) {
+static int64_t gather_steps(int nranks) {
     int64_t steps = 0;
-    for (int64_t here = 1; here < world; here *= 2) {
+    for (int64_t here = 1; here < nranks; here *= 2) {
         steps++;
     }
     return steps;
@@ -251,17 +253,17 @@ static int64_t gather_steps(int world) {
  * most. With two ranks an all-gather never has fewer messages or rows. */
 static lierne_status choose(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
-    int world = p->context->world;
-    if (references->algorithm != LIERNE_GRAPH_AUTO || references->combined || world <= 2) {
-        p->gathers = references->algorithm == LIERNE_GRAPH_ALL_GATHER && world > 1;
+    int nranks = p->context->members.count;
+    if (references->algorithm != LIERNE_GRAPH_AUTO || references->combined || nranks <= 2) {
+        p->gathers = references->algorithm == LIERNE_GRAPH_ALL_GATHER && nranks > 1;
         return LIERNE_OK;
     }
     bool ok = p->status == LIERNE_OK;
     int64_t values[2] = {ok ? direct_cost(&p->saved->forest, references) : 0,
                          ok ? references->nowned : 0};
     LIERNE_TRY(lierne_context_allreduce_max(p->context, values, 2));
-    double rows = (double)values[1] * (world - 1);
-    p->gathers = cost(gather_steps(world), rows, references) < values[0];
+    double rows = (double)values[1] * (nranks - 1);
+    p->gathers = cost(gather_steps(nranks), rows, references) < values[0];
     return LIERNE_OK;
 }
 
@@ -270,22 +272,23 @@ static lierne_status exchange_sizes(planning *p) {
     lierne_control_message *messages = NULL;
     lierne_control_messages received = {0};
     int64_t *nowned = NULL;
-    size_t world = (size_t)p->context->world;
+    const lierne_members *members = &p->context->members;
+    size_t n = (size_t)members->count;
     if (!p->gathers) {
         return LIERNE_OK;
     }
-    note(p, lierne_alloc(&messages, world, sizeof *messages));
+    note(p, lierne_alloc(&messages, n, sizeof *messages));
     note(p, lierne_alloc(&nowned, 1, sizeof *nowned));
-    note(p, lierne_alloc(&p->nowned_of, world, sizeof *p->nowned_of));
+    note(p, lierne_alloc(&p->nowned_of, n, sizeof *p->nowned_of));
     bool allocated = messages && nowned;
-    for (size_t r = 0; allocated && r < world; r++) {
+    for (size_t i = 0; allocated && i < n; i++) {
         *nowned = p->spec->references.nowned;
-        messages[r] = (lierne_control_message){(int)r, 1, nowned};
+        messages[i] = (lierne_control_message){lierne_members_rank(members, (int)i), 1, nowned};
     }
     lierne_status status =
-        lierne_context_sparse_exchange(p->context, messages, allocated ? world : 0, &received);
+        lierne_context_sparse_exchange(p->context, messages, allocated ? n : 0, &received);
     for (size_t i = 0; p->nowned_of && i < received.count; i++) {
-        p->nowned_of[received.at[i].peer] = received.at[i].words[0];
+        p->nowned_of[lierne_members_index(members, received.at[i].peer)] = received.at[i].words[0];
     }
     lierne_control_messages_destroy(&received);
     lierne_mem_free(messages);
@@ -311,8 +314,8 @@ static lierne_status check_volume(const planning *p) {
     const lierne_star_forest *f = &p->saved->forest;
     int64_t rows = f->nghosts, size = (int64_t)lierne_dtype_size(p->spec->references.dtype), bytes;
     bool fits = lierne_add_i64(rows, f->nsent, &rows);
-    for (int r = 0; p->gathers && fits && r < p->context->world; r++) {
-        fits = lierne_add_i64(rows, p->nowned_of[r], &rows);
+    for (int i = 0; p->gathers && fits && i < p->context->members.count; i++) {
+        fits = lierne_add_i64(rows, p->nowned_of[i], &rows);
     }
     if (!fits || !lierne_mul_i64(rows, f->width, &bytes) || bytes > INT64_MAX / 4 / size) {
         return LIERNE_FAIL(
@@ -335,7 +338,7 @@ static lierne_status fill_routes(planning *p) {
                           !f->accumulate));
     forward->min_elements = (f->nroots - own_roots(f)) * f->width;
     adjoint->min_elements = f->nsent * f->width;
-    LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, p->context->world,
+    LIERNE_TRY(p->gathers ? lierne_star_forest_all_gather(f, forward->route, &p->context->members,
                                                           p->nowned_of)
                           : lierne_star_forest_forward(f, forward->route));
     return lierne_star_forest_adjoint(f, adjoint->route);

@@ -46,15 +46,16 @@ static void write_roots(lierne_text *text, const lierne_star_forest *f) {
     lierne_text_add(text, "]");
 }
 
-/* A count for every rank of the world, 0 for ranks that are not peers. */
-static void write_counts(lierne_text *text, const char *name, const lierne_peers *peers, int world,
-                         int self) {
+/* A count for every member, 0 for those that are not peers. */
+static void write_counts(lierne_text *text, const char *name, const lierne_peers *peers,
+                         const lierne_members *members, int self) {
     size_t at = 0;
     lierne_text_add(text, ",\n \"%s\": [", name);
-    for (int r = 0; r < world; r++) {
-        bool here = at < peers->count && peers->at[at].rank == r;
-        long long count = here && r != self ? (long long)peers->at[at].count : 0;
-        lierne_text_add(text, r ? ",%lld" : "%lld", count);
+    for (int i = 0; i < members->count; i++) {
+        int rank = lierne_members_rank(members, i);
+        bool here = at < peers->count && peers->at[at].rank == rank;
+        long long count = here && rank != self ? (long long)peers->at[at].count : 0;
+        lierne_text_add(text, i ? ",%lld" : "%lld", count);
         at += here;
     }
     lierne_text_add(text, "]");
@@ -91,8 +92,8 @@ static void write_saved_spec(const lierne_saved_spec *base, lierne_text *text) {
         truth(f->accumulate), truth(f->combined), truth(f->keep_ghosts), r->spec.max_inflight,
         (long long)f->nowned, (long long)f->nghosts);
     write_roots(text, f);
-    write_counts(text, "recv_counts", &f->senders, r->world, f->rank);
-    write_counts(text, "send_counts", &f->receivers, r->world, f->rank);
+    write_counts(text, "recv_counts", &f->senders, r->members, f->rank);
+    write_counts(text, "send_counts", &f->receivers, r->members, f->rank);
     write_ints(text, "send_indices", f->sent, f->nsent);
     if (r->nrows >= 0) {
         write_graph(text, r);
@@ -107,7 +108,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
     r->base = (lierne_saved_spec){destroy_saved_spec, write_saved_spec};
-    r->world = context->world;
+    r->members = &context->members;
     r->spec = *references;
     r->spec.rank = NULL;
     r->spec.row = NULL;

@@ -21,7 +21,7 @@ typedef struct lierne_star_forest_saved_spec {
     lierne_references_spec spec;    /* pointers are NULL */
     lierne_star_forest_graph graph; /* NULLs for references */
     int64_t nrows;                  /* of the graph; -1 for references */
-    int world;
+    const lierne_members *members;  /* of the context */
     /* For lierne_plan_get_graph_lists. */
     int64_t nsenders;
     int32_t *sender_ranks;

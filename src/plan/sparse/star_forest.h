@@ -85,10 +85,11 @@ const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *forest)
 int64_t lierne_star_forest_first(const lierne_star_forest *forest, int64_t root);
 int64_t lierne_star_forest_root(const lierne_star_forest *forest, int64_t ghost);
 
-/* Fill empty routes. nowned_of: number of rows of every rank, for the all-gather. */
+/* Fill empty routes. nowned_of: number of rows of every member, for the all-gather. */
 lierne_status lierne_star_forest_forward(const lierne_star_forest *forest, lierne_route *route);
 lierne_status lierne_star_forest_all_gather(const lierne_star_forest *forest, lierne_route *route,
-                                            int world, const int64_t *nowned_of);
+                                            const lierne_members *members,
+                                            const int64_t *nowned_of);
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *forest, lierne_route *route);
 /* Elements of an array of n rows. */
 int64_t lierne_star_forest_elements(const lierne_star_forest *forest, int64_t n);

@@ -105,8 +105,10 @@ static lierne_status fail(const batch *b, const slot *s, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
     int length;
     MPI_Error_string(code, text, &length);
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s rank %d with tag %d: %s", b->state->rank,
-                       s->receives ? "receiving from" : "sending to", s->peer, s->tag, text);
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s rank %d with tag %d: %s",
+                       lierne_mpi_name(b->state, b->state->rank),
+                       s->receives ? "receiving from" : "sending to",
+                       lierne_mpi_name(b->state, s->peer), s->tag, text);
 }
 
 static lierne_status start_piece(batch *b, size_t at, const char *data, int bytes) {
@@ -162,7 +164,8 @@ static lierne_status check_piece(const batch *b, const piece *p, int code,
     if (got != p->bytes) {
         return LIERNE_FAIL(LIERNE_TRANSPORT,
                            "rank %d expects %d bytes from rank %d with tag %d and received %d",
-                           b->state->rank, p->bytes, s->peer, s->tag, got);
+                           lierne_mpi_name(b->state, b->state->rank), p->bytes,
+                           lierne_mpi_name(b->state, s->peer), s->tag, got);
     }
     return LIERNE_OK;
 }

@@ -84,7 +84,8 @@ static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *
     if (m->bytes != s->bytes) {
         status =
             LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d and received %zu",
-                        b->rank->rank, s->bytes, s->peer, m->bytes);
+                        lierne_sim_name(b->rank->world, b->rank->rank), s->bytes,
+                        lierne_sim_name(b->rank->world, s->peer), m->bytes);
     } else if (m->bytes) {
         memcpy(s->data, m->data, m->bytes);
     }
