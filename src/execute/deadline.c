@@ -28,14 +28,19 @@ void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t
     }
 }
 
+size_t lierne_execution_stage(const lierne_execution *e) {
+    return e->phase > 0 && e->phase == e->phases.count ? e->phase - 1 : e->phase;
+}
+
 static lierne_status time_out(const lierne_execution *e) {
     char missing[128];
     lierne_execution_list_missing(e, missing, sizeof missing);
     return LIERNE_FAIL(LIERNE_TIMEOUT,
                        "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
                        "after %g s, with rank %s",
-                       e->context->rank, e->name, (long long)e->call, e->phase, e->phases.count,
-                       e->pending + e->lingering, posted(e), e->context->timeout, missing);
+                       e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),
+                       e->phases.count, e->pending + e->lingering, posted(e), e->context->timeout,
+                       missing);
 }
 
 /* The error of a peer of this phase that gave up. Messages that arrived from it do not count. */

@@ -178,6 +178,8 @@ lierne_status lierne_execution_check_clock(lierne_execution *e);
 /* The messages of the phases so far that are not complete, as peers and what serves them, as far as
  * they fit. */
 void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
+/* The stage that it is in, for messages: the last one also while sends linger after it. */
+size_t lierne_execution_stage(const lierne_execution *e);
 
 /* The stream executor. */
 lierne_status lierne_execution_create_steps(lierne_execution *e);

@@ -32,8 +32,8 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     int n = snprintf(text + used, size - used,
                      "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
                      "for rank %s\n",
-                     (long long)e->call, e->name, e->plan, e->phase, e->phases.count,
-                     lierne_now() - e->started, missing);
+                     (long long)e->call, e->name, e->plan, lierne_execution_stage(e),
+                     e->phases.count, lierne_now() - e->started, missing);
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 

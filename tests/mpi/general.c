@@ -49,11 +49,11 @@ static const char *run(const bridge_case *c, lierne_plan *plan, lierne_direction
 }
 
 static void run_seed(lierne_context *context, uint64_t seed) {
-    static case_room room;
+    static case_arrays arrays;
     bridge_case c;
     lierne_plan *plan;
     double dots[2] = {0}, sums[2];
-    random_case(seed, world, &c, &room);
+    random_case(seed, world, &c, &arrays);
     if (case_plan_rank(&c, context, &plan) != LIERNE_OK) {
         verdict(seed, lierne_last_error());
         return;

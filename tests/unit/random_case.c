@@ -182,7 +182,7 @@ void show_case(const bridge_case *c) {
     show_grid("destination", &c->dst, c->dst_placed);
 }
 
-void random_case(uint64_t seed, int world, bridge_case *c, case_room *room) {
+void random_case(uint64_t seed, int world, bridge_case *c, case_arrays *arrays) {
     state = seed * 0x9e3779b97f4a7c15u + 1;
     *c = (bridge_case){.world = world,
                        .hidden = 1 + draw(3),
@@ -197,12 +197,12 @@ void random_case(uint64_t seed, int world, bridge_case *c, case_room *room) {
     if (draw(8) == 0 && case_size(&c->src, "cp") == 1) {
         flatten(c);
     } else {
-        random_owner(c, room->rows);
+        random_owner(c, arrays->rows);
     }
-    c->src_counts = random_counts(case_size(&c->src, "dp"), c->batch, room->src_counts);
-    c->dst_counts = random_counts(case_size(&c->dst, "dp"), c->batch, room->dst_counts);
+    c->src_counts = random_counts(case_size(&c->src, "dp"), c->batch, arrays->src_counts);
+    c->dst_counts = random_counts(case_size(&c->dst, "dp"), c->batch, arrays->dst_counts);
     for (int r = 0; r < c->world; r++) {
-        room->nodes[r] = r / 3;
+        arrays->nodes[r] = r / 3;
     }
-    c->nodes = draw(2) ? room->nodes : NULL;
+    c->nodes = draw(2) ? arrays->nodes : NULL;
 }

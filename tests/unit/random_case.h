@@ -9,15 +9,15 @@
 enum { MAX_WORLD = 64 };
 
 /* What a case points to. */
-typedef struct case_room {
+typedef struct case_arrays {
     int64_t src_counts[8];
     int64_t dst_counts[8];
     int32_t rows[1 << 16];
     int nodes[MAX_WORLD];
-} case_room;
+} case_arrays;
 
 /* The case of a seed on `world` ranks, at most MAX_WORLD. */
-void random_case(uint64_t seed, int world, bridge_case *c, case_room *room);
+void random_case(uint64_t seed, int world, bridge_case *c, case_arrays *arrays);
 /* Prints it. */
 void show_case(const bridge_case *c);
 

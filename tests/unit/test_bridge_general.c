@@ -8,10 +8,10 @@
 enum { PAIRS = 20000, PARTS = 4 };
 
 static void run_random(uint64_t seed) {
-    static case_room room;
+    static case_arrays arrays;
     bridge_case c;
     case_result result;
-    random_case(seed, 1 + (int)(seed * 0x9e3779b97f4a7c15u >> 40) % MAX_WORLD, &c, &room);
+    random_case(seed, 1 + (int)(seed * 0x9e3779b97f4a7c15u >> 40) % MAX_WORLD, &c, &arrays);
     const char *wrong = run_case(&c, &result);
     if (wrong || result.status != LIERNE_OK) {
         show_case(&c);

@@ -456,7 +456,7 @@ Test(config, single_byte_deletions_are_found_or_harmless) {
         check_deletion(full, length, i, said, seen);
     }
     lierne_mem_free(said);
-    cr_expect(seen[0] > 800 && seen[1] > 100 && seen[2] > 5, "%d refused, %d equal, %d other",
+    cr_expect(seen[0] > 800 && seen[1] > 100 && seen[2] > 5, "%d rejected, %d equal, %d other",
               seen[0], seen[1], seen[2]);
     cr_expect_eq(lierne_mem_live(), 0);
 }

@@ -1,4 +1,4 @@
-/* The strict reader of JSON: what it takes, what it refuses and where. The cases follow the
+/* The strict reader of JSON: what it accepts, what it rejects and where. The cases follow the
  * families of RFC 8259's grammar; each expected place was counted by hand. */
 #include "json/json.h"
 
@@ -198,7 +198,7 @@ Test(json, accepts) {
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
-Test(json, refuses) {
+Test(json, rejects) {
     for (size_t i = 0; i < COUNT(refused); i++) {
         const json_case *c = &refused[i];
         lierne_json doc;
@@ -214,7 +214,7 @@ Test(json, refuses) {
 }
 
 /* A zero byte is no end of text. */
-Test(json, refuses_zero_bytes) {
+Test(json, rejects_zero_bytes) {
     static const struct {
         const char *text;
         size_t length;

@@ -1,4 +1,4 @@
-/* Layouts: shapes, boxes and refusals, by hand. */
+/* Layouts: shapes, boxes and rejections, by hand. */
 #include "base/base.h"
 #include "lierne.h"
 
@@ -189,8 +189,8 @@ Test(layout, nested_shards_cut_slowest_first) {
     lierne_layout_destroy(l), lierne_grid_destroy(g);
 }
 
-static void refused(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
-                    const char *part) {
+static void rejected(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
+                     const char *part) {
     lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
@@ -207,27 +207,27 @@ static void refused(const lierne_grid *g, lierne_placement cp, uint32_t full, li
     cr_assert_eq(lierne_mem_live(), before);
 }
 
-Test(layout, refusals_name_value_and_bound) {
+Test(layout, rejections_name_value_and_bound) {
     lierne_grid *g = grid(3, tcd, two_each, 0);
     const int64_t counts[2] = {4, 3}, bad[2] = {-1, 9};
     int32_t rows[40] = {0};
 #define P(...) ((lierne_placement){__VA_ARGS__})
-    refused(g, P(.kind = LIERNE_SHARD, .axis = 3), 0, LIERNE_INVALID, "axis 3 of 3");
-    refused(g, P(.kind = LIERNE_AT, .at = 2), 0, LIERNE_INVALID, "coordinate 2 of 2");
-    refused(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_INVALID, "kind 9");
-    refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = counts), 0, LIERNE_INVALID, "to 7");
-    refused(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = bad), 0, LIERNE_INVALID, "is -1");
-    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_INDIVISIBLE, "it has 3");
-    refused(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INDIVISIBLE, "by 8, it has 5");
-    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1), 0, LIERNE_INVALID, "rows");
-    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0, LIERNE_INVALID,
-            "different");
-    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 2, .rows = rows), 0, LIERNE_INVALID,
-            "neighbouring");
+    rejected(g, P(.kind = LIERNE_SHARD, .axis = 3), 0, LIERNE_INVALID, "axis 3 of 3");
+    rejected(g, P(.kind = LIERNE_AT, .at = 2), 0, LIERNE_INVALID, "coordinate 2 of 2");
+    rejected(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_INVALID, "kind 9");
+    rejected(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = counts), 0, LIERNE_INVALID, "to 7");
+    rejected(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = bad), 0, LIERNE_INVALID, "is -1");
+    rejected(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_INDIVISIBLE, "it has 3");
+    rejected(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INDIVISIBLE, "by 8, it has 5");
+    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1), 0, LIERNE_INVALID, "rows");
+    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0,
+             LIERNE_INVALID, "different");
+    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 2, .rows = rows), 0,
+             LIERNE_INVALID, "neighbouring");
     rows[7] = 2;
-    refused(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0, LIERNE_INVALID,
-            "row 7 has owner 2, must be in 0 to 1");
-    refused(g, P(.kind = LIERNE_REPLICATE), 8, LIERNE_INVALID, "full_axes 0x8");
+    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0,
+             LIERNE_INVALID, "row 7 has owner 2, must be in 0 to 1");
+    rejected(g, P(.kind = LIERNE_REPLICATE), 8, LIERNE_INVALID, "full_axes 0x8");
     lierne_grid_destroy(g);
 }
 

@@ -215,11 +215,11 @@ static int64_t grid_size(const case_grid *g) {
 }
 
 static bool run_bridge(uint64_t seed, bool *planned) {
-    static case_room room;
+    static case_arrays arrays;
     bridge_case c, moved;
     bool crosses[MAX_WORLD] = {false};
     lierne_plan *small[MAX_WORLD] = {0}, *large[MAX_WORLD] = {0}, **plans[2] = {small, large};
-    random_case(seed, 2 + (int)(seed % MOST), &c, &room);
+    random_case(seed, 2 + (int)(seed % MOST), &c, &arrays);
     cross(crosses, c.src.offset, grid_size(&c.src));
     cross(crosses, c.dst.offset, grid_size(&c.dst));
     renumbering m = renumber(c.world, crosses);

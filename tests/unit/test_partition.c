@@ -225,7 +225,7 @@ Test(partition, a_hundred_thousand_rows_in_any_order) {
     }
 }
 
-static void refused(lierne_status got, lierne_status want, const char *says) {
+static void rejected(lierne_status got, lierne_status want, const char *says) {
     cr_expect_eq(got, want, "%s, not %s", lierne_status_name(got), lierne_status_name(want));
     cr_expect(strstr(lierne_last_error(), says), "'%s' says nothing of '%s'", lierne_last_error(),
               says);
@@ -235,17 +235,17 @@ Test(partition, bad_arguments) {
     int32_t o[3];
     uint32_t codes[3];
     float p[9] = {0};
-    refused(lierne_partition_split(NULL, 1, 2), LIERNE_INVALID, "NULL");
-    refused(lierne_partition_split(o, -1, 2), LIERNE_INVALID, "nrows is -1");
-    refused(lierne_partition_split(o, 3, 0), LIERNE_INVALID, "world is 0");
-    refused(lierne_partition_morton(NULL, p, LIERNE_F32, 3, 2), LIERNE_INVALID, "NULL");
-    refused(lierne_partition_morton(o, NULL, LIERNE_F32, 3, 2), LIERNE_INVALID, "positions");
-    refused(lierne_partition_morton(o, p, LIERNE_F32, -3, 2), LIERNE_INVALID, "nrows is -3");
-    refused(lierne_partition_morton(o, p, LIERNE_F32, 3, -2), LIERNE_INVALID, "world is -2");
-    refused(lierne_partition_morton(o, p, LIERNE_BF16, 3, 2), LIERNE_INVALID, "bf16");
-    refused(lierne_partition_morton(o, p, (lierne_dtype)77, 3, 2), LIERNE_INVALID, "77");
-    refused(lierne_morton_codes(NULL, p, LIERNE_F32, 3), LIERNE_INVALID, "NULL");
-    refused(lierne_morton_codes(codes, p, LIERNE_I32, 3), LIERNE_INVALID, "i32");
+    rejected(lierne_partition_split(NULL, 1, 2), LIERNE_INVALID, "NULL");
+    rejected(lierne_partition_split(o, -1, 2), LIERNE_INVALID, "nrows is -1");
+    rejected(lierne_partition_split(o, 3, 0), LIERNE_INVALID, "world is 0");
+    rejected(lierne_partition_morton(NULL, p, LIERNE_F32, 3, 2), LIERNE_INVALID, "NULL");
+    rejected(lierne_partition_morton(o, NULL, LIERNE_F32, 3, 2), LIERNE_INVALID, "positions");
+    rejected(lierne_partition_morton(o, p, LIERNE_F32, -3, 2), LIERNE_INVALID, "nrows is -3");
+    rejected(lierne_partition_morton(o, p, LIERNE_F32, 3, -2), LIERNE_INVALID, "world is -2");
+    rejected(lierne_partition_morton(o, p, LIERNE_BF16, 3, 2), LIERNE_INVALID, "bf16");
+    rejected(lierne_partition_morton(o, p, (lierne_dtype)77, 3, 2), LIERNE_INVALID, "77");
+    rejected(lierne_morton_codes(NULL, p, LIERNE_F32, 3), LIERNE_INVALID, "NULL");
+    rejected(lierne_morton_codes(codes, p, LIERNE_I32, 3), LIERNE_INVALID, "i32");
 }
 
 Test(partition, positions_that_are_not_finite) {
@@ -259,9 +259,9 @@ Test(partition, positions_that_are_not_finite) {
         snprintf(says, sizeof says, "%c of row %d is", "xyz"[i % 3], i / 3);
         f[i] = bad[i % 3];
         d[i] = bad[i / 4];
-        refused(lierne_partition_morton(o, f, LIERNE_F32, 4, 2), LIERNE_INVALID, says);
-        refused(lierne_partition_morton(o, d, LIERNE_F64, 4, 9), LIERNE_INVALID, says);
-        refused(lierne_morton_codes(codes, f, LIERNE_F32, 4), LIERNE_INVALID, says);
+        rejected(lierne_partition_morton(o, f, LIERNE_F32, 4, 2), LIERNE_INVALID, says);
+        rejected(lierne_partition_morton(o, d, LIERNE_F64, 4, 9), LIERNE_INVALID, says);
+        rejected(lierne_morton_codes(codes, f, LIERNE_F32, 4), LIERNE_INVALID, says);
     }
 }
 
@@ -270,12 +270,12 @@ Test(partition, sizes_beyond_their_types) {
     const double d[6] = {0, 0, -DBL_MAX, 0, 0, DBL_MAX};
     int32_t o[2];
     uint32_t codes[2];
-    refused(lierne_partition_morton(o, f, LIERNE_F32, 2, 2), LIERNE_OVERFLOW, "y from");
-    refused(lierne_partition_morton(o, d, LIERNE_F64, 2, 2), LIERNE_OVERFLOW, "z from");
-    refused(lierne_partition_morton(o, f, LIERNE_F32, INT64_C(1) << 62, 2), LIERNE_OVERFLOW,
-            "4611686018427387904");
-    refused(lierne_morton_codes(codes, f, LIERNE_F32, INT64_C(1) << 60), LIERNE_OVERFLOW,
-            "1152921504606846976");
+    rejected(lierne_partition_morton(o, f, LIERNE_F32, 2, 2), LIERNE_OVERFLOW, "y from");
+    rejected(lierne_partition_morton(o, d, LIERNE_F64, 2, 2), LIERNE_OVERFLOW, "z from");
+    rejected(lierne_partition_morton(o, f, LIERNE_F32, INT64_C(1) << 62, 2), LIERNE_OVERFLOW,
+             "4611686018427387904");
+    rejected(lierne_morton_codes(codes, f, LIERNE_F32, INT64_C(1) << 60), LIERNE_OVERFLOW,
+             "1152921504606846976");
 }
 
 Test(partition, running_out_of_memory_leaves_nothing) {

@@ -294,7 +294,7 @@ static void refused_by(test_algorithm algorithm, lierne_bridge_spec spec, lierne
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
 }
 
-static void refused(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
+static void rejected(lierne_bridge_spec spec, lierne_status status, const char *part, int world) {
     refused_by(TEST_DIRECT, spec, status, part, world);
 }
 
@@ -310,27 +310,27 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     const int64_t odd_shape[3] = {7, 6, 2}, counts[4] = {3, 3, 1, 2}, negative[3] = {8, -4, 2};
     int32_t rows[32] = {0};
     lierne_bridge_spec s;
-    s = good, s.size = 3, refused(s, LIERNE_INVALID, "size", 8);
-    s = good, s.src = NULL, refused(s, LIERNE_INVALID, "source grid is NULL", 8);
-    s = good, refused(s, LIERNE_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
-    s = good, s.naxes = 4, refused(s, LIERNE_INVALID, "naxes is 4, must be 2 or 3", 8);
-    s = good, s.shape = negative, refused(s, LIERNE_INVALID, "-4", 8);
-    s = good, s.batch_axis = 3, refused(s, LIERNE_INVALID, "batch_axis is 3", 8);
-    s = good, s.sequence_axis = 0, refused(s, LIERNE_INVALID, "sequence_axis 0", 8);
-    s = good, s.dtype = (lierne_dtype)99, refused(s, LIERNE_INVALID, "dtype 99", 8);
-    s = good, s.max_inflight = 65, refused(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
-    s = good, s.src_counts = counts, refused(s, LIERNE_INVALID, "add up to 9", 8);
+    s = good, s.size = 3, rejected(s, LIERNE_INVALID, "size", 8);
+    s = good, s.src = NULL, rejected(s, LIERNE_INVALID, "source grid is NULL", 8);
+    s = good, rejected(s, LIERNE_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
+    s = good, s.naxes = 4, rejected(s, LIERNE_INVALID, "naxes is 4, must be 2 or 3", 8);
+    s = good, s.shape = negative, rejected(s, LIERNE_INVALID, "-4", 8);
+    s = good, s.batch_axis = 3, rejected(s, LIERNE_INVALID, "batch_axis is 3", 8);
+    s = good, s.sequence_axis = 0, rejected(s, LIERNE_INVALID, "sequence_axis 0", 8);
+    s = good, s.dtype = (lierne_dtype)99, rejected(s, LIERNE_INVALID, "dtype 99", 8);
+    s = good, s.max_inflight = 65, rejected(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
+    s = good, s.src_counts = counts, rejected(s, LIERNE_INVALID, "add up to 9", 8);
     s = good, s.gradient_owner = LIERNE_GRADIENT_ROWS;
-    refused(s, LIERNE_INVALID, "row_owner is NULL", 8);
-    rows[5] = 2, s.row_owner = rows, refused(s, LIERNE_INVALID, "row 5 has owner 2", 8);
-    s = good, s.gradient_storage = LIERNE_COMPACT, refused(s, LIERNE_INVALID, "compact", 8);
+    rejected(s, LIERNE_INVALID, "row_owner is NULL", 8);
+    rows[5] = 2, s.row_owner = rows, rejected(s, LIERNE_INVALID, "row 5 has owner 2", 8);
+    s = good, s.gradient_storage = LIERNE_COMPACT, rejected(s, LIERNE_INVALID, "compact", 8);
     s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.sequence_axis = -1;
-    refused(s, LIERNE_INVALID, "needs a sequence axis", 8);
+    rejected(s, LIERNE_INVALID, "needs a sequence axis", 8);
     s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.shape = odd_shape;
-    refused(s, LIERNE_INDIVISIBLE, "divisible by 4, it has 6", 8);
-    s = good, s.require_divisible = 1, s.shape = odd_shape, refused(s, LIERNE_INDIVISIBLE, "7", 8);
-    s = good, s.require_divisible = 1, s.src = odd, refused(s, LIERNE_INDIVISIBLE, "dp 3", 8);
-    s = good, s.src = cp, refused(s, LIERNE_UNSUPPORTED, "source cp is 2, must be 1", 8);
+    rejected(s, LIERNE_INDIVISIBLE, "divisible by 4, it has 6", 8);
+    s = good, s.require_divisible = 1, s.shape = odd_shape, rejected(s, LIERNE_INDIVISIBLE, "7", 8);
+    s = good, s.require_divisible = 1, s.src = odd, rejected(s, LIERNE_INDIVISIBLE, "dp 3", 8);
+    s = good, s.src = cp, rejected(s, LIERNE_UNSUPPORTED, "source cp is 2, must be 1", 8);
     s = good, s.src = odd;
     collective_refused(s, LIERNE_UNSUPPORTED, "source grid has 3 ranks", 8);
     s = good, s.shape = odd_shape;
@@ -801,9 +801,9 @@ Test(plan, variable_rows_reject_what_they_cannot_do) {
     lierne_bridge_spec s;
     spec.variable_rows = 1;
     s = spec, s.batch_axis = 1, s.sequence_axis = 0;
-    refused(s, LIERNE_INVALID, "needs axes batch, sequence, hidden", 4);
+    rejected(s, LIERNE_INVALID, "needs axes batch, sequence, hidden", 4);
     collective_refused(spec, LIERNE_UNSUPPORTED, "variable_rows must be 0", 4);
     s = spec, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    refused(s, LIERNE_UNSUPPORTED, "gradient_owner is 1", 4);
+    rejected(s, LIERNE_UNSUPPORTED, "gradient_owner is 1", 4);
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
