@@ -74,11 +74,11 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: check-long mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 deps: ## install what is missing (Debian, Ubuntu); DEPS=0 only names it
 	@DEPS=$(DEPS) sh tests/deps.sh
@@ -98,6 +98,9 @@ check: deps ## install what is missing, build and run all tests
 mpi-tests: $(MPI_TESTS)
 
 tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
+
+check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
+	@bash tests/cli/test_transports.sh $(B) long
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)

@@ -16,7 +16,8 @@ typedef struct message {
     struct message *next;
     int from, to, match;
     unsigned ticket; /* of a transport without match ids: its place among those of the pair */
-    int polls;       /* left, until the receiver finds it */
+    int polls; /* left, until the receiver finds it; few, for a world in which nothing moves sleeps
+                */
     bool taken, released;
     size_t bytes;
     unsigned char *data;
@@ -118,7 +119,7 @@ static message *message_of(const batch *b, int match, const lierne_posting *p) {
                    .to = p->peer,
                    .match = match,
                    .ticket = from->sent[p->peer]++,
-                   .polls = (int)(from->world->random >> 16 & 3),
+                   .polls = (from->world->random >> 16 & 3) == 0,
                    .bytes = p->bytes};
     append(&from->world->ranks[p->peer], m);
     wake(from);
