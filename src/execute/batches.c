@@ -31,8 +31,7 @@ static lierne_status list_parts(const lierne_execution *e, lierne_execution_batc
     LIERNE_TRY(lierne_alloc(&batch->parts, e->segments.count, sizeof *batch->parts));
     for (size_t i = 0; i < e->segments.count; i++) {
         const lierne_segment *segment = &e->segments.at[i];
-        batch->parts[i] = (lierne_part){.element_size = segment->subroute->size,
-                                        .blocks = segment->message->blocks.at,
+        batch->parts[i] = (lierne_part){.blocks = segment->message->blocks.at,
                                         .nblocks = segment->message->blocks.count};
     }
     return LIERNE_OK;

@@ -9,17 +9,10 @@
 
 typedef struct lierne_execution lierne_execution;
 
-/* A route to run, and the dtype of its elements. */
-typedef struct lierne_execution_input {
-    const lierne_route *route;
-    lierne_dtype dtype;
-    bool accumulates; /* operations with `accumulate` add to what out holds */
-} lierne_execution_input;
-
 /* Creates an execution of n routes that run together, with one message per peer where each route
  * has one. It keeps pointers to the routes. name appears in messages ("forward"). */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_execution_input *input, size_t n,
+                                      const lierne_route *const *routes, size_t n,
                                       const char *name);
 void lierne_execution_destroy(lierne_execution *e);
 /* Sets the number of its plan and the match id of its messages. Both are the same on every rank; no

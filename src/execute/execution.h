@@ -9,14 +9,12 @@
 /* One route of the execution, with the buffers of the running call. */
 typedef struct lierne_subroute {
     const lierne_route *route;
-    lierne_dtype dtype;
     size_t size;     /* of an element */
     int64_t scratch; /* offset of its scratch in the execution's memory */
     char *base[LIERNE_BUFFERS];
     const char *in;
     bool no_out;      /* out is NULL: the result is an alias, copies are skipped */
-    bool accumulates; /* this call */
-    bool adds_to_out; /* every call */
+    bool accumulates; /* this call: its route does, or a reduction that is no sum */
 } lierne_subroute;
 
 /* A message of a subroute. */
@@ -59,7 +57,6 @@ typedef struct lierne_execution_batch {
     size_t *done;                /* slots that poll returned */
     lierne_posting *postings;
     lierne_part *parts; /* of each segment, where the transport exposes */
-    size_t nparts;
 } lierne_execution_batch;
 
 /* The messages of one stage of all subroutes: receives, then sends. */

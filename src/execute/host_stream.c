@@ -63,7 +63,8 @@ void lierne_host_stream_destroy(lierne_host_stream *s) {
     lierne_mem_free(s);
 }
 
-lierne_status lierne_host_stream_enqueue(lierne_host_stream *s, lierne_stream_work *work) {
+static lierne_status enqueue(void *stream, lierne_stream_work *work) {
+    lierne_host_stream *s = stream;
     pthread_mutex_lock(&s->lock);
     work->next = NULL;
     *s->last = work;
@@ -71,10 +72,6 @@ lierne_status lierne_host_stream_enqueue(lierne_host_stream *s, lierne_stream_wo
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     return LIERNE_OK;
-}
-
-static lierne_status enqueue(void *stream, lierne_stream_work *work) {
-    return lierne_host_stream_enqueue(stream, work);
 }
 
 const lierne_stream_driver lierne_host_stream_driver = {.name = "host", .enqueue = enqueue};

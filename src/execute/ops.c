@@ -28,7 +28,7 @@ static void reduce(const lierne_execution *e, const lierne_subroute *subroute, c
             (lierne_contribution){lierne_execution_readable(subroute, from->buffer),
                                   in_place(subroute, from, op) ? &op->to.block : &from->block};
     }
-    e->context->memory->reduce(subroute->dtype, e->reduction, subroute->base[op->to.buffer],
+    e->context->memory->reduce(subroute->route->dtype, e->reduction, subroute->base[op->to.buffer],
                                &op->to.block, e->contributions, n);
 }
 

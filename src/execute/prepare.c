@@ -141,14 +141,12 @@ static lierne_status reserve(lierne_execution *e) {
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
 
-static lierne_status prepare(lierne_execution *e, const lierne_execution_input *input, size_t n) {
+static lierne_status prepare(lierne_execution *e, const lierne_route *const *routes, size_t n) {
     LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
     e->nsubroutes = n;
     for (size_t p = 0; p < n; p++) {
-        e->subroutes[p] = (lierne_subroute){.route = input[p].route,
-                                            .dtype = input[p].dtype,
-                                            .size = lierne_dtype_size(input[p].dtype),
-                                            .adds_to_out = input[p].accumulates};
+        e->subroutes[p] =
+            (lierne_subroute){.route = routes[p], .size = lierne_dtype_size(routes[p]->dtype)};
     }
     LIERNE_TRY(add_phases(e));
     return reserve(e);
@@ -213,7 +211,7 @@ void lierne_execution_destroy(lierne_execution *e) {
 }
 
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_execution_input *input, size_t n,
+                                      const lierne_route *const *routes, size_t n,
                                       const char *name) {
     lierne_execution *e;
     *out = NULL;
@@ -223,7 +221,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->activity.turn = -1;
     e->context = context;
     e->name = name;
-    lierne_status status = prepare(e, input, n);
+    lierne_status status = prepare(e, routes, n);
     if (status != LIERNE_OK) {
         lierne_execution_destroy(e);
         return status;

@@ -18,7 +18,7 @@ static void set_buffers(lierne_execution *e, void *const *out, const void *const
         subroute->base[LIERNE_OUT] = out[p];
         subroute->base[LIERNE_SCRATCH] = e->memory + subroute->scratch;
         subroute->no_out = out[p] == NULL;
-        subroute->accumulates = subroute->adds_to_out || e->reduction != LIERNE_SUM;
+        subroute->accumulates = subroute->route->accumulates || e->reduction != LIERNE_SUM;
     }
 }
 

@@ -24,7 +24,6 @@ typedef struct lierne_stream_driver {
 typedef struct lierne_host_stream lierne_host_stream;
 lierne_status lierne_host_stream_create(lierne_host_stream **out);
 void lierne_host_stream_destroy(lierne_host_stream *stream);
-lierne_status lierne_host_stream_enqueue(lierne_host_stream *stream, lierne_stream_work *work);
 extern const lierne_stream_driver lierne_host_stream_driver;
 
 #endif

@@ -27,11 +27,11 @@ static void drop(lierne_coalesced *x) {
 }
 
 static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
-    lierne_execution_input inputs[LIERNE_MAX_COALESCED];
+    const lierne_route *routes[LIERNE_MAX_COALESCED];
     for (int i = 0; i < x->n; i++) {
-        inputs[i] = lierne_plan_execution_input(x->plans[i], d);
+        routes[i] = lierne_plan_route(x->plans[i], d);
     }
-    return lierne_execution_create(&x->executions[d], x->context, inputs, (size_t)x->n,
+    return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n,
                                    d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint");
 }
 

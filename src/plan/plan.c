@@ -42,9 +42,9 @@ static lierne_status make_executions(lierne_plan *plan, int d) {
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
-        const lierne_execution_input input = lierne_plan_execution_input(plan, (lierne_direction)d);
+        const lierne_route *route = plan->parts.side[d].route;
         LIERNE_TRY(
-            lierne_execution_create(&r->execution, plan->context, &input, 1, direction_names[d]));
+            lierne_execution_create(&r->execution, plan->context, &route, 1, direction_names[d]));
     }
     lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
                                      plan->requests[d][0].execution);
@@ -80,10 +80,8 @@ int lierne_plan_number(const lierne_plan *plan) {
     return plan->decision;
 }
 
-lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan,
-                                                   lierne_direction direction) {
-    return (lierne_execution_input){plan->parts.side[direction].route, plan->parts.dtype,
-                                    plan->parts.accumulate && direction == LIERNE_ADJOINT};
+const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction) {
+    return plan->parts.side[direction].route;
 }
 
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction) {

@@ -96,8 +96,7 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 
 /* For coalesced plans: a direction's route, the rules for its buffers, and how many of them hold
  * the plan, changed by `by`. */
-lierne_execution_input lierne_plan_execution_input(const lierne_plan *plan,
-                                                   lierne_direction direction);
+const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction direction);
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);

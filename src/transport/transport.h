@@ -14,7 +14,6 @@
 /* Blocks of one buffer, one after another; a message has one part per plan that it serves. */
 typedef struct lierne_part {
     const void *base; /* of the buffer */
-    size_t element_size;
     const lierne_block *blocks;
     size_t nblocks;
 } lierne_part;

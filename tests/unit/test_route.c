@@ -112,10 +112,11 @@ static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
     lierne_execution *jobs[8];
     cr_assert_eq(lierne_sim_create(&sim, n, NULL), LIERNE_OK);
     for (int r = 0; r < n; r++) {
-        const lierne_execution_input cargo = {routes[r], LIERNE_I32, false};
+        const lierne_route *route = routes[r];
+        routes[r]->dtype = LIERNE_I32;
         const void *from = in;
         void *to = out;
-        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &cargo, 1,
+        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &route, 1,
                                              "test"),
                      LIERNE_OK);
         cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
