@@ -10,8 +10,12 @@
 /* Whether only the end of the execution waits for a send. Where in and out are one buffer, receives
  * and sums write to the input. */
 static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m) {
-    const lierne_subroute *subroute = e->segments.at[m->first].subroute;
-    return m->lingers && subroute->in != subroute->base[LIERNE_OUT];
+    bool later = m->lingers;
+    for (size_t i = m->first; later && i < m->first + m->count; i++) {
+        const lierne_subroute *subroute = e->segments.at[i].subroute;
+        later = subroute->in != subroute->base[LIERNE_OUT];
+    }
+    return later;
 }
 
 lierne_status lierne_execution_begin_phase(lierne_execution *e) {
