@@ -2,7 +2,8 @@
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
 # SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
-# CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir, includedir, mandir for install.
+# MODEL_ARGS=long for model; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
+# includedir, mandir for install.
 
 CC      ?= gcc
 MPICC   ?= mpicc
@@ -46,18 +47,27 @@ CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion
 CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
-MODULES := base json grid layout route control transport transport/self transport/sim memory context \
-	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo) config
+MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
+	transport/sim transport/shm transport/oob context \
+	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
-RUN_SRC := $(sort $(wildcard src/tool/run/*.c))
-TOOL_SRC := $(sort $(wildcard src/tool/*.c))
+RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # Parts that several programs under mpirun share.
-MPI_PARTS := $(patsubst %,tests/mpi/%.c,common model rows swaps graphs crystal state)
+MPI_PARTS := $(patsubst %,tests/mpi/%.c,common contexts model rows swaps graphs crystal state)
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS),$(sort $(wildcard tests/mpi/*.c))))
-BENCH    := $(addprefix $(B)/tests/bench/,planning $(if $(HAVE_MPI),bridge sparse))
+# Those that also run without MPI, on ranks of a node; what they share is an archive.
+LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute members update layers general \
+	inflight steps known_answer)
+LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
+	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams) \
+	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
+	halo_case halo_invalid json windows world)
+BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -74,7 +84,7 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: check-long mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -87,7 +97,8 @@ all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) $(SHARED) ## build the li
 	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
 comma := ,
 
-demo: deps ## install what is missing, build, run a published configuration on 8 ranks
+demo: ## install what is missing, build, run a published configuration on 8 ranks
+	@DEPS=$(DEPS) sh tests/deps.sh demo
 	@$(MAKE) --no-print-directory -s all
 	@sh tests/demo.sh $(B)
 
@@ -97,10 +108,15 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
 
 check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
+
+model: ## check the protocols of shared memory in all interleavings, with Spin (2 minutes)
+	@DEPS=$(DEPS) sh tests/deps.sh spin
+	@bash tests/model/barrier.sh $(MODEL_ARGS)
+	@bash tests/model/bell.sh
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
@@ -163,29 +179,44 @@ $(MPILIB): $(call obj,$(MPI_SRC))
 # Functions without LIERNE_API are hidden; src/*.map gives what remains a version.
 $(B)/liblierne.so.$(VERSION): $(call obj,$(LIB_SRC)) src/liblierne.map
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(CJSON) -lm
+	$(Q)$(SOLINKS)
 $(B)/liblierne_mpi.so.$(VERSION): $(call obj,$(MPI_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_mpi.map
 	$(Q)$(MPICC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
+	$(Q)$(SOLINKS)
+# The names that the linker and the loader look for: programs run from the build folder.
+SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
+# A library finds the others beside it (RUNPATH $$ORIGIN), in the build folder and where installed.
 # Nothing may stay undefined; clang's sanitizers are in the program only.
-SOFLAGS = -shared -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
+SOFLAGS = -shared -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
 	$(if $(findstring -fsanitize,$(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
-$(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
+$(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(B)/tests/launched/general: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
 	forward_begin adjoint_begin reduce)
+$(B)/launched/parts.a: $(LAUNCHED_PARTS)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(LINK)
+$(B)/tests/launch: $(B)/tests/launched/launch.o
+	$(Q)$(LINK)
+$(B)/tests/jobs: $(B)/tests/node/jobs.o $(LIB)
+	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 docs/errors.md: $(B)/tests/errors_md
 	$(Q)$< > $@
-$(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(MPILIB) $(LIB)
+$(B)/tests/mpi/%: LDFLAGS += -Wl,--wrap=lierne_context_create_mpi
+$(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(B)/tests/mpi/contexts.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
 $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
@@ -196,8 +227,9 @@ $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
+$(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case \
-	graph_invalid halo halo_bricks halo_case halo_invalid json world) \
+	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
@@ -208,7 +240,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(B)/tests/bench/planning: $(B)/tests/bench/planning.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning memory): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
@@ -219,9 +251,13 @@ $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 $(B)/src/memory/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
-$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/run/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
+$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
+$(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests
+$(B)/launched/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<

@@ -35,15 +35,13 @@ int main(int argc, char **argv) {
     /* 8 samples of 16 rows of 4: 2 per dp rank of the encoder, 4 per dp rank of the LLM. */
     const int64_t shape[] = {8, 16, 4};
     lierne_grid *encoder = grid(2, 1, 4), *llm = grid(2, 2, 2);
-    lierne_bridge_spec spec = {.size = sizeof spec,
-                               .src = encoder,
-                               .dst = llm,
-                               .naxes = 3,
-                               .shape = shape,
-                               .dtype = LIERNE_F32,
-                               .batch_axis = 0,
-                               .sequence_axis = 1,
-                               .gradient_owner = LIERNE_GRADIENT_PARTIAL};
+    lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
+    spec.src = encoder;
+    spec.dst = llm;
+    spec.naxes = 3;
+    spec.shape = shape;
+    spec.dtype = LIERNE_F32;
+    spec.sequence_axis = 1; /* batch_axis is 0, and the gradient partial over cp, by default */
     lierne_plan *plan;
     must(lierne_plan_create_bridge(&plan, context, &spec));
 

@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     must(lierne_brick_create(&brick, context, &space));
 
     /* A row per point: here one number, in a force field a row of features. */
-    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F64, .width = 1};
+    lierne_halo_spec spec = LIERNE_HALO_SPEC_INIT;
     must(lierne_brick_get_swaps(&spec, brick));
     lierne_plan *swaps, *flat;
     must(lierne_plan_create_halo(&swaps, context, &spec));

@@ -43,16 +43,23 @@ run() {
 
 run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
+run jobs 600 "$build/tests/jobs"
+run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}
     run "${name%.sh}" 3000 bash "$script" "$build"
 done
 if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
     run mpi 3000 bash tests/mpi/run.sh "$build"
-    # A second MPI. MPICH does not give up the core while it waits, so it gets no more ranks than that.
+    run oob 1500 env LIERNE_TEST_CONTEXTS=oob bash tests/mpi/run.sh "$build" 4
+    # A second MPI. MPICH does not give up the core while it waits, so it gets no more ranks than
+    # there are cores.
     if command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
         make -s B="$build/mpich" MPICC=mpicc.mpich PETSC= mpi-tests
-        run mpich 3000 env MPIRUN=mpirun.mpich UCX_LOG_LEVEL=error bash tests/mpi/run.sh "$build/mpich" 3
+        ranks=$(nproc)
+        [ "$ranks" -ge 2 ] || ranks=2
+        [ "$ranks" -le 4 ] || ranks=4
+        run mpich 3000 env MPIRUN=mpirun.mpich UCX_LOG_LEVEL=error bash tests/mpi/run.sh "$build/mpich" "$ranks"
     else
         echo "no MPICH beside the MPI in use: left out"
     fi

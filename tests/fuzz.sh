@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from tests/fuzz/corpus and the files of
-# grids/, and texts of plans, from tests/fuzz/plans, each for half the time, with libFuzzer and the
-# address and undefined behaviour sanitizers. Without a clang with libFuzzer, a plain program replays
-# the same inputs once, and a line says so.
+# fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from the folder corpus of
+# tests/fuzz/inputs.tar.gz and the files of grids/, and texts of plans, from its folder plans, each for
+# half the time, with libFuzzer and the address and undefined behaviour sanitizers. Without a clang
+# with libFuzzer, a plain program replays the same inputs once, and a line says so.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
 build=${1:?usage: fuzz.sh BUILD [SECONDS]}
@@ -14,14 +14,15 @@ targets="config plan"
 flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 # Counts in texts of plans ask for any memory: more than this is none, in any way of asking.
 export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=256${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-mkdir -p "$work/found"
-rm -f "$work/found"/*
+rm -rf "$work/found" "$work/inputs"
+mkdir -p "$work/found" "$work/inputs"
+tar -xzf tests/fuzz/inputs.tar.gz -C "$work/inputs" || exit 2
 shopt -s nullglob
 
 inputs_of() { # inputs_of TARGET: into inputs
     case $1 in
-    config) inputs=(tests/fuzz/corpus/* grids/*.json grids/bad/*.json) ;;
-    plan) inputs=(tests/fuzz/plans/*) ;;
+    config) inputs=("$work"/inputs/corpus/* grids/*.json grids/bad/*.json) ;;
+    plan) inputs=("$work"/inputs/plans/*) ;;
     esac
 }
 passed=0

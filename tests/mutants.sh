@@ -80,7 +80,7 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   unit [FILTER] | golden | cli SCRIPT | jobs | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
 #   thread
 catch() {
     local status name=$1
@@ -102,6 +102,12 @@ catch() {
         timeout -k 5 1000 bash "tests/cli/test_$2.sh" build >out 2>&1 </dev/null
         status=$?
         name="cli $2, $(grep -m1 '^FAIL' out)"
+        ;;
+    jobs)
+        make_here build build/tests/jobs || return 2
+        timeout -k 5 400 build/tests/jobs >out 2>&1
+        status=$?
+        name="jobs, $(grep -m1 -oE 'jobs\.c:[0-9]+' out)"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2

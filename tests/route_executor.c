@@ -85,53 +85,86 @@ static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
     memcpy(at, &bits, sizeof bits);
 }
 
-#define ADD_AS(type)                                                                               \
+/* One combination per reduction of an operation. */
+#define COMBINE(r, a, b)                                                                           \
+    ((r) == LIERNE_SUM    ? (a) + (b)                                                              \
+     : (r) == LIERNE_PROD ? (a) * (b)                                                              \
+     : (r) == LIERNE_MAX  ? ((a) > (b) ? (a) : (b))                                                \
+                          : ((a) < (b) ? (a) : (b)))
+
+/* bits: the type in which the sum wraps, unsigned for integers; compared: the one that has order.
+ */
+#define COMBINE_AS(bits, compared)                                                                 \
     do {                                                                                           \
-        type a, b;                                                                                 \
+        bits a, b;                                                                                 \
         memcpy(&a, sum, sizeof a);                                                                 \
         memcpy(&b, value, sizeof b);                                                               \
-        a = (type)(a + b);                                                                         \
+        bool extreme = op->reduction == LIERNE_MAX || op->reduction == LIERNE_MIN;                 \
+        a = extreme ? (bits)COMBINE(op->reduction, (compared)a, (compared)b)                       \
+                    : (bits)COMBINE(op->reduction, a, b);                                          \
         memcpy(sum, &a, sizeof a);                                                                 \
     } while (0)
 
-/* sum += value, of types that are added as they are. Unsigned additions wrap as signed ones do. */
-static void add(lierne_dtype dtype, unsigned char *sum, const unsigned char *value) {
+/* sum = sum and value, of types that are combined as they are. */
+static void combine(const lierne_op *op, lierne_dtype dtype, unsigned char *sum,
+                    const unsigned char *value) {
     switch (dtype) {
     case LIERNE_F64:
-        ADD_AS(double);
+        COMBINE_AS(double, double);
         break;
     case LIERNE_F32:
-        ADD_AS(float);
+        COMBINE_AS(float, float);
         break;
     case LIERNE_I64:
-        ADD_AS(uint64_t);
+        COMBINE_AS(uint64_t, int64_t);
         break;
     case LIERNE_I32:
-        ADD_AS(uint32_t);
+        COMBINE_AS(uint32_t, int32_t);
+        break;
+    case LIERNE_I8:
+        COMBINE_AS(uint8_t, int8_t);
         break;
     default:
-        ADD_AS(uint8_t);
+        COMBINE_AS(uint8_t, uint8_t);
         break;
     }
 }
 
+static void divide(lierne_dtype dtype, unsigned char *sum, int64_t divisor) {
+    double d;
+    float f;
+    if (dtype == LIERNE_F64) {
+        memcpy(&d, sum, sizeof d);
+        d /= (double)divisor;
+        memcpy(sum, &d, sizeof d);
+    } else {
+        memcpy(&f, sum, sizeof f);
+        f /= (float)divisor;
+        memcpy(sum, &f, sizeof f);
+    }
+}
+
 /* One element of an operation: n sources, at least one. */
-static void add_sources(lierne_dtype dtype, size_t size, unsigned char *to,
-                        const unsigned char *const *from, size_t n) {
+static void combine_sources(const lierne_op *op, lierne_dtype dtype, size_t size, unsigned char *to,
+                            const unsigned char *const *from, size_t n) {
     unsigned char sum[8];
-    if (n == 1 || (dtype != LIERNE_BF16 && dtype != LIERNE_F16)) {
+    if ((n == 1 && op->divisor <= 1) || (dtype != LIERNE_BF16 && dtype != LIERNE_F16)) {
         memcpy(sum, from[0], size);
         for (size_t s = 1; s < n; s++) {
-            add(dtype, sum, from[s]);
+            combine(op, dtype, sum, from[s]);
+        }
+        if (op->divisor > 1) {
+            divide(dtype, sum, op->divisor);
         }
         memcpy(to, sum, size);
         return;
     }
     float total = read_16(dtype, from[0]);
     for (size_t s = 1; s < n; s++) {
-        total += read_16(dtype, from[s]);
+        float value = read_16(dtype, from[s]);
+        total = COMBINE(op->reduction, total, value);
     }
-    write_16(dtype, to, total);
+    write_16(dtype, to, op->divisor > 1 ? total / (float)op->divisor : total);
 }
 
 static void run_op(const rank_memory *r, const lierne_op *op) {
@@ -148,7 +181,7 @@ static void run_op(const rank_memory *r, const lierne_op *op) {
         if (n == 0) {
             memset(to, 0, r->size);
         } else {
-            add_sources(r->route->dtype, r->size, to, from, n);
+            combine_sources(op, r->route->dtype, r->size, to, from, n);
         }
     }
     free(from);
@@ -381,4 +414,8 @@ static const char *compare_direction(lierne_plan *const *plans, int n, lierne_di
 const char *route_compare(lierne_plan *const *plans, int n) {
     const char *fault = compare_direction(plans, n, LIERNE_FORWARD);
     return fault ? fault : compare_direction(plans, n, LIERNE_ADJOINT);
+}
+
+const char *route_compare_forward(lierne_plan *const *plans, int n) {
+    return compare_direction(plans, n, LIERNE_FORWARD);
 }

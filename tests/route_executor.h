@@ -14,5 +14,7 @@ const char *route_execute(const lierne_route *const *routes, int n, unsigned cha
  * random numbers whose sums depend on their order. Returns NULL where all bits are the same, or
  * what is wrong (static storage). No request of the plans may be in flight. */
 const char *route_compare(lierne_plan *const *plans, int n);
+/* The same for plans that have no adjoint. */
+const char *route_compare_forward(lierne_plan *const *plans, int n);
 
 #endif

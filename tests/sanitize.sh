@@ -136,7 +136,7 @@ memcheck() {
         --errors-for-leak-kinds=definite --suppressions=tests/sanitize/valgrind.supp)
     # What takes long is left out: all pairs, all patterns, ranks as threads, megabytes of text.
     step "memcheck units" "${how[@]}" "$build/unit" \
-        --filter '@(base|layout|route|plan|bridge_map|grid|cut|store|derive|halo_report)/*' --timeout 300
+        --filter '@(base|layout|layout_cuts|route|plan|megatron_map|grid|chunk|serialize|compose|halo_report|field)/*' --timeout 300
     command -v $mpirun >/dev/null 2>&1 || return
     ${MPICC:-mpicc} -std=c11 -D_GNU_SOURCE -g -pthread -Iinclude -Isrc -o "$build/leak" \
         tests/sanitize/leak.c "$build/liblierne_mpi.a" "$build/liblierne.a" -lm

@@ -61,8 +61,8 @@ typedef enum lierne_row_order {
     LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b, of the B samples of a dp rank */
 } lierne_row_order;
 
-/* A bridge to plan. Set size to sizeof(lierne_bridge_spec) and the rest to zero first. Every field
- * must be the same on every rank. */
+/* A bridge to plan. Begin with LIERNE_BRIDGE_SPEC_INIT, or set size to sizeof(lierne_bridge_spec),
+ * sequence_axis to -1 and the rest to zero. Every field must be the same on every rank. */
 typedef struct lierne_bridge_spec {
     size_t size;
     /* The grids. Both need dims tp and dp; their world sizes must equal the context's, and all
@@ -119,6 +119,9 @@ typedef struct lierne_bridge_spec {
      * no placements. */
     int variable_rows;
 } lierne_bridge_spec;
+/* A spec without a sequence axis; all other fields are zero, their defaults. */
+#define LIERNE_BRIDGE_SPEC_INIT                                                                    \
+    { .size = sizeof(lierne_bridge_spec), .sequence_axis = -1 }
 
 /* Plans a bridge. Collective over the context: every rank calls with the same spec. On any rank's
  * failure every rank gets the same error, and nothing exists. *out is NULL then. The spec and its
@@ -152,7 +155,8 @@ LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_
  * agreement of all ranks that every count was in range: on any rank's failure every rank gets the
  * same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out of
  * range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (different counts from ranks of one dp rank are
- * found when data arrives). */
+ * found when data arrives); NO_MEMORY (only of a transport that connects messages in planning: the
+ * context is dead). */
 LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* Whether lierne_plan_create_bridge would accept a spec, and why not: all of its checks that need

@@ -61,7 +61,8 @@ LIERNE_API const lierne_grid *lierne_config_get_grid(const lierne_config *config
 /* Number of bridges, 0 for NULL; name of bridge i, NULL if there is none. */
 LIERNE_API int lierne_config_get_nbridges(const lierne_config *config);
 LIERNE_API const char *lierne_config_get_bridge_name(const lierne_config *config, int i);
-/* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. */
+/* The spec of a bridge by name, ready for lierne_plan_create_bridge; NULL if there is none. Its
+ * size is the library's: a program that copies the struct sets the size of its copy. */
 LIERNE_API const lierne_bridge_spec *lierne_config_get_bridge(const lierne_config *config,
                                                               const char *name);
 /* The spec of a bridge whose algorithm is collective or leader, ready for

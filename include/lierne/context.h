@@ -1,8 +1,9 @@
 /* A context: this rank's place in a world of ranks, and the transport that moves its messages.
  *
  * Ways in: lierne_context_create_self (a world of one rank), lierne_context_create_mpi
- * (lierne/mpi.h, library liblierne_mpi) and lierne_sim_create (lierne/sim.h: all ranks of a world
- * in this process).
+ * (lierne/mpi.h, library liblierne_mpi), lierne_context_create_node (lierne/node.h: the processes
+ * of one node), lierne_context_create_oob (lierne/oob.h: functions of the caller) and
+ * lierne_sim_create (lierne/sim.h: all ranks of a world in this process).
  *
  * Members. A context has all ranks of the world, or those that its spec lists; several contexts
  * over parts of one world, disjoint or not, may be used at once, and no call needs a rank that is
@@ -12,11 +13,12 @@
  * Deadlines. Every wait has one. When it passes, the call returns TIMEOUT and the context is dead:
  * each further call that communicates returns the same error at once.
  *
- * Death. TIMEOUT, PEER_FAILED and TRANSPORT kill the context of the rank that gets them. Before its
- * call returns, this rank tells the other ranks that it gave up. A rank that waits for it, or that
- * received from it in a call that has not ended, gets the same status and a message that says "rank
- * R gave up": the data may have changed before it was read. Ranks of one node always learn it in
- * time. Between nodes the notice may come too late.
+ * Death. TIMEOUT, PEER_FAILED and TRANSPORT kill the context of the rank that gets them, and so
+ * does lierne_context_abort with the status that it is given. Before its call returns, this rank
+ * tells the other ranks that it gave up. A rank that waits for it, or that received from it in a
+ * call that has not ended, gets the same status and a message that says "rank R gave up": the data
+ * may have changed before it was read. Ranks of one node always learn it in time. Between nodes the
+ * notice may come too late.
  *
  * Buffers of a dead context. MPI cannot take back a message that is under way: a rank that is late
  * may still read `in` and write `out` of a call that failed or was in flight. So these buffers stay
@@ -26,8 +28,10 @@
  * for as long: at most scratch_bytes (lierne_plan_get_report) per request in flight, and the memory
  * that lierne_context_create_mpi names.
  *
- * Thread safety: a context and everything made from it is used by one thread at a time. Different
- * contexts may be used by different threads at once. */
+ * Thread safety: a context and everything made from it is used by one thread at a time, which need
+ * not always be the same one: the forward pass may call from one thread and the backward pass from
+ * another, if the program orders their calls (over MPI: lierne/mpi.h has the thread level that this
+ * needs). Different contexts may be used by different threads at once. */
 #ifndef LIERNE_CONTEXT_H
 #define LIERNE_CONTEXT_H
 
@@ -51,12 +55,12 @@ typedef struct lierne_context_spec {
                          one node, and replicas on the same node are preferred. NULL: what the
                          transport finds (sim and self: one node). Over MPI, LIERNE_NODE, where set,
                          is this process's node and wins. Copied. */
-    int check; /* nonzero, or LIERNE_CHECK=1: before any data moves, every call is compared with
-                  those of all other ranks. A plan or direction that differs is MISMATCH on every
-                  rank, and an argument that one rank rejects is every rank's error (except a NULL
-                  plan, which names no context: an error of that rank alone). All ranks must then
-                  make all executing calls in the same order. For debugging: 1 costs a collective
-                  agreement per call, 0 costs nothing. The same on every rank. */
+    int check; /* nonzero, unless LIERNE_CHECK=0, or LIERNE_CHECK=1: before any data moves, every
+                  call is compared with those of all other ranks. A plan or direction that differs
+                  is MISMATCH on every rank, and an argument that one rank rejects is every rank's
+                  error (except a NULL plan, which names no context: an error of that rank alone).
+                  All ranks must then make all executing calls in the same order. For debugging: 1
+                  costs a collective agreement per call, 0 costs nothing. The same on every rank. */
     int max_groups; /* most groups alive on this rank (lierne/group.h), at least 1; 0: 64, which is
                        about twice what Megatron-LM creates. May differ between ranks */
     const int *members; /* ranks of a larger world that the context has, ascending; NULL: all. The
@@ -73,10 +77,41 @@ typedef struct lierne_context_spec {
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 
+/* Memory for buffers of calls: bytes of it (0 is allowed), zeroed, from the start of a page on.
+ * With the transport shm, which serves ranks of one node (docs/transports.md), other ranks read it
+ * in place: in, out and a gradient that lie in it are not copied on their way. With other
+ * transports it is ordinary memory. Any part of it may be a buffer of any call, also of other
+ * contexts, and ranks need not agree on what they allocate. It belongs to the caller, who frees it
+ * with lierne_context_dealloc (or lierne_context_destroy_all). Not collective. *out is NULL on
+ * failure. Errors: INVALID (out or context NULL), NO_MEMORY. */
+LIERNE_API lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t bytes);
+/* Frees it; no call that it is a buffer of may be in flight. NULL is allowed. Not collective.
+ * Errors: INVALID (context NULL, not memory of this context, freed already). */
+LIERNE_API lierne_status lierne_context_dealloc(lierne_context *context, void *memory);
+
 /* Destroys a context. Collective over an MPI context, unless it is dead. Buffers that were borrowed
- * when it died stay borrowed (above). NULL is allowed. Errors: INVALID (plans or groups made
- * from it are alive, or it belongs to a simulated world; nothing is destroyed). */
+ * when it died stay borrowed (above). NULL is allowed. Errors: INVALID (plans, groups or memory
+ * made from it are alive: lierne_context_destroy_all takes them along; or it belongs to a simulated
+ * world; nothing is destroyed). */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
+
+/* Destroys a context with everything that was made from it and is alive: coalesced plans, plans,
+ * groups and memory, the newest first. All their handles are invalid afterwards; grids, layouts and
+ * bricks stay. Collective as lierne_context_destroy, and, where groups have communicators, as
+ * lierne_group_destroy. NULL is allowed. Errors: INVALID (it belongs to a simulated world:
+ * lierne_sim_destroy_all), BUSY (a request is in flight and the context is not dead): nothing is
+ * destroyed; TIMEOUT, PEER_FAILED, TRANSPORT of lierne_group_destroy: all is destroyed. */
+LIERNE_API lierne_status lierne_context_destroy_all(lierne_context *context);
+
+/* Kills a context and tells the other ranks why, for a rank that cannot make the calls that they
+ * wait for: after an error of its own program, or one that lierne returned to it alone. Every
+ * further call that communicates returns status with the text reason. A rank that waits for this
+ * one gets status too, and "rank R gave up: " with reason, at once and not at its deadline (above,
+ * Death). status: an error, of lierne_status or below. reason: one line, often lierne_last_error();
+ * copied. Does nothing to a context that is dead already. Not collective. Errors: INVALID (NULL,
+ * status not negative). */
+LIERNE_API lierne_status lierne_context_abort(lierne_context *context, lierne_status status,
+                                              const char *reason);
 
 /* Progresses everything in flight in the context, without waiting: call it now and then from a
  * computation that overlaps with communication. Not collective. A call in flight that fails

@@ -51,9 +51,9 @@ typedef struct lierne_view_spec {
 } lierne_view_spec;
 
 /* Creates a grid. Destroy it with lierne_grid_destroy; *out is NULL on failure.
- * Errors, checked in this order: INVALID (out or spec NULL, spec->size, ndims out of range, NULL
- * arrays or names; world_size out of range); INVALID (rank_offset negative); INVALID (a name that
- * is empty, not UTF-8 or has a reserved character, a size below 1); DUPLICATE (a name twice);
+ * Errors, one status per fault, checked in this order: INVALID (out or spec NULL, spec->size, ndims
+ * out of range, NULL arrays or names); WORLD_SIZE (out of range); RANK_OFFSET (negative); NAME
+ * (empty, not UTF-8 or with a reserved character); DIM_SIZE (below 1); DUPLICATE (a name twice);
  * OVERFLOW (the product of the sizes); OVERSIZED (rank_offset + size > world_size); NO_MEMORY. */
 LIERNE_API lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec);
 
@@ -63,10 +63,10 @@ LIERNE_API void lierne_grid_destroy(lierne_grid *grid);
 /* Adds a view. A dim named in shared must exist in this view and in the view `with` and form the
  * same groups in both (dims that do so one by one also do so combined); both then have one group
  * key (lierne_grid_get_key). Dims with equal names that are not shared have different keys.
- * Errors, in this order: INVALID (NULL, spec->size, name); DUPLICATE (the view exists, "base"
+ * Errors, in this order: INVALID (NULL, spec->size); NAME; DUPLICATE (the view exists, "base"
  * included); INVALID (LIERNE_MAX_VIEWS exist); UNKNOWN_VIEW (with); INVALID (ndims, NULL arrays or
- * names); DUPLICATE (a dim twice); INVALID (a dim's name, a size below 1); OVERFLOW; SIZE (not the
- * grid's size); INVALID (nshared, NULL in shared); DUPLICATE (a shared dim twice); then per shared
+ * names); DUPLICATE (a dim twice); NAME, DIM_SIZE (of a dim); OVERFLOW; SIZE (not the grid's size);
+ * INVALID (nshared, NULL in shared); DUPLICATE (a shared dim twice); then per shared
  * dim UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; NO_MEMORY. The grid is
  * unchanged on failure. */
 LIERNE_API lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec);

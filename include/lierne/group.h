@@ -30,8 +30,9 @@ typedef enum lierne_priority { LIERNE_PRIORITY_NORMAL, LIERNE_PRIORITY_HIGH } li
 
 #define LIERNE_MAX_PURPOSE 15 /* characters of a purpose */
 
-/* An enumeration of groups without a rank in common, of one purpose. Set size to
- * sizeof(lierne_group_spec) and the rest to zero first. lierne_grid_get_groups (lierne/grid.h)
+/* An enumeration of groups without a rank in common, of one purpose. Begin with
+ * LIERNE_GROUP_SPEC_INIT, or set size to sizeof(lierne_group_spec), ngroups to 1 and the rest to
+ * zero. lierne_grid_get_groups (lierne/grid.h)
  * writes ranks, ngroups and group_size; one list of ranks is ngroups 1. */
 typedef struct lierne_group_spec {
     size_t size;
@@ -43,6 +44,8 @@ typedef struct lierne_group_spec {
     const int *ranks; /* ranks of the context, group after group. Their order is the group's: it is
                          kept, compared, and need not ascend */
 } lierne_group_spec;
+#define LIERNE_GROUP_SPEC_INIT                                                                     \
+    { .size = sizeof(lierne_group_spec), .ngroups = 1 }
 
 /* Creates the groups of an enumeration. *out is this rank's, NULL if it is a member of none. The
  * same as lierne_groups_create with one spec. */
@@ -61,7 +64,7 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
  *
  * Errors: INVALID (context, out, specs or an entry NULL, n below 1, purpose, priority, a size, a
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
- * (ranks give different specs; the message names the field, a purpose is compared by its hash),
+ * (ranks give different specs; the message names the field),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
                                               const lierne_group_spec *const *specs, int n);

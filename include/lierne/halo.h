@@ -25,7 +25,8 @@
 extern "C" {
 #endif
 
-/* Set size to sizeof(lierne_halo_spec) and the rest to zero first. */
+/* Begin with LIERNE_HALO_SPEC_INIT, or set size to sizeof(lierne_halo_spec), width to 1 and the
+ * rest to zero. */
 typedef struct lierne_halo_spec {
     size_t size;
     int64_t nlocal; /* owned rows; 0 is allowed, even if the rank passes ghosts on */
@@ -42,6 +43,8 @@ typedef struct lierne_halo_spec {
     int keep_ghosts;  /* nonzero: the adjoint leaves ghost rows as the swaps left them */
     int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
 } lierne_halo_spec;
+#define LIERNE_HALO_SPEC_INIT                                                                      \
+    { .size = sizeof(lierne_halo_spec), .width = 1 }
 
 /* Makes a plan of swaps. Collective; waits for all ranks (in a simulated world: a thread per rank).
  * The plan is the caller's, to be freed with lierne_plan_destroy; the lists are copied. On any

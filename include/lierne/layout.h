@@ -19,8 +19,9 @@
  *
  * Nothing here communicates and no function is collective. A question about one rank costs time and
  * memory in proportion to what that rank holds; with a map of two axes, to what the other dims
- * leave of it. A layout copies all that it is given, the grid's dims included: grid, shape,
- * placements, counts and rows may be freed as soon as it is created. Functions that take a const
+ * leave of it. A layout copies all that it is given: the grid, its view, shape, placements, counts
+ * and rows may be freed or changed as soon as it is created, and a view that is added to the grid
+ * later does not change it. Functions that take a const
  * layout may run at once in many threads. */
 #ifndef LIERNE_LAYOUT_H
 #define LIERNE_LAYOUT_H
@@ -33,7 +34,12 @@ extern "C" {
 
 #define LIERNE_MAX_AXES 4
 
-/* Element types. The numbers are part of the ABI. */
+/* Element types. The numbers are part of the ABI. BITS8 to BITS128 are opaque elements of 1 to 16
+ * bytes, for types that lierne has no arithmetic of: bool, fp8, int16, complex. They are copied bit
+ * for bit. A plan that sums contributions to an element in either direction cannot have one: making
+ * it is INVALID (all-gathers and broadcasts of lierne/collective.h have no adjoint instead). A
+ * replicated value whose gradients are equal is copied both ways; a PARTIAL
+ * gradient, and rows that several ghosts refer to, are summed. */
 typedef enum lierne_dtype {
     LIERNE_F64 = 0,
     LIERNE_F32 = 1,
@@ -42,7 +48,12 @@ typedef enum lierne_dtype {
     LIERNE_I64 = 4,
     LIERNE_I32 = 5,
     LIERNE_I8 = 6,
-    LIERNE_U8 = 7
+    LIERNE_U8 = 7,
+    LIERNE_BITS8 = 8,
+    LIERNE_BITS16 = 9,
+    LIERNE_BITS32 = 10,
+    LIERNE_BITS64 = 11,
+    LIERNE_BITS128 = 12
 } lierne_dtype;
 
 /* Bytes of an element, 0 for a number that is no dtype; name ("f64"), NULL for such a number. */
@@ -70,8 +81,8 @@ typedef enum lierne_share_rule {
     LIERNE_SHARE_CHUNK = 1
 } lierne_share_rule;
 
-/* One placement. Fields that its kind does not name are not read. Zero is a valid value of the
- * last two everywhere. */
+/* One placement. Fields whose comment does not name its kind are not read. share and cut_order may
+ * always be 0: balanced shares, and of the dims that cut one axis the slower first. */
 typedef struct lierne_placement {
     lierne_placement_kind kind;
     /* SHARD, SHARD_ZIGZAG, SHARD_ROWS: the axis. */

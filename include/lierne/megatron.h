@@ -76,7 +76,22 @@ LIERNE_API const char *lierne_megatron_kind_name(lierne_megatron_kind kind);
 /* The dp ratio: 1 for equal dp sizes, 0 where neither divides the other; -1 for NULL. */
 LIERNE_API int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map);
 /* Why Megatron-LM (with destination cp > 1) rejects the pair, the first reason in the order of its
- * checks; "" if it accepts it, and for NULL. Owned by the map. */
+ * checks. The numbers are part of the ABI. */
+typedef enum lierne_megatron_rejection {
+    LIERNE_MEGATRON_ACCEPTED = 0,
+    LIERNE_MEGATRON_GRID_SIZES = 1,    /* the grids have different numbers of ranks */
+    LIERNE_MEGATRON_RANK_OFFSETS = 2,  /* they begin at different ranks */
+    LIERNE_MEGATRON_SRC_PP = 3,        /* pp of the source is not 1 */
+    LIERNE_MEGATRON_DST_PP = 4,        /* pp of the destination is not 1 */
+    LIERNE_MEGATRON_SRC_CP = 5,        /* cp of the source is not 1 */
+    LIERNE_MEGATRON_CP_AFTER_DP = 6,   /* cp varies slower than dp in the destination */
+    LIERNE_MEGATRON_DP_INDIVISIBLE = 7 /* neither dp size divides the other */
+} lierne_megatron_rejection;
+
+/* The reason as a number, ACCEPTED for NULL; and as one line of text with the values, "" if
+ * Megatron-LM accepts the pair, and for NULL. The map owns the text. */
+LIERNE_API lierne_megatron_rejection
+lierne_megatron_map_get_rejection_code(const lierne_megatron_map *map);
 LIERNE_API const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map);
 
 /* Gather groups in Megatron-LM's order (fan-in: by destination dp, source tp; fan-out: by source

@@ -13,12 +13,18 @@ extern "C" {
 /* Creates a context over the ranks of comm. Collective over comm. lierne duplicates comm and uses
  * only the duplicate, which returns errors instead of aborting; comm stays the caller's. MPI must
  * be initialised, with MPI_THREAD_FUNNELED or more if the process has other threads, and must not
- * be finalised before lierne_context_destroy. spec may be NULL; spec->nodes must be the same on
- * every rank. Where spec->members is set, comm has exactly the members: its rank i is members[i].
- * MPI_Comm_create_group makes such a communicator without a call on other ranks; a group with its
- * ranks ascending gives this order. Ranks are on one node if they have the same spec->nodes, or the
- * same LIERNE_NODE where it is set; without either, if their hosts have the same name. Destroy the
- * context with lierne_context_destroy; *out is NULL on failure.
+ * be finalised before lierne_context_destroy. Threads. lierne calls MPI from the threads that call
+ * lierne, and no other. Where another thread than MPI's main thread does so, as PyTorch's backward
+ * pass, which runs in a thread of its own, MPI_THREAD_SERIALIZED is needed, and the program orders
+ * the calls of one context; where threads call at the same time, with contexts of their own or with
+ * MPI beside lierne, MPI_THREAD_MULTIPLE. A plan made and executed in one thread may then be
+ * executed in another: its thread-local message is that of the thread that called. spec may be
+ * NULL; spec->nodes must be the same on every rank. Where spec->members is set, comm has exactly
+ * the members: its rank i is members[i]. MPI_Comm_create_group makes such a communicator without a
+ * call on other ranks; a group with its ranks ascending gives this order. Ranks are on one node if
+ * they have the same spec->nodes, or the same LIERNE_NODE where it is set; without either, if their
+ * hosts have the same name. Destroy the context with lierne_context_destroy; *out is NULL on
+ * failure.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK or
  * LIERNE_NODE), MISMATCH (spec->nodes, members, world_size or check), NO_MEMORY. Their messages
@@ -44,6 +50,12 @@ extern "C" {
  * lierne_context_create_mpi failed); only pages of it that were used take memory. */
 LIERNE_API lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
                                                    const lierne_context_spec *spec);
+
+/* The same for a communicator as a Fortran handle (MPI_Comm_c2f): a number, which bindings of
+ * languages without mpi.h can hold; mpi4py's Comm.py2f() gives one. Errors: as
+ * lierne_context_create_mpi; a number that is no handle is what MPI makes of it. */
+LIERNE_API lierne_status lierne_context_create_mpi_fortran(lierne_context **out, MPI_Fint comm,
+                                                           const lierne_context_spec *spec);
 
 #ifdef __cplusplus
 }

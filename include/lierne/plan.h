@@ -1,7 +1,8 @@
 /* A plan: two routes, forward and adjoint, computed once and executed any number of times.
  *
- * Planners make plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h, lierne/sparse.h,
- * lierne/halo.h. Everything here is the same for all of them.
+ * Planners make plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h, lierne/sparse.h
+ * (also from text), lierne/halo.h, lierne/collective.h. lierne_plan_create_transposed and
+ * lierne_plan_create_composed make plans of plans. Everything here is the same for all of them.
  *
  * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
  * without data, in the same order per plan and direction. A buffer is host memory of
@@ -17,14 +18,18 @@
  *
  * A bad argument on one rank. Calls that make or change a plan return the same error on every rank,
  * and the message names the rank that caused it. Calls that execute do so where the context checks
- * (lierne_context_spec); elsewhere the error is that rank's alone, nothing was started there, and
- * the other ranks wait for it until their deadline. A rank that passes NULL in place of the plan
- * gives no context to report through: it always gets INVALID alone.
+ * (lierne_context_spec); elsewhere the error is that rank's alone, nothing was started, and it may
+ * call again with right arguments: the other ranks only wait. A rank that cannot says so with
+ * lierne_context_abort; then the others get its error and its message at once, instead of TIMEOUT
+ * at their deadline. A rank that passes NULL in place of the plan gives no context to report
+ * through: it always gets INVALID alone.
  *
  * Results are never scaled. Copies are bitwise, integer results are exact. Contributions to a sum
- * are added in ascending order of their ranks, unless a planner's header states another order; f16
- * and bf16 are added in float32 and rounded once, to nearest even. Results have the same bits on
- * every transport and in every run.
+ * are added in the order that the planner's header states: of coordinates on the grid for
+ * redistributions and bridges, of ranks and ghosts for rows, of swaps for halos. No order depends
+ * on when messages arrive. f16 and bf16 are added in float32 and rounded once, to nearest even (by
+ * swaps at each addition: lierne/halo.h). Results have the same bits on every transport and in
+ * every run.
  *
  * Thread safety: that of the context (lierne/context.h). A plan, its requests and everything made
  * from it are used by one thread at a time. Functions that take a const plan and are marked "not
@@ -33,6 +38,7 @@
 #define LIERNE_PLAN_H
 
 #include "lierne/context.h"
+#include "lierne/layout.h"
 
 #include <stdint.h>
 
@@ -45,10 +51,35 @@ typedef struct lierne_request lierne_request;
 
 typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
 
+/* How values are combined: lierne_reduce takes MAX and MIN, lierne/collective.h all of them. */
+typedef enum lierne_reduction {
+    LIERNE_SUM = 0,
+    LIERNE_MAX = 1,
+    LIERNE_MIN = 2,
+    LIERNE_PROD = 3,
+    LIERNE_AVG = 4 /* the sum divided by the number of contributions; floating-point types only */
+} lierne_reduction;
+
 /* Frees a plan; not collective. NULL is allowed. If the context is dead, buffers of requests that
  * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
  * context is not dead, or coalesced plans hold it; nothing is freed). */
 LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
+
+/* The context that the plan was made in; NULL for NULL. Not collective. */
+LIERNE_API lierne_context *lierne_plan_get_context(const lierne_plan *plan);
+
+/* The dtype of its buffers. Not collective. Errors: INVALID (NULL). */
+LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan);
+
+/* What made it: "redistribute", "bridge", "megatron", "graph", "references" (flattened plans too),
+ * "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
+ * "all_to_all", "barrier", "transposed", "composed". Static storage; NULL for NULL. Not
+ * collective. */
+LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
+
+/* The kind of memory that its buffers are in: "host". Static storage; NULL for NULL. Not
+ * collective. */
+LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 
 /* Number of elements of this rank's input and output buffer in a direction. The adjoint's input is
  * the gradient of the forward's output. in or out may be NULL. Not collective. Errors: INVALID
@@ -73,7 +104,9 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
  * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
  * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
-/* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward. */
+/* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward; INVALID also for a plan
+ * that has no adjoint (products, maxima and minima of lierne/collective.h): every function here
+ * that takes a direction rejects that one with the reason. */
 LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
 
 /* Starts an execution. The request borrows both buffers until lierne_end has returned: in may be
@@ -105,25 +138,38 @@ LIERNE_API lierne_status lierne_request_test(int *done, lierne_request *request)
  * out[i], and ghost rows become what the adjoint makes of them. For plans of rows (lierne/sparse.h,
  * lierne/halo.h). Has no adjoint. A NaN wins. Collective; blocking. Errors: as lierne_adjoint, and
  * INVALID (a plan of another kind, a reduction that is neither MAX nor MIN). */
-typedef enum lierne_reduction { LIERNE_SUM = 0, LIERNE_MAX = 1, LIERNE_MIN = 2 } lierne_reduction;
 LIERNE_API lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                                        const void *in, void *stream);
 
 /* Makes the transposed plan: its forward is this plan's adjoint and its adjoint this plan's
  * forward. Collective. The new plan is the caller's and independent of the old one. Errors: INVALID
- * (NULL, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is
- * NULL then. */
+ * (NULL, a plan that accumulates or has no adjoint), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
+ * TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan);
 
 /* Makes the plan that executes first and then second, without a buffer of the caller between them;
  * its adjoint executes second's, then first's. Collective. Both plans need the same context and
  * dtype; on every rank the output of first must have as many elements as the input of second, and,
  * where rows have gaps between them (stride above width), the same shape. The new plan is the
- * caller's and independent of both; it reports no lower bound (min_bytes 0). Errors: INVALID (NULL,
+ * caller's and independent of both; it reports no lower bound (min_bytes 0), and has an adjoint if
+ * both have one. Errors: INVALID (NULL,
  * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT,
  * PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
+
+/* Gives a plan of lierne_plan_create_bridge or lierne_plan_create_redistribute another shape, for
+ * the steps that follow: a batch whose size changes per step. shape: a global size per axis of the
+ * plan, as many as lierne_plan_get_shape says (three for a bridge with rows_per_sample), the same
+ * on every rank; copied. All else stays: grids, placements, dtype, max_inflight. Buffers get the
+ * sizes of the new shape: ask lierne_plan_get_shape again. Collective; the ranks agree and exchange
+ * nothing else; no request may be in flight, and no coalesced plans may hold the plan. The memory
+ * of the plan is reused: from the third call on, a shape that is no larger than those before
+ * allocates neither scratch nor staging memory. On any rank's failure every rank gets the same
+ * error and keeps the old shape. Errors: INVALID (NULL; a plan of another kind, or with a row map
+ * or variable_rows; counts that do not add up to the new size; what the making function says of a
+ * shape), INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape);
 
 /* Where this rank's result lies unchanged inside its input: *offset is its first element there, or
  * -1 if the result is no such alias. Executing the direction with out NULL then copies nothing:
@@ -134,7 +180,7 @@ LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_pla
 /* The cost of one execution for this rank. Bytes are payload. Over all ranks, sent and received
  * numbers are equal. */
 typedef struct lierne_report {
-    size_t size;        /* sizeof(lierne_report), set by the caller */
+    size_t size;        /* sizeof(lierne_report), set by the caller; filled as far as it goes */
     int64_t sent_bytes; /* to other ranks */
     int64_t received_bytes;
     int64_t local_bytes; /* copied from in to out on this rank */
@@ -144,9 +190,11 @@ typedef struct lierne_report {
     int64_t received_messages;
     int64_t stages;
     int64_t scratch_bytes;  /* per request in flight: sums, and messages that must be packed */
-    int64_t communicators;  /* of the plan with this rank as a member, beside the context's own */
+    int64_t groups;         /* of ranks that the plan's algorithm defines (Megatron-LM's), with this
+                               rank as a member; they count in max_groups (lierne/context.h) */
     const char *algorithm;  /* "direct", "collective", "leader"; of rows also "all_gather", "swaps";
-                               "composed". Static storage */
+                               "composed"; of collectives also "one_shot", "two_shot",
+                               "dissemination". Static storage */
     const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
                                mpi"; "" without messages. Belongs to the plan */
 } lierne_report;

@@ -18,12 +18,14 @@
  * begin. A rank without stages does nothing. Ranks may have different numbers of stages; stage i of
  * one rank only communicates with stage i of others.
  *
- * Sums: `to` becomes the sum of the sources, added in their order. f16 and bf16 are added in
- * float32 and rounded once at the end (to nearest, ties to even); f32 and f64 are added in their
- * own type; integers wrap around. Each element's sum begins with its first source.
+ * Sums: `to` becomes the sum of the sources, added in their order; where the operation says so,
+ * their product, maximum or minimum, taken in the same order. f16 and bf16 are added in float32 and
+ * rounded once at the end (to nearest, ties to even); f32 and f64 are added in their own type;
+ * integers wrap around. Each element's sum begins with its first source. A divisor divides the
+ * result before it is rounded. A maximum or minimum with a NaN is NaN.
  *
  * All structs are read-only and belong to the plan. They stay valid until the plan is destroyed or
- * updated (lierne_plan_update_rows, lierne_plan_update_counts). The structs are part of the ABI.
+ * updated (the functions lierne_plan_update_). The structs are part of the ABI.
  * Fields `capacity` and `lists` are for lierne alone.
  * Functions here are pure: not collective, and callable from many threads at once. */
 #ifndef LIERNE_ROUTE_H
@@ -75,10 +77,12 @@ typedef LIERNE_VEC(lierne_message) lierne_messages;
 
 /* to = the sum of from, added in this order. One source is a copy; none sets `to` to zero. All
  * blocks of an operation have the same counts. accumulate: where the route accumulates too, the
- * value that `to` held before is the first source. */
+ * value that `to` held before is the first source. Copies neither reduce nor divide. */
 typedef struct lierne_op {
     lierne_place to;
     bool accumulate;
+    lierne_reduction reduction; /* SUM, PROD, MAX or MIN; an average is a sum with a divisor */
+    int64_t divisor;            /* of the result, if above 1; only of floating-point types */
     LIERNE_VEC(lierne_place) from;
 } lierne_op;
 typedef LIERNE_VEC(lierne_op) lierne_ops;

@@ -56,6 +56,12 @@ LIERNE_API lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank);
  * are alive; nothing is destroyed). */
 LIERNE_API lierne_status lierne_sim_destroy(lierne_sim *sim);
 
+/* Destroys a world with all its contexts and everything that was made from them and is alive, as
+ * lierne_context_destroy_all does. Not collective; no thread may use the world meanwhile. NULL is
+ * allowed. Errors: BUSY (a request of a context that is not dead is in flight; nothing is
+ * destroyed). */
+LIERNE_API lierne_status lierne_sim_destroy_all(lierne_sim *sim);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,8 +8,9 @@
  * the row that it copies.
  *
  * Rows. A row has `width` elements and begins `stride` elements after the row before it; elements
- * in between are neither read nor written. A tensor [n, a, b] has n rows of width a * b. Local rows
- * are numbered from 0; rows of the whole graph have global numbers.
+ * in between are neither read nor written. A buffer of n > 0 rows has (n - 1) * stride + width
+ * elements: the last row may end the memory. A tensor [n, a, b] has n rows of width a * b. Local
+ * rows are numbered from 0; rows of the whole graph have global numbers.
  *
  * Buffers. By default owned rows and ghosts have a buffer each: forward in = owned rows (nowned
  * rows), out = ghosts (nghosts rows); adjoint in = gradients of the ghosts, out = gradients of the
@@ -54,10 +55,10 @@ typedef enum lierne_graph_algorithm {
 #define LIERNE_MESSAGE_COST 2e-6
 #define LIERNE_BYTE_COST    2e-10
 
-/* A plan from edges and owners. Set size to sizeof(lierne_graph_spec) and the rest to zero first.
- * Local owned rows are in ascending order of their global numbers. Ghosts are the distinct sources
- * that other ranks own, ordered by owner and then by global number, both ascending (as in
- * fairchem's graph-parallel all-to-all). */
+/* A plan from edges and owners. Begin with LIERNE_GRAPH_SPEC_INIT, or set size to
+ * sizeof(lierne_graph_spec), width to 1 and the rest to zero. Local owned rows are in ascending
+ * order of their global numbers. Ghosts are the distinct sources that other ranks own, ordered by
+ * owner and then by global number, both ascending (as in fairchem's graph-parallel all-to-all). */
 typedef struct lierne_graph_spec {
     size_t size;
     int64_t nrows;         /* of the whole graph */
@@ -75,10 +76,13 @@ typedef struct lierne_graph_spec {
     int keep_ghosts;  /* nonzero: the adjoint copies ghost rows; only with combined */
     int max_inflight; /* requests in flight per direction, 1 to 64; 0: 1 */
 } lierne_graph_spec;
+#define LIERNE_GRAPH_SPEC_INIT                                                                     \
+    { .size = sizeof(lierne_graph_spec), .width = 1 }
 
 /* A plan from references: ghost k is a copy of local row `row[k]` of rank `rank[k]`. Ghosts keep
  * the order in which they are given, may refer to one row several times, and to rows of the rank
- * itself. Set size to sizeof(lierne_references_spec) and the rest to zero first. */
+ * itself. Begin with LIERNE_REFERENCES_SPEC_INIT, or set size to sizeof(lierne_references_spec),
+ * width to 1 and the rest to zero. */
 typedef struct lierne_references_spec {
     size_t size;
     int64_t nowned;
@@ -94,6 +98,8 @@ typedef struct lierne_references_spec {
     int keep_ghosts;
     int max_inflight;
 } lierne_references_spec;
+#define LIERNE_REFERENCES_SPEC_INIT                                                                \
+    { .size = sizeof(lierne_references_spec), .width = 1 }
 
 /* Make a plan. Collective; wait for all ranks. The plan is the caller's, to be freed with
  * lierne_plan_destroy; everything that it needs of the spec is copied. On any rank's failure every
@@ -121,7 +127,7 @@ LIERNE_API lierne_status lierne_plan_update_graph(lierne_plan *plan, const liern
 /* What planning found. Pointers lead into the plan and are valid until it is destroyed or updated.
  * Lists of n entries may be NULL if n is 0. */
 typedef struct lierne_graph_lists {
-    size_t size; /* sizeof(lierne_graph_lists), set by the caller */
+    size_t size; /* sizeof(lierne_graph_lists), set by the caller; filled as far as it goes */
     int64_t nowned;
     const int64_t *owned; /* global number of each owned row, ascending; NULL for references */
     int64_t nghosts;

@@ -50,6 +50,13 @@ extern "C" {
       "A dim that a view shares with another view forms other groups than the dim of the same "    \
       "name in that view.")                                                                        \
     X(NOT_CREATED, -26, "No group with this key has been created.")                                \
+    X(NAME, -27,                                                                                   \
+      "The name of a dim or view is empty, is not UTF-8, or has a character that keys reserve. "   \
+      "The message names it.")                                                                     \
+    X(DIM_SIZE, -28, "The size of a dim is below 1. The message names the dim and its size.")      \
+    X(RANK_OFFSET, -29, "The first rank of a grid is negative. The message has it.")               \
+    X(WORLD_SIZE, -30,                                                                             \
+      "The number of ranks of the world is out of range. The message has it and the bound.")       \
     X(INDIVISIBLE, -40,                                                                            \
       "A size is not divisible as it must be: the batch by the dp ratio, the sequence by 2 x cp "  \
       "for zigzag, or one dp size by the other where require_divisible is set.")                   \
@@ -118,8 +125,8 @@ LIERNE_API const char *lierne_status_name(int status);
 /* The paragraph of the table for a status, as docs/errors.md has it. Static storage, never NULL. */
 LIERNE_API const char *lierne_status_text(int status);
 
-/* The message of the last failed call of this thread: one line of UTF-8 without a line feed, such
- * as
+/* The message of the last failed call of this thread: one line of UTF-8 without a line feed, which
+ * begins with the function that the caller called, such as
  *   lierne_grid_create: size of dim 'tp' is 0, must be at least 1
  * Valid until the next call of lierne on this thread. "" if no call has failed. Read it only after
  * a failure: success does not clear it. */

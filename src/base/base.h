@@ -14,18 +14,39 @@
  * src/liblierne.map too. */
 #define LIERNE_PRIVATE LIERNE_API
 
-/* Sets the thread's message to "func: text" and returns status. Used as
+/* The public function that this thread is in, NULL outside of them all. initial-exec: read and
+ * written without a call. */
+extern LIERNE_PRIVATE _Thread_local const char *lierne_call_name
+    __attribute__((tls_model("initial-exec")));
+
+static inline const char *lierne_call_enter(const char *name) {
+    const char *outer = lierne_call_name;
+    if (!outer) {
+        lierne_call_name = name;
+    }
+    return outer;
+}
+
+static inline void lierne_call_leave(const char **outer) {
+    lierne_call_name = *outer;
+}
+
+/* Begins every public function that can fail: until it returns, this thread's messages begin with
+ * its name. Public functions that it calls itself keep its name. */
+#define LIERNE_PUBLIC_CALL()                                                                       \
+    __attribute__((cleanup(lierne_call_leave), unused)) const char *lierne_outer_call_ =           \
+        lierne_call_enter(__func__)
+
+/* Sets the thread's message to "name of the public function: text" and returns status. Used as
  *   return LIERNE_FAIL(LIERNE_INVALID, "size of dim '%s' is %d, must be at least 1", name, n); */
-#define LIERNE_FAIL(status, ...) lierne_fail((status), __func__, __VA_ARGS__)
-LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *func, const char *format,
-                                         ...) __attribute__((format(printf, 3, 4)));
+#define LIERNE_FAIL(status, ...) lierne_fail((status), __VA_ARGS__)
+LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Makes the message that of func, a public function: what failed inside it was another function.
- * Does nothing for LIERNE_OK. Returns status. */
-lierne_status lierne_fail_in(lierne_status status, const char *func);
-
-/* Sets the message without a function's name: for one that came from another rank. */
-LIERNE_PRIVATE void lierne_set_error(const char *message);
+/* The text of the thread's message, without the function's name: to be kept or sent, for
+ * lierne_set_error on another thread or rank, or in a later call. */
+LIERNE_PRIVATE const char *lierne_error_text(void);
+LIERNE_PRIVATE void lierne_set_error(const char *text);
 
 /* Forwards a failure. */
 #define LIERNE_TRY(call)                                                                           \
@@ -58,6 +79,16 @@ lierne_status lierne_workspace_take(lierne_workspace *workspace, int slot, void 
 void lierne_workspace_destroy(lierne_workspace *workspace);
 lierne_status lierne_strdup(char **out, const char *text);
 LIERNE_PRIVATE void lierne_mem_free(void *ptr);
+
+/* Structs that begin with their size, of a caller compiled against another version of the headers.
+ * take: reads spec into out, a struct of size bytes: what the caller does not have is zero, and
+ * what the library does not know must be. name appears in messages ("spec"); take_at names the rank
+ * too. out is zero on failure. give: writes from, a struct of size bytes, into the caller's as far
+ * as it goes, and zero into what the library does not know; the caller's size stays. Errors:
+ * INVALID (NULL, a size that no version has, an unknown field that is not zero). */
+lierne_status lierne_spec_take(void *out, size_t size, const void *spec, const char *name);
+lierne_status lierne_spec_take_at(void *out, size_t size, const void *spec, int rank);
+lierne_status lierne_spec_give(void *to, const void *from, size_t size, const char *name);
 
 /* For leak tests: the number of allocations that are alive, of all threads. */
 size_t lierne_mem_live(void);

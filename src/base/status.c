@@ -8,6 +8,8 @@
 #include <string.h>
 
 static _Thread_local char last_error[LIERNE_MESSAGE_SIZE];
+static _Thread_local size_t name_length; /* of last_error: "lierne_forward: " */
+_Thread_local const char *lierne_call_name;
 
 const char *lierne_status_name(int status) {
     switch (status) {
@@ -41,25 +43,25 @@ const char *lierne_version(void) {
     return LIERNE_VERSION_STRING;
 }
 
-void lierne_set_error(const char *message) {
-    /* message may be last_error itself. */
-    memmove(last_error, message, strnlen(message, sizeof last_error - 1) + 1);
-    last_error[sizeof last_error - 1] = '\0';
+const char *lierne_error_text(void) {
+    return last_error + name_length;
 }
 
-lierne_status lierne_fail_in(lierne_status status, const char *func) {
-    const char *text = strstr(last_error, ": ");
-    return status == LIERNE_OK || !text ? status : lierne_fail(status, func, "%s", text + 2);
-}
-
-lierne_status lierne_fail(lierne_status status, const char *func, const char *format, ...) {
+lierne_status lierne_fail(lierne_status status, const char *format, ...) {
     char text[LIERNE_MESSAGE_SIZE];
     va_list args;
     va_start(args, format);
     /* An argument may point into last_error, so the text is formatted elsewhere first. */
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(last_error, sizeof last_error, "%s: %.*s", func,
-             (int)(sizeof last_error - strlen(func) - 3), text);
+    name_length = 0;
+    if (lierne_call_name) {
+        name_length = (size_t)snprintf(last_error, sizeof last_error, "%s: ", lierne_call_name);
+    }
+    snprintf(last_error + name_length, sizeof last_error - name_length, "%s", text);
     return status;
+}
+
+void lierne_set_error(const char *text) {
+    (void)lierne_fail(LIERNE_OK, "%s", text);
 }

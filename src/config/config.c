@@ -79,15 +79,16 @@ static lierne_status verdict(const lierne_config *config, lierne_status status) 
     for (size_t i = 0; i < config->diagnostics.count; i++) {
         const lierne_diagnostic *f = &config->diagnostics.at[i].diagnostic;
         if (f->severity == LIERNE_ERROR) {
-            return lierne_fail(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
-                               "lierne_config_parse", "%d errors, the first at %d:%d: [%s] %s",
-                               config->errors, f->line, f->column, f->code, f->message);
+            return LIERNE_FAIL(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
+                               "%d errors, the first at %d:%d: [%s] %s", config->errors, f->line,
+                               f->column, f->code, f->message);
         }
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length) {
+    LIERNE_PUBLIC_CALL();
     lierne_json doc;
     lierne_reader r = {.doc = &doc};
     if (out) {
@@ -125,12 +126,13 @@ static lierne_status read_stream(FILE *file, const char *path, char **text, size
         *length += fread(*text + *length, 1, capacity - *length, file);
     }
     if (ferror(file)) {
-        return lierne_fail(LIERNE_IO, "lierne_config_read", "%s: %s", path, strerror(errno));
+        return LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno));
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_config_read(lierne_config **out, const char *path) {
+    LIERNE_PUBLIC_CALL();
     char *text;
     size_t length;
     if (out) {

@@ -65,7 +65,7 @@ lierne_quoted lierne_label(const lierne_json_node *node) {
 }
 
 const char *lierne_reason(void) {
-    const char *message = lierne_last_error();
+    const char *message = lierne_error_text();
     const char *colon = strstr(message, ": ");
     return colon ? colon + 2 : message;
 }

@@ -60,13 +60,12 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
 }
 
 static void read_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
-    const char *names[16];
-    int count = 0, word;
-    while (count < COUNT(names) && lierne_dtype_name((lierne_dtype)count)) {
-        names[count] = lierne_dtype_name((lierne_dtype)count);
-        count++;
+    const char *names[LIERNE_U8 + 1]; /* a bridge in a file has gradients that can be summed */
+    int word;
+    for (int i = 0; i < COUNT(names); i++) {
+        names[i] = lierne_dtype_name((lierne_dtype)i);
     }
-    if (lierne_config_word(r, node, names, count, &word)) {
+    if (lierne_config_word(r, node, names, COUNT(names), &word)) {
         *dtype = (lierne_dtype)word;
     }
 }

@@ -147,7 +147,7 @@ static const char *name_error(const char *name, lierne_config_name_kind kind) {
         return "is longer than 128 bytes";
     }
     if (kind == LIERNE_CONFIG_KEY_NAME) {
-        return lierne_name_valid(name, __func__) == LIERNE_OK
+        return lierne_name_valid(name) == LIERNE_OK
                    ? NULL
                    : "is empty or has one of '-', ',', ':' or a control character";
     }

@@ -5,11 +5,23 @@
  * points of a call, so the error kills the context. */
 #include "context/context.h"
 
+#include <string.h>
+
+/* The error of one rank is that of all, so its message must say whose it is. */
+static void name_rank(const lierne_context *context, lierne_status mine) {
+    static const char named[] = "rank ";
+    if (mine != LIERNE_OK && context->members.count > 1 &&
+        strncmp(lierne_error_text(), named, sizeof named - 1) != 0) {
+        (void)LIERNE_FAIL(mine, "rank %d: %s", context->rank, lierne_error_text());
+    }
+}
+
 lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
                                    const lierne_field *fields, size_t n, int *id) {
     lierne_status decision = LIERNE_OK;
     int number;
     LIERNE_TRY(lierne_context_alive(context));
+    name_rank(context, mine);
     lierne_status status =
         context->control->agree(context->control_self, mine, fields, n, &number, &decision);
     if (status != LIERNE_OK) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Transports of this version, whether or not a context has them. */
-static const char *const known[] = {"self", "sim", "mpi"};
+static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket"};
 
 void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
                                   void *self) {
@@ -47,10 +47,12 @@ static lierne_status select_name(const lierne_context *context, const char *name
                                  lierne_context *selected) {
     int i = find_name(context, name, length);
     if (i < 0 && !is_known(name, length)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim and mpi, "
-                           "separated by commas",
-                           (int)(length < 40 ? length : 40), name);
+        return LIERNE_FAIL(
+            LIERNE_INVALID,
+            "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob and "
+            "socket, "
+            "separated by commas",
+            (int)(length < 40 ? length : 40), name);
     }
     if (i >= 0 && find_name(selected, name, length) >= 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "LIERNE_TRANSPORTS names '%.*s' twice", (int)length,
@@ -62,7 +64,7 @@ static lierne_status select_name(const lierne_context *context, const char *name
     return LIERNE_OK;
 }
 
-lierne_status lierne_context_select_transports(lierne_context *context, int64_t *hash) {
+lierne_status lierne_context_select_transports(lierne_context *context) {
     const char *list = getenv("LIERNE_TRANSPORTS");
     lierne_context selected = {0};
     if (!list || !*list) {
@@ -81,10 +83,15 @@ lierne_status lierne_context_select_transports(lierne_context *context, int64_t 
     }
     memcpy(context->carriers, selected.carriers, sizeof selected.carriers);
     context->ncarriers = selected.ncarriers;
-    if (hash) {
-        *hash = (int64_t)(lierne_hash(0, list, strlen(list)) >> 1);
-    }
     return LIERNE_OK;
+}
+
+bool lierne_context_connects(const lierne_context *context) {
+    bool connects = false;
+    for (int i = 0; i < context->ncarriers; i++) {
+        connects |= context->carriers[i].transport->connect != NULL;
+    }
+    return connects;
 }
 
 lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer) {

@@ -32,35 +32,24 @@ static lierne_status env_number(const char *name, double low, double *value) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_context_own_node(int *node) {
-    const char *text = getenv("LIERNE_NODE");
-    size_t digits = text ? strspn(text, "0123456789") : 0;
-    if (text && (digits == 0 || digits > 9 || text[digits])) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "LIERNE_NODE is '%s', must be a whole number from 0 to 999999999, in "
-                           "digits only: the same on ranks of one node",
-                           text);
-    }
-    *node = text ? atoi(text) : *node;
-    return LIERNE_OK;
+lierne_status lierne_context_take_spec(lierne_context_spec *spec,
+                                       const lierne_context_spec *given) {
+    static const lierne_context_spec none = {.size = sizeof none};
+    return lierne_spec_take(spec, sizeof *spec, given ? given : &none, "spec");
 }
 
 static lierne_status find_timeout(const lierne_context_spec *spec, double *seconds) {
     double milliseconds = DEFAULT_TIMEOUT * 1e3;
-    if (spec && spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec->size is %zu, must be %zu", spec->size,
-                           sizeof *spec);
-    }
-    if (spec && !(spec->timeout >= 0 && spec->timeout <= 1e6)) {
+    if (!(spec->timeout >= 0 && spec->timeout <= 1e6)) {
         return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be 0 to 1e6", spec->timeout);
     }
     LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
-    *seconds = spec && spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
+    *seconds = spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
     return LIERNE_OK;
 }
 
 double lierne_context_timeout(const lierne_context_spec *spec) {
-    double seconds;
+    double seconds = DEFAULT_TIMEOUT;
     return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
 }
 
@@ -68,15 +57,15 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     context->memory = &lierne_host_memory;
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
-    double check = spec && spec->check;
+    double check = spec->check != 0;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;
-    if (spec && spec->max_groups < 0) {
+    if (spec->max_groups < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
                            spec->max_groups, DEFAULT_MAX_GROUPS);
     }
-    context->max_groups = spec && spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
-    if (spec && spec->nodes) {
+    context->max_groups = spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
+    if (spec->nodes) {
         size_t n = (size_t)context->members.count;
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
@@ -86,6 +75,12 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
 
 void lierne_context_clear(lierne_context *context) {
     lierne_context_destroy_abandoned(context);
+    lierne_context_drop_memory(context);
+    for (int i = 0; i < context->ncarriers; i++) {
+        if (context->carriers[i].transport->close) {
+            context->carriers[i].transport->close(context->carriers[i].self);
+        }
+    }
     lierne_mem_free(context->nodes);
     lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);
@@ -100,22 +95,13 @@ void lierne_context_drop(lierne_context *context) {
 }
 
 lierne_status lierne_context_alive(const lierne_context *context) {
-    if (context->dead != LIERNE_OK) {
+    if (context->dead != LIERNE_OK && context->killer == lierne_call_name) {
         lierne_set_error(context->dead_message);
+    } else if (context->dead != LIERNE_OK) {
+        return LIERNE_FAIL(context->dead, "the context is dead, destroy it; %s failed: %s",
+                           context->killer ? context->killer : "a call", context->dead_message);
     }
     return context->dead;
-}
-
-void lierne_context_enter(const lierne_context *context) {
-    if (context->control->enter) {
-        context->control->enter(context->control_self);
-    }
-}
-
-void lierne_context_leave(const lierne_context *context) {
-    if (context->control->leave) {
-        context->control->leave(context->control_self);
-    }
 }
 
 bool lierne_context_progress(const lierne_context *context) {
@@ -124,6 +110,25 @@ bool lierne_context_progress(const lierne_context *context) {
         moved |= a->progress(a);
     }
     return moved;
+}
+
+/* The transport that everything in flight waits for, or NULL. */
+static const lierne_carrier *only_carrier(const lierne_context *context) {
+    const lierne_activity *first = context->in_flight;
+    for (const lierne_activity *a = first; a; a = a->next) {
+        if (a->carrier != first->carrier) {
+            return NULL;
+        }
+    }
+    return first && first->carrier >= 0 ? &context->carriers[first->carrier] : NULL;
+}
+
+bool lierne_context_idle(const lierne_context *context) {
+    const lierne_carrier *carrier = only_carrier(context);
+    if (carrier && carrier->transport->wait) {
+        return carrier->transport->wait(carrier->self);
+    }
+    return context->control->idle && context->control->idle(context->control_self);
 }
 
 void lierne_context_add_activity(lierne_context *context, lierne_activity *activity) {
@@ -138,6 +143,42 @@ void lierne_context_remove_activity(lierne_context *context, const lierne_activi
             return;
         }
     }
+}
+
+void lierne_context_add_dependent(lierne_context *context, lierne_dependent *dependent) {
+    dependent->next = context->dependents;
+    context->dependents = dependent;
+}
+
+bool lierne_context_remove_dependent(lierne_context *context, const lierne_dependent *dependent) {
+    for (lierne_dependent **at = &context->dependents; *at; at = &(*at)->next) {
+        if (*at == dependent) {
+            *at = dependent->next;
+            return true;
+        }
+    }
+    return false;
+}
+
+lierne_status lierne_context_check_dependents(const lierne_context *context) {
+    for (lierne_dependent *d = context->dependents; d && context->dead == LIERNE_OK; d = d->next) {
+        if (d->busy(d)) {
+            return LIERNE_FAIL(LIERNE_BUSY,
+                               "rank %d: an execution of a plan is in flight: call lierne_end for "
+                               "every request first",
+                               context->rank);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_destroy_dependents(lierne_context *context) {
+    lierne_status first = LIERNE_OK;
+    while (context->dependents) {
+        lierne_status status = context->dependents->destroy(context->dependents);
+        first = first == LIERNE_OK ? status : first;
+    }
+    return first;
 }
 
 void lierne_context_destroy_abandoned(lierne_context *context) {
@@ -176,7 +217,7 @@ static size_t append(char *text, size_t size, size_t used, const char *format, .
 }
 
 static void write_dump(const lierne_context *context, char *text, size_t size) {
-    char names[80];
+    char names[160];
     lierne_context_list_transports(names, sizeof names, context);
     const lierne_members *members = &context->members;
     size_t used = append(text, size, 0, "rank %d of %d", context->rank, members->world);
@@ -184,6 +225,13 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
         used = append(text, size, used, ", one of %d members,", members->count);
     }
     used = append(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_carrier *c = &context->carriers[i];
+        if (c->transport->print) {
+            c->transport->print(c->self, names, sizeof names);
+            used = append(text, size, used, "%s: %s\n", c->transport->name, names);
+        }
+    }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);
@@ -202,7 +250,8 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
     if (context->dead == LIERNE_OK) {
         context->dead = status;
-        snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_last_error());
+        context->killer = lierne_call_name;
+        snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_error_text());
         if (lierne_alloc(&context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE, 1) == LIERNE_OK) {
             write_dump(context, context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE);
         }
@@ -214,7 +263,25 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
     return status;
 }
 
+lierne_status lierne_context_abort(lierne_context *context, lierne_status status,
+                                   const char *reason) {
+    LIERNE_PUBLIC_CALL();
+    if (!context || !reason) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "reason" : "context");
+    }
+    if (status >= LIERNE_OK) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "status is %d, must be an error: one of LIERNE_INVALID "
+                           "(%d) and below",
+                           (int)status, LIERNE_INVALID);
+    }
+    lierne_set_error(reason);
+    lierne_context_kill(context, status);
+    return LIERNE_OK;
+}
+
 lierne_status lierne_context_dump(char *text, size_t size, const lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
     if (!context || !text || size == 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "context or text is NULL, or size is 0");
     }
@@ -228,6 +295,7 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
 
 lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity, size_t *count,
                                           lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
     if (!context || !count || (!list && capacity > 0)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "context or count is NULL, or list is NULL and its "
@@ -247,6 +315,7 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
 }
 
 lierne_status lierne_progress(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
@@ -273,7 +342,14 @@ int lierne_context_get_max_groups(const lierne_context *context) {
     return context ? context->max_groups : -1;
 }
 
+static void destroy(lierne_context *context) {
+    lierne_context_destroy_abandoned(context);
+    context->control->close(context->control_self, context->dead != LIERNE_OK);
+    lierne_context_drop(context);
+}
+
 lierne_status lierne_context_destroy(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
     if (!context) {
         return LIERNE_OK;
     }
@@ -283,16 +359,32 @@ lierne_status lierne_context_destroy(lierne_context *context) {
     }
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "%zu plans of the context are alive, must be 0: destroy them first",
+                           "%zu plans of the context are alive, must be 0: destroy them first, or "
+                           "use lierne_context_destroy_all",
                            context->nplans);
     }
     if (context->groups.count > 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "%zu groups of the context are alive, must be 0: destroy them first",
+                           "%zu groups of the context are alive, must be 0: destroy them first, or "
+                           "use lierne_context_destroy_all",
                            context->groups.count);
     }
-    lierne_context_destroy_abandoned(context);
-    context->control->close(context->control_self, context->dead != LIERNE_OK);
-    lierne_context_drop(context);
+    LIERNE_TRY(lierne_context_check_memory(context));
+    destroy(context);
     return LIERNE_OK;
+}
+
+lierne_status lierne_context_destroy_all(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    if (!context) {
+        return LIERNE_OK;
+    }
+    if (context->owned_by_sim) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the context belongs to a simulated world: use lierne_sim_destroy_all");
+    }
+    LIERNE_TRY(lierne_context_check_dependents(context));
+    lierne_status status = lierne_context_destroy_dependents(context);
+    destroy(context);
+    return status;
 }

@@ -7,6 +7,7 @@
 
 #include "control/control.h"
 #include "control/members.h"
+#include "control/processes.h"
 #include "lierne/context.h"
 #include "memory/memory.h"
 #include "transport/transport.h"
@@ -27,7 +28,19 @@ typedef struct lierne_activity {
     /* The number of its call while it has messages to post on a transport that is ordered, else -1:
      * later calls wait until it has posted them. */
     int64_t turn;
+    /* Index of the transport that serves all its messages; -1: none, or several. */
+    int carrier;
 } lierne_activity;
+
+/* What was made from a context and must be destroyed before it: a plan, coalesced plans, a group.
+ * A member of the struct that embeds it. */
+typedef struct lierne_dependent {
+    struct lierne_dependent *next; /* older */
+    /* Whether an execution of it is in flight. */
+    bool (*busy)(const struct lierne_dependent *dependent);
+    /* Destroys it, and takes it from the list. */
+    lierne_status (*destroy)(struct lierne_dependent *dependent);
+} lierne_dependent;
 
 /* A transport of the context, and its state. */
 #define LIERNE_MAX_TRANSPORTS 4
@@ -47,6 +60,12 @@ typedef struct lierne_call {
     lierne_status status;
 } lierne_call;
 
+/* What lierne_context_alloc returned. */
+typedef struct lierne_context_memory {
+    void *data;
+    void *block; /* that it is part of, where it is ordinary memory; NULL: a transport's */
+} lierne_context_memory;
+
 struct lierne_group;
 
 struct lierne_context {
@@ -64,11 +83,14 @@ struct lierne_context {
     bool owned_by_sim;
     bool check;         /* compare every call with the other ranks' */
     lierne_status dead; /* OK, or why every further call fails */
+    const char *killer; /* the public function that failed then */
     char dead_message[LIERNE_MESSAGE_SIZE];
     char *dead_dump;                 /* NULL if there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
     int64_t ncalls;
-    size_t nplans; /* alive */
+    size_t nplans;                /* alive; those that other plans own are not counted */
+    lierne_dependent *dependents; /* the newest first */
+    LIERNE_VEC(lierne_context_memory) memories; /* alive */
     lierne_activity *in_flight;
     lierne_activity *abandoned; /* destroyed with messages in flight: freed with the context */
     LIERNE_VEC(struct lierne_group *) groups; /* alive; see group/group.h */
@@ -76,6 +98,9 @@ struct lierne_context {
     int64_t last_group_uid; /* the same on every rank */
 };
 
+/* Reads the spec of a function that creates contexts (lierne_spec_take); NULL is all zeros. */
+LIERNE_PRIVATE lierne_status lierne_context_take_spec(lierne_context_spec *spec,
+                                                      const lierne_context_spec *given);
 /* Reads timeout, LIERNE_TIMEOUT_MS, check, LIERNE_CHECK, members and nodes (copied) into a context.
  * index is set before, and members.count or members.world where the creating function knows it: the
  * spec must not say otherwise. For the functions that create contexts. */
@@ -84,24 +109,44 @@ LIERNE_PRIVATE lierne_status lierne_context_fill(lierne_context *context,
 /* The timeout of a context with this spec, in seconds; the default if the spec or the environment
  * is invalid. */
 LIERNE_PRIVATE double lierne_context_timeout(const lierne_context_spec *spec);
-/* Reads LIERNE_NODE; *node is unchanged if it is not set. Errors: INVALID (not a whole number). */
-LIERNE_PRIVATE lierne_status lierne_context_own_node(int *node);
+/* nodes.c. An id of the node of this rank, which is at an index of spec->nodes: LIERNE_NODE, else
+ * spec->nodes, else a hash of host. Errors: INVALID (LIERNE_NODE). */
+LIERNE_PRIVATE lierne_status lierne_context_node_id(uint64_t *id, const lierne_context_spec *spec,
+                                                    int index, const char *host);
+/* Numbers the nodes that infos name, in context->nodes, which has space for all: a node by its
+ * lowest rank. Frees the numbers if there is one node. Sorts infos. */
+LIERNE_PRIVATE void lierne_context_number_nodes(lierne_context *context, lierne_rank_info *infos,
+                                                int world);
+/* What the ranks of a new context compare in a call: fields, which are zero before, have space for
+ * LIERNE_CONTEXT_FIELDS. Selects the transports (below) and has its errors. */
+#define LIERNE_CONTEXT_FIELDS 6
+LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
+                                                        lierne_context *context,
+                                                        const lierne_context_spec *spec,
+                                                        const char *call);
 /* Adds a transport, which comes after those that were added before. */
 LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
                                                  const lierne_transport *transport, void *self);
 /* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To
- * be called once, after the last was added. *hash becomes that of the list, if there is one; hash
- * may be NULL. Errors: INVALID (an unknown name, a name twice, none that the context has). */
-LIERNE_PRIVATE lierne_status lierne_context_select_transports(lierne_context *context,
-                                                              int64_t *hash);
+ * be called once, after the last was added. Errors: INVALID (an unknown name, a name twice, none
+ * that the context has). */
+lierne_status lierne_context_select_transports(lierne_context *context);
 /* Their names, separated by commas, as far as they fit. */
 void lierne_context_list_transports(char *text, size_t size, const lierne_context *context);
+/* Whether one of them connects the two ends of each message when a plan is made: the same on every
+ * rank. */
+bool lierne_context_connects(const lierne_context *context);
 /* The first transport that reaches a peer, as an index of carriers. Errors: UNSUPPORTED (none). */
 lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *context, int peer);
 
 /* Frees what a context points to. lierne_context_drop also frees the context. */
 void lierne_context_clear(lierne_context *context);
 LIERNE_PRIVATE void lierne_context_drop(lierne_context *context);
+
+/* INVALID while memory of lierne_context_alloc is alive. */
+lierne_status lierne_context_check_memory(const lierne_context *context);
+/* Frees all of it that is no transport's. */
+void lierne_context_drop_memory(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
 lierne_status lierne_context_alive(const lierne_context *context);
@@ -111,13 +156,30 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
 
 /* Acquires and releases the control's lock, if it has one. Activities of all ranks progress under
  * it. */
-void lierne_context_enter(const lierne_context *context);
-void lierne_context_leave(const lierne_context *context);
+static inline void lierne_context_enter(const lierne_context *context) {
+    if (context->control->enter) {
+        context->control->enter(context->control_self);
+    }
+}
+static inline void lierne_context_leave(const lierne_context *context) {
+    if (context->control->leave) {
+        context->control->leave(context->control_self);
+    }
+}
 /* Progresses everything in flight; returns whether anything progressed. */
 LIERNE_PRIVATE bool lierne_context_progress(const lierne_context *context);
+/* After a poll of everything that found nothing: lets other ranks run. Returns whether it slept. */
+bool lierne_context_idle(const lierne_context *context);
 /* Adds an activity to those in flight; removes it. Called with the lock. */
 void lierne_context_add_activity(lierne_context *context, lierne_activity *activity);
 void lierne_context_remove_activity(lierne_context *context, const lierne_activity *activity);
+/* Adds what was just made to the dependents; removes it, if it is there. Returns whether it was. */
+void lierne_context_add_dependent(lierne_context *context, lierne_dependent *dependent);
+bool lierne_context_remove_dependent(lierne_context *context, const lierne_dependent *dependent);
+/* BUSY if an execution of a dependent is in flight and the context is not dead. */
+lierne_status lierne_context_check_dependents(const lierne_context *context);
+/* Destroys all dependents, the newest first, also after an error: the first one is returned. */
+lierne_status lierne_context_destroy_dependents(lierne_context *context);
 /* Frees abandoned activities. */
 void lierne_context_destroy_abandoned(lierne_context *context);
 

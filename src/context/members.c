@@ -9,11 +9,11 @@ static lierne_status take_all(lierne_context *context, const lierne_context_spec
     lierne_members *m = &context->members;
     m->count = m->count ? m->count : m->world;
     m->world = m->count;
-    if (spec && spec->nmembers != 0) {
+    if (spec->nmembers != 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "spec->nmembers is %d, but spec->members NULL",
                            spec->nmembers);
     }
-    if (spec && spec->world_size != 0 && spec->world_size != m->count) {
+    if (spec->world_size != 0 && spec->world_size != m->count) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "spec->world_size is %d, must be 0 or %d, the number of ranks: without "
                            "spec->members all of them are members",
@@ -70,7 +70,7 @@ static lierne_status take_list(lierne_context *context, const lierne_context_spe
 
 lierne_status lierne_context_take_members(lierne_context *context,
                                           const lierne_context_spec *spec) {
-    LIERNE_TRY(spec && spec->members ? take_list(context, spec) : take_all(context, spec));
+    LIERNE_TRY(spec->members ? take_list(context, spec) : take_all(context, spec));
     context->rank = lierne_members_rank(&context->members, context->index);
     return LIERNE_OK;
 }

@@ -1,19 +1,22 @@
 /* The context of a world of one rank. */
 #include "context/context.h"
 
-lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *spec) {
+lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_context_spec own, *spec = &own;
     lierne_context *context;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
+    LIERNE_TRY(lierne_context_take_spec(spec, given));
     LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));
     context->control = &lierne_self_control;
     lierne_context_add_transport(context, &lierne_self_transport, NULL);
     context->members.count = 1;
     lierne_status status = lierne_context_fill(context, spec);
     if (status == LIERNE_OK) {
-        status = lierne_context_select_transports(context, NULL);
+        status = lierne_context_select_transports(context);
     }
     if (status != LIERNE_OK) {
         lierne_context_drop(context);

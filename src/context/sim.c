@@ -67,7 +67,7 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
     sim->common.owned_by_sim = true;
     lierne_status status = lierne_context_fill(&sim->common, spec);
     if (status == LIERNE_OK) {
-        status = lierne_context_select_transports(&sim->common, NULL);
+        status = lierne_context_select_transports(&sim->common);
     }
     LIERNE_TRY(lierne_sim_world_open(&sim->world, &sim->common.members, sim->common.timeout,
                                      (lierne_control_hook){progress_all, sim}));
@@ -75,7 +75,9 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
     return lierne_alloc(&sim->contexts, (size_t)sim->world.nranks, sizeof *sim->contexts);
 }
 
-lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *spec) {
+lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_context_spec own, *spec = &own;
     lierne_sim *sim;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
@@ -85,6 +87,7 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
         return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,
                            LIERNE_MAX_RANKS);
     }
+    LIERNE_TRY(lierne_context_take_spec(spec, given));
     LIERNE_TRY(lierne_alloc(&sim, 1, sizeof *sim));
     lierne_status status = open_sim(sim, nranks, spec);
     if (status != LIERNE_OK) {
@@ -107,20 +110,35 @@ lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank) {
 }
 
 lierne_status lierne_sim_destroy(lierne_sim *sim) {
+    LIERNE_PUBLIC_CALL();
     for (int r = 0; sim && r < sim->world.nranks; r++) {
-        if (sim->contexts[r].nplans > 0) {
+        const lierne_context *context = &sim->contexts[r];
+        if (context->nplans > 0 || context->groups.count > 0) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "%zu plans of rank %d are alive, must be 0: destroy them first",
-                               sim->contexts[r].nplans, sim->contexts[r].rank);
+                               "%zu plans and %zu groups of rank %d are alive, must be 0: destroy "
+                               "them first, or use lierne_sim_destroy_all",
+                               context->nplans, context->groups.count, context->rank);
         }
-        if (sim->contexts[r].groups.count > 0) {
-            return LIERNE_FAIL(LIERNE_INVALID,
-                               "%zu groups of rank %d are alive, must be 0: destroy them first",
-                               sim->contexts[r].groups.count, r);
-        }
+        LIERNE_TRY(lierne_context_check_memory(context));
     }
     if (sim) {
         close_sim(sim);
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_sim_destroy_all(lierne_sim *sim) {
+    LIERNE_PUBLIC_CALL();
+    lierne_status first = LIERNE_OK;
+    for (int r = 0; sim && r < sim->world.nranks; r++) {
+        LIERNE_TRY(lierne_context_check_dependents(&sim->contexts[r]));
+    }
+    for (int r = 0; sim && r < sim->world.nranks; r++) {
+        lierne_status status = lierne_context_destroy_dependents(&sim->contexts[r]);
+        first = first == LIERNE_OK ? status : first;
+    }
+    if (sim) {
+        close_sim(sim);
+    }
+    return first;
 }

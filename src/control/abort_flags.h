@@ -15,8 +15,7 @@ typedef struct lierne_abort_flags lierne_abort_flags;
 LIERNE_PRIVATE int lierne_abort_flags_open(int n);
 /* Maps the flags that another process, or this one, opened for n ranks, and reserves memory for
  * the one at index. Returns NULL if the system does not allow it. */
-LIERNE_PRIVATE lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n,
-                                                          int index);
+lierne_abort_flags *lierne_abort_flags_map(uint64_t process, int descriptor, int n, int index);
 /* NULL is allowed. Raised flags stay raised for the other ranks. */
 LIERNE_PRIVATE void lierne_abort_flags_unmap(lierne_abort_flags *flags);
 

@@ -2,6 +2,7 @@
  * sends messages only to itself. */
 #include "control/control.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 lierne_status lierne_control_messages_add(lierne_control_messages *messages, int from,
@@ -31,6 +32,17 @@ void lierne_control_messages_destroy(lierne_control_messages *messages) {
     }
     lierne_mem_free(messages->at);
     *messages = (lierne_control_messages){0};
+}
+
+static int by_peer(const void *a, const void *b) {
+    const lierne_control_message *x = a, *y = b;
+    return (x->peer > y->peer) - (x->peer < y->peer);
+}
+
+void lierne_control_messages_sort(lierne_control_messages *messages) {
+    if (messages->count > 0) {
+        qsort(messages->at, messages->count, sizeof *messages->at, by_peer);
+    }
 }
 
 static lierne_status agree(void *self, lierne_status mine, const lierne_field *fields, size_t n,

@@ -7,13 +7,7 @@
 #ifndef LIERNE_CONTROL_H
 #define LIERNE_CONTROL_H
 
-#include "base/base.h"
-
-/* A value that must be equal on all ranks, with its name for the error message. */
-typedef struct lierne_field {
-    char name[32];
-    int64_t value;
-} lierne_field;
+#include "control/field.h"
 
 /* A message of a planner to another rank: words of 64 bits. */
 typedef struct lierne_control_message {
@@ -88,6 +82,8 @@ LIERNE_PRIVATE void lierne_control_messages_destroy(lierne_control_messages *mes
 /* Adds a message from a rank, with space for count words, which the caller then writes. */
 LIERNE_PRIVATE lierne_status lierne_control_messages_add(lierne_control_messages *messages,
                                                          int from, size_t count);
+/* Sorts them by rank. */
+LIERNE_PRIVATE void lierne_control_messages_sort(lierne_control_messages *messages);
 /* Adds a copy of a message as one from a rank. */
 lierne_status lierne_control_messages_copy(lierne_control_messages *messages, int from,
                                            const lierne_control_message *message);

@@ -12,6 +12,7 @@
  * barrier can complete any more: every rank that waits or arrives later gets an error at once. */
 #include "control/sim.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -90,18 +91,34 @@ static lierne_status gave_up(void *self, int peer) {
 
 static lierne_status compare(const lierne_sim_world *world, const lierne_sim_agreement *a, int rank,
                              const lierne_field *fields, size_t n) {
+    int first = lierne_sim_name(world, a->first), own = lierne_sim_name(world, rank);
     for (size_t i = 0; i < n || i < a->nfields; i++) {
-        bool both = i < n && i < a->nfields;
-        if (!both || strcmp(fields[i].name, a->fields[i].name) != 0 ||
-            fields[i].value != a->fields[i].value) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
-                               "%s differs between ranks: %lld on rank %d, %lld on rank %d",
-                               i < n ? fields[i].name : a->fields[i].name,
-                               (long long)(i < a->nfields ? a->fields[i].value : 0),
-                               lierne_sim_name(world, a->first),
-                               (long long)(i < n ? fields[i].value : 0),
-                               lierne_sim_name(world, rank));
+        const lierne_field *theirs = i < a->nfields ? &a->fields[i] : NULL;
+        const lierne_field *mine = i < n ? &fields[i] : NULL;
+        lierne_status status = lierne_field_compare(i, theirs, first, mine, own);
+        if (status != LIERNE_OK && lierne_field_same_lists(theirs, mine)) {
+            lierne_field_compare_items(theirs->items, 0, theirs->count, first, mine, own);
         }
+        LIERNE_TRY(status);
+    }
+    return LIERNE_OK;
+}
+
+/* Copies fields and then their lists, whose first rank may have returned when others compare. */
+static lierne_status copy_fields(lierne_field **copy, const lierne_field *fields, size_t n) {
+    size_t bytes = n * sizeof *fields;
+    for (size_t i = 0; i < n; i++) {
+        bytes += fields[i].count * lierne_item_size(fields[i].kind);
+    }
+    LIERNE_TRY(lierne_alloc_unset(copy, bytes, 1));
+    char *at = (char *)(*copy + n);
+    for (size_t i = 0; i < n; i++) {
+        size_t size = fields[i].count * lierne_item_size(fields[i].kind);
+        (*copy)[i] = fields[i];
+        if (size > 0) {
+            (*copy)[i].items = memcpy(at, fields[i].items, size);
+        }
+        at += size;
     }
     return LIERNE_OK;
 }
@@ -110,10 +127,7 @@ static lierne_status compare(const lierne_sim_world *world, const lierne_sim_agr
 static lierne_status open_agreement(lierne_sim_world *world, int rank, const lierne_field *fields,
                                     size_t n) {
     lierne_sim_agreement first = {.first = rank, .nfields = n};
-    LIERNE_TRY(lierne_alloc(&first.fields, n, sizeof *fields));
-    if (n) {
-        memcpy(first.fields, fields, n * sizeof *fields);
-    }
+    LIERNE_TRY(copy_fields(&first.fields, fields, n));
     lierne_status status = LIERNE_VEC_PUSH(&world->agreements, first);
     if (status != LIERNE_OK) {
         lierne_mem_free(first.fields);
@@ -140,7 +154,7 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
     }
     a->status = mine != LIERNE_OK ? mine : compare(world, a, s->rank, fields, n);
     if (a->status != LIERNE_OK) {
-        memcpy(a->message, lierne_last_error(), sizeof a->message);
+        snprintf(a->message, sizeof a->message, "%s", lierne_error_text());
     }
     return a->status;
 }

@@ -22,6 +22,7 @@ lierne_status lierne_execution_choose_transports(lierne_execution *e) {
         m->index = lierne_context_index(e->context, m->peer);
         m->slot = e->batches[m->batch].messages.count;
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->batches[m->batch].messages, i));
+        e->activity.carrier = i == 0 || e->activity.carrier == m->batch ? m->batch : -1;
     }
     return LIERNE_OK;
 }
@@ -31,10 +32,39 @@ static lierne_status list_parts(const lierne_execution *e, lierne_execution_batc
     LIERNE_TRY(lierne_alloc(&batch->parts, e->segments.count, sizeof *batch->parts));
     for (size_t i = 0; i < e->segments.count; i++) {
         const lierne_segment *segment = &e->segments.at[i];
-        batch->parts[i] = (lierne_part){.blocks = segment->message->blocks.at,
+        batch->parts[i] = (lierne_part){.size = segment->subroute->size,
+                                        .buffer = segment->message->buffer,
+                                        .index = segment->message->index,
+                                        .blocks = segment->message->blocks.at,
                                         .nblocks = segment->message->blocks.count};
     }
     return LIERNE_OK;
+}
+
+/* Postings change little from call to call: what does not is written once. */
+static void list_postings(lierne_execution *e, const lierne_phase *phase) {
+    for (size_t i = phase->first; i < phase->first + phase->nrecvs + phase->nsends; i++) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        const lierne_execution_batch *batch = &e->batches[m->batch];
+        batch->postings[m->slot] =
+            (lierne_posting){.slot = m->slot,
+                             .peer = m->index,
+                             .receives = i < phase->first + phase->nrecvs,
+                             .bytes = (size_t)m->bytes,
+                             .data = m->staging >= 0 ? e->memory + m->staging : NULL,
+                             .parts = batch->parts ? &batch->parts[m->first] : NULL,
+                             .nparts = m->count};
+        e->ordered += batch->transport->ordered;
+    }
+}
+
+static void note_executor(lierne_execution *e, const lierne_transport *transport) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    if (transport->executor == LIERNE_EXECUTOR_STREAM) {
+        e->stream_only = transport;
+    } else if (transport->executor == LIERNE_EXECUTOR_POLLED && !(driver && driver->polls)) {
+        e->polled_only = transport;
+    }
 }
 
 lierne_status lierne_execution_create_batches(lierne_execution *e) {
@@ -51,6 +81,10 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
             LIERNE_TRY(list_parts(e, batch));
         }
         LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));
+        note_executor(e, carrier->transport);
+    }
+    for (size_t i = 0; i < e->phases.count; i++) {
+        list_postings(e, &e->phases.at[i]);
     }
     return LIERNE_OK;
 }
@@ -90,51 +124,29 @@ void lierne_execution_list_transports(char *text, size_t size, const lierne_exec
     }
 }
 
-/* Elements first to end - 1 of a buffer. */
-typedef struct range {
-    int64_t first;
-    int64_t end;
-} range;
-
-static void extend(range *r, const lierne_block *block) {
-    int64_t first = block->offset, last = block->offset;
-    if (lierne_block_elements(block) == 0) {
-        return;
-    }
-    for (int d = block->rows ? 1 : 0; d < block->ndims; d++) {
-        last += (block->count[d] - 1) * block->stride[d];
-    }
-    int64_t low = block->rows ? INT64_MAX : 0, high = 0;
-    for (int64_t i = 0; block->rows && i < block->count[0]; i++) {
-        low = block->rows[i] < low ? block->rows[i] : low;
-        high = block->rows[i] > high ? block->rows[i] : high;
-    }
-    first += low * block->stride[0];
-    last += high * block->stride[0] + 1;
-    *r = r->first == r->end
-             ? (range){first, last}
-             : (range){first < r->first ? first : r->first, last > r->end ? last : r->end};
+void lierne_range_extend(lierne_range *r, const lierne_block *block) {
+    lierne_block_extend(block, &r->first, &r->end);
 }
 
-static void extend_ops(range *written, const lierne_ops *ops) {
+static void extend_ops(lierne_range *written, const lierne_ops *ops) {
     for (size_t o = 0; o < ops->count; o++) {
-        extend(&written[ops->at[o].to.buffer], &ops->at[o].to.block);
+        lierne_range_extend(&written[ops->at[o].to.buffer], &ops->at[o].to.block);
     }
 }
 
-static void extend_recvs(range *written, const lierne_messages *recvs) {
+static void extend_recvs(lierne_range *written, const lierne_messages *recvs) {
     for (size_t i = 0; i < recvs->count; i++) {
         for (size_t b = 0; b < recvs->at[i].blocks.count; b++) {
-            extend(&written[recvs->at[i].buffer], &recvs->at[i].blocks.at[b]);
+            lierne_range_extend(&written[recvs->at[i].buffer], &recvs->at[i].blocks.at[b]);
         }
     }
 }
 
-static bool is_written(const range *written, const lierne_message *m) {
-    const range *of = &written[m->buffer];
+static bool is_written(const lierne_range *written, const lierne_message *m) {
+    const lierne_range *of = &written[m->buffer];
     for (size_t b = 0; of->first < of->end && b < m->blocks.count; b++) {
-        range sent = {0};
-        extend(&sent, &m->blocks.at[b]);
+        lierne_range sent = {0};
+        lierne_range_extend(&sent, &m->blocks.at[b]);
         if (sent.first < of->end && of->first < sent.end) {
             return true;
         }
@@ -144,7 +156,7 @@ static bool is_written(const range *written, const lierne_message *m) {
 
 /* Sends of a subroute in a stage, which hold the phase up where what they send is in `written`. */
 static void mark_sends(lierne_execution *e, const lierne_subroute *subroute, size_t stage,
-                       const range *written) {
+                       const lierne_range *written) {
     const lierne_phase *phase = &e->phases.at[stage];
     for (size_t i = phase->nrecvs; i < phase->nrecvs + phase->nsends; i++) {
         lierne_coalesced_message *m = &e->messages.at[phase->first + i];
@@ -179,7 +191,7 @@ void lierne_execution_mark_lingering(lierne_execution *e) {
         if (!sends_what_it_writes(subroute->route)) {
             continue;
         }
-        range written[LIERNE_BUFFERS] = {{0, 0}};
+        lierne_range written[LIERNE_BUFFERS] = {{0, 0}};
         for (size_t i = subroute->route->stages.count; i-- > 0;) {
             const lierne_stage *stage = &subroute->route->stages.at[i];
             extend_ops(written, &stage->sums);

@@ -9,12 +9,23 @@
 
 typedef struct lierne_execution lierne_execution;
 
+/* Memory of an execution that has ended, for another one. */
+typedef struct lierne_spare {
+    void *memory; /* or NULL */
+    int64_t bytes;
+} lierne_spare;
+
 /* Creates an execution of n routes that run together, with one message per peer where each route
- * has one. It keeps pointers to the routes. name appears in messages ("forward"). */
+ * has one. It keeps pointers to the routes. name appears in messages ("forward"). spare, which may
+ * be NULL, is used if it is large enough, and NULL then. */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_route *const *routes, size_t n,
-                                      const char *name);
+                                      const lierne_route *const *routes, size_t n, const char *name,
+                                      lierne_spare *spare);
 void lierne_execution_destroy(lierne_execution *e);
+/* Takes the memory of an execution, which can only be destroyed afterwards; none if a peer may
+ * still use it. */
+lierne_spare lierne_execution_take_spare(lierne_execution *e);
+void lierne_spare_free(const lierne_context *context, lierne_spare *spare);
 /* Sets the number of its plan and the match id of its messages. Both are the same on every rank; no
  * other execution in flight has the same match id. */
 void lierne_execution_identify(lierne_execution *e, int plan, int match);
@@ -24,6 +35,27 @@ int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
  * is longer than when the execution was created. */
 void lierne_execution_resize(lierne_execution *e);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
+
+/* What the two ends of each message know of each other, for the transports that ask for it
+ * (lierne_transport.connect). NULL where none of the context's does: every function here takes it,
+ * and none then does anything. */
+typedef struct lierne_connection lierne_connection;
+/* Describes the messages of `each` executions of either direction: forward's, then adjoint's. To be
+ * destroyed after them. */
+lierne_status lierne_connection_create(lierne_connection **out, lierne_context *context,
+                                       lierne_execution *const *executions, size_t each);
+void lierne_connection_destroy(lierne_connection *c);
+/* Collective, waits for all ranks. To be called when all of them have created it. On any rank's
+ * failure every rank gets the same error. */
+lierne_status lierne_connection_establish(lierne_connection *c);
+/* The same, after the blocks of the routes changed. After an error the executions must not run. */
+lierne_status lierne_connection_renew(lierne_connection *c);
+
+/* Whether a transport serves streams only. check_stream: UNSUPPORTED where no executor serves a
+ * call on this stream, or on none: a transport must be polled, and the stream cannot; a transport
+ * serves streams only. */
+bool lierne_execution_needs_stream(const lierne_execution *e);
+lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream);
 
 /* Starts the execution with the buffers of each route, which stay borrowed until
  * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_SUM accumulate. If

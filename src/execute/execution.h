@@ -55,8 +55,9 @@ typedef struct lierne_execution_batch {
     void *batch;
     LIERNE_VEC(size_t) messages; /* of each slot */
     size_t *done;                /* slots that poll returned */
-    lierne_posting *postings;
-    lierne_part *parts; /* of each segment, where the transport exposes */
+    lierne_posting *postings;    /* of each slot */
+    lierne_part *parts;          /* of each segment, where the transport exposes */
+    size_t next;                 /* slot of the running call to post */
 } lierne_execution_batch;
 
 /* The messages of one stage of all subroutes: receives, then sends. */
@@ -88,6 +89,15 @@ typedef struct lierne_execution_event {
     bool done;
 } lierne_execution_event;
 
+/* Elements first to end - 1 of a buffer. */
+typedef struct lierne_range {
+    int64_t first;
+    int64_t end;
+} lierne_range;
+
+/* Sums that read contributions where they are exposed (fused_sums.c). */
+typedef struct lierne_fused_sums lierne_fused_sums;
+
 typedef enum lierne_wait {
     LIERNE_WAIT_NONE = 0,
     LIERNE_WAIT_PHASE = 1, /* its phase */
@@ -107,11 +117,17 @@ struct lierne_execution {
     LIERNE_VEC(lierne_phase) phases;
     LIERNE_VEC(lierne_staging_pipeline) pipelines;
     lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
+    /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
+    const lierne_transport *polled_only;
+    const lierne_transport *stream_only;
     char *memory;     /* scratch of the subroutes, then staging slots */
     int64_t reserved; /* bytes of memory */
+    int64_t capacity; /* at least reserved: memory may have been another execution's */
     uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
+    lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
     lierne_reduction reduction; /* of the running call */
+    bool in_place; /* in and out of the running call are one buffer, of some subroute */
     bool running;
     bool abandoned; /* a run failed: messages may still be in flight */
     bool finished;
@@ -121,6 +137,7 @@ struct lierne_execution {
     size_t pending;   /* messages that it waits for */
     size_t lingering; /* messages that only the end waits for */
     bool deferred;    /* the phase waits for its turn to post */
+    size_t ordered;   /* messages on transports that are ordered */
     size_t unposted;  /* messages of the run still to post on transports that are ordered */
     int64_t call;     /* number of the running call */
     double started;
@@ -158,17 +175,58 @@ lierne_status lierne_execution_post_pipeline(lierne_execution *e,
                                              lierne_staging_pipeline *pipeline);
 /* Delivers a message that arrived: unpacks it, or copies from where it is exposed. */
 void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m);
+/* Copies what is exposed of a segment into this rank's buffer. */
+void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   const lierne_part *part);
 
 /* The current phase's copies, or its sums. */
 void lierne_execution_run_ops(const lierne_execution *e, bool sums);
+/* A sum with other blocks: the target's, then one per source. bases: of the sources that are not in
+ * a buffer of this rank, else NULL. */
+void lierne_execution_run_sum(const lierne_execution *e, const lierne_subroute *subroute,
+                              const lierne_op *op, const lierne_block *blocks,
+                              const void *const *bases);
 /* The address of a buffer of a subroute in the running call. */
 const char *lierne_execution_readable(const lierne_subroute *subroute, lierne_buffer buffer);
 
+/* Widens a range by the elements of a block; one that is empty becomes theirs. */
+void lierne_range_extend(lierne_range *range, const lierne_block *block);
+
+/* Rows first to first + count - 1 of the outermost loop of a block; all of it if count is -1. */
+lierne_block lierne_block_part(const lierne_block *block, int64_t first, int64_t count);
+/* The block of a part that was looked at last, and its first element in the message. */
+typedef struct lierne_part_cursor {
+    size_t block;
+    int64_t first;
+} lierne_part_cursor;
+/* Where a block of scratch that a message lands in, from element `landing` on, lies at the
+ * sender's; false if that is no block. */
+bool lierne_part_find(lierne_block *out, const lierne_part *part, lierne_part_cursor *cursor,
+                      int64_t landing, const lierne_block *source);
+/* The counts of *loops become those of the coarsest loops that divide its own and those of a block
+ * with as many elements; false if there are none. */
+bool lierne_block_refine(lierne_block *loops, const lierne_block *block);
+/* Divides the loops of a block into such loops; false if it has an index list and they are finer.
+ */
+bool lierne_block_divide(lierne_block *block, const lierne_block *loops);
+
+/* Sets e->fused. */
+lierne_status lierne_fused_sums_create(lierne_execution *e);
+void lierne_fused_sums_destroy(lierne_fused_sums *f);
+/* Where e->fused is not NULL. Holds a segment that is exposed back until the sums; false: it must
+ * be copied. */
+bool lierne_fused_sums_hold(const lierne_execution *e, const lierne_coalesced_message *m,
+                            size_t segment, const lierne_part *part);
+/* The current phase's sums. */
+void lierne_fused_sums_run(const lierne_execution *e);
+/* Releases what was held, once the sums have read it. */
+void lierne_fused_sums_release(const lierne_execution *e);
+
 /* Counts the messages of the current phase and posts them. */
 lierne_status lierne_execution_begin_phase(lierne_execution *e);
-/* The error of a sender of the current phase that gave up: its data may have changed before it was
- * read here. */
-lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* The current phase's sums. The error of a sender of the phase that gave up: its data may have
+ * changed before it was read here. */
+lierne_status lierne_execution_sum(const lierne_execution *e);
 /* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
 lierne_status lierne_execution_check_clock(lierne_execution *e);
 

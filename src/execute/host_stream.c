@@ -74,4 +74,8 @@ static lierne_status enqueue(void *stream, lierne_stream_work *work) {
     return LIERNE_OK;
 }
 
-const lierne_stream_driver lierne_host_stream_driver = {.name = "host", .enqueue = enqueue};
+const lierne_stream_driver lierne_host_stream_driver = {
+    .name = "host",
+    .polls = true,
+    .enqueue = enqueue,
+};

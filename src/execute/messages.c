@@ -45,19 +45,33 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
     }
 }
 
-/* From the sender's buffers into those of this rank. */
+void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   const lierne_part *part) {
+    const lierne_message *message = segment->message;
+    e->context->memory->copy_blocks(segment->subroute->size,
+                                    segment->subroute->base[message->buffer], message->blocks.at,
+                                    message->blocks.count, part->base, part->blocks, part->nblocks);
+}
+
+/* From the sender's buffers into those of this rank, unless the transport has done so, or sums read
+ * them there. */
 static void copy_exposed(const lierne_execution *e, const lierne_coalesced_message *m) {
     const lierne_execution_batch *batch = &e->batches[m->batch];
     const lierne_part *parts = batch->transport->exposed(batch->batch, m->slot);
-    for (size_t i = 0; i < m->count; i++) {
-        const lierne_segment *segment = &e->segments.at[m->first + i];
-        const lierne_message *message = segment->message;
-        e->context->memory->copy_blocks(segment->subroute->size,
-                                        segment->subroute->base[message->buffer],
-                                        message->blocks.at, message->blocks.count, parts[i].base,
-                                        parts[i].blocks, parts[i].nblocks);
+    bool held = false;
+    if (!parts) {
+        return;
     }
-    batch->transport->release(batch->batch, m->slot);
+    for (size_t i = 0; i < m->count; i++) {
+        if (e->fused && lierne_fused_sums_hold(e, m, m->first + i, &parts[i])) {
+            held = true;
+        } else {
+            lierne_execution_copy_segment(e, &e->segments.at[m->first + i], &parts[i]);
+        }
+    }
+    if (!held) {
+        batch->transport->release(batch->batch, m->slot);
+    }
 }
 
 void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m) {
@@ -69,38 +83,33 @@ void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_
 }
 
 /* Where the parts of a message that is exposed lie in this call. */
-static const lierne_part *set_bases(const lierne_execution *e, const lierne_coalesced_message *m) {
+static void set_bases(const lierne_execution *e, const lierne_coalesced_message *m) {
     lierne_part *parts = e->batches[m->batch].parts;
-    for (size_t i = m->first; parts && i < m->first + m->count; i++) {
+    for (size_t i = m->first; i < m->first + m->count; i++) {
         const lierne_segment *segment = &e->segments.at[i];
         parts[i].base = lierne_execution_readable(segment->subroute, segment->message->buffer);
     }
-    return parts ? &parts[m->first] : NULL;
 }
 
-/* The posting of a message of the current phase; a send that is staged is packed. */
-static lierne_posting posting_of(const lierne_execution *e, const lierne_coalesced_message *m,
-                                 bool receives) {
-    if (m->staging >= 0 && !receives) {
+/* Sets what changes with every call in the posting of a message; a send that is staged is packed.
+ */
+static const lierne_posting *refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
+    lierne_posting *posting = &e->batches[m->batch].postings[m->slot];
+    if (m->staging < 0) {
+        posting->data = (char *)start_of(e, m);
+    } else if (!posting->receives) {
         pack_message(e, m, false);
     }
-    return (lierne_posting){.slot = m->slot,
-                            .peer = m->index,
-                            .receives = receives,
-                            .bytes = (size_t)m->bytes,
-                            .data =
-                                m->staging >= 0 ? e->memory + m->staging : (char *)start_of(e, m),
-                            .parts = set_bases(e, m),
-                            .nparts = m->count};
+    if (posting->parts) {
+        set_bases(e, m);
+    }
+    return posting;
 }
 
-static lierne_status post_one(lierne_execution *e, size_t index) {
-    const lierne_phase *phase = &e->phases.at[e->phase];
-    const lierne_coalesced_message *m = &e->messages.at[phase->first + index];
-    const lierne_execution_batch *batch = &e->batches[m->batch];
-    lierne_posting posting = posting_of(e, m, index < phase->nrecvs);
-    e->unposted -= batch->transport->ordered;
-    return batch->transport->post(batch->batch, e->match, &posting, 1);
+static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
+                          const lierne_posting *postings, size_t n) {
+    e->unposted -= batch->transport->ordered ? n : 0;
+    return n ? batch->transport->post(batch->batch, e->match, postings, n) : LIERNE_OK;
 }
 
 lierne_status lierne_execution_post_pipeline(lierne_execution *e,
@@ -112,7 +121,7 @@ lierne_status lierne_execution_post_pipeline(lierne_execution *e,
         if (m->predecessor >= 0 && e->waiting[phase->first + (size_t)m->predecessor]) {
             return LIERNE_OK;
         }
-        LIERNE_TRY(post_one(e, (size_t)pipeline->next));
+        LIERNE_TRY(post(e, &e->batches[m->batch], refresh(e, m), 1));
         pipeline->next = m->successor;
     }
     return LIERNE_OK;
@@ -124,19 +133,23 @@ static bool posted_at_once(const lierne_execution *e, const lierne_coalesced_mes
     return m->pipeline < 0 || index < e->pipelines.at[m->pipeline].first;
 }
 
-/* All messages of the phase that one transport serves and that need not wait for a slot. */
-static lierne_status post_batch(lierne_execution *e, int b) {
+/* Posts the messages of the phase that one transport serves and that need not wait for a slot. */
+static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *batch) {
     const lierne_phase *phase = &e->phases.at[e->phase];
-    lierne_execution_batch *batch = &e->batches[b];
-    size_t n = 0;
-    for (size_t i = 0; i < phase->nrecvs + phase->nsends; i++) {
-        const lierne_coalesced_message *m = &e->messages.at[phase->first + i];
-        if (m->batch == b && posted_at_once(e, m, i)) {
-            batch->postings[n++] = posting_of(e, m, i < phase->nrecvs);
+    size_t end = phase->first + phase->nrecvs + phase->nsends, first = batch->next, index;
+    for (; batch->next < batch->messages.count; batch->next++) {
+        if ((index = batch->messages.at[batch->next]) >= end) {
+            break;
         }
+        const lierne_coalesced_message *m = &e->messages.at[index];
+        if (posted_at_once(e, m, index - phase->first)) {
+            refresh(e, m);
+            continue;
+        }
+        LIERNE_TRY(post(e, batch, &batch->postings[first], batch->next - first));
+        first = batch->next + 1;
     }
-    e->unposted -= batch->transport->ordered ? n : 0;
-    return n ? batch->transport->post(batch->batch, e->match, batch->postings, n) : LIERNE_OK;
+    return post(e, batch, &batch->postings[first], batch->next - first);
 }
 
 /* Whether an execution that began before this one has still to post on an ordered transport. */
@@ -160,7 +173,7 @@ lierne_status lierne_execution_post_phase(lierne_execution *e) {
     }
     for (int b = 0; b < e->context->ncarriers; b++) {
         if (e->batches[b].batch) {
-            LIERNE_TRY(post_batch(e, b));
+            LIERNE_TRY(post_batch(e, &e->batches[b]));
         }
     }
     lierne_execution_run_ops(e, false);

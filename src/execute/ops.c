@@ -16,6 +16,10 @@ static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
     return lierne_place_same(&place, &op->to);
 }
 
+static lierne_reduction reduction_of(const lierne_execution *e, const lierne_op *op) {
+    return e->reduction == LIERNE_SUM ? op->reduction : e->reduction;
+}
+
 static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op,
                    bool accumulate) {
     size_t n = 0;
@@ -28,8 +32,8 @@ static void reduce(const lierne_execution *e, const lierne_subroute *subroute, c
             (lierne_contribution){lierne_execution_readable(subroute, from->buffer),
                                   in_place(subroute, from, op) ? &op->to.block : &from->block};
     }
-    e->context->memory->reduce(subroute->route->dtype, e->reduction, subroute->base[op->to.buffer],
-                               &op->to.block, e->contributions, n);
+    e->context->memory->reduce(subroute->route->dtype, reduction_of(e, op), op->divisor,
+                               subroute->base[op->to.buffer], &op->to.block, e->contributions, n);
 }
 
 static void copy(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op) {
@@ -40,12 +44,39 @@ static void copy(const lierne_execution *e, const lierne_subroute *subroute, con
     }
 }
 
+void lierne_execution_run_sum(const lierne_execution *e, const lierne_subroute *subroute,
+                              const lierne_op *op, const lierne_block *blocks,
+                              const void *const *bases) {
+    const lierne_memory *memory = e->context->memory;
+    lierne_contribution *c = e->contributions;
+    char *to = subroute->base[op->to.buffer];
+    size_t n = 0;
+    if (op->accumulate && subroute->accumulates) {
+        c[n++] = (lierne_contribution){to, &blocks[0]};
+    }
+    for (size_t s = 0; s < op->from.count; s++) {
+        const lierne_place *from = &op->from.at[s];
+        bool same = !bases[s] && in_place(subroute, from, op);
+        c[n++] = (lierne_contribution){bases[s] ? bases[s]
+                                                : lierne_execution_readable(subroute, from->buffer),
+                                       same ? &blocks[0] : &blocks[s + 1]};
+    }
+    if (n > 1 || op->divisor > 1) {
+        memory->reduce(subroute->route->dtype, reduction_of(e, op), op->divisor, to, &blocks[0], c,
+                       n);
+    } else if (n == 1 && c[0].block != &blocks[0]) {
+        memory->copy(subroute->size, to, &blocks[0], c[0].base, c[0].block);
+    } else if (n == 0) {
+        memory->zero(subroute->size, to, &blocks[0]);
+    }
+}
+
 static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
                     const lierne_ops *ops) {
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
         bool accumulate = op->accumulate && subroute->accumulates;
-        if (op->from.count + accumulate > 1) {
+        if (op->from.count + accumulate > 1 || op->divisor > 1) {
             reduce(e, subroute, op, accumulate);
         } else if (op->from.count == 1) {
             copy(e, subroute, op);

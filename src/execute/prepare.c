@@ -100,7 +100,7 @@ static lierne_status add_phases(lierne_execution *e) {
 }
 
 /* Scratch of the subroutes, then staging slots. */
-static lierne_status reserve_memory(lierne_execution *e) {
+static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
     e->reserved = 0;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
@@ -109,8 +109,15 @@ static lierne_status reserve_memory(lierne_execution *e) {
                                               (int64_t)subroute->size);
     }
     LIERNE_TRY(lierne_execution_assign_staging(e, &e->reserved));
-    void *memory;
-    LIERNE_TRY(e->context->memory->alloc(&memory, (size_t)e->reserved));
+    e->capacity = e->reserved;
+    void *memory = NULL;
+    if (spare && spare->memory && spare->bytes >= e->reserved) {
+        memory = spare->memory;
+        e->capacity = spare->bytes;
+        *spare = (lierne_spare){0};
+    } else {
+        LIERNE_TRY(e->context->memory->alloc(&memory, (size_t)e->reserved));
+    }
     e->memory = memory;
     return LIERNE_OK;
 }
@@ -129,11 +136,12 @@ static size_t most_contributions(const lierne_execution *e) {
     return most;
 }
 
-static lierne_status reserve(lierne_execution *e) {
+static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_execution_choose_transports(e));
-    LIERNE_TRY(reserve_memory(e));
+    LIERNE_TRY(reserve_memory(e, spare));
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
+    LIERNE_TRY(lierne_fused_sums_create(e));
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_steps(e));
@@ -141,7 +149,8 @@ static lierne_status reserve(lierne_execution *e) {
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
 
-static lierne_status prepare(lierne_execution *e, const lierne_route *const *routes, size_t n) {
+static lierne_status prepare(lierne_execution *e, const lierne_route *const *routes, size_t n,
+                             lierne_spare *spare) {
     LIERNE_TRY(lierne_alloc(&e->subroutes, n, sizeof *e->subroutes));
     e->nsubroutes = n;
     for (size_t p = 0; p < n; p++) {
@@ -149,7 +158,7 @@ static lierne_status prepare(lierne_execution *e, const lierne_route *const *rou
             (lierne_subroute){.route = routes[p], .size = lierne_dtype_size(routes[p]->dtype)};
     }
     LIERNE_TRY(add_phases(e));
-    return reserve(e);
+    return reserve(e, spare);
 }
 
 /* The caller's buffers of a failed call that a peer may still read or write: adds as many as fit to
@@ -191,6 +200,7 @@ static void drop(lierne_activity *activity) {
     }
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
+    lierne_fused_sums_destroy(e->fused);
     lierne_mem_free(e);
 }
 
@@ -210,18 +220,34 @@ void lierne_execution_destroy(lierne_execution *e) {
     drop(&e->activity);
 }
 
+lierne_spare lierne_execution_take_spare(lierne_execution *e) {
+    lierne_spare spare = {0};
+    if (!e->running && !e->abandoned) {
+        spare = (lierne_spare){e->memory, e->capacity};
+        e->memory = NULL;
+    }
+    return spare;
+}
+
+void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
+    if (spare->memory) {
+        context->memory->free(spare->memory);
+    }
+    *spare = (lierne_spare){0};
+}
+
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_route *const *routes, size_t n,
-                                      const char *name) {
+                                      const lierne_route *const *routes, size_t n, const char *name,
+                                      lierne_spare *spare) {
     lierne_execution *e;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
     e->activity.destroy = drop;
     e->activity.withdraw = withdraw;
-    e->activity.turn = -1;
+    e->activity.turn = e->activity.carrier = -1;
     e->context = context;
     e->name = name;
-    lierne_status status = prepare(e, routes, n);
+    lierne_status status = prepare(e, routes, n, spare);
     if (status != LIERNE_OK) {
         lierne_execution_destroy(e);
         return status;
@@ -255,5 +281,6 @@ void lierne_execution_resize(lierne_execution *e) {
             const lierne_segment *segment = &e->segments.at[m->first + k];
             m->bytes += segment->message->elements * (int64_t)segment->subroute->size;
         }
+        e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
     }
 }

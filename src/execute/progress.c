@@ -12,8 +12,10 @@ bool lierne_execution_running(const lierne_execution *e) {
 }
 
 static void set_buffers(lierne_execution *e, void *const *out, const void *const *in) {
+    e->in_place = false;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
+        e->in_place |= in[p] == out[p];
         subroute->in = in[p];
         subroute->base[LIERNE_OUT] = out[p];
         subroute->base[LIERNE_SCRATCH] = e->memory + subroute->scratch;
@@ -43,15 +45,6 @@ static bool progress(lierne_activity *activity) {
     return !e->on_stream && lierne_execution_progress(e);
 }
 
-static size_t ordered_messages(const lierne_execution *e) {
-    size_t n = 0;
-    for (int b = 0; b < e->context->ncarriers; b++) {
-        n += e->batches[b].batch && e->batches[b].transport->ordered ? e->batches[b].messages.count
-                                                                     : 0;
-    }
-    return n;
-}
-
 /* Everything that one call changes. */
 static void reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
     e->activity.progress = progress;
@@ -61,7 +54,10 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->phase = 0;
     e->pending = e->lingering = 0;
     e->deferred = false;
-    e->unposted = ordered_messages(e);
+    e->unposted = e->ordered;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        e->batches[b].next = 0;
+    }
     e->activity.turn = -1;
     e->clock = (lierne_wait_clock){0};
     e->on_stream = stream != NULL;
@@ -106,7 +102,7 @@ static lierne_status poll_once(lierne_execution *e, bool waits, bool *finished) 
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
     if (!lierne_context_progress(context) && !e->finished) {
-        if (waits && context->control->idle && context->control->idle(context->control_self)) {
+        if (waits && lierne_context_idle(context)) {
             e->clock.polls = 0;
         }
         status = lierne_execution_check_clock(e);

@@ -11,6 +11,9 @@
  * and sums write to the input. */
 static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m) {
     bool later = m->lingers;
+    if (!e->in_place) {
+        return later;
+    }
     for (size_t i = m->first; later && i < m->first + m->count; i++) {
         const lierne_subroute *subroute = e->segments.at[i].subroute;
         later = subroute->in != subroute->base[LIERNE_OUT];
@@ -30,7 +33,9 @@ lierne_status lierne_execution_begin_phase(lierne_execution *e) {
     return lierne_execution_post_phase(e);
 }
 
-lierne_status lierne_execution_check_senders(const lierne_execution *e) {
+/* The error of a sender of the current phase that gave up: its data may have changed before it was
+ * read here. */
+static lierne_status check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
     const lierne_phase *phase = &e->phases.at[e->phase];
@@ -43,11 +48,26 @@ lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     return LIERNE_OK;
 }
 
+static inline lierne_status sum(const lierne_execution *e) {
+    LIERNE_TRY(check_senders(e));
+    if (!e->fused) {
+        lierne_execution_run_ops(e, true);
+        return LIERNE_OK;
+    }
+    lierne_fused_sums_run(e);
+    LIERNE_TRY(check_senders(e));
+    lierne_fused_sums_release(e);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_sum(const lierne_execution *e) {
+    return sum(e);
+}
+
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
-        LIERNE_TRY(lierne_execution_check_senders(e));
-        lierne_execution_run_ops(e, true);
+        LIERNE_TRY(sum(e));
         if (++e->phase < e->phases.count) {
             LIERNE_TRY(lierne_execution_begin_phase(e));
         }
@@ -107,7 +127,7 @@ bool lierne_execution_progress(lierne_execution *e) {
     if (status != LIERNE_OK) {
         e->status = status;
         e->finished = true;
-        snprintf(e->message, sizeof e->message, "%s", lierne_last_error());
+        snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
     }
     return moved || status != LIERNE_OK;
 }

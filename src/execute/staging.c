@@ -20,7 +20,8 @@ static bool is_contiguous(const lierne_message *m) {
 }
 
 static bool is_staged(const lierne_execution *e, const lierne_coalesced_message *m) {
-    return m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
+    bool packed = m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
+    return packed && !lierne_execution_exposes(e, m);
 }
 
 /* Messages of one direction of a phase, begin to end - 1. */

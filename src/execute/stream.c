@@ -58,7 +58,6 @@ static bool is_ready(const lierne_execution *e, int step) {
 
 /* Waits on the stream, with the control's lock. */
 static lierne_status await_step(lierne_execution *e, int step) {
-    const lierne_control *control = e->context->control;
     while (!is_ready(e, step)) {
         bool moved = false;
         LIERNE_TRY(poll_batches(e, &moved));
@@ -67,7 +66,7 @@ static lierne_status await_step(lierne_execution *e, int step) {
             moved |= !e->deferred;
         }
         if (!moved) {
-            if (control->idle && control->idle(e->context->control_self)) {
+            if (lierne_context_idle(e->context)) {
                 e->clock.polls = 0;
             }
             LIERNE_TRY(lierne_execution_check_clock(e));
@@ -92,8 +91,7 @@ static lierne_status deliver(const lierne_execution *e) {
 }
 
 static lierne_status sum(lierne_execution *e) {
-    LIERNE_TRY(lierne_execution_check_senders(e));
-    lierne_execution_run_ops(e, true);
+    LIERNE_TRY(lierne_execution_sum(e));
     return ++e->phase < e->phases.count ? LIERNE_OK : await_step(e, STEPS);
 }
 
@@ -125,7 +123,7 @@ static void run(lierne_stream_work *work) {
     if (e->status == LIERNE_OK && s->number < STEPS * e->phases.count) {
         e->status = run_step(e, (int)(s->number % STEPS));
         if (e->status != LIERNE_OK) {
-            snprintf(e->message, sizeof e->message, "%s", lierne_last_error());
+            snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
         }
     }
     bool last = s->number + 1 == e->nsteps;
@@ -134,6 +132,42 @@ static void run(lierne_stream_work *work) {
     if (last) {
         finish(e);
     }
+}
+
+static lierne_status reject_stream(const lierne_execution *e) {
+    const lierne_context *context = e->context;
+    if (!context->stream_driver) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "rank %d: %s: stream is not NULL, and no library of this process serves "
+                           "cuda memory: pass NULL for %s memory",
+                           context->rank, e->name, context->memory->name);
+    }
+    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                       "rank %d: %s: transport %s must be polled, which a %s stream cannot do: %s",
+                       context->rank, e->name, e->polled_only->name, context->stream_driver->name,
+                       e->stream_only ? "leave it out of LIERNE_TRANSPORTS"
+                                      : "pass NULL in place of the stream, or leave it out of "
+                                        "LIERNE_TRANSPORTS");
+}
+
+bool lierne_execution_needs_stream(const lierne_execution *e) {
+    return e->stream_only != NULL;
+}
+
+/* A stream that waited for a host, which may wait for the stream, could wait forever. */
+lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
+    if (stream) {
+        return e->context->stream_driver && !e->polled_only ? LIERNE_OK : reject_stream(e);
+    }
+    return !e->stream_only
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                             "rank %d: %s: transport %s serves calls on a stream only, and stream "
+                             "is NULL: %s",
+                             e->context->rank, e->name, e->stream_only->name,
+                             e->polled_only ? "leave it out of LIERNE_TRANSPORTS"
+                                            : "pass a stream, or leave it out of "
+                                              "LIERNE_TRANSPORTS");
 }
 
 lierne_status lierne_execution_create_steps(lierne_execution *e) {

@@ -15,6 +15,7 @@ typedef struct lierne_stream_work {
 
 typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
+    bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     /* Runs work after everything that was enqueued before. Returns at once. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
 } lierne_stream_driver;

@@ -5,7 +5,7 @@ lierne_status lierne_grid_copy_view(lierne_grid **out, const lierne_grid *grid, 
     int64_t sizes[LIERNE_MAX_DIMS];
     const lierne_view *v;
     *out = NULL;
-    LIERNE_TRY(lierne_view_get(&v, grid, view, __func__));
+    LIERNE_TRY(lierne_view_get(&v, grid, view));
     for (int d = 0; d < v->ndims; d++) {
         sizes[d] = v->sizes[d];
     }

@@ -6,34 +6,25 @@
  * later, far from the cause. */
 #include "grid/grid.h"
 
-static lierne_status check_spec(lierne_grid **out, const lierne_grid_spec *spec) {
-    const char *func = "lierne_grid_create";
-    if (!out || !spec) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL", out ? "spec" : "out");
-    }
-    if (spec->size != sizeof *spec) {
-        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
-                           sizeof *spec);
-    }
-    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes, func));
+static lierne_status check_spec(const lierne_grid_spec *spec) {
+    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes));
     if (spec->world_size < 1 || spec->world_size > LIERNE_MAX_RANKS) {
-        return lierne_fail(LIERNE_INVALID, func, "world_size is %lld, must be 1 to %d",
+        return LIERNE_FAIL(LIERNE_WORLD_SIZE, "world_size is %lld, must be 1 to %d",
                            (long long)spec->world_size, LIERNE_MAX_RANKS);
     }
     if (spec->rank_offset < 0) {
-        return lierne_fail(LIERNE_INVALID, func, "rank_offset is %lld, must be at least 0",
+        return LIERNE_FAIL(LIERNE_RANK_OFFSET, "rank_offset is %lld, must be at least 0",
                            (long long)spec->rank_offset);
     }
     return LIERNE_OK;
 }
 
 static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
-    const char *func = "lierne_grid_create";
-    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes, func));
-    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names, func));
-    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, ranks, func));
+    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes));
+    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names));
+    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, ranks));
     if (*ranks > spec->world_size - spec->rank_offset) {
-        return lierne_fail(LIERNE_OVERSIZED, func,
+        return LIERNE_FAIL(LIERNE_OVERSIZED,
                            "a grid of %lld ranks from rank %lld does not fit into a world of %lld",
                            (long long)*ranks, (long long)spec->rank_offset,
                            (long long)spec->world_size);
@@ -41,13 +32,17 @@ static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
     return LIERNE_OK;
 }
 
-lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *spec) {
+lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *given) {
+    LIERNE_PUBLIC_CALL();
     int64_t ranks = 0;
+    lierne_grid_spec own, *spec = &own;
     lierne_grid *grid;
-    if (out) {
-        *out = NULL;
+    if (!out) {
+        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
-    LIERNE_TRY(check_spec(out, spec));
+    *out = NULL;
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
+    LIERNE_TRY(check_spec(spec));
     LIERNE_TRY(check_dims(spec, &ranks));
     LIERNE_TRY(lierne_alloc(&grid, 1, sizeof *grid));
     lierne_status status =
@@ -124,11 +119,12 @@ int lierne_grid_find_dim(const lierne_grid *grid, const char *name) {
 
 lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const char *view,
                                      int rank) {
+    LIERNE_PUBLIC_CALL();
     const lierne_view *v;
     if (!grid || !coords) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "coords" : "grid");
     }
-    LIERNE_TRY(lierne_view_get(&v, grid, view, __func__));
+    LIERNE_TRY(lierne_view_get(&v, grid, view));
     if (rank < grid->offset || rank - grid->offset >= grid->size) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d is outside the grid, which has ranks %d to %d",
                            rank, grid->offset, grid->offset + grid->size - 1);
@@ -141,6 +137,7 @@ lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const
 
 lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const char *view,
                                    const int *coords) {
+    LIERNE_PUBLIC_CALL();
     const lierne_view *v;
     if (!grid || !coords || !rank) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
@@ -148,7 +145,7 @@ lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const cha
                            : !coords ? "coords"
                                      : "rank");
     }
-    LIERNE_TRY(lierne_view_get(&v, grid, view, __func__));
+    LIERNE_TRY(lierne_view_get(&v, grid, view));
     int local = 0;
     for (int d = 0; d < v->ndims; d++) {
         if (coords[d] < 0 || coords[d] >= v->sizes[d]) {

@@ -29,9 +29,8 @@ struct lierne_grid {
 /* A view by name (NULL is "base"), or NULL. */
 const lierne_view *lierne_view_find(const lierne_grid *grid, const char *name);
 
-/* The same; if there is none, fails for func with UNKNOWN_VIEW and the names of the views. */
-lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name,
-                              const char *func);
+/* The same; if there is none, fails with UNKNOWN_VIEW and the names of the views. */
+lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name);
 
 /* Index of a dim, or -1. */
 int lierne_view_dim(const lierne_view *view, const char *name);
@@ -47,17 +46,14 @@ lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
                                  const char *const *names, const int64_t *sizes);
 void lierne_view_destroy(lierne_view *view);
 
-/* Checks that grids and views share; messages name func. */
-lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes,
-                                const char *func);
-lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes,
-                                const char *func);
-lierne_status lierne_names_distinct(int count, const char *const *names, const char *func);
-lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product,
-                                   const char *func);
+/* Checks that grids and views share. */
+lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes);
+lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes);
+lierne_status lierne_names_distinct(int count, const char *const *names);
+lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product);
 
 /* Whether a name may be part of a key: not empty, UTF-8, no reserved character. */
-lierne_status lierne_name_valid(const char *name, const char *func);
+lierne_status lierne_name_valid(const char *name);
 
 /* The dims of a query: a bit per dim, and their indices in the order given. */
 typedef struct lierne_query {
@@ -67,7 +63,7 @@ typedef struct lierne_query {
     int dims[LIERNE_MAX_DIMS];
 } lierne_query;
 lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, const char *view,
-                                const char *const *dims, int ndims, const char *func);
+                                const char *const *dims, int ndims);
 
 /* The key of a query; the caller frees it with lierne_mem_free. */
 lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *query, char **out);

@@ -7,41 +7,39 @@
  * nothing is allocated. */
 #include "grid/grid.h"
 
-static lierne_status unknown_dim(const lierne_view *view, const char *name, const char *func) {
+static lierne_status unknown_dim(const lierne_view *view, const char *name) {
     char list[LIERNE_LIST_SIZE];
     lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
-    return lierne_fail(LIERNE_UNKNOWN_DIM, func, "dim '%s' is not in view '%s', which has: %s",
-                       name, view->name, list);
+    return LIERNE_FAIL(LIERNE_UNKNOWN_DIM, "dim '%s' is not in view '%s', which has: %s", name,
+                       view->name, list);
 }
 
 /* Unknown dims are reported before repeated ones, as in the reference implementation. */
-static lierne_status check_known(const lierne_view *view, const char *const *dims, int ndims,
-                                 const char *func) {
+static lierne_status check_known(const lierne_view *view, const char *const *dims, int ndims) {
     for (int i = 0; i < ndims; i++) {
         if (!dims[i]) {
-            return lierne_fail(LIERNE_INVALID, func, "dim %d of %d is NULL", i, ndims);
+            return LIERNE_FAIL(LIERNE_INVALID, "dim %d of %d is NULL", i, ndims);
         }
         if (lierne_view_dim(view, dims[i]) < 0) {
-            return unknown_dim(view, dims[i], func);
+            return unknown_dim(view, dims[i]);
         }
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, const char *view,
-                                const char *const *dims, int ndims, const char *func) {
+                                const char *const *dims, int ndims) {
     *out = (lierne_query){0};
     if (!grid || ndims < 0 || (ndims > 0 && !dims)) {
-        return lierne_fail(LIERNE_INVALID, func, "grid is %s, ndims is %d, dims are %s",
+        return LIERNE_FAIL(LIERNE_INVALID, "grid is %s, ndims is %d, dims are %s",
                            grid ? "given" : "NULL", ndims, dims ? "given" : "NULL");
     }
-    LIERNE_TRY(lierne_view_get(&out->view, grid, view, func));
-    LIERNE_TRY(check_known(out->view, dims, ndims, func));
+    LIERNE_TRY(lierne_view_get(&out->view, grid, view));
+    LIERNE_TRY(check_known(out->view, dims, ndims));
     for (int i = 0; i < ndims; i++) {
         int dim = lierne_view_dim(out->view, dims[i]);
         if (out->mask >> dim & 1) {
-            return lierne_fail(LIERNE_DUPLICATE, func, "dim '%s' appears twice in the query",
-                               dims[i]);
+            return LIERNE_FAIL(LIERNE_DUPLICATE, "dim '%s' appears twice in the query", dims[i]);
         }
         out->mask |= (uint32_t)1 << dim;
         out->dims[out->count++] = dim;
@@ -107,9 +105,10 @@ static void enumerate(const lierne_grid *grid, const lierne_query *query, const 
 lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size,
                                      const lierne_grid *grid, const char *view,
                                      const char *const *dims, int ndims) {
+    LIERNE_PUBLIC_CALL();
     lierne_query query;
     int inner[LIERNE_MAX_DIMS];
-    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims));
     list_dims(query.view, query.mask, inner);
     enumerate(grid, &query, inner, ranks, ngroups, group_size);
     return LIERNE_OK;
@@ -118,9 +117,10 @@ lierne_status lierne_grid_get_groups(int *ranks, int *ngroups, int *group_size,
 lierne_status lierne_grid_get_groups_ordered(int *ranks, int *ngroups, int *group_size,
                                              const lierne_grid *grid, const char *view,
                                              const char *const *dims, int ndims) {
+    LIERNE_PUBLIC_CALL();
     lierne_query query;
     int inner[LIERNE_MAX_DIMS];
-    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims));
     for (int i = 0; i < query.count; i++) {
         inner[i] = query.dims[query.count - 1 - i];
     }

@@ -44,9 +44,10 @@ lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *quer
 
 lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const lierne_grid *grid,
                                   const char *view, const char *const *dims, int ndims) {
+    LIERNE_PUBLIC_CALL();
     lierne_query query;
     char *key;
-    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims, __func__));
+    LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims));
     if (!text && size > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "text is NULL, but size is %zu", size);
     }
@@ -72,6 +73,7 @@ struct lierne_group_keys {
 };
 
 lierne_status lierne_group_keys_create(lierne_group_keys **out, const lierne_grid *grid) {
+    LIERNE_PUBLIC_CALL();
     if (!out || !grid) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "grid" : "out");
     }
@@ -115,12 +117,12 @@ static bool find(const lierne_group_keys *keys, const char *key, size_t *place) 
 }
 
 static lierne_status read_key(const lierne_group_keys *keys, const char *view,
-                              const char *const *dims, int ndims, const char *func, char **key) {
+                              const char *const *dims, int ndims, char **key) {
     lierne_query query;
     if (!keys) {
-        return lierne_fail(LIERNE_INVALID, func, "keys is NULL");
+        return LIERNE_FAIL(LIERNE_INVALID, "keys is NULL");
     }
-    LIERNE_TRY(lierne_query_read(&query, keys->grid, view, dims, ndims, func));
+    LIERNE_TRY(lierne_query_read(&query, keys->grid, view, dims, ndims));
     return lierne_query_key(keys->grid, &query, key);
 }
 
@@ -135,10 +137,11 @@ static lierne_status insert(lierne_group_keys *keys, size_t place, char *key) {
 
 lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
                                     const char *const *dims, int ndims) {
+    LIERNE_PUBLIC_CALL();
     char *key;
     size_t place;
     lierne_status status;
-    LIERNE_TRY(read_key(keys, view, dims, ndims, __func__, &key));
+    LIERNE_TRY(read_key(keys, view, dims, ndims, &key));
     if (find(keys, key, &place)) {
         status = LIERNE_FAIL(LIERNE_DUPLICATE, "key '%s' has been created already", key);
     } else {
@@ -152,10 +155,11 @@ lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
 
 lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view,
                                      const char *const *dims, int ndims) {
+    LIERNE_PUBLIC_CALL();
     char *key;
     size_t place;
     lierne_status status = LIERNE_OK;
-    LIERNE_TRY(read_key(keys, view, dims, ndims, __func__, &key));
+    LIERNE_TRY(read_key(keys, view, dims, ndims, &key));
     if (!find(keys, key, &place)) {
         status = LIERNE_FAIL(LIERNE_NOT_CREATED, "key '%s' has not been created", key);
     }

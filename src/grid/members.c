@@ -4,24 +4,23 @@
 
 static lierne_status check(const int *ranks, int capacity, const int *count,
                            const lierne_grid *const *grids, int n) {
-    const char *func = "lierne_grid_get_members";
     if (!count || !grids || (!ranks && capacity > 0)) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
                            !count   ? "count"
                            : !grids ? "grids"
                                     : "ranks");
     }
     if (n < 1 || capacity < 0) {
-        return lierne_fail(LIERNE_INVALID, func,
+        return LIERNE_FAIL(LIERNE_INVALID,
                            "n is %d, must be at least 1, and capacity %d, must be at least 0", n,
                            capacity);
     }
     for (int i = 0; i < n; i++) {
         if (!grids[i]) {
-            return lierne_fail(LIERNE_INVALID, func, "grids[%d] is NULL", i);
+            return LIERNE_FAIL(LIERNE_INVALID, "grids[%d] is NULL", i);
         }
         if (grids[i]->world != grids[0]->world) {
-            return lierne_fail(LIERNE_INVALID, func,
+            return LIERNE_FAIL(LIERNE_INVALID,
                                "grids[%d] has a world of %d ranks, grids[0] one of %d: they must "
                                "be the same",
                                i, grids[i]->world, grids[0]->world);
@@ -47,6 +46,7 @@ static int next_run(const lierne_grid *const *grids, int n, int rank, int *end) 
 
 lierne_status lierne_grid_get_members(int *ranks, int capacity, int *count,
                                       const lierne_grid *const *grids, int n) {
+    LIERNE_PUBLIC_CALL();
     int total = 0, end = 0;
     LIERNE_TRY(check(ranks, capacity, count, grids, n));
     for (int rank = 0; rank < grids[0]->world; rank = end) {

@@ -48,8 +48,7 @@ void lierne_names_list(char *text, size_t size, int count, const char *const *na
     }
 }
 
-lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name,
-                              const char *func) {
+lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, const char *name) {
     *out = lierne_view_find(grid, name);
     if (*out) {
         return LIERNE_OK;
@@ -60,8 +59,8 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
         names[i] = grid->views[i]->name;
     }
     lierne_names_list(list, sizeof list, grid->nviews, names);
-    return lierne_fail(LIERNE_UNKNOWN_VIEW, func, "view '%s' is not registered; there are: %s",
-                       name, list);
+    return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "view '%s' is not registered; there are: %s", name,
+                       list);
 }
 
 lierne_status lierne_view_create(lierne_view **out, const char *name, int ndims,
@@ -97,67 +96,64 @@ void lierne_view_destroy(lierne_view *view) {
     lierne_mem_free(view);
 }
 
-lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes,
-                                const char *func) {
+lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes) {
     if (ndims < 0 || ndims > LIERNE_MAX_DIMS) {
-        return lierne_fail(LIERNE_INVALID, func, "ndims is %d, must be 0 to %d", ndims,
-                           LIERNE_MAX_DIMS);
+        return LIERNE_FAIL(LIERNE_INVALID, "ndims is %d, must be 0 to %d", ndims, LIERNE_MAX_DIMS);
     }
     if (ndims > 0 && (!names || !sizes)) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL", names ? "sizes" : "names");
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", names ? "sizes" : "names");
     }
     for (int d = 0; d < ndims; d++) {
         if (!names[d]) {
-            return lierne_fail(LIERNE_INVALID, func, "name of dim %d of %d is NULL", d, ndims);
+            return LIERNE_FAIL(LIERNE_INVALID, "name of dim %d of %d is NULL", d, ndims);
         }
     }
     return LIERNE_OK;
 }
 
-lierne_status lierne_name_valid(const char *name, const char *func) {
+lierne_status lierne_name_valid(const char *name) {
     if (name[0] == '\0') {
-        return lierne_fail(LIERNE_INVALID, func, "a name is empty");
+        return LIERNE_FAIL(LIERNE_NAME, "a name is empty");
     }
     /* Checked first, because the other messages repeat the name. */
     for (const char *c = name; *c; c += lierne_utf8_length(c)) {
         if (lierne_utf8_length(c) == 0) {
-            return lierne_fail(LIERNE_INVALID, func,
+            return LIERNE_FAIL(LIERNE_NAME,
                                "a name has the byte 0x%02x at offset %d, must be UTF-8",
                                (unsigned)(unsigned char)*c, (int)(c - name));
         }
     }
     for (const char *c = name; *c; c++) {
         if (strchr("-,:", *c)) {
-            return lierne_fail(LIERNE_INVALID, func,
+            return LIERNE_FAIL(LIERNE_NAME,
                                "name '%s' has '%c', which is reserved for "
                                "keys",
                                name, *c);
         }
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            return lierne_fail(LIERNE_INVALID, func, "a name has the control character 0x%02x",
+            return LIERNE_FAIL(LIERNE_NAME, "a name has the control character 0x%02x",
                                (unsigned)*c);
         }
     }
     return LIERNE_OK;
 }
 
-lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes,
-                                const char *func) {
+lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64_t *sizes) {
     for (int d = 0; d < ndims; d++) {
-        LIERNE_TRY(lierne_name_valid(names[d], func));
+        LIERNE_TRY(lierne_name_valid(names[d]));
         if (sizes[d] < 1) {
-            return lierne_fail(LIERNE_INVALID, func, "size of dim '%s' is %lld, must be at least 1",
+            return LIERNE_FAIL(LIERNE_DIM_SIZE, "size of dim '%s' is %lld, must be at least 1",
                                names[d], (long long)sizes[d]);
         }
     }
     return LIERNE_OK;
 }
 
-lierne_status lierne_names_distinct(int count, const char *const *names, const char *func) {
+lierne_status lierne_names_distinct(int count, const char *const *names) {
     for (int i = 1; i < count; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(names[i], names[j]) == 0) {
-                return lierne_fail(LIERNE_DUPLICATE, func,
+                return LIERNE_FAIL(LIERNE_DUPLICATE,
                                    "dim '%s' appears twice, at %d and %d, must be once", names[i],
                                    j, i);
             }
@@ -166,13 +162,12 @@ lierne_status lierne_names_distinct(int count, const char *const *names, const c
     return LIERNE_OK;
 }
 
-lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product,
-                                   const char *func) {
+lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *product) {
     *product = 1;
     for (int d = 0; d < ndims; d++) {
         int64_t before = *product;
         if (!lierne_mul_i64(before, sizes[d], product)) {
-            return lierne_fail(LIERNE_OVERFLOW, func,
+            return LIERNE_FAIL(LIERNE_OVERFLOW,
                                "the product of the sizes overflows: %lld "
                                "times %lld",
                                (long long)before, (long long)sizes[d]);
@@ -181,64 +176,55 @@ lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *pro
     return LIERNE_OK;
 }
 
-static lierne_status check_view_spec(const lierne_grid *grid, const lierne_view_spec *spec,
-                                     const char *func) {
-    if (!grid || !spec || !spec->name) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
-                           !grid   ? "grid"
-                           : !spec ? "spec"
-                                   : "spec->name");
+static lierne_status check_view_spec(const lierne_grid *grid, const lierne_view_spec *spec) {
+    if (!grid || !spec->name) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "spec->name" : "grid");
     }
-    if (spec->size != sizeof *spec) {
-        return lierne_fail(LIERNE_INVALID, func, "spec->size is %zu, must be %zu", spec->size,
-                           sizeof *spec);
-    }
-    LIERNE_TRY(lierne_name_valid(spec->name, func));
+    LIERNE_TRY(lierne_name_valid(spec->name));
     if (lierne_view_find(grid, spec->name)) {
-        return lierne_fail(LIERNE_DUPLICATE, func, "view '%s' is registered already", spec->name);
+        return LIERNE_FAIL(LIERNE_DUPLICATE, "view '%s' is registered already", spec->name);
     }
     if (grid->nviews > LIERNE_MAX_VIEWS) {
-        return lierne_fail(LIERNE_INVALID, func,
+        return LIERNE_FAIL(LIERNE_INVALID,
                            "the grid has %d views beside \"base\", must have at most %d",
                            LIERNE_MAX_VIEWS, LIERNE_MAX_VIEWS);
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_view_dims(const lierne_grid *grid, const lierne_view_spec *spec,
-                                     const char *func) {
+static lierne_status check_view_dims(const lierne_grid *grid, const lierne_view_spec *spec) {
     int64_t ranks;
-    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes, func));
-    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names, func));
-    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes, func));
-    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, &ranks, func));
+    LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes));
+    LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names));
+    LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes));
+    LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, &ranks));
     if (ranks != grid->size) {
-        return lierne_fail(LIERNE_SIZE, func, "view '%s' has %lld ranks, but the grid has %d",
-                           spec->name, (long long)ranks, grid->size);
+        return LIERNE_FAIL(LIERNE_SIZE, "view '%s' has %lld ranks, but the grid has %d", spec->name,
+                           (long long)ranks, grid->size);
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_shared_given(const lierne_view_spec *spec, const char *func) {
+static lierne_status check_shared_given(const lierne_view_spec *spec) {
     if (spec->nshared < 0 || (spec->nshared > 0 && !spec->shared)) {
-        return lierne_fail(LIERNE_INVALID, func, "nshared is %d, shared is %s", spec->nshared,
+        return LIERNE_FAIL(LIERNE_INVALID, "nshared is %d, shared is %s", spec->nshared,
                            spec->shared ? "given" : "NULL");
     }
     for (int i = 0; i < spec->nshared; i++) {
         if (!spec->shared[i]) {
-            return lierne_fail(LIERNE_INVALID, func, "shared dim %d is NULL", i);
+            return LIERNE_FAIL(LIERNE_INVALID, "shared dim %d is NULL", i);
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_in_view(const lierne_view *view, const char *name, const char *func) {
+static lierne_status check_in_view(const lierne_view *view, const char *name) {
     if (lierne_view_dim(view, name) >= 0) {
         return LIERNE_OK;
     }
     char list[LIERNE_LIST_SIZE];
     lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
-    return lierne_fail(LIERNE_UNKNOWN_DIM, func,
+    return LIERNE_FAIL(LIERNE_UNKNOWN_DIM,
                        "shared dim '%s' is not in view '%s', which has: "
                        "%s",
                        name, view->name, list);
@@ -246,17 +232,17 @@ static lierne_status check_in_view(const lierne_view *view, const char *name, co
 
 /* Marks the shared dims of view, which are those of the same names in other. */
 static lierne_status share(lierne_view *view, const lierne_view *other,
-                           const lierne_view_spec *spec, const char *func) {
+                           const lierne_view_spec *spec) {
     for (int i = 0; i < spec->nshared; i++) {
         const char *name = spec->shared[i];
-        LIERNE_TRY(check_in_view(other, name, func));
-        LIERNE_TRY(check_in_view(view, name, func));
+        LIERNE_TRY(check_in_view(other, name));
+        LIERNE_TRY(check_in_view(view, name));
         int mine = lierne_view_dim(view, name), theirs = lierne_view_dim(other, name);
         bool single = view->sizes[mine] == 1;
         if (view->sizes[mine] != other->sizes[theirs] ||
             (!single && view->strides[mine] != other->strides[theirs])) {
-            return lierne_fail(
-                LIERNE_MEMBERSHIP, func,
+            return LIERNE_FAIL(
+                LIERNE_MEMBERSHIP,
                 "shared dim '%s' groups %d ranks with stride %d in view '%s', but %d "
                 "ranks with stride %d in view '%s'; both must be equal",
                 name, view->sizes[mine], view->strides[mine], view->name, other->sizes[theirs],
@@ -275,16 +261,19 @@ static int view_index(const lierne_grid *grid, const lierne_view *view) {
     return i;
 }
 
-lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec) {
+lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *given) {
+    LIERNE_PUBLIC_CALL();
     const lierne_view *other;
+    lierne_view_spec own, *spec = &own;
     lierne_view *view;
-    LIERNE_TRY(check_view_spec(grid, spec, __func__));
-    LIERNE_TRY(lierne_view_get(&other, grid, spec->with, __func__));
-    LIERNE_TRY(check_view_dims(grid, spec, __func__));
-    LIERNE_TRY(check_shared_given(spec, __func__));
-    LIERNE_TRY(lierne_names_distinct(spec->nshared, spec->shared, __func__));
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
+    LIERNE_TRY(check_view_spec(grid, spec));
+    LIERNE_TRY(lierne_view_get(&other, grid, spec->with));
+    LIERNE_TRY(check_view_dims(grid, spec));
+    LIERNE_TRY(check_shared_given(spec));
+    LIERNE_TRY(lierne_names_distinct(spec->nshared, spec->shared));
     LIERNE_TRY(lierne_view_create(&view, spec->name, spec->ndims, spec->names, spec->sizes));
-    lierne_status status = share(view, other, spec, __func__);
+    lierne_status status = share(view, other, spec);
     if (status != LIERNE_OK) {
         lierne_view_destroy(view);
         return status;

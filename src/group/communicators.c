@@ -6,6 +6,7 @@
  * ranks agree at the end. An error that kills the context is told to the others at once. */
 #include "group/group.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static bool needs_communicators(const lierne_carrier *carrier) {
@@ -73,7 +74,7 @@ static void create_all(lierne_group *group, creation *c) {
             needs_communicators(&group->context->carriers[i]) ? create_one(group, i, c) : LIERNE_OK;
         if (status != LIERNE_OK && (c->status == LIERNE_OK || kills(status))) {
             c->status = status;
-            memcpy(c->message, lierne_last_error(), sizeof c->message);
+            snprintf(c->message, sizeof c->message, "%s", lierne_error_text());
         }
     }
 }

@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Compared between ranks in the field "call": none of those of plan/plan.h. */
-#define CALL_GROUPS 64
-
 static int size_of(const lierne_group_spec *spec, int group) {
     return spec->sizes ? spec->sizes[group] : spec->group_size;
 }
@@ -88,13 +85,12 @@ static lierne_status check_ranks(const lierne_context *context, const lierne_gro
     return status;
 }
 
-static lierne_status check_spec(const lierne_context *context, const lierne_group_spec *spec,
-                                int i) {
+static lierne_status take_spec(lierne_group_spec *spec, const lierne_context *context,
+                               const lierne_group_spec *given, int i) {
     int rank = context->rank;
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec %d is NULL, or its size not %zu", rank, i,
-                           sizeof *spec);
-    }
+    char name[48];
+    snprintf(name, sizeof name, "rank %d: specs[%d]", rank, i);
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, name));
     LIERNE_TRY(check_purpose(rank, spec, i));
     if (spec->priority != LIERNE_PRIORITY_NORMAL && spec->priority != LIERNE_PRIORITY_HIGH) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -147,9 +143,10 @@ static lierne_status add_field(group_fields *fields, int spec, int n, const char
 }
 
 static lierne_status add_fields(group_fields *fields, const lierne_group_spec *spec, int i, int n) {
-    int64_t purpose = (int64_t)(lierne_hash(0, spec->purpose, strlen(spec->purpose)) >> 1);
+    lierne_field purpose = lierne_field_text("", spec->purpose);
     int count = count_ranks(spec);
-    LIERNE_TRY(add_field(fields, i, n, "purpose", -1, purpose));
+    snprintf(purpose.name, sizeof purpose.name, n > 1 ? "specs[%d].purpose" : "purpose", i);
+    LIERNE_TRY(LIERNE_VEC_PUSH(fields, purpose));
     LIERNE_TRY(add_field(fields, i, n, "priority", -1, (int64_t)spec->priority));
     LIERNE_TRY(add_field(fields, i, n, "ngroups", -1, spec->ngroups));
     for (int g = 0; g < spec->ngroups; g++) {
@@ -161,16 +158,13 @@ static lierne_status add_fields(group_fields *fields, const lierne_group_spec *s
     return LIERNE_OK;
 }
 
-static lierne_status check_specs(lierne_group *const *out, const lierne_context *context,
-                                 const lierne_group_spec *const *specs, int n) {
+static lierne_status check_arguments(lierne_group *const *out, const lierne_context *context,
+                                     const lierne_group_spec *const *specs, int n) {
     if (!out || !specs || n < 1) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", context->rank,
                            !out     ? "out is NULL"
                            : !specs ? "specs is NULL"
                                     : "n is below 1");
-    }
-    for (int i = 0; i < n; i++) {
-        LIERNE_TRY(check_spec(context, specs[i], i));
     }
     return LIERNE_OK;
 }
@@ -179,14 +173,16 @@ static lierne_status check_specs(lierne_group *const *out, const lierne_context 
 static lierne_status prepare(lierne_group **out, lierne_context *context,
                              const lierne_group_spec *const *specs, int n, int64_t *uid,
                              group_fields *fields) {
-    LIERNE_TRY(check_specs(out, context, specs, n));
-    LIERNE_TRY(add_field(fields, 0, 1, "call", -1, CALL_GROUPS));
+    LIERNE_TRY(check_arguments(out, context, specs, n));
+    LIERNE_TRY(add_field(fields, 0, 1, "lierne_groups_create", -1, 0));
     LIERNE_TRY(add_field(fields, 0, 1, "transports with communicators", -1,
                          lierne_groups_count_transports(context)));
     LIERNE_TRY(add_field(fields, 0, 1, "specs", -1, n));
     for (int i = 0; i < n; i++) {
-        LIERNE_TRY(add_fields(fields, specs[i], i, n));
-        LIERNE_TRY(add_own(&out[i], context, specs[i], uid));
+        lierne_group_spec spec;
+        LIERNE_TRY(take_spec(&spec, context, specs[i], i));
+        LIERNE_TRY(add_fields(fields, &spec, i, n));
+        LIERNE_TRY(add_own(&out[i], context, &spec, uid));
     }
     return LIERNE_OK;
 }
@@ -198,8 +194,31 @@ static void drop(lierne_group **out, lierne_context *context, int n) {
     }
 }
 
+static bool dependent_busy(const lierne_dependent *dependent) {
+    (void)dependent;
+    return false;
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_group *group = (lierne_group *)dependent;
+    lierne_context_remove_dependent(group->context, dependent);
+    lierne_status status = lierne_group_destroy_communicators(group);
+    lierne_group_remove(group->context, group);
+    return status;
+}
+
+static void add_dependents(lierne_group *const *groups, lierne_context *context, int n) {
+    for (int i = 0; i < n; i++) {
+        if (groups[i]) {
+            groups[i]->dependent =
+                (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+            lierne_context_add_dependent(context, &groups[i]->dependent);
+        }
+    }
+}
+
 static lierne_status create(lierne_group **out, lierne_context *context,
-                            const lierne_group_spec *const *specs, int n, const char *func) {
+                            const lierne_group_spec *const *specs, int n) {
     int64_t uid = context->last_group_uid;
     group_fields fields = {0};
     for (int i = 0; out && i < n; i++) {
@@ -207,7 +226,6 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = prepare(out, context, specs, n, &uid, &fields);
-    lierne_fail_in(status, func);
     int64_t call = lierne_context_begin_call(context, "creating groups", -1);
     status = lierne_context_agree_all(context, status, fields.at, fields.count, NULL);
     if (status == LIERNE_OK) {
@@ -216,31 +234,34 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     }
     lierne_context_end_call(context, call, status);
     lierne_mem_free(fields.at);
-    if (status != LIERNE_OK) {
+    if (status == LIERNE_OK) {
+        add_dependents(out, context, n);
+    } else {
         drop(out, context, n);
     }
-    return lierne_fail_in(status, func);
+    return status;
 }
 
 lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
                                    const lierne_group_spec *const *specs, int n) {
-    return context ? create(out, context, specs, n, __func__)
+    LIERNE_PUBLIC_CALL();
+    return context ? create(out, context, specs, n)
                    : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
 }
 
 lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
                                   const lierne_group_spec *spec) {
-    return context ? create(out, context, &spec, 1, __func__)
+    LIERNE_PUBLIC_CALL();
+    return context ? create(out, context, &spec, 1)
                    : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
 }
 
 lierne_status lierne_group_destroy(lierne_group **group) {
+    LIERNE_PUBLIC_CALL();
     if (!group || !*group) {
         return LIERNE_OK;
     }
     lierne_group *old = *group;
     *group = NULL;
-    lierne_status status = lierne_group_destroy_communicators(old);
-    lierne_group_remove(old->context, old);
-    return lierne_fail_in(status, __func__);
+    return destroy_dependent(&old->dependent);
 }

@@ -7,6 +7,7 @@
 #include "lierne/group.h"
 
 struct lierne_group {
+    lierne_dependent dependent; /* of the context, where it was created; the first member */
     lierne_context *context;
     int64_t uid; /* 0: shared by plans */
     char purpose[LIERNE_MAX_PURPOSE + 1];

@@ -10,7 +10,6 @@
 #define MAX_BYTES ((int64_t)1 << 60) /* of a tensor: sums of a few offsets cannot overflow */
 
 /* Every check below is a part of creating, and its message names what the caller called. */
-#define FAIL(status, ...) lierne_fail((status), "lierne_layout_create", __VA_ARGS__)
 
 static bool cuts(lierne_placement_kind kind) {
     return kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG || kind == LIERNE_SHARD_ROWS;
@@ -18,8 +17,8 @@ static bool cuts(lierne_placement_kind kind) {
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {
     if (axis < 0 || axis >= layout->naxes) {
-        return FAIL(LIERNE_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
-                    layout->naxes);
+        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
+                           layout->naxes);
     }
     return LIERNE_OK;
 }
@@ -33,29 +32,31 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
     p->counts = sums;
     for (int c = 0; c < n; c++) {
         if (given[c] < 0 || !lierne_add_i64(total, given[c], &total)) {
-            return FAIL(LIERNE_INVALID,
-                        "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
-                        "must add up to %lld",
-                        c, dim, (long long)given[c], (long long)layout->shape[p->axis]);
+            return LIERNE_FAIL(
+                LIERNE_INVALID,
+                "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
+                "must add up to %lld",
+                c, dim, (long long)given[c], (long long)layout->shape[p->axis]);
         }
         sums[c + 1] = total;
     }
     if (total != layout->shape[p->axis]) {
-        return FAIL(LIERNE_INVALID, "counts of dim %d add up to %lld, but axis %d has %lld", dim,
-                    (long long)total, p->axis, (long long)layout->shape[p->axis]);
+        return LIERNE_FAIL(LIERNE_INVALID, "counts of dim %d add up to %lld, but axis %d has %lld",
+                           dim, (long long)total, p->axis, (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
 
 static lierne_status take_shard(lierne_layout *layout, int dim, const lierne_placement *given) {
     if (given->share != LIERNE_SHARE_BALANCED && given->share != LIERNE_SHARE_CHUNK) {
-        return FAIL(LIERNE_INVALID, "placement of dim %d has share rule %d, must be 0 or 1", dim,
-                    (int)given->share);
+        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d has share rule %d, must be 0 or 1",
+                           dim, (int)given->share);
     }
     if (given->counts && given->share != LIERNE_SHARE_BALANCED) {
-        return FAIL(LIERNE_INVALID,
-                    "placement of dim %d has counts and share rule %d; with counts, leave share 0",
-                    dim, (int)given->share);
+        return LIERNE_FAIL(
+            LIERNE_INVALID,
+            "placement of dim %d has counts and share rule %d; with counts, leave share 0", dim,
+            (int)given->share);
     }
     return given->counts ? take_counts(layout, dim, given->counts) : LIERNE_OK;
 }
@@ -68,8 +69,8 @@ static lierne_status copy_rows(lierne_layout *layout, int dim, const int32_t *gi
     memcpy(rows, given, n * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         if (rows[i] < 0 || rows[i] >= layout->sizes[dim]) {
-            return FAIL(LIERNE_INVALID, "row %zu has owner %d, must be in 0 to %d", i, (int)rows[i],
-                        layout->sizes[dim] - 1);
+            return LIERNE_FAIL(LIERNE_INVALID, "row %zu has owner %d, must be in 0 to %d", i,
+                               (int)rows[i], layout->sizes[dim] - 1);
         }
     }
     return LIERNE_OK;
@@ -81,30 +82,32 @@ static lierne_status take_rows(lierne_layout *layout, int dim, const int32_t *gi
     size_t n;
     LIERNE_TRY(check_axis(layout, dim, p->axis2));
     if (p->axis2 == p->axis || layout->rows_dim >= 0) {
-        return FAIL(LIERNE_INVALID, "placement of dim %d: a SHARD_ROWS of two axes needs %s", dim,
-                    p->axis2 == p->axis ? "two different axes; for one axis, set axis2 to -1"
-                                        : "to be the only one");
+        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: a SHARD_ROWS of two axes needs %s",
+                           dim,
+                           p->axis2 == p->axis ? "two different axes; for one axis, set axis2 to -1"
+                                               : "to be the only one");
     }
     if (!lierne_mul_size((size_t)layout->shape[p->axis], (size_t)layout->shape[p->axis2], &n)) {
-        return FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
     }
     LIERNE_TRY(copy_rows(layout, dim, given, n));
     layout->rows_dim = dim;
     bool full = layout->full_axes >> p->axis2 & 1;
     if (!full && p->axis + 1 != p->axis2 && p->axis2 + 1 != p->axis) {
-        return FAIL(LIERNE_INVALID, "compact rows need neighbouring axes, got %d and %d", p->axis,
-                    p->axis2);
+        return LIERNE_FAIL(LIERNE_INVALID, "compact rows need neighbouring axes, got %d and %d",
+                           p->axis, p->axis2);
     }
     return LIERNE_OK;
 }
 
 static lierne_status take_map(lierne_layout *layout, int dim, const lierne_placement *given) {
     if (given->axis2 < -1) {
-        return FAIL(LIERNE_INVALID, "placement of dim %d has axis2 %d, must be at least -1", dim,
-                    given->axis2);
+        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d has axis2 %d, must be at least -1",
+                           dim, given->axis2);
     }
     if (!given->rows) {
-        return FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs rows, got NULL", dim);
+        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs rows, got NULL",
+                           dim);
     }
     if (!lierne_is_axis_map(given)) {
         return take_rows(layout, dim, given->rows);
@@ -125,19 +128,19 @@ static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
             continue;
         }
         if (q->kind == LIERNE_SHARD_ZIGZAG || (i < cut && q->counts)) {
-            return FAIL(LIERNE_INVALID,
-                        "dims %d and %d both cut axis %d, one in zigzag, the "
-                        "other in zigzag too or with counts",
-                        dim, d, p->axis);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "dims %d and %d both cut axis %d, one in zigzag, the "
+                               "other in zigzag too or with counts",
+                               dim, d, p->axis);
         }
         chunks *= i < cut ? layout->sizes[d] : 1;
     }
     if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
-        return FAIL(LIERNE_INDIVISIBLE,
-                    "zigzag over %d needs axis %d divisible by %lld, "
-                    "it has %lld",
-                    layout->sizes[dim], p->axis, (long long)chunks,
-                    (long long)layout->shape[p->axis]);
+        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+                           "zigzag over %d needs axis %d divisible by %lld, "
+                           "it has %lld",
+                           layout->sizes[dim], p->axis, (long long)chunks,
+                           (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
@@ -151,8 +154,8 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
         return LIERNE_OK;
     case LIERNE_AT:
         if (given->at < 0 || given->at >= layout->sizes[dim]) {
-            return FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
-                        given->at, layout->sizes[dim]);
+            return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
+                               given->at, layout->sizes[dim]);
         }
         layout->at_dims[layout->nat++] = dim;
         return LIERNE_OK;
@@ -165,8 +168,8 @@ static lierne_status take_placement(lierne_layout *layout, int dim, const lierne
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_map(layout, dim, given);
     }
-    return FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d", dim,
-                (int)given->kind, (int)LIERNE_AT);
+    return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d", dim,
+                       (int)given->kind, (int)LIERNE_AT);
 }
 
 /* Counts speak of the whole axis, so only the first cut of an axis can have them. */
@@ -175,8 +178,9 @@ static lierne_status check_counts(const lierne_layout *layout, int cut) {
     for (int i = 0; i < cut && p->counts; i++) {
         const lierne_placement *q = &layout->placements[layout->cuts[i]];
         if (p->axis == q->axis && q->kind != LIERNE_SHARD_ROWS) {
-            return FAIL(LIERNE_INVALID, "dim %d has counts, but dim %d cuts axis %d before it",
-                        layout->cuts[cut], layout->cuts[i], p->axis);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "dim %d has counts, but dim %d cuts axis %d before it",
+                               layout->cuts[cut], layout->cuts[i], p->axis);
         }
     }
     return LIERNE_OK;
@@ -219,8 +223,9 @@ static lierne_status order_cuts(lierne_layout *layout) {
             continue;
         }
         if (p->kind != LIERNE_SHARD_ROWS && (p->cut_order < 0 || p->cut_order >= LIERNE_MAX_DIMS)) {
-            return FAIL(LIERNE_INVALID, "placement of dim %d has cut_order %d, must be in 0 to %d",
-                        d, p->cut_order, LIERNE_MAX_DIMS - 1);
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "placement of dim %d has cut_order %d, must be in 0 to %d", d,
+                               p->cut_order, LIERNE_MAX_DIMS - 1);
         }
         layout->nmaps += lierne_is_axis_map(p);
         int i = layout->ncuts++;
@@ -236,7 +241,7 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
     int stride = 1;
     layout->ndims = lierne_grid_get_ndims(spec->grid, spec->view);
     if (layout->ndims < 0) {
-        return FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
+        return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
     }
     layout->offset = lierne_grid_get_offset(spec->grid);
     layout->nranks = lierne_grid_get_size(spec->grid);
@@ -262,15 +267,15 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
     layout->partials = 1;
     for (int a = 0; a < spec->naxes; a++) {
         if (spec->shape[a] < 0) {
-            return FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
-                        (long long)spec->shape[a]);
+            return LIERNE_FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
+                               (long long)spec->shape[a]);
         }
         int64_t size = spec->shape[a] ? spec->shape[a] : 1; /* strides of other axes must fit too */
         if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {
-            return FAIL(LIERNE_OVERFLOW,
-                        "the tensor has more than %lld bytes, at axis %d of "
-                        "size %lld",
-                        (long long)MAX_BYTES, a, (long long)spec->shape[a]);
+            return LIERNE_FAIL(LIERNE_OVERFLOW,
+                               "the tensor has more than %lld bytes, at axis %d of "
+                               "size %lld",
+                               (long long)MAX_BYTES, a, (long long)spec->shape[a]);
         }
         layout->shape[a] = spec->shape[a];
     }
@@ -278,23 +283,20 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
 }
 
 static lierne_status check_spec(const lierne_layout_spec *spec) {
-    if (!spec || spec->size != sizeof *spec) {
-        return FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
-    }
     if (!spec->grid || !spec->shape ||
         (!spec->placements && lierne_grid_get_ndims(spec->grid, spec->view) > 0)) {
-        return FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
+        return LIERNE_FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
     }
     if (spec->naxes < 1 || spec->naxes > LIERNE_MAX_AXES) {
-        return FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
-                    LIERNE_MAX_AXES);
+        return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
+                           LIERNE_MAX_AXES);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return FAIL(LIERNE_INVALID, "dtype %d does not exist", (int)spec->dtype);
+        return LIERNE_FAIL(LIERNE_INVALID, "dtype %d does not exist", (int)spec->dtype);
     }
     if (spec->full_axes >> spec->naxes) {
-        return FAIL(LIERNE_INVALID, "full_axes 0x%x has bits beyond axis %d",
-                    (unsigned)spec->full_axes, spec->naxes - 1);
+        return LIERNE_FAIL(LIERNE_INVALID, "full_axes 0x%x has bits beyond axis %d",
+                           (unsigned)spec->full_axes, spec->naxes - 1);
     }
     return LIERNE_OK;
 }
@@ -309,11 +311,14 @@ static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec)
     return check_nesting(layout);
 }
 
-lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec) {
+lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_layout_spec own, *spec = &own;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
     *out = NULL;
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     LIERNE_TRY(check_spec(spec));
     lierne_layout *layout;
     LIERNE_TRY(lierne_alloc(&layout, 1, sizeof *layout));
@@ -323,6 +328,76 @@ lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec
         return status;
     }
     *out = layout;
+    return LIERNE_OK;
+}
+
+/* Counts and maps are of a size; what they were given for must not change. */
+static lierne_status check_axes_kept(const lierne_layout *old, int dim, const int64_t *shape) {
+    const lierne_placement *p = &old->placements[dim];
+    int axes[2] = {p->axis, p->kind == LIERNE_SHARD_ROWS && p->axis2 >= 0 ? p->axis2 : p->axis};
+    for (int i = 0; (p->counts || p->rows) && i < 2; i++) {
+        int a = axes[i];
+        if (shape[a] != old->shape[a]) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "axis %d would have %lld instead of %lld, but %s of dim %d divide "
+                               "it: make a new plan with others",
+                               a, (long long)shape[a], (long long)old->shape[a],
+                               p->counts ? "the counts" : "the rows", dim);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status copy_placement(lierne_layout *layout, const lierne_layout *old, int dim) {
+    lierne_placement given = old->placements[dim];
+    given.counts = NULL;
+    LIERNE_TRY(take_placement(layout, dim, &given));
+    if (old->placements[dim].counts) {
+        size_t n = (size_t)old->sizes[dim] + 1;
+        int64_t *sums;
+        LIERNE_TRY(lierne_alloc(&sums, n, sizeof *sums));
+        memcpy(sums, old->placements[dim].counts, n * sizeof *sums);
+        layout->placements[dim].counts = sums;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status fill_like(lierne_layout *layout, const lierne_layout *old,
+                               const int64_t *shape) {
+    const lierne_layout_spec tensor = {.naxes = old->naxes,
+                                       .shape = shape,
+                                       .dtype = old->dtype,
+                                       .full_axes = old->full_axes};
+    LIERNE_TRY(take_tensor(layout, &tensor));
+    layout->ndims = old->ndims;
+    layout->offset = old->offset;
+    layout->nranks = old->nranks;
+    layout->world = old->world;
+    memcpy(layout->sizes, old->sizes, sizeof layout->sizes);
+    memcpy(layout->strides, old->strides, sizeof layout->strides);
+    memcpy(layout->placements, old->placements, sizeof layout->placements);
+    for (int d = 0; d < layout->ndims; d++) {
+        layout->placements[d].counts = NULL;
+        layout->placements[d].rows = NULL;
+    }
+    for (int d = 0; d < layout->ndims; d++) {
+        LIERNE_TRY(check_axes_kept(old, d, shape));
+        LIERNE_TRY(copy_placement(layout, old, d));
+    }
+    LIERNE_TRY(order_cuts(layout));
+    return check_nesting(layout);
+}
+
+lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
+                                    const int64_t *shape) {
+    lierne_layout *other;
+    LIERNE_TRY(lierne_alloc(&other, 1, sizeof *other));
+    lierne_status status = fill_like(other, layout, shape);
+    if (status != LIERNE_OK) {
+        lierne_layout_destroy(other);
+        return status;
+    }
+    *out = other;
     return LIERNE_OK;
 }
 
@@ -339,6 +414,7 @@ void lierne_layout_destroy(lierne_layout *layout) {
 }
 
 lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layout, int rank) {
+    LIERNE_PUBLIC_CALL();
     lierne_cell cell;
     if (!layout || !shape) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", layout ? "shape" : "layout");
@@ -352,6 +428,7 @@ lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layou
 
 lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
                                          const lierne_layout *layout, int rank) {
+    LIERNE_PUBLIC_CALL();
     lierne_boxes boxes = {0};
     lierne_cell cell;
     int64_t shape[LIERNE_MAX_AXES] = {0}, sum = 0, product = 1;
@@ -384,6 +461,7 @@ lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
 
 lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t *count,
                                       const lierne_layout *layout, int rank) {
+    LIERNE_PUBLIC_CALL();
     lierne_boxes found = {0};
     lierne_cell cell;
     if (!layout || !count) {

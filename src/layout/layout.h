@@ -134,4 +134,12 @@ lierne_status lierne_boxes_intersect(int naxes, const lierne_boxes *a, const lie
                                      lierne_overlaps *out);
 int64_t lierne_overlap_elements(int naxes, const lierne_overlap *overlap);
 
+/* Creates a layout that is another one but for the shape, which has as many axes. Errors: as
+ * lierne_layout_create; INVALID (counts or a map of an axis whose size differs). */
+lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
+                                    const int64_t *shape);
+
+/* Whether a dtype has no arithmetic: it can be copied, not summed. */
+bool lierne_dtype_is_opaque(lierne_dtype dtype);
+
 #endif

@@ -47,9 +47,8 @@ static void copy_run(size_t size, char *to, size_t to_step, const char *from, si
         memcpy(to, from, (size_t)n * size);
         return;
     }
-    for (int64_t i = 0; i < n; i++, to += to_step, from += from_step) {
-        memcpy(to, from, size);
-    }
+    lierne_rows t = {.base = to, .step = to_step}, f = {.base = (char *)from, .step = from_step};
+    lierne_rows_copy(&t, &f, n, size);
 }
 
 static bool same_counts(const lierne_block *a, const lierne_block *b) {

@@ -1,8 +1,8 @@
-/* Rows by index list: the inner loop of graph and halo exchanges.
+/* Rows: the inner loops of graph and halo exchanges, by index list, and of all blocks with short
+ * runs.
  *
- * The general loops of host.c compute the start of every run and call through a table; for rows of
- * a few words that costs more than moving them. Here the common row sizes are constants, and rows
- * are prefetched, because hardware cannot predict where an index list goes next. */
+ * To find a row costs more than to move it if it has a few words only. So the common row sizes are
+ * constants, and listed rows are prefetched: hardware cannot predict where a list goes next. */
 #include "memory/host.h"
 
 #include <string.h>
@@ -36,48 +36,114 @@ static void prefetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes
     }
 }
 
+/* Rows of a line or less are prefetched a group ahead, and only where the list jumps: elsewhere
+ * hardware prefetches, and the instructions would cost more than they save. */
+#define GROUP 16   /* rows */
+#define JUMP  1024 /* bytes per row, on average */
+
+static void prefetch_group(const lierne_rows *rows, int64_t i) {
+    const int64_t *list = rows->list + i;
+    int64_t jump = (list[GROUP - 1] - list[0]) * (int64_t)rows->step;
+    for (int k = 0; k < GROUP && (jump > GROUP * JUMP || jump < -GROUP * JUMP); k++) {
+        __builtin_prefetch(rows->base + (size_t)list[k] * rows->step);
+    }
+}
+
 /* For short rows, the case is decided once outside of the loop. */
-#define COPY_AS(type)                                                                              \
-    static void copy_##type(const lierne_rows *to, const lierne_rows *from, int64_t n) {           \
+#define EACH_ROW(listed, n, DO)                                                                    \
+    int64_t i = 0;                                                                                 \
+    while (i + 2 * GROUP <= n) {                                                                   \
+        prefetch_group(listed, i + GROUP);                                                         \
+        for (int64_t end = i + GROUP; i < end; i++) {                                              \
+            DO;                                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    for (; i < n; i++) {                                                                           \
+        DO;                                                                                        \
+    }
+#define COPY_AS(size)                                                                              \
+    static void copy_##size(const lierne_rows *to, const lierne_rows *from, int64_t n) {           \
         const int64_t *rows = from->list, *places = to->list;                                      \
-        if (!places && rows && to->step == sizeof(type)) { /* packing */                           \
+        if (!places && rows && to->step == size) { /* packing */                                   \
+            EACH_ROW(from, n,                                                                      \
+                     memcpy(to->base + (size_t)i * size,                                           \
+                            from->base + (size_t)rows[i] * from->step, size))                      \
+        } else if (places && !rows && from->step == size) { /* unpacking */                        \
+            EACH_ROW(to, n,                                                                        \
+                     memcpy(to->base + (size_t)places[i] * to->step,                               \
+                            from->base + (size_t)i * size, size))                                  \
+        } else if (!places && !rows) {                                                             \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                memcpy(to->base + (size_t)i * sizeof(type),                                        \
-                       from->base + (size_t)rows[i] * from->step, sizeof(type));                   \
-            }                                                                                      \
-        } else if (places && !rows && from->step == sizeof(type)) { /* unpacking */                \
-            for (int64_t i = 0; i < n; i++) {                                                      \
-                memcpy(to->base + (size_t)places[i] * to->step,                                    \
-                       from->base + (size_t)i * sizeof(type), sizeof(type));                       \
+                memcpy(to->base + (size_t)i * to->step, from->base + (size_t)i * from->step,       \
+                       size);                                                                      \
             }                                                                                      \
         } else {                                                                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
-                memcpy(row_at(to, i), row_at(from, i), sizeof(type));                              \
+                memcpy(row_at(to, i), row_at(from, i), size);                                      \
             }                                                                                      \
         }                                                                                          \
     }
-COPY_AS(uint32_t)
-COPY_AS(uint64_t)
+COPY_AS(1)
+COPY_AS(2)
+COPY_AS(4)
+COPY_AS(8)
+COPY_AS(16)
+COPY_AS(32)
+COPY_AS(64)
+
+static void copy_any(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
+    for (int64_t i = 0; i < n; i++) {
+        prefetch(from, i, n, bytes);
+        memcpy(row_at(to, i), row_at(from, i), bytes);
+    }
+}
 
 void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
-    if (bytes == 4) {
-        copy_uint32_t(to, from, n);
-    } else if (bytes == 8) {
-        copy_uint64_t(to, from, n);
-    } else {
-        for (int64_t i = 0; i < n; i++) {
-            prefetch(from, i, n, bytes);
-            memcpy(row_at(to, i), row_at(from, i), bytes);
-        }
+    switch (n > 1 ? bytes : 0) {
+    case 1:
+        copy_1(to, from, n);
+        break;
+    case 2:
+        copy_2(to, from, n);
+        break;
+    case 4:
+        copy_4(to, from, n);
+        break;
+    case 8:
+        copy_8(to, from, n);
+        break;
+    case 16:
+        copy_16(to, from, n);
+        break;
+    case 32:
+        copy_32(to, from, n);
+        break;
+    case 64:
+        copy_64(to, from, n);
+        break;
+    default:
+        copy_any(to, from, n, bytes);
     }
 }
 
 #define ADD(name, type)                                                                            \
+    static void add_at_##name(const lierne_rows *to, const lierne_rows *from, int64_t i) {         \
+        type *t = (type *)(void *)row_at(to, i);                                                   \
+        *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                            \
+    }                                                                                              \
+    static void add_single_##name(const lierne_rows *to, const lierne_rows *from, int64_t n) {     \
+        if (to->list) {                                                                            \
+            EACH_ROW(to, n, add_at_##name(to, from, i))                                            \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                add_at_##name(to, from, i);                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
     static void add_##name(const lierne_rows *to, const lierne_rows *from, int64_t n,              \
                            int64_t width) {                                                        \
-        for (int64_t i = 0; width == 1 && i < n; i++) {                                            \
-            type *t = (type *)(void *)row_at(to, i);                                               \
-            *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                        \
+        if (width == 1) {                                                                          \
+            add_single_##name(to, from, n);                                                        \
         }                                                                                          \
         for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
             type *t = (type *)(void *)row_at(to, i);                                               \
@@ -94,6 +160,15 @@ ADD(f64, double)
 ADD(f32, float)
 ADD(i64, uint64_t)
 ADD(i32, uint32_t)
+
+void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,
+                        const lierne_rows *from, int64_t n, int64_t width) {
+    for (int64_t i = 0; i < n; i++) {
+        const void *rows[2] = {row_at(to, i), row_at(from, i)};
+        prefetch(to, i, n, (size_t)width * size);
+        kernel(row_at(to, i), rows, 2, (size_t)width);
+    }
+}
 
 bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
                      int64_t width) {

@@ -17,7 +17,7 @@ typedef struct lierne_memory {
     void (*copy_blocks)(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
                         const void *from, const lierne_block *from_blocks, size_t nfrom);
     void (*zero)(size_t size, void *to, const lierne_block *block);
-    void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, void *to,
+    void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor, void *to,
                    const lierne_block *to_block, const lierne_contribution *from, size_t n);
 } lierne_memory;
 

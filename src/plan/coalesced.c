@@ -8,11 +8,13 @@
 #include <string.h>
 
 struct lierne_coalesced {
+    lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
     int n;
     int decision;
     lierne_plan **plans;
     lierne_execution *executions[2];
+    lierne_connection *connection; /* of the executions, or NULL */
     int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
 };
 
@@ -22,8 +24,22 @@ static void drop(lierne_coalesced *x) {
     }
     lierne_execution_destroy(x->executions[LIERNE_FORWARD]);
     lierne_execution_destroy(x->executions[LIERNE_ADJOINT]);
+    lierne_connection_destroy(x->connection);
     lierne_mem_free(x->plans);
     lierne_mem_free(x);
+}
+
+static bool dependent_busy(const lierne_dependent *dependent) {
+    const lierne_coalesced *x = (const lierne_coalesced *)dependent;
+    return lierne_execution_running(x->executions[LIERNE_FORWARD]) ||
+           lierne_execution_running(x->executions[LIERNE_ADJOINT]);
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_coalesced *x = (lierne_coalesced *)dependent;
+    x->context->nplans -= lierne_context_remove_dependent(x->context, dependent);
+    drop(x);
+    return LIERNE_OK;
 }
 
 static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
@@ -32,7 +48,8 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
         routes[i] = lierne_plan_route(x->plans[i], d);
     }
     return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n,
-                                   d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint");
+                                   d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint",
+                                   NULL);
 }
 
 static lierne_status fill(lierne_coalesced **out, lierne_context *context,
@@ -57,16 +74,8 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
         lierne_plan_hold(x->plans[x->n], 1);
     }
     LIERNE_TRY(make_execution(x, LIERNE_FORWARD));
-    return make_execution(x, LIERNE_ADJOINT);
-}
-
-/* A hash of the numbers of the plans. */
-static int64_t hash_plans(lierne_plan *const *plans, int n) {
-    uint64_t hash = (uint64_t)n;
-    for (int i = 0; i < n; i++) {
-        hash = hash * 0x100000001b3u + (uint64_t)lierne_plan_number(plans[i]) + 1;
-    }
-    return (int64_t)(hash >> 1);
+    LIERNE_TRY(make_execution(x, LIERNE_ADJOINT));
+    return lierne_connection_create(&x->connection, context, x->executions, 1);
 }
 
 /* The context of the first plan that is not NULL, so that a rank with a NULL among its plans can
@@ -80,10 +89,20 @@ static lierne_context *context_of(lierne_plan *const *plans, int n) {
     return NULL;
 }
 
+/* Whether all ranks could coalesce their plans; then connects their messages. */
+static lierne_status agree(lierne_context *context, lierne_status status,
+                           const lierne_field fields[2], const lierne_coalesced *x, int *decision) {
+    LIERNE_TRY(lierne_context_connects(context)
+                   ? lierne_context_agree_all(context, status, fields, 2, decision)
+                   : lierne_context_agree(context, status, fields, 2, decision));
+    return lierne_connection_establish(x->connection);
+}
+
 lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const *plans, int n) {
+    LIERNE_PUBLIC_CALL();
     lierne_coalesced *x = NULL;
-    lierne_field fields[2] = {{.name = "call", .value = LIERNE_CALL_COALESCED},
-                              {.name = "coalesced plans"}};
+    lierne_field fields[2] = {{.name = "lierne_coalesced_create"}};
+    int64_t numbers[LIERNE_MAX_COALESCED];
     lierne_context *context = context_of(plans, n);
     int decision;
     if (out) {
@@ -96,10 +115,13 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     lierne_status status = out ? fill(&x, context, plans, n)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        fields[1].value = hash_plans(plans, n);
+        for (int i = 0; i < n; i++) {
+            numbers[i] = lierne_plan_number(plans[i]);
+        }
+        fields[1] = lierne_field_list("plans", LIERNE_ITEM_I64, numbers, (size_t)n);
     }
     int64_t call = lierne_context_begin_call(context, "coalescing plans", -1);
-    status = lierne_context_agree(context, status, fields, 2, &decision);
+    status = agree(context, status, fields, x, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
         if (x) {
@@ -111,23 +133,22 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     for (int d = 0; d < 2; d++) {
         lierne_execution_identify(x->executions[d], decision, lierne_plan_match_id(decision, d, 0));
     }
+    x->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &x->dependent);
     context->nplans++;
     *out = x;
     return LIERNE_OK;
 }
 
 lierne_status lierne_coalesced_destroy(lierne_coalesced *x) {
+    LIERNE_PUBLIC_CALL();
     if (!x) {
         return LIERNE_OK;
     }
-    for (int d = 0; d < 2; d++) {
-        if (lierne_execution_running(x->executions[d]) && x->context->dead == LIERNE_OK) {
-            return LIERNE_FAIL(LIERNE_BUSY, "an execution of the coalesced plans is in flight");
-        }
+    if (x->context->dead == LIERNE_OK && dependent_busy(&x->dependent)) {
+        return LIERNE_FAIL(LIERNE_BUSY, "an execution of the coalesced plans is in flight");
     }
-    x->context->nplans--;
-    drop(x);
-    return LIERNE_OK;
+    return destroy_dependent(&x->dependent);
 }
 
 static lierne_status check_direction(const lierne_coalesced *x, lierne_direction d) {
@@ -164,19 +185,21 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
 
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
                                      const void *const *in, void *stream) {
+    LIERNE_PUBLIC_CALL();
+    static const char *const names[] = {"coalesced forward", "coalesced adjoint"};
     int decision;
     LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_EXECUTE_COALESCED + (int64_t)d},
-                                   {"coalesced plans", x->decision}};
     lierne_status mine = check_call(x, d, out, in, stream);
-    LIERNE_TRY(lierne_plan_compare_call(x->context, mine, fields, 2, &decision));
+    LIERNE_TRY(lierne_plan_compare_call(x->context, mine, names[d == LIERNE_ADJOINT], x->decision,
+                                        &decision));
     x->calls[d] = decision;
     return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);
 }
 
 lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
+    LIERNE_PUBLIC_CALL();
     LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(check_direction(x, d));
     if (!lierne_execution_running(x->executions[d])) {
@@ -187,6 +210,7 @@ lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
 
 lierne_status lierne_coalesced_get_messages(int64_t *sent, int64_t *received,
                                             const lierne_coalesced *x, lierne_direction d) {
+    LIERNE_PUBLIC_CALL();
     int64_t s, r;
     LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(check_direction(x, d));

@@ -68,6 +68,15 @@ static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
     return copy_owned(side, second);
 }
 
+/* The adjoint of a plan that has none. */
+static lierne_status leave_empty(lierne_plan_side *side, const lierne_plan_side *first,
+                                 const lierne_plan_side *second) {
+    const lierne_route *a = first->route, *b = second->route;
+    copy_shape(side, first, second);
+    return lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN],
+                               b->elements[LIERNE_OUT]);
+}
+
 static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *from) {
     static const lierne_buffer same[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
     const lierne_route *route = from->route;
@@ -81,6 +90,7 @@ static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *f
 }
 
 static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan) {
+    parts->kind = "transposed";
     parts->dtype = plan->parts.dtype;
     parts->max_inflight = plan->parts.max_inflight;
     parts->algorithm[LIERNE_FORWARD] = plan->parts.algorithm[LIERNE_ADJOINT];
@@ -91,6 +101,7 @@ static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan
 }
 
 lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     lierne_plan_parts parts = {0};
     if (out) {
         *out = NULL;
@@ -99,12 +110,15 @@ lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
     LIERNE_TRY(lierne_context_alive(plan->context));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_TRANSPOSE}, {"plan", plan->decision}};
+    const lierne_field fields[] = {{.name = "lierne_plan_create_transposed"},
+                                   {.name = "plan", .value = plan->decision}};
     lierne_status status = check_source(plan, plan, "plan", out);
+    if (status == LIERNE_OK) {
+        status = lierne_plan_check_side(plan, LIERNE_ADJOINT);
+    }
     if (status == LIERNE_OK) {
         status = transpose(&parts, plan);
     }
-    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, plan->context, status, &parts, fields, 2);
 }
 
@@ -156,10 +170,16 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
                              const lierne_plan *second) {
     const lierne_plan_side *a = first->parts.side, *b = second->parts.side;
     LIERNE_TRY(check_fit(first, second));
+    parts->no_adjoint =
+        first->parts.no_adjoint ? first->parts.no_adjoint : second->parts.no_adjoint;
+    parts->kind = "composed";
     parts->dtype = first->parts.dtype;
     parts->max_inflight = first->parts.max_inflight;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "composed";
     LIERNE_TRY(join(&parts->side[LIERNE_FORWARD], &a[LIERNE_FORWARD], &b[LIERNE_FORWARD]));
+    if (parts->no_adjoint) {
+        return leave_empty(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
+    }
     return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
 }
 
@@ -171,6 +191,7 @@ static lierne_status check_both(const lierne_plan *first, const lierne_plan *sec
 
 lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                           const lierne_plan *second) {
+    LIERNE_PUBLIC_CALL();
     lierne_plan_parts parts = {0};
     const lierne_plan *known = first ? first : second;
     if (out) {
@@ -181,13 +202,14 @@ lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *
     }
     lierne_context *context = known->context;
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_field fields[] = {{"call", LIERNE_CALL_COMPOSE}, {.name = "first"}, {.name = "second"}};
+    lierne_field fields[] = {{.name = "lierne_plan_create_composed"},
+                             {.name = "first"},
+                             {.name = "second"}};
     lierne_status status = check_both(first, second, out);
     if (status == LIERNE_OK) {
         fields[1].value = first->decision;
         fields[2].value = second->decision;
         status = compose(&parts, first, second);
     }
-    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, context, status, &parts, fields, 3);
 }

@@ -35,10 +35,6 @@ lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lier
     return fill_owned(side, rank, to);
 }
 
-int64_t lierne_plan_fields_hash(const void *items, size_t n, size_t size) {
-    return items ? (int64_t)(lierne_hash(0, items, n * size) >> 1) : 0;
-}
-
 void lierne_plan_fields_add(lierne_plan_fields *fields, const char *name, int64_t value) {
     lierne_field *field = &fields->at[fields->count++];
     snprintf(field->name, sizeof field->name, "%s", name);
@@ -52,77 +48,90 @@ void lierne_plan_fields_add_at(lierne_plan_fields *fields, const char *name, int
     field->value = value;
 }
 
+void lierne_plan_fields_add_dtype(lierne_plan_fields *fields, lierne_dtype dtype) {
+    fields->at[fields->count++] = lierne_field_text("dtype", lierne_dtype_name(dtype));
+}
+
 void lierne_plan_fields_add_tensor(lierne_plan_fields *fields, const lierne_layout *layout) {
     lierne_plan_fields_add(fields, "naxes", layout->naxes);
     for (int a = 0; a < layout->naxes; a++) {
         lierne_plan_fields_add_at(fields, "shape", a, layout->shape[a]);
     }
-    lierne_plan_fields_add(fields, "dtype", (int64_t)layout->dtype);
+    lierne_plan_fields_add_dtype(fields, layout->dtype);
 }
 
-/* A field of a layout; dim -1: of the layout as a whole. */
-static void add(lierne_plan_fields *fields, const char *prefix, int dim, const char *name,
-                int64_t value) {
+void lierne_plan_fields_add_list(lierne_plan_fields *fields, const char *name,
+                                 lierne_item_kind kind, const void *items, size_t n) {
+    fields->at[fields->count++] = lierne_field_list(name, kind, items, n);
+}
+
+void lierne_plan_fields_add_dim(lierne_plan_fields *fields, const char *prefix, int dim,
+                                const char *name, int64_t value) {
     lierne_field *field = &fields->at[fields->count++];
-    if (dim < 0) {
-        snprintf(field->name, sizeof field->name, "%s.%s", prefix, name);
-    } else {
-        snprintf(field->name, sizeof field->name, "%s.dim[%d].%s", prefix, dim, name);
-    }
+    snprintf(field->name, sizeof field->name, "%s.dim[%d].%s", prefix, dim, name);
     field->value = value;
+}
+
+/* A field of a layout or grid as a whole. */
+static void add(lierne_plan_fields *fields, const char *prefix, const char *name, int64_t value) {
+    lierne_field *field = &fields->at[fields->count++];
+    snprintf(field->name, sizeof field->name, "%s.%s", prefix, name);
+    field->value = value;
+}
+
+static void add_dim_list(lierne_plan_fields *fields, const char *prefix, int dim, const char *name,
+                         lierne_item_kind kind, const void *items, size_t n) {
+    char full[sizeof fields->at[0].name];
+    snprintf(full, sizeof full, "%s.dim[%d].%s", prefix, dim, name);
+    lierne_plan_fields_add_list(fields, full, kind, items, n);
 }
 
 static void add_placement(lierne_plan_fields *fields, const char *prefix,
                           const lierne_layout *layout, int dim) {
     const lierne_placement *p = &layout->placements[dim];
     bool cuts = p->kind == LIERNE_SHARD || p->kind == LIERNE_SHARD_ZIGZAG;
-    add(fields, prefix, dim, "size", layout->sizes[dim]);
-    add(fields, prefix, dim, "kind", (int64_t)p->kind);
+    lierne_plan_fields_add_dim(fields, prefix, dim, "size", layout->sizes[dim]);
+    lierne_plan_fields_add_dim(fields, prefix, dim, "kind", (int64_t)p->kind);
     if (cuts || p->kind == LIERNE_SHARD_ROWS) {
-        add(fields, prefix, dim, "axis", p->axis);
+        lierne_plan_fields_add_dim(fields, prefix, dim, "axis", p->axis);
     }
     if (p->kind == LIERNE_AT) {
-        add(fields, prefix, dim, "at", p->at);
+        lierne_plan_fields_add_dim(fields, prefix, dim, "at", p->at);
     }
     if (cuts) {
-        add(fields, prefix, dim, "cut_order", p->cut_order);
+        lierne_plan_fields_add_dim(fields, prefix, dim, "cut_order", p->cut_order);
     }
     if (p->kind == LIERNE_SHARD) {
         size_t n = (size_t)layout->sizes[dim] + 1;
-        add(fields, prefix, dim, "share", (int64_t)p->share);
-        add(fields, prefix, dim, "counts",
-            lierne_plan_fields_hash(p->counts, n, sizeof *p->counts));
+        lierne_plan_fields_add_dim(fields, prefix, dim, "share", (int64_t)p->share);
+        add_dim_list(fields, prefix, dim, "counts", LIERNE_ITEM_I64, p->counts, n);
     }
     if (p->kind == LIERNE_SHARD_ROWS) {
         int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
         size_t n = (size_t)(layout->shape[p->axis] * columns);
-        add(fields, prefix, dim, "axis2", p->axis2);
-        add(fields, prefix, dim, "rows", lierne_plan_fields_hash(p->rows, n, sizeof *p->rows));
+        lierne_plan_fields_add_dim(fields, prefix, dim, "axis2", p->axis2);
+        add_dim_list(fields, prefix, dim, "rows", LIERNE_ITEM_I32, p->rows, n);
     }
 }
 
 void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
                                  const lierne_grid *grid) {
     const lierne_view *base = grid->views[0];
-    uint64_t names = 0;
+    add(fields, prefix, "offset", grid->offset);
+    add(fields, prefix, "ndims", base->ndims);
     for (int d = 0; d < base->ndims; d++) {
-        names = lierne_hash(names, base->names[d], strlen(base->names[d]) + 1);
-    }
-    add(fields, prefix, -1, "offset", grid->offset);
-    add(fields, prefix, -1, "order", (int64_t)(names >> 1));
-    for (int d = 0; d < base->ndims; d++) {
-        char name[16];
-        snprintf(name, sizeof name, "sizes[%d]", d);
-        add(fields, prefix, -1, name, base->sizes[d]);
+        const char *name = base->names[d];
+        add_dim_list(fields, prefix, d, "name", LIERNE_ITEM_TEXT, name, strlen(name));
+        lierne_plan_fields_add_dim(fields, prefix, d, "size", base->sizes[d]);
     }
 }
 
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout) {
-    add(fields, prefix, -1, "offset", layout->offset);
-    add(fields, prefix, -1, "ndims", layout->ndims);
+    add(fields, prefix, "offset", layout->offset);
+    add(fields, prefix, "ndims", layout->ndims);
     for (int d = 0; d < layout->ndims; d++) {
         add_placement(fields, prefix, layout, d);
     }
-    add(fields, prefix, -1, "full_axes", layout->full_axes);
+    add(fields, prefix, "full_axes", layout->full_axes);
 }

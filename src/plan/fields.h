@@ -18,9 +18,6 @@ lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne
 /* Whether a spec's max_inflight is in range; 0 is. */
 lierne_status lierne_plan_check_inflight(int max_inflight);
 
-/* A hash of an array that ranks compare; 0 for NULL. */
-int64_t lierne_plan_fields_hash(const void *items, size_t n, size_t size);
-
 /* What ranks must have given alike: four layouts of LIERNE_MAX_DIMS dims fit. */
 #define LIERNE_PLAN_FIELDS 416
 typedef struct lierne_plan_fields {
@@ -31,13 +28,20 @@ void lierne_plan_fields_add(lierne_plan_fields *fields, const char *name, int64_
 /* Named "name[index]". */
 void lierne_plan_fields_add_at(lierne_plan_fields *fields, const char *name, int index,
                                int64_t value);
+/* The items must be readable until the ranks have agreed; NULL is another value than any list. */
+void lierne_plan_fields_add_list(lierne_plan_fields *fields, const char *name,
+                                 lierne_item_kind kind, const void *items, size_t n);
+/* Named "prefix.dim[dim].name". */
+void lierne_plan_fields_add_dim(lierne_plan_fields *fields, const char *prefix, int dim,
+                                const char *name, int64_t value);
+void lierne_plan_fields_add_dtype(lierne_plan_fields *fields, lierne_dtype dtype);
 /* The shape and dtype of a layout's tensor. */
 void lierne_plan_fields_add_tensor(lierne_plan_fields *fields, const lierne_layout *layout);
 /* Ranks, dim names and sizes of a grid's base view, named "prefix.sizes[0]" and the like. */
 void lierne_plan_fields_add_grid(lierne_plan_fields *fields, const char *prefix,
                                  const lierne_grid *grid);
 /* All else of a layout, named "prefix.dim[0].size" and the like; a prefix has 11 letters at most.
- * Counts and row maps are compared by a hash. */
+ */
 void lierne_plan_fields_add_layout(lierne_plan_fields *fields, const char *prefix,
                                    const lierne_layout *layout);
 

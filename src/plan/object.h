@@ -8,23 +8,27 @@
 struct lierne_request {
     lierne_plan *plan;
     lierne_execution *execution;
-    size_t number; /* of the call, per direction */
-    int decision;  /* id of the agreement on the call; -1: not compared */
+    size_t number;      /* of the call, per direction */
+    int decision;       /* id of the agreement on the call; -1: not compared */
+    lierne_spare spare; /* of the execution before the plan's last update */
 };
 
 struct lierne_plan {
+    lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
     int decision;
     lierne_plan_parts parts;
-    int64_t alias[2];            /* see lierne_plan_get_alias */
-    lierne_request *requests[2]; /* max_inflight each */
-    char transports[2][64];      /* that serve each direction */
+    int64_t alias[2];              /* see lierne_plan_get_alias */
+    lierne_request *requests[2];   /* max_inflight each */
+    lierne_connection *connection; /* of the requests, or NULL */
+    char transports[2][64];        /* that serve each direction */
+    bool needs_stream[2];          /* one of them serves streams only */
     size_t started[2];
     int held; /* by how many coalesced plans */
 };
 
-/* func: the public function that the message names. */
-lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction,
-                                          const char *func);
+lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction);
+/* The same, and INVALID for the adjoint of a plan that has none. */
+lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction);
 
 #endif

@@ -4,9 +4,11 @@
  * nothing that can fail happens afterwards: so a plan exists on every rank or on none. Requests are
  * made with the plan; an execution takes any free one. Tags of messages contain the number of the
  * call, which is the same at both ends. */
+#include "layout/layout.h"
 #include "plan/object.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const direction_names[2] = {"forward", "adjoint"};
@@ -28,14 +30,17 @@ static void drop(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         for (int i = 0; plan->requests[d] && i < plan->parts.max_inflight; i++) {
             lierne_execution_destroy(plan->requests[d][i].execution);
+            lierne_spare_free(plan->context, &plan->requests[d][i].spare);
         }
         lierne_mem_free(plan->requests[d]);
     }
+    lierne_connection_destroy(plan->connection);
     lierne_plan_parts_free(plan->context, &plan->parts);
     lierne_mem_free(plan);
 }
 
-static lierne_status make_executions(lierne_plan *plan, int d) {
+/* old: the plan that this one is to replace, or NULL; its spare memory is used. */
+static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old) {
     size_t n = (size_t)plan->parts.max_inflight;
     plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
     LIERNE_TRY(lierne_alloc(&plan->requests[d], n, sizeof *plan->requests[d]));
@@ -43,12 +48,25 @@ static lierne_status make_executions(lierne_plan *plan, int d) {
         lierne_request *r = &plan->requests[d][i];
         r->plan = plan;
         const lierne_route *route = plan->parts.side[d].route;
-        LIERNE_TRY(
-            lierne_execution_create(&r->execution, plan->context, &route, 1, direction_names[d]));
+        bool has_spare = old && i < (size_t)old->parts.max_inflight;
+        LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, &route, 1,
+                                           direction_names[d],
+                                           has_spare ? &old->requests[d][i].spare : NULL));
     }
     lierne_execution_list_transports(plan->transports[d], sizeof plan->transports[d],
                                      plan->requests[d][0].execution);
+    plan->needs_stream[d] = lierne_execution_needs_stream(plan->requests[d][0].execution);
     return LIERNE_OK;
+}
+
+/* Describes the requests of both directions for the other ranks, where a transport asks for it. */
+static lierne_status make_connection(lierne_plan *plan) {
+    lierne_execution *executions[2 * LIERNE_MAX_INFLIGHT];
+    size_t n = (size_t)plan->parts.max_inflight;
+    for (size_t i = 0; i < 2 * n; i++) {
+        executions[i] = plan->requests[i / n][i % n].execution;
+    }
+    return lierne_connection_create(&plan->connection, plan->context, executions, n);
 }
 
 /* A route contains all that is needed to execute it. */
@@ -59,7 +77,8 @@ static void complete_routes(lierne_plan_parts *parts) {
     }
 }
 
-static lierne_status make(lierne_plan **out, lierne_context *context, lierne_plan_parts *parts) {
+static lierne_status make(lierne_plan **out, lierne_context *context, lierne_plan_parts *parts,
+                          lierne_plan *old) {
     lierne_plan *plan;
     LIERNE_TRY(lierne_alloc(&plan, 1, sizeof *plan));
     plan->context = context;
@@ -67,8 +86,35 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     *parts = (lierne_plan_parts){0};
     *out = plan;
     complete_routes(&plan->parts);
-    LIERNE_TRY(make_executions(plan, LIERNE_FORWARD));
-    return make_executions(plan, LIERNE_ADJOINT);
+    LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
+    LIERNE_TRY(make_executions(plan, LIERNE_FORWARD, old));
+    LIERNE_TRY(make_executions(plan, LIERNE_ADJOINT, old));
+    return make_connection(plan);
+}
+
+static bool in_flight(const lierne_plan *plan) {
+    bool running = false;
+    for (int d = 0; d < 2; d++) {
+        for (int i = 0; i < plan->parts.max_inflight; i++) {
+            running |= lierne_execution_running(plan->requests[d][i].execution);
+        }
+    }
+    return running;
+}
+
+static bool dependent_busy(const lierne_dependent *dependent) {
+    return in_flight((const lierne_plan *)dependent);
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_plan *plan = (lierne_plan *)dependent;
+    plan->context->nplans -= lierne_context_remove_dependent(plan->context, dependent);
+    drop(plan);
+    return LIERNE_OK;
+}
+
+void lierne_plan_own(lierne_plan *plan) {
+    plan->context->nplans -= lierne_context_remove_dependent(plan->context, &plan->dependent);
 }
 
 int lierne_plan_match_id(int decision, int direction, size_t call) {
@@ -88,24 +134,29 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
     return &plan->parts.side[direction];
 }
 
-void lierne_plan_refresh(lierne_plan *plan) {
+lierne_status lierne_plan_refresh(lierne_plan *plan) {
     for (int d = 0; d < 2; d++) {
         plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             lierne_execution_resize(plan->requests[d][i].execution);
         }
     }
+    lierne_status status = lierne_connection_renew(plan->connection);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
 }
 
 void lierne_plan_hold(lierne_plan *plan, int by) {
     plan->held += by;
 }
 
-/* Whether all ranks could plan. */
+/* Whether all ranks could plan; then connects their messages. */
 static lierne_status decide(lierne_context *context, bool waits, lierne_status status,
-                            const lierne_field *fields, size_t nfields, int *decision) {
-    return waits ? lierne_context_agree_all(context, status, fields, nfields, decision)
-                 : lierne_context_agree(context, status, fields, nfields, decision);
+                            const lierne_plan *plan, const lierne_field *fields, size_t nfields,
+                            int *decision) {
+    LIERNE_TRY(waits || lierne_context_connects(context)
+                   ? lierne_context_agree_all(context, status, fields, nfields, decision)
+                   : lierne_context_agree(context, status, fields, nfields, decision));
+    return lierne_connection_establish(plan->connection);
 }
 
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -115,10 +166,10 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     bool waits = parts->waits;
     int decision;
     if (status == LIERNE_OK) {
-        status = make(&plan, context, parts);
+        status = make(&plan, context, parts, NULL);
     }
     int64_t call = lierne_context_begin_call(context, "planning", -1);
-    status = decide(context, waits, status, fields, nfields, &decision);
+    status = decide(context, waits, status, plan, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
     if (status != LIERNE_OK) {
         lierne_plan_parts_free(context, parts);
@@ -128,6 +179,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
         return status;
     }
     plan->decision = decision;
+    plan->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &plan->dependent);
     context->nplans++;
     *out = plan;
     return LIERNE_OK;
@@ -155,12 +208,24 @@ static void swap_parts(lierne_plan *a, lierne_plan *b) {
     lierne_plan keep = *a;
     *a = *b;
     *b = keep;
+    b->dependent = a->dependent;
+    a->dependent = keep.dependent;
     lierne_plan *plans[2] = {a, b};
     for (int p = 0; p < 2; p++) {
         for (int d = 0; d < 2; d++) {
             for (int i = 0; i < plans[p]->parts.max_inflight; i++) {
                 plans[p]->requests[d][i].plan = plans[p];
             }
+        }
+    }
+}
+
+/* Keeps the memory of the executions that were replaced, for the next update: a step whose shape is
+ * no larger than those before allocates none. */
+static void keep_memory(lierne_plan *plan, lierne_plan *old) {
+    for (int d = 0; d < 2; d++) {
+        for (int i = 0; i < plan->parts.max_inflight && i < old->parts.max_inflight; i++) {
+            plan->requests[d][i].spare = lierne_execution_take_spare(old->requests[d][i].execution);
         }
     }
 }
@@ -172,13 +237,14 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
     bool waits = parts->waits;
     int decision;
     if (status == LIERNE_OK) {
-        status = make(&next, context, parts);
+        status = make(&next, context, parts, plan);
     }
     int64_t call = lierne_context_begin_call(context, "planning again", plan->decision);
-    status = decide(context, waits, status, fields, nfields, &decision);
+    status = decide(context, waits, status, next, fields, nfields, &decision);
     lierne_context_end_call(context, call, status);
     if (status == LIERNE_OK) {
         swap_parts(plan, next);
+        keep_memory(plan, next);
         plan->decision = decision;
         if (!plan->parts.saved_spec) {
             plan->parts.saved_spec = next->parts.saved_spec;
@@ -203,28 +269,37 @@ lierne_context *lierne_plan_context(const lierne_plan *plan) {
 }
 
 lierne_status lierne_plan_destroy(lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     if (!plan) {
         return LIERNE_OK;
     }
     if (plan->context->dead == LIERNE_OK || plan->held > 0) {
-        LIERNE_TRY(lierne_fail_in(lierne_plan_check_idle(plan), __func__));
+        LIERNE_TRY(lierne_plan_check_idle(plan));
     }
-    plan->context->nplans--;
-    drop(plan);
+    return destroy_dependent(&plan->dependent);
+}
+
+lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction) {
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    if (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT) {
+        return LIERNE_FAIL(LIERNE_INVALID, "direction is %d, must be %d (forward) or %d (adjoint)",
+                           (int)direction, LIERNE_FORWARD, LIERNE_ADJOINT);
+    }
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction,
-                                          const char *func) {
-    if (!plan) {
-        return lierne_fail(LIERNE_INVALID, func, "plan is NULL");
-    }
-    if (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT) {
-        return lierne_fail(LIERNE_INVALID, func,
-                           "direction is %d, must be %d (forward) or %d (adjoint)", (int)direction,
-                           LIERNE_FORWARD, LIERNE_ADJOINT);
-    }
-    return LIERNE_OK;
+static lierne_status check_adjoint(const lierne_plan *plan, int d) {
+    return d == LIERNE_FORWARD || !plan->parts.no_adjoint
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no adjoint: %s",
+                             plan->context->rank, plan->parts.no_adjoint);
+}
+
+lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction) {
+    LIERNE_TRY(lierne_plan_check_direction(plan, direction));
+    return check_adjoint(plan, direction);
 }
 
 static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
@@ -237,11 +312,9 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     int rank = plan->context->rank;
-    if (stream && !plan->context->stream_driver) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
-                           "rank %d: %s: stream is not NULL, and no library of this process serves "
-                           "cuda memory: pass NULL for %s memory",
-                           rank, direction_names[d], plan->context->memory->name);
+    LIERNE_TRY(check_adjoint(plan, d));
+    if (stream || plan->needs_stream[d]) {
+        LIERNE_TRY(lierne_execution_check_stream(plan->requests[d][0].execution, stream));
     }
     if (!in && n_in > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
@@ -285,7 +358,6 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
 
 /* What a call executes. */
 typedef struct call {
-    const char *func; /* the public function */
     lierne_direction direction;
     lierne_reduction reduction;
     bool reduces; /* lierne_reduce */
@@ -298,6 +370,10 @@ static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction r
                            "rank %d: reduce: the plan does not exchange rows, must "
                            "be of a graph, of references or of swaps",
                            rank);
+    }
+    if (lierne_dtype_is_opaque(plan->parts.dtype)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: dtype %s can only be copied", rank,
+                           lierne_dtype_name(plan->parts.dtype));
     }
     if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -324,9 +400,14 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
 }
 
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const lierne_field *fields, size_t n, int *decision) {
+                                       const char *name, int plan, int *decision) {
     *decision = -1;
-    return context->check ? lierne_context_agree(context, mine, fields, n, decision) : mine;
+    if (!context->check) {
+        return mine;
+    }
+    lierne_field fields[] = {{.name = ""}, {.name = "plan", .value = plan}};
+    snprintf(fields[0].name, sizeof fields[0].name, "%s", name);
+    return lierne_context_agree(context, mine, fields, 2, decision);
 }
 
 lierne_status lierne_plan_end_call(lierne_context *context, int decision,
@@ -341,21 +422,24 @@ lierne_status lierne_plan_end_call(lierne_context *context, int decision,
     return lierne_execution_wait(execution);
 }
 
+static const char *name_of(call c) {
+    const char *reduce = c.reduction == LIERNE_MAX ? "reduce (max)" : "reduce (min)";
+    return c.reduces ? reduce : direction_names[c.direction];
+}
+
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
                            const void *in, void *stream) {
     lierne_request *next = NULL;
-    int decision, number = c.reduces ? LIERNE_CALL_REDUCE + (int)c.reduction
-                                     : LIERNE_CALL_EXECUTE + (int)c.direction;
+    int decision;
     if (request) {
         *request = NULL;
     }
-    LIERNE_TRY(lierne_plan_check_direction(plan, c.direction, c.func));
+    LIERNE_TRY(lierne_plan_check_direction(plan, c.direction));
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
-    const lierne_field fields[] = {{"call", number}, {"plan", plan->decision}};
     lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
-    lierne_fail_in(mine, c.func);
-    LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, fields, 2, &decision));
+    LIERNE_TRY(
+        lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->execution, plan->decision,
@@ -367,17 +451,18 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    const call c = {.func = __func__, .direction = LIERNE_FORWARD};
-    return begin(request, plan, c, out, in, stream);
+    LIERNE_PUBLIC_CALL();
+    return begin(request, plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
 }
 
 lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
                                    const void *in, void *stream) {
-    const call c = {.func = __func__, .direction = LIERNE_ADJOINT};
-    return begin(request, plan, c, out, in, stream);
+    LIERNE_PUBLIC_CALL();
+    return begin(request, plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
 }
 
 lierne_status lierne_request_test(int *done, lierne_request *request) {
+    LIERNE_PUBLIC_CALL();
     bool finished = false;
     if (!done || !request || !lierne_execution_running(request->execution)) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s",
@@ -391,37 +476,40 @@ lierne_status lierne_request_test(int *done, lierne_request *request) {
     return LIERNE_OK;
 }
 
+static lierne_status end(const lierne_request *request) {
+    return lierne_plan_end_call(request->plan->context, request->decision, request->execution);
+}
+
 lierne_status lierne_end(lierne_request *request) {
+    LIERNE_PUBLIC_CALL();
     if (!request) {
         return LIERNE_OK;
     }
     if (!lierne_execution_running(request->execution)) {
         return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
     }
-    return lierne_plan_end_call(request->plan->context, request->decision, request->execution);
+    return end(request);
+}
+
+static lierne_status execute(lierne_plan *plan, call c, void *out, const void *in, void *stream) {
+    lierne_request *request;
+    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
+    return end(request);
 }
 
 lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
-    const call c = {.func = __func__, .direction = LIERNE_FORWARD};
-    lierne_request *request;
-    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
-    return lierne_end(request);
+    LIERNE_PUBLIC_CALL();
+    return execute(plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
 }
 
 lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream) {
-    const call c = {.func = __func__, .direction = LIERNE_ADJOINT};
-    lierne_request *request;
-    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
-    return lierne_end(request);
+    LIERNE_PUBLIC_CALL();
+    return execute(plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
 }
 
 lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                             const void *in, void *stream) {
-    const call c = {.func = __func__,
-                    .direction = LIERNE_ADJOINT,
-                    .reduction = reduction,
-                    .reduces = true};
-    lierne_request *request;
-    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
-    return lierne_end(request);
+    LIERNE_PUBLIC_CALL();
+    const call c = {.direction = LIERNE_ADJOINT, .reduction = reduction, .reduces = true};
+    return execute(plan, c, out, in, stream);
 }

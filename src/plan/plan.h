@@ -7,30 +7,6 @@
 #include "lierne/plan.h"
 #include "route/route.h"
 
-/* Collective calls, compared between ranks in the field "call". 64 is creating groups. */
-enum {
-    LIERNE_CALL_BRIDGE = 0,
-    LIERNE_CALL_EXECUTE = 1, /* and the direction */
-    LIERNE_CALL_ROW_MAP = 3,
-    LIERNE_CALL_COALESCED = 4,
-    LIERNE_CALL_EXECUTE_COALESCED = 5, /* and the direction */
-    LIERNE_CALL_COUNTS = 7,
-    LIERNE_CALL_REDUCE = 8, /* and the reduction */
-    LIERNE_CALL_STAR_FOREST = 11,
-    LIERNE_CALL_STAR_FOREST_NEW,
-    LIERNE_CALL_STAR_FOREST_UPDATE,
-    LIERNE_CALL_DESERIALIZE,
-    LIERNE_CALL_HALO,
-    LIERNE_CALL_HALO_NEW,
-    LIERNE_CALL_RESTRICT,
-    LIERNE_CALL_BRICK,
-    LIERNE_CALL_TRANSPOSE,
-    LIERNE_CALL_COMPOSE,
-    LIERNE_CALL_REDISTRIBUTE,
-    LIERNE_CALL_MEGATRON,
-    LIERNE_CALL_FLATTEN
-};
-
 #define LIERNE_MAX_INFLIGHT 64
 #define LIERNE_PLAN_GROUPS  2
 
@@ -44,10 +20,15 @@ typedef struct lierne_plan_side {
 } lierne_plan_side;
 
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
- * writes it as a JSON object (lierne_plan_serialize); NULL if the kind cannot be written. */
+ * writes it as a JSON object (lierne_plan_serialize); NULL if the kind cannot be written. reshape:
+ * fills the parts of a plan of another shape, with a saved spec of their own; NULL if the kind has
+ * no shape. */
+struct lierne_plan_parts;
 typedef struct lierne_saved_spec {
     void (*free)(struct lierne_saved_spec *spec);
     void (*write)(const struct lierne_saved_spec *spec, lierne_text *text);
+    lierne_status (*reshape)(const struct lierne_saved_spec *spec, lierne_context *context,
+                             const int64_t *shape, struct lierne_plan_parts *parts);
 } lierne_saved_spec;
 
 /* What a plan is made of. A plan owns all of it. */
@@ -57,7 +38,9 @@ typedef struct lierne_plan_parts {
     lierne_plan_side side[2];
     lierne_group *groups[LIERNE_PLAN_GROUPS];
     lierne_saved_spec *saved_spec; /* or NULL */
+    const char *kind;              /* for lierne_plan_get_kind; static storage */
     const char *algorithm[2];      /* of each direction, for the report; static storage */
+    const char *no_adjoint;        /* why the adjoint's route is empty and may not run; or NULL */
     bool in_place;                 /* in and out may be the same buffer */
     bool rows;                     /* a plan of rows: lierne_reduce is defined */
     bool accumulate;               /* the adjoint adds to out */
@@ -69,6 +52,9 @@ typedef struct lierne_plan_parts {
  * same error. */
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
                               lierne_plan_parts *parts, const lierne_field *fields, size_t nfields);
+
+/* INVALID if the routes sum elements of an opaque dtype. */
+lierne_status lierne_plan_parts_check_dtype(const lierne_plan_parts *parts, int rank);
 
 /* Frees parts that no plan was made of. */
 void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts);
@@ -82,15 +68,17 @@ lierne_status lierne_plan_replace(lierne_plan *plan, lierne_status status, liern
 /* The saved spec of a plan if its `free` is this one, which identifies the planner; else NULL. */
 lierne_saved_spec *lierne_plan_saved_spec(const lierne_plan *plan,
                                           void (*free)(lierne_saved_spec *));
+/* Makes a plan part of another one, which destroys it: the context no longer counts it. */
+void lierne_plan_own(lierne_plan *plan);
 lierne_context *lierne_plan_context(const lierne_plan *plan);
 /* The number of a plan, the same on every rank: the id of the agreement that made it. */
 int lierne_plan_number(const lierne_plan *plan);
 /* The match id of the messages of a plan's n-th call in a direction. */
 int lierne_plan_match_id(int number, int direction, size_t call);
-/* For planners that change the routes of a plan: a direction of it, and the call that makes its
- * executions follow. */
+/* For planners that change the routes of a plan: a direction of it, and the collective call that
+ * makes its executions follow. It kills the context where a rank has no memory to do so. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
-void lierne_plan_refresh(lierne_plan *plan);
+lierne_status lierne_plan_refresh(lierne_plan *plan);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 
@@ -101,12 +89,12 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, 
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
 /* Before and after a call that executes. compare_call: where the context checks, the ranks agree
- * that each of them may call (mine) and that fields are the same; *id is that of the agreement.
+ * that each of them may call (mine), and to what and of which plan; *id is that of the agreement.
  * Elsewhere the result is mine, and *id is -1. end_call: waits for the execution; where an
  * agreement does not wait for all ranks, first for the agreement, which may fail: then no data will
  * arrive. */
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const lierne_field *fields, size_t n, int *id);
+                                       const char *name, int plan, int *id);
 lierne_status lierne_plan_end_call(lierne_context *context, int id, lierne_execution *execution);
 
 #endif

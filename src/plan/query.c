@@ -1,9 +1,31 @@
 /* Queries about plans, without executing them. */
 #include "plan/object.h"
 
+lierne_context *lierne_plan_get_context(const lierne_plan *plan) {
+    return plan ? plan->context : NULL;
+}
+
+lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
+    if (!plan || !dtype) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", plan ? "dtype" : "plan");
+    }
+    *dtype = plan->parts.dtype;
+    return LIERNE_OK;
+}
+
+const char *lierne_plan_get_kind(const lierne_plan *plan) {
+    return plan ? plan->parts.kind : NULL;
+}
+
+const char *lierne_plan_get_memory_kind(const lierne_plan *plan) {
+    return plan ? plan->context->memory->name : NULL;
+}
+
 lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_plan *plan,
                                        lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     const lierne_route *route = plan->parts.side[direction].route;
     if (in) {
         *in = route->elements[LIERNE_IN];
@@ -16,7 +38,8 @@ lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_p
 
 lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     const lierne_plan_side *side = &plan->parts.side[direction];
     if (naxes) {
         *naxes = side->naxes;
@@ -34,7 +57,8 @@ lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out, const
 
 lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     if (!offset) {
         return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
     }
@@ -44,7 +68,8 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
 
 lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_plan *plan,
                                     lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     if (!route) {
         return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
     }
@@ -54,15 +79,13 @@ lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_pla
 
 lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                      lierne_direction direction) {
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
-    if (!report || report->size != sizeof *report) {
-        return LIERNE_FAIL(LIERNE_INVALID, "report is NULL or its size is not %zu", sizeof *report);
-    }
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     const lierne_plan_side *side = &plan->parts.side[direction];
     lierne_route_counts counts = lierne_route_count(side->route);
     int64_t bytes = (int64_t)lierne_dtype_size(plan->parts.dtype);
-    *report = (lierne_report){
-        .size = sizeof *report,
+    lierne_report all = {
+        .size = sizeof all,
         .sent_bytes = counts.sent * bytes,
         .received_bytes = counts.received * bytes,
         .local_bytes = counts.local * bytes,
@@ -75,14 +98,15 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
-        report->communicators += plan->parts.groups[g] != NULL;
+        all.groups += plan->parts.groups[g] != NULL;
     }
-    return LIERNE_OK;
+    return lierne_spec_give(report, &all, sizeof all, "report");
 }
 
 lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_direction direction) {
+    LIERNE_PUBLIC_CALL();
     lierne_text out = {0};
-    LIERNE_TRY(lierne_plan_check_direction(plan, direction, __func__));
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
     if (!text) {
         return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
     }
@@ -106,6 +130,7 @@ static lierne_status check_messages(const lierne_plan *const *plans, int n, int 
 }
 
 lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
+    LIERNE_PUBLIC_CALL();
     for (int i = 0; i < n || i < 1; i++) {
         if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->index != i)) {
             return LIERNE_FAIL(LIERNE_INVALID,

@@ -12,6 +12,7 @@ static const lierne_plan_format *const formats[] = {&lierne_references_format, &
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     lierne_text out = {0};
     if (!plan || !text || !plan->parts.saved_spec || !plan->parts.saved_spec->write) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -38,6 +39,7 @@ static lierne_status read_text(void **spec, int *kind, lierne_plan_reader *reade
 
 lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context, const char *text,
                                       size_t length) {
+    LIERNE_PUBLIC_CALL();
     lierne_plan_reader reader = {0};
     void *spec = NULL;
     int kind = 0;
@@ -51,9 +53,10 @@ lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context
     lierne_status status = out ? read_text(&spec, &kind, &reader, text, length)
                                : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     if (status != LIERNE_OK) {
-        status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_last_error());
+        status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_error_text());
     }
-    const lierne_field fields[] = {{"call", LIERNE_CALL_DESERIALIZE}, {"kind", kind}};
+    const lierne_field fields[] = {{.name = "lierne_plan_deserialize"},
+                                   {.name = "kind", .value = kind}};
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {
         status = formats[kind - 1]->create(out, context, spec);

@@ -34,6 +34,8 @@ static lierne_status add_ops(lierne_ops *to, const lierne_ops *from, const namin
         lierne_op *copy;
         LIERNE_TRY(lierne_ops_add(to, rename_place(n, op->to.buffer, op->to.block), &copy));
         copy->accumulate = op->accumulate;
+        copy->reduction = op->reduction;
+        copy->divisor = op->divisor;
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *place = &op->from.at[s];
             LIERNE_TRY(lierne_op_add(copy, rename_place(n, place->buffer, place->block)));

@@ -132,6 +132,25 @@ int64_t lierne_block_elements(const lierne_block *block) {
     return n;
 }
 
+void lierne_block_extend(const lierne_block *block, int64_t *first, int64_t *end) {
+    int64_t low = block->offset, high = block->offset, least = 0, most = 0;
+    if (lierne_block_elements(block) == 0) {
+        return;
+    }
+    for (int d = block->rows ? 1 : 0; d < block->ndims; d++) {
+        high += (block->count[d] - 1) * block->stride[d];
+    }
+    for (int64_t i = 0; block->rows && i < block->count[0]; i++) {
+        least = i == 0 || block->rows[i] < least ? block->rows[i] : least;
+        most = i == 0 || block->rows[i] > most ? block->rows[i] : most;
+    }
+    low += least * block->stride[0];
+    high += most * block->stride[0] + 1;
+    bool empty = *first == *end;
+    *first = empty || low < *first ? low : *first;
+    *end = empty || high > *end ? high : *end;
+}
+
 bool lierne_block_contiguous(const lierne_block *block) {
     return block->ndims == 1 && block->stride[0] == 1 && !block->rows;
 }
@@ -319,18 +338,23 @@ static void print_messages(lierne_text *text, const char *verb, const lierne_mes
     }
 }
 
+/* Of each reduction that a route may have. */
+static const char *const reduction_names[] = {"", " maximum of", " minimum of", ""};
+static const char *const separators[] = {" + ", ", ", ", ", " * "};
+
 static void print_ops(lierne_text *text, const lierne_ops *ops) {
     for (size_t i = 0; i < ops->count; i++) {
         const lierne_op *op = &ops->at[i];
         lierne_text_add(text, "  ");
         print_place(text, op->to.buffer, &op->to.block);
         lierne_text_add(text, op->accumulate ? " (+)=" : " =");
-        lierne_text_add(text, op->from.count ? "" : " 0");
+        lierne_text_add(text, "%s%s", reduction_names[op->reduction], op->from.count ? "" : " 0");
         for (size_t s = 0; s < op->from.count; s++) {
-            lierne_text_add(text, s ? " + " : " ");
+            lierne_text_add(text, "%s", s ? separators[op->reduction] : " ");
             print_place(text, op->from.at[s].buffer, &op->from.at[s].block);
         }
-        lierne_text_add(text, "\n");
+        lierne_text_add(text, op->divisor > 1 ? ", divided by %lld\n" : "\n",
+                        (long long)op->divisor);
     }
 }
 

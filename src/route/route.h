@@ -17,6 +17,8 @@ lierne_block lierne_block_packed(const lierne_block *block, int64_t offset);
 void lierne_blocks_join(lierne_block *const *blocks, int n);
 int64_t lierne_block_elements(const lierne_block *block);
 bool lierne_block_contiguous(const lierne_block *block);
+/* Extends the elements *first to *end - 1, none if these are equal, to those of a block. */
+void lierne_block_extend(const lierne_block *block, int64_t *first, int64_t *end);
 lierne_place lierne_place_at(lierne_buffer buffer, lierne_block block);
 /* Whether two places are the same elements in the same order. */
 bool lierne_place_same(const lierne_place *a, const lierne_place *b);
@@ -53,11 +55,6 @@ lierne_status lierne_route_keep_lists(lierne_route *route);
  * offset[b] elements further on. Lists stay the other's: see lierne_route_keep_lists. */
 lierne_status lierne_route_append(lierne_route *route, const lierne_route *other,
                                   const lierne_buffer *buffers, const int64_t *offset);
-
-/* The adjoint under the convention of distinct copies (every rank's entry is a variable of its
- * own): stages in reverse order, ends swapped, copies become additions. in of the new route is the
- * gradient of the old out, out the gradient of the old in. */
-lierne_status lierne_route_reverse(lierne_route **out, const lierne_route *route);
 
 /* Checks one rank's route: see lierne_plan_check. owned: blocks of out that must be written. */
 lierne_status lierne_route_check(const lierne_route *route, const lierne_block *owned,

@@ -34,7 +34,7 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
     cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
-    summary->communicators = max(summary->communicators, report.communicators);
+    summary->groups = max(summary->groups, report.groups);
     return status;
 }
 

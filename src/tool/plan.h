@@ -22,8 +22,8 @@ typedef struct plan_summary {
     int first, end;                   /* the ranks that were planned */
     int64_t *wide; /* per planned rank: samples of the wider of its two dp ranks */
     plan_cost cost[2];
-    int64_t communicators; /* the most that one rank holds */
-    char *route[2];        /* of the one rank, as text or JSON; to be freed */
+    int64_t groups; /* the most that one rank holds */
+    char *route[2]; /* of the one rank, as text or JSON; to be freed */
 } plan_summary;
 
 /* The slice of a rank; false where the mapping defines none. */

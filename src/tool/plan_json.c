@@ -128,7 +128,7 @@ void plan_print_json(const plan_summary *summary) {
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
     print_cost("forward", &summary->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
-    printf(",\"communicators\":%" PRId64 "}", summary->communicators);
+    printf(",\"groups\":%" PRId64 "}", summary->groups);
     plan_semantics_json(summary->bridge);
     if (summary->only >= 0) {
         printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],

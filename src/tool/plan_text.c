@@ -206,8 +206,7 @@ static void print_costs(const plan_summary *summary) {
            one ? "sent" : "most sent by one", "messages", "stages");
     print_cost("forward", &summary->cost[LIERNE_FORWARD]);
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
-    printf("communicators beside the context's own: %" PRId64 " on a rank\n",
-           summary->communicators);
+    printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
 }
 
 void plan_print_text(const plan_summary *summary) {

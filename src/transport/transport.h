@@ -13,7 +13,10 @@
 
 /* Blocks of one buffer, one after another; a message has one part per plan that it serves. */
 typedef struct lierne_part {
-    const void *base; /* of the buffer */
+    const void *base; /* of the buffer in this call; NULL outside of calls */
+    size_t size;      /* bytes of an element */
+    lierne_buffer buffer;
+    int index; /* of the buffer among those of its kind */
     const lierne_block *blocks;
     size_t nblocks;
 } lierne_part;
@@ -25,9 +28,26 @@ typedef struct lierne_posting {
     bool receives;
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
-    const lierne_part *parts; /* what a transport that exposes shows the receiver (sends) */
+    const lierne_part *parts; /* of a transport that exposes: this rank's blocks, at both ends */
     size_t nparts;
 } lierne_posting;
+
+/* What a transport at one end of a message tells itself at the other end, before the first call:
+ * where a flag lies, for example. The meaning is the transport's own. */
+#define LIERNE_RECORD_WORDS 8
+typedef struct lierne_record {
+    int64_t words[LIERNE_RECORD_WORDS];
+} lierne_record;
+
+/* The other end of a message. Whichever request a call takes at each end, so a message may meet
+ * any of the peer's executions of the route: it has the record of each of them, and which one it
+ * meets is told by the match id. */
+typedef struct lierne_remote {
+    const lierne_part *parts; /* of a receive: the sender's, without bases; NULL of a send */
+    size_t nparts;
+    const lierne_record *records;
+    size_t nrecords;
+} lierne_remote;
 
 /* A group (lierne/group.h), as a transport sees it. */
 typedef struct lierne_transport_group {
@@ -39,12 +59,35 @@ typedef struct lierne_transport_group {
     int rank; /* this rank's place among them */
 } lierne_transport_group;
 
+/* What makes the messages of a transport complete: polls of the host, or the order of work on a
+ * stream, for which nothing may poll. */
+typedef enum lierne_executor {
+    LIERNE_EXECUTOR_POLLED = 0,
+    LIERNE_EXECUTOR_STREAM = 1,
+    LIERNE_EXECUTOR_BOTH = 2
+} lierne_executor;
+
 typedef struct lierne_transport {
     const char *name;
-    bool exposes; /* whether it exposes or moves */
+    bool exposes;             /* whether it exposes or moves */
+    lierne_executor executor; /* which one it serves */
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
+
+    /* Frees its state when the context is destroyed, after all batches. NULL: it has none of its
+     * own.
+     */
+    void (*close)(void *self);
+
+    /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
+    void (*print)(const void *self, char *text, size_t size);
+
+    /* Memory that peers can read in place: zeroed, from the start of a page on. free returns
+     * whether it is memory of the transport. Both NULL unless the transport has such memory. Errors
+     * of alloc: NO_MEMORY. */
+    lierne_status (*alloc)(void *self, void **out, size_t bytes);
+    bool (*free)(void *self, void *memory);
 
     /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
     bool (*reaches)(void *self, int peer);
@@ -67,8 +110,25 @@ typedef struct lierne_transport {
      * of them. A send that was exposed is complete when the receiver has released it. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
+    /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
+     * after a poll that found none of them. As idle in control/control.h. */
+    bool (*wait)(void *self);
+
+    /* Both NULL unless the transport exposes and must know the other end of each message before the
+     * first call. A plan calls them when it is made and when its blocks change, never while one of
+     * its requests is in flight. All ranks of the context must then have the transport, also those
+     * that it connects with nobody. describe writes the record of a message that the batch will
+     * have, given without data and bases. connect gets the other ends of the messages in slots 0 to
+     * n - 1, and replaces those of an earlier connect; they stay readable until the next one or
+     * until the plan is destroyed, so withdraw and batch_destroy must not read them. An error of
+     * either on any rank fails the plan on all. */
+    lierne_status (*describe)(void *batch, const lierne_posting *message, lierne_record *record);
+    lierne_status (*connect)(void *batch, const lierne_remote *remotes, size_t n);
+
     /* Of a transport that exposes, for a receive that poll has returned: the sender's parts, as
-     * many as the receiver has, readable at these addresses until release. */
+     * many as the receiver has, readable at these addresses until release. NULL: the transport has
+     * written the message into the receiver's own parts, and there is nothing to release. A
+     * transport may decide so for each message of each call. */
     const lierne_part *(*exposed)(void *batch, size_t slot);
     void (*release)(void *batch, size_t slot);
 

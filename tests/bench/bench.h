@@ -27,9 +27,10 @@ struct method {
     const char *result[2]; /* where the outputs are: a view of the input, or a buffer */
     bool checked;          /* whether there are outputs to compare */
     bool agrees;
+    bool dirty; /* inputs are rewritten before each run; a method with inputs of its own does so */
 };
 
-#define METHODS 8
+#define METHODS 10
 typedef struct bench {
     const void *workload;
     const method_kind *const *kinds;

@@ -4,8 +4,8 @@
  * The bound writes on each rank as many bytes as its outputs have (none where they are aliases),
  * from memory of its own and without waiting: no method with private buffers can be faster. */
 #include "bench/bridge.h"
+#include "memory/host.h"
 
-#include <emmintrin.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,22 +14,23 @@ typedef struct planned {
     lierne_context *context;
     lierne_plan *plan;
     bool view[2];
+    bool filled[2]; /* in[] of its own has the input */
+    char *in[2];    /* the workload's, or its own */
+    char *out[2];
 } planned;
 
 static bool run_plan(method *m, int direction) {
     planned *p = (planned *)m;
-    const workload *w = m->workload;
-    char *out = p->view[direction] ? NULL : w->out[direction];
+    char *out = p->view[direction] ? NULL : p->out[direction];
     lierne_status status = direction == FORWARD
-                               ? lierne_forward(p->plan, out, w->in[direction], NULL)
-                               : lierne_adjoint(p->plan, out, w->in[direction], NULL);
+                               ? lierne_forward(p->plan, out, p->in[direction], NULL)
+                               : lierne_adjoint(p->plan, out, p->in[direction], NULL);
     return status == LIERNE_OK;
 }
 
 static void close_plan(method *m) {
     planned *p = (planned *)m;
-    lierne_plan_destroy(p->plan);
-    lierne_context_destroy(p->context);
+    lierne_context_destroy_all(p->context);
     free(p);
 }
 
@@ -39,7 +40,7 @@ static void find_views(planned *p) {
         int64_t offset = -1;
         lierne_plan_get_alias(&offset, p->plan, (lierne_direction)d);
         p->view[d] = offset >= 0;
-        p->base.result[d] = offset < 0 ? w->out[d] : w->in[d] + (size_t)offset * w->size;
+        p->base.result[d] = offset < 0 ? p->out[d] : p->in[d] + (size_t)offset * w->size;
     }
 }
 
@@ -62,6 +63,10 @@ static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gra
     status = case_plan(&p->plan, p->context, &c);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     p->base = (method){.workload = w, .run = run_plan, .checked = true};
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        p->in[d] = w->in[d];
+        p->out[d] = w->out[d];
+    }
     find_views(p);
     return &p->base;
 }
@@ -69,6 +74,45 @@ static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gra
 static method *open_direct(const void *of) {
     const workload *w = of;
     return open_plan(w, TEST_DIRECT, w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
+}
+
+static method *open_shm(const void *of) {
+    char *list = getenv("LIERNE_TRANSPORTS");
+    char before[80] = "";
+    strncat(before, list ? list : "", sizeof before - 1);
+    setenv("LIERNE_TRANSPORTS", "shm,mpi", 1);
+    method *m = open_direct(of);
+    setenv("LIERNE_TRANSPORTS", before, 1);
+    return m;
+}
+
+static void fill_own(method *m, int direction) {
+    planned *p = (planned *)m;
+    const workload *w = m->workload;
+    if (!p->filled[direction]) {
+        memcpy(p->in[direction], w->in[direction], w->bytes[direction][0]);
+        p->filled[direction] = true;
+    } else if (m->dirty) {
+        rewrite(p->in[direction], w->bytes[direction][0]);
+    }
+}
+
+static method *open_window(const void *of) {
+    planned *p = (planned *)open_shm(of);
+    const workload *w = of;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        void *in, *out;
+        lierne_status status = lierne_context_alloc(&in, p->context, w->bytes[d][0]);
+        CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        status = lierne_context_alloc(&out, p->context, w->bytes[d][1]);
+        CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        p->in[d] = in;
+        p->out[d] = out;
+        memset(out, 0xff, w->bytes[d][1]);
+    }
+    p->base.before = fill_own;
+    find_views(p);
+    return &p->base;
 }
 
 /* Without cp the gradient has one owner: the plan would be that of open_direct. */
@@ -88,6 +132,8 @@ static method *open_leader(const void *of) {
 }
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};
+const method_kind lierne_shm = {"lierne DIRECT, shm", open_shm, close_plan};
+const method_kind lierne_window = {"lierne DIRECT, window", open_window, close_plan};
 const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
 const method_kind lierne_collective = {"lierne COLLECTIVE", open_collective, close_plan};
 const method_kind lierne_leader = {"lierne LEADER", open_leader, close_plan};
@@ -99,20 +145,13 @@ typedef struct copier {
     bool streams;
 } copier;
 
-static void stream_copy(char *to, const char *from, size_t bytes) {
-    for (size_t i = 0; i + 16 <= bytes; i += 16) {
-        _mm_stream_si128((__m128i *)(void *)(to + i),
-                         _mm_load_si128((const __m128i *)(const void *)(from + i)));
-    }
-    _mm_sfence();
-}
-
 static bool run_copy(method *m, int direction) {
     copier *c = (copier *)m;
     const workload *w = m->workload;
     char *to = w->out[direction];
     if (c->streams) {
-        stream_copy(to, c->from, c->bytes[direction]);
+        lierne_nontemporal_copy(to, c->from, c->bytes[direction]);
+        lierne_nontemporal_fence();
     } else {
         memcpy(to, c->from, c->bytes[direction]);
     }

@@ -66,6 +66,7 @@ static double time_once(const bench *b, method *m, int direction, bool dirty) {
     if (dirty) {
         b->rewrite(b->workload, direction);
     }
+    m->dirty = dirty;
     prepare(m, direction);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = now();

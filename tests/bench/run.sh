@@ -29,8 +29,10 @@ count() { # count STATUS: adds up the last line of the log
 
 quick=
 [ "${1:-}" = quick ] && quick=quick
-timeout -k 5 600 "$build/tests/bench/planning" $quick 2>&1 </dev/null | tee "$log"
-count "${PIPESTATUS[0]}"
+for program in planning memory; do
+    timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
+    count "${PIPESTATUS[0]}"
+done
 for program in bridge sparse; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do

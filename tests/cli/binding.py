@@ -183,4 +183,5 @@ def main():
     return counts[False] != 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

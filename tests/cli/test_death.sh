@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A rank dies (SIGKILL) or stops answering (SIGSTOP) at a random moment, ten times each: the three
 # others must return PEER_FAILED or TIMEOUT within their deadline of one second plus a second, and
-# dump what they were doing. Nothing may hang, and lierne may leave nothing behind.
+# dump what they were doing, over shared memory and over MPI. Nothing may hang, and lierne may leave
+# nothing behind.
 set -u
 build=${1:?usage: test_death.sh BUILD}
 passed=0
@@ -49,7 +50,7 @@ round() { # round NUMBER SIGNAL
     done
     # A busy machine may take ten times the deadline of a second to run the ranks.
     if ! wait_for 20 "${others[@]}"; then
-        no "round $1 ($signal of rank $victim): a rank hangs; there is: $(ls "$d")"
+        no "round $1 ($signal of rank $victim): a rank hangs; there is: $(ls "$d"): $(tail -n 5 "$d/log")"
     fi
     for r in "${others[@]}"; do
         [ -e "$r" ] || continue
@@ -61,7 +62,7 @@ round() { # round NUMBER SIGNAL
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
         esac
         if grep -q "^in flight: call [0-9]*, \(forward\|adjoint\) of plan 0, stage 0 of 1, since .* waits for rank [0-9]" "$r" &&
-            grep -q "^rank [0-9] of 4 over mpi: " "$r"; then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
+            grep -q "^rank [0-9] of 4 over $LIERNE_TRANSPORTS: " <(sed 's/shm, mpi/shm,mpi/' "$r"); then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
     done
     # With SIGKILL somebody waits for the dead one itself, and is told so long before the deadline.
     if [ "$signal" = KILL ]; then
@@ -84,11 +85,13 @@ late() { # late ARGUMENT...
 
 before=$(ls /dev/shm 2>/dev/null | grep -c lierne)
 for n in 0 1 2 3; do
+    LIERNE_TRANSPORTS=shm,mpi late $n
     late $n
     late $n apart
     OMPI_MCA_btl_vader_single_copy_mechanism=none late $n
 done
 for i in 1 2 3 4 5 6 7 8 9 10; do
+    if [ $((i % 2)) = 1 ]; then export LIERNE_TRANSPORTS=shm,mpi; else export LIERNE_TRANSPORTS=mpi; fi
     round "$i.kill" KILL
     round "$i.stop" STOP
 done

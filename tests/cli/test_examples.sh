@@ -40,6 +40,9 @@ view:expert:ep [0,1,2,3,4,5,6,7]
 pp             [0] [1] [2] [3] [4] [5] [6] [7]
 LIERNE_UNKNOWN_DIM: lierne_grid_get_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
 END
+prints 06_node "$build/examples/06_node" <<'END'
+4 of 4 ranks have the whole vector
+END
 if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -f "$build/liblierne_mpi.a" ]; then
     prints 02_bridge "${MPIRUN:-mpirun}" -n 8 "$build/examples/02_bridge" <<'END'
 tp2 dp4 -> tp2 cp2 dp2: 0 wrong elements
@@ -58,6 +61,17 @@ END
     prints 05_pipeline "${MPIRUN:-mpirun}" -n 8 "$build/examples/05_pipeline" <<'END'
 tp2 dp4 -> tp2 pp2 dp2, 4 microbatches: 0 wrong elements
 END
+    for n in 1 3 4; do
+        prints 07_all_gather "${MPIRUN:-mpirun}" -n $n "$build/examples/07_all_gather" <<'END'
+all-gather of 64 elements per rank: 0 wrong
+all-gather of 0, 32 or 64 elements per rank: 0 wrong
+END
+        prints 08_reduce_scatter "${MPIRUN:-mpirun}" -n $n "$build/examples/08_reduce_scatter" <<'END'
+lierne_adjoint: rank 0: the plan has no adjoint: its reduction is LIERNE_MAX, and only LIERNE_SUM and LIERNE_AVG have one
+reduce-scatter, 64 sums per rank: 0 wrong
+all-reduce, averages: 0 wrong
+END
+    done
 else
     echo "no MPI: the examples that need it were not run"
 fi

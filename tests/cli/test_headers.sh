@@ -78,6 +78,14 @@ for header in $headers; do
     verdict "$header declares its functions extern \"C\"" $?
 done
 
+# One spelling per verb: what makes is _create, what frees is _destroy.
+verbs='_(init|new|make|open|free|release|delete|close)(_|$)'
+functions=$(cat include/lierne/*.h | grep -v '^ \*' | grep -oE '\<lierne_[a-z0-9_]+\(' | tr -d '(' | sort -u)
+[ "$(wc -l <<<"$functions")" -gt 130 ] && ! grep -E "$verbs" <<<"$functions"
+verdict "functions are named create and destroy" $?
+grep -qE "$verbs" <<<lierne_plan_free
+verdict "a function named otherwise is found" $?
+
 # One version. That of the .pc files and of the command is compared where they are installed.
 version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
 numbers=$(printf '#include <lierne/status.h>\nLIERNE_VERSION_MAJOR.LIERNE_VERSION_MINOR.LIERNE_VERSION_PATCH\n' |

@@ -83,7 +83,7 @@ has "plan fan-in" '{"bridge":"e_to_l","direction":"fan_in","scale":2,"src_coords
     '"6":{"tp":0,"cp":1,"pp":0,"dp":1},"7":{"tp":1,"cp":1,"pp":0,"dp":1}},"gather_groups":' \
     '"gather_groups":[[0,2],[1,3],[4,6],[5,7]],"cp_groups":[[0,2],[1,3],[4,6],[5,7]],"slices":{' \
     '"1":{"start":0,"size":2},"2":{"start":2,"size":2},"3":{"start":2,"size":2},"4":{"start":0,' \
-    '"report":{"algorithm":"direct","forward":{"bytes":' '"communicators":0},"semantics":'
+    '"report":{"algorithm":"direct","forward":{"bytes":' '"groups":0},"semantics":'
 ends "plan fan-in, rank 2" 0 "$lierne" plan "$work/config.json" --bridge e_to_l --rank 2 \
     --format json
 has "plan fan-in, rank 2" '"src_coords":{"2":{"tp":0,"cp":0,"pp":0,"dp":1}},"dst_coords":{"2":' \
@@ -133,7 +133,7 @@ summed() { # summed TP DP TP CP DP ADJOINT GROUPS: samples; the reference's all-
     sample $1 $2 $3 $4 $5 "$partial"
     ends "summed $*" 0 "$lierne" plan "$work/config.json" -b e_to_l -a collective --format json
     has "summed $*" '"algorithm":"collective"' "\"adjoint\":{\"bytes\":$(($6 * 256))," \
-        "\"communicators\":$((1 + ($7 > 0)))},"
+        "\"groups\":$((1 + ($7 > 0)))},"
     local groups
     groups=$(sed 's/.*"gather_groups":\[\(.*\)\],"cp_groups".*/\1/' "$work/out" | tr -cd '[' | wc -c)
     [ "$groups" = "$7" ]
@@ -203,7 +203,7 @@ leaders equal '"leaders":{"src":[1,3],"dst":[4,6],"src_broadcast_groups":[[0,1],
     '"1":{"role":"sender","send_to":[4],"recv_from":[]},"2":{"role":"member","send_to":[],"recv_' \
     '"6":{"role":"receiver","send_to":[],"recv_from":[3]},"7":{"role":"member",' \
     '"report":{"algorithm":"leader","forward":{"bytes":65536,"max_rank_bytes":16384,' \
-    '"messages":4,"max_rank_sent_bytes":16384},"adjoint"' '"communicators":2}'
+    '"messages":4,"max_rank_sent_bytes":16384},"adjoint"' '"groups":2}'
 leaders fan-in '"leaders":{"src":[0,1,2,3],"dst":[4],' '"dst_broadcast_groups":[[4,5,6,7]],' \
     '"p2p_group":[0,1,2,3,4],' '"4":{"role":"receiver","send_to":[],"recv_from":[0,1,2,3]},' \
     '"min_bytes":131072,"messages":7,"max_rank_sent_bytes":65536},"adjoint":{"bytes":32768,'
@@ -444,8 +444,8 @@ if [ -x "$build/lierne-run" ]; then
         '"rounds":16,"times":{"forward":{"median_us":'
     ends "run, not defined" 0 mpirun --oversubscribe -n 8 "$lierne" run \
         grids/megatron-cp-zigzag-fanin-8.json -b encoder_to_llm
-    has "run, not defined" "collective is not defined here: COLLECTIVE needs" \
-        "leader is not defined here: LEADER: the source grid has ranks 0 to 7"
+    has "run, not defined" "collective is not defined here: rank 0: COLLECTIVE needs" \
+        "leader is not defined here: rank 0: LEADER: the source grid has ranks 0 to 7"
     ends "run, leader" 0 mpirun --oversubscribe -n 8 "$lierne" run $disjoint -b fan-in --format json
     has "run, leader" '"leader":{"right":true,"forward":{"checked":' '"direct":{"right":true,'
     times=$(grep -oE '"(median|low|high)_us":[0-9.]+' "$work/out" | wc -l)

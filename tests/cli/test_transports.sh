@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every golden case and thousands of random ones, over several transports at once (one that exposes, one without
-# match ids, and sim, each for some pairs of ranks), on streams, and both. $1: the build folder; "long"
-# as $2 adds random bridges on streams, which take minutes: a thread per rank and world.
+# match ids, and sim, each for some pairs of ranks), on streams, and both; rows also over a transport that
+# connects both ends of its messages. $1: the build folder; "long" as $2 adds random bridges on streams,
+# which take minutes: a thread per rank and world.
 set -u
 build=${1:?usage: test_transports.sh BUILD [long]}
 passed=0
@@ -35,6 +36,8 @@ rows='@(halo|graph|references|brick)/*'
 golden LIERNE_TEST_TRANSPORTS=mixed
 unit "$rows" LIERNE_TEST_TRANSPORTS=mixed
 unit 'bridge_general/random*' LIERNE_TEST_TRANSPORTS=mixed
+golden LIERNE_TEST_TRANSPORTS=connected
+unit "$rows" LIERNE_TEST_TRANSPORTS=connected
 golden LIERNE_TEST_EXECUTOR=stream
 unit "$rows" LIERNE_TEST_EXECUTOR=stream
 [ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream

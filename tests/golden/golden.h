@@ -19,6 +19,8 @@ typedef void golden_check(golden_case *c);
 golden_check golden_grids, golden_bridges, golden_bridge_tensors, golden_noncolocated;
 golden_check golden_graph, golden_graph_invalid, golden_partition, golden_halo, golden_halo_invalid;
 golden_check golden_dtensor_case, golden_dtensor_pair;
+golden_check golden_all_gather, golden_reduce_scatter, golden_all_reduce, golden_order_sensitive;
+golden_check golden_uneven, golden_two_shot_partition;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_refuse(golden_case *c, int n);
 

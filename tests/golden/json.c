@@ -208,8 +208,8 @@ lierne_status golden_condition(const cJSON *error) {
         lierne_status status;
     } conditions[] = {
         {"len(shape)", LIERNE_INVALID},
-        {"rank_offset must be", LIERNE_INVALID},
-        {"must be positive", LIERNE_INVALID},
+        {"rank_offset must be", LIERNE_RANK_OFFSET},
+        {"must be positive", LIERNE_DIM_SIZE},
         {"must have 'tp'", LIERNE_INVALID},
         {"must have 'dp'", LIERNE_INVALID},
         {"over sized", LIERNE_OVERSIZED},

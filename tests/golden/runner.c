@@ -11,9 +11,11 @@
 typedef struct tally {
     int passed;
     int failed;
+    int aside;
 } tally;
 
-/* Every list of a file that holds cases. */
+/* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
+ * about the memory that ranks of a node share, which no part of lierne has. */
 static const struct {
     const char *file;
     const char *list;
@@ -30,6 +32,16 @@ static const struct {
     {"halo.json", "invalid", golden_halo_invalid},
     {"dtensor.json", "cases", golden_dtensor_case},
     {"dtensor.json", "pairs", golden_dtensor_pair},
+    {"windows.json", "allgather", golden_all_gather},
+    {"windows.json", "reduce_scatter", golden_reduce_scatter},
+    {"windows.json", "allreduce", golden_all_reduce},
+    {"windows.json", "order_sensitive", golden_order_sensitive},
+    {"windows.json", "uneven", golden_uneven},
+    {"windows.json", "twoshot_partition", golden_two_shot_partition},
+    {"windows.json", "layout_proposed", NULL},
+    {"windows.json", "layout_seed", NULL},
+    {"windows.json", "epoch_wrap_compare", NULL},
+    {"windows.json", "barrier_models", NULL},
 };
 
 /* The next list of a file after one, or the one of a name (NULL: any); its place, or -1. */
@@ -51,6 +63,11 @@ static void run_list(const char *file, const cJSON *root, int list, tally *t) {
     const cJSON *item, *cases = golden_get(root, lists[list].list);
     if (cJSON_GetArraySize(cases) < 1) {
         fail_file(file, "it has no ", lists[list].list, t);
+    }
+    if (!lists[list].check) {
+        printf("%s: %s: %d set aside\n", file, lists[list].list, cJSON_GetArraySize(cases));
+        t->aside += cJSON_GetArraySize(cases);
+        return;
     }
     cJSON_ArrayForEach(item, cases) {
         golden_case c = {.item = item};
@@ -88,7 +105,7 @@ static tally run_file(const char *dir, const char *file) {
         fail_file(file, known ? why : "the runner does not know what this file holds", "", &t);
     }
     cJSON_Delete(root);
-    printf("%s: %d passed, %d failed\n", file, t.passed, t.failed);
+    printf("%s: %d passed, %d failed, %d set aside\n", file, t.passed, t.failed, t.aside);
     return t;
 }
 

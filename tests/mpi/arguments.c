@@ -4,7 +4,7 @@
  * calls only where the context checks. In each case the call is right on all ranks but one. */
 #include "mpi/common.h"
 
-#include "lierne/halo.h"
+#include "lierne.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum { SAMPLES = 2, MOST = 4, WIDTH = 6, ROWS = 3 };
 
 static lierne_context *context, *alone;
 static lierne_grid *src, *dst, *one;
-static lierne_plan *first, *second, *back, *mapped,
+static lierne_plan *first, *second, *back, *mapped, *reshaped,
     *variable;               /* bridges; back is first transposed */
 static lierne_plan *foreign; /* of the context `alone` */
 static lierne_plan *pairs, *adding, *graph, *halo;
@@ -57,6 +57,7 @@ static void make_bridges(void) {
     lierne_bridge_spec spec = bridge_spec(shape);
     MADE(lierne_plan_create_bridge(&first, context, &spec));
     MADE(lierne_plan_create_bridge(&second, context, &spec));
+    MADE(lierne_plan_create_bridge(&reshaped, context, &spec));
     MADE(lierne_plan_create_transposed(&back, first));
     spec.variable_rows = 1;
     MADE(lierne_plan_create_bridge(&variable, context, &spec));
@@ -144,7 +145,7 @@ static void set_up(void) {
 }
 
 static void tear_down(void) {
-    lierne_plan *plans[] = {first, second, back,  mapped, variable,
+    lierne_plan *plans[] = {first, second, back,  mapped, reshaped, variable,
                             pairs, adding, graph, halo,   foreign};
     MADE(lierne_coalesced_destroy(both));
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
@@ -329,6 +330,60 @@ static lierne_status bridge_into_nothing(bool bad) {
     lierne_bridge_spec spec = bridge_spec(shape);
     return drop(lierne_plan_create_bridge(bad ? NULL : &plan, context, &spec), plan);
 }
+static lierne_status bridge_without_a_size(bool bad) {
+    int64_t shape[3];
+    lierne_plan *plan = NULL;
+    lierne_bridge_spec spec = bridge_spec(shape);
+    spec.size = bad ? 0 : spec.size;
+    return drop(lierne_plan_create_bridge(&plan, context, &spec), plan);
+}
+static lierne_status megatron(bool bad, bool out_given) {
+    int64_t shape[3];
+    lierne_plan *plan = NULL;
+    lierne_bridge_spec bridge = bridge_spec(shape);
+    const lierne_megatron_spec spec = {sizeof spec, LIERNE_MEGATRON_COLLECTIVE, &bridge};
+    lierne_status status = lierne_plan_create_megatron(bad && !out_given ? NULL : &plan, context,
+                                                       bad && out_given ? NULL : &spec);
+    return drop(status, plan);
+}
+static lierne_status megatron_into_nothing(bool bad) {
+    return megatron(bad, false);
+}
+static lierne_status megatron_of_nothing(bool bad) {
+    return megatron(bad, true);
+}
+static lierne_status redistribute(bool bad, bool out_given) {
+    int64_t shape[3];
+    lierne_bridge_spec bridge = bridge_spec(shape);
+    lierne_layout *from, *to, *gradient;
+    lierne_plan *plan = NULL;
+    MADE(lierne_bridge_layouts_create(&from, &to, &gradient, &bridge));
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = from, .dst = to};
+    lierne_status status =
+        drop(lierne_plan_create_redistribute(bad && !out_given ? NULL : &plan, context,
+                                             bad && out_given ? NULL : &spec),
+             plan);
+    lierne_layout_destroy(from), lierne_layout_destroy(to), lierne_layout_destroy(gradient);
+    return status;
+}
+static lierne_status redistribute_into_nothing(bool bad) {
+    return redistribute(bad, false);
+}
+static lierne_status redistribute_nothing(bool bad) {
+    return redistribute(bad, true);
+}
+static lierne_status shape_by_nothing(bool bad) {
+    const int64_t shape[3] = {SAMPLES * test_world, MOST, WIDTH};
+    return lierne_plan_update_shape(reshaped, bad ? NULL : shape);
+}
+static lierne_status shape_of_rows(bool bad) {
+    const int64_t shape[3] = {SAMPLES * test_world, MOST, WIDTH};
+    return lierne_plan_update_shape(bad ? pairs : reshaped, shape);
+}
+static lierne_status shape_with_a_map(bool bad) {
+    const int64_t shape[3] = {SAMPLES * test_world, MOST, WIDTH};
+    return lierne_plan_update_shape(bad ? mapped : reshaped, shape);
+}
 static lierne_status graph_into_nothing(bool bad) {
     lierne_plan *plan = NULL;
     lierne_graph_spec spec = graph_spec();
@@ -421,6 +476,14 @@ static const struct {
     CASE(update_the_graph_of_a_bridge, "not one of a graph"),
     CASE(update_the_graph_by_nothing, "spec is NULL"),
     CASE(bridge_into_nothing, "out is NULL"),
+    CASE(bridge_without_a_size, "spec->size is 0"),
+    CASE(megatron_into_nothing, "out is NULL"),
+    CASE(megatron_of_nothing, "spec is NULL"),
+    CASE(redistribute_into_nothing, "out is NULL"),
+    CASE(redistribute_nothing, "spec is NULL"),
+    CASE(shape_by_nothing, "shape is NULL"),
+    CASE(shape_of_rows, "must be bridge or redistribute"),
+    CASE(shape_with_a_map, "has a row map"),
     CASE(graph_into_nothing, "out is NULL"),
     CASE(pairs_into_nothing, "out is NULL"),
     CASE(halo_into_nothing, "out is NULL"),
@@ -472,6 +535,7 @@ int main(int argc, char **argv) {
     size_t before = lierne_mem_live();
     set_up();
     works();
+    MADE(megatron(false, true)); /* the context keeps its list of groups */
     int some[] = {0, test_world / 2, test_world - 1};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int k = 0; k < 3; k++) {

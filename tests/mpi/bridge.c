@@ -4,7 +4,6 @@
  * combinations occur over the pairs without running all of them for each. */
 #include "context/context.h"
 #include "mpi/common.h"
-#include "transport/mpi/mpi.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -255,7 +254,7 @@ static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     int32_t rows[512];
     bridge_case c = {.src = src, .dst = dst};
     choose(&c, number);
-    lierne_mpi_set_piece_bytes(context->control_self, number % 5 == 4 ? 13 : (size_t)1 << 30);
+    test_cut_messages(context, number % 5 == 4 ? 13 : (size_t)1 << 30);
     if (c.owner == LIERNE_GRADIENT_ROWS) {
         for (int64_t i = 0; i < c.size[0] * c.size[1]; i++) {
             uint64_t m = mix((uint64_t)(i + number * 1000));

@@ -83,7 +83,7 @@ static lierne_status act(setup *s, deed d) {
 }
 
 static void deviate(setup *s, int who, deed d) {
-    static const char *const fields[] = {"", "plan", "call", "call"};
+    static const char *const fields[] = {"", "plan", "different calls: ", "different calls: "};
     char part[64];
     memset(s->out, 0x5a, s->out_bytes);
     lierne_status status = act(s, test_rank == who ? d : FORWARD);
@@ -128,6 +128,8 @@ static void half_checked(void) {
                                 .check = test_rank == test_world - 1};
     lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);
     test_same_error(status, LIERNE_MISMATCH, "check on one rank only");
+    CHECK(strncmp(lierne_last_error(), "lierne_context_create_mpi: ", 27) == 0, "'%s'",
+          lierne_last_error());
     CHECK(context == NULL, "a context beside an error");
 }
 

@@ -4,6 +4,7 @@
 #include "mpi/common.h"
 #include "context/context.h"
 #include "control/mpi/state.h"
+#include "control/oob/state.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -38,17 +39,54 @@ static void check_progress(int signal) {
     alarm(CHECK_EVERY);
 }
 
+/* LIERNE_TEST_NODE_RANKS=n: n ranks to a node. */
+static void split_nodes(void) {
+    const char *ranks = getenv("LIERNE_TEST_NODE_RANKS");
+    char node[16];
+    if (ranks && atoi(ranks) > 0) {
+        snprintf(node, sizeof node, "%d", test_rank / atoi(ranks));
+        setenv("LIERNE_NODE", node, 1);
+    }
+}
+
+int test_start_threads(int *argc, char ***argv) {
+    int provided;
+    MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+    test_start(argc, argv);
+    return provided;
+}
+
 void test_start(int *argc, char ***argv) {
-    MPI_Init(argc, argv);
+    int initialized;
+    MPI_Initialized(&initialized);
+    if (!initialized) {
+        MPI_Init(argc, argv);
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &test_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &test_world);
+    split_nodes();
     signal(SIGALRM, check_progress);
     alarm(CHECK_EVERY);
 }
 
+bool test_over_shm(void) {
+    const char *list = getenv("LIERNE_TRANSPORTS");
+    return list && strncmp(list, "shm", 3) == 0;
+}
+
 void test_hurry(lierne_context *context, double seconds) {
     context->timeout = seconds;
-    ((lierne_mpi_state *)context->control_self)->timeout = seconds;
+    if (strcmp(context->control->name, "oob") == 0) {
+        ((lierne_oob_state *)context->control_self)->timeout = seconds;
+    } else {
+        ((lierne_mpi_state *)context->control_self)->timeout = seconds;
+    }
+}
+
+void test_cut_messages(lierne_context *context, size_t bytes) {
+    if (strcmp(context->control->name, "mpi") == 0) {
+        ((lierne_mpi_state *)context->control_self)->piece_bytes = bytes;
+    }
 }
 
 static bool show_counts(MPI_Comm comm) {
@@ -103,14 +141,20 @@ bool test_check(bool ok, const char *file, int line, const char *format, ...) {
     return ok;
 }
 
+/* The message without the name of the public function, which may differ between ranks. */
+static const char *text_of(const char *message) {
+    const char *colon = strchr(message, ':');
+    return strncmp(message, "lierne_", 7) == 0 && colon ? colon + 2 : message;
+}
+
 void test_same_error(lierne_status status, lierne_status wanted, const char *what) {
     char first[1024];
     snprintf(first, sizeof first, "%s", lierne_last_error());
     CHECK(status == wanted, "%s: %s, wanted %s (%s)", what, lierne_status_name(status),
           lierne_status_name(wanted), first);
     MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
-    CHECK(strcmp(first, lierne_last_error()) == 0, "%s: rank 0 says '%s', this rank '%s'", what,
-          first, lierne_last_error());
+    CHECK(strcmp(text_of(first), text_of(lierne_last_error())) == 0,
+          "%s: rank 0 says '%s', this rank '%s'", what, first, lierne_last_error());
 }
 
 mesh mesh_of(const char *order, int tp, int cp, int dp) {
@@ -370,6 +414,8 @@ void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
     case LIERNE_U8:
         ((int8_t *)buffer)[at] = (int8_t)value;
         break;
+    default: /* opaque dtypes have no values */
+        abort();
     }
 }
 
@@ -395,6 +441,7 @@ double number_get(lierne_dtype dtype, const void *buffer, int64_t at) {
         return (double)((const int8_t *)buffer)[at];
     case LIERNE_U8:
         return (double)((const uint8_t *)buffer)[at];
+    default:
+        abort();
     }
-    return 0;
 }

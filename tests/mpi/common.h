@@ -20,14 +20,22 @@ extern int test_world;
 /* Starts MPI. Ends the program as failed if no check is made for five minutes: that is a hang,
  * however slow the machine. */
 void test_start(int *argc, char ***argv);
+/* The same with MPI_THREAD_MULTIPLE; returns what MPI provides. */
+int test_start_threads(int *argc, char ***argv);
 /* Sums the counts of all ranks; rank 0 prints "N passed, N failed". Returns the exit status. */
 int test_finish(void);
 /* The same for the ranks of comm only, when others are dead. Ends the process without MPI_Finalize,
  * which would wait for them. */
 void test_leave(MPI_Comm comm);
 
+/* Whether LIERNE_TRANSPORTS names shm first. */
+bool test_over_shm(void);
+
 /* Gives a context a shorter timeout, after a start that a busy machine may have slowed down. */
 void test_hurry(lierne_context *context, double seconds);
+
+/* Over MPI, cuts messages into pieces of at most `bytes` from now on, the same on every rank. */
+void test_cut_messages(lierne_context *context, size_t bytes);
 
 /* Memory for in and out of calls that fail: MPI may use them until MPI_Finalize, so test_finish
  * frees them after it. */

@@ -116,9 +116,9 @@ static const deviation deviations[] = {
     {"src_counts", other_counts},
     {"max_inflight", other_inflight},
     {"require_divisible", other_divisible},
-    {"call", other_algorithm},
-    {"src.order", other_order},
-    {"dst.sizes[0]", other_sizes},
+    {"different calls", other_algorithm},
+    {"src.dim[0].name", other_order},
+    {"dst.dim[0].size", other_sizes},
 };
 
 /* Where rank 0 deviates, the lowest rank that differs from it is rank 1. */

@@ -1,7 +1,7 @@
-/* The graphs and halos of the golden files on real ranks: the checks of tests/golden, with a
- * process per rank. Of the cases in a file, those whose world has this size are run, and bad swaps
- * of one rank in a world of any size. The processes agree on what failed before they continue,
- * because the next calls are collective. */
+/* The graphs, halos and collectives of the golden files on real ranks: the checks of tests/golden,
+ * with a process per rank. Of the cases in a file, those whose world has this size are run, and bad
+ * swaps of one rank in a world of any size. The processes agree on what failed before they
+ * continue, because the next calls are collective. */
 #include "golden/row_case.h"
 #include "mpi/common.h"
 
@@ -67,22 +67,36 @@ static void run_list(const char *file, const cJSON *root, const char *list, gold
     const cJSON *one, *cases = golden_get(root, list);
     CHECK(cJSON_GetArraySize(cases) > 0, "%s has no %s", file, list);
     cJSON_ArrayForEach(one, cases) {
-        int64_t world = golden_int(one, "world", 0);
+        int64_t world = golden_int(one, "world", golden_int(one, "n", 0));
         if (world == test_world || (anywhere && world == 1)) {
             run_case(file, one, check);
         }
     }
 }
 
-static void run_file(const char *dir, const char *file, golden_check *valid, golden_check *invalid,
-                     bool anywhere) {
+static cJSON *read_file(const char *dir, const char *file) {
     char path[4096];
     const char *why = "";
     snprintf(path, sizeof path, "%s/%s", dir, file);
     cJSON *root = golden_read(path, &why);
     CHECK(root, "%s: %s", path, why);
+    return root;
+}
+
+static void run_file(const char *dir, const char *file, golden_check *valid, golden_check *invalid,
+                     bool anywhere) {
+    cJSON *root = read_file(dir, file);
     run_list(file, root, "cases", valid, false);
     run_list(file, root, "invalid", invalid, anywhere);
+    cJSON_Delete(root);
+}
+
+static void run_collectives(const char *dir) {
+    cJSON *root = read_file(dir, "windows.json");
+    run_list("windows.json", root, "allgather", golden_all_gather, false);
+    run_list("windows.json", root, "reduce_scatter", golden_reduce_scatter, false);
+    run_list("windows.json", root, "allreduce", golden_all_reduce, false);
+    run_list("windows.json", root, "order_sensitive", golden_order_sensitive, false);
     cJSON_Delete(root);
 }
 
@@ -94,6 +108,7 @@ int main(int argc, char **argv) {
           lierne_last_error());
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
     run_file(dir, "halo.json", golden_halo, refuse_swaps, true);
+    run_collectives(dir);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");
     return test_finish();

@@ -295,7 +295,7 @@ static void specs_that_are_wrong(void) {
     snprintf(words, sizeof words, "world_size differs between ranks: %d on rank 0, %d on rank %d",
              WORLD, WORLD + 5, last);
     reject(OTHER_WORLD, LIERNE_MISMATCH, words);
-    reject(OTHERS, LIERNE_MISMATCH, "hash of spec->members differs between ranks");
+    reject(OTHERS, LIERNE_MISMATCH, "members");
 }
 
 /* The last member of each half does not plan: the others name ranks of the world. */

@@ -3,7 +3,8 @@
  *
  * peers FOLDER: writes its process number to FOLDER/pid.R, executes for at most a minute, and on a
  * failure writes the status, the seconds that the failing call took, the message and the dump to
- * FOLDER/end.R. It leaves without MPI_Finalize, which would wait for the dead. */
+ * FOLDER/end.R. Then it waits to be killed: MPI_Finalize would wait for the dead, and mpirun kills
+ * the others, which may still have to write, when one exits without it. */
 #include "lierne.h"
 #include "lierne/mpi.h"
 
@@ -46,7 +47,9 @@ static void finish(lierne_context *context, lierne_status status, double seconds
         snprintf(text, sizeof text, "NOT_DEAD 0\n");
     }
     write_file("end", text);
-    _exit(0);
+    for (;;) {
+        pause();
+    }
 }
 
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {

@@ -65,8 +65,9 @@ static double stored(lierne_dtype dtype, double x) {
         return wrap(x, 256, true);
     case LIERNE_U8:
         return wrap(x, 256, false);
+    default: /* opaque dtypes have no values */
+        abort();
     }
-    return x;
 }
 
 /* What an accumulator keeps: float32 for 16 bits. */

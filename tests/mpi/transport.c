@@ -146,7 +146,7 @@ static void nodes_are_found(void) {
 
 /* Agrees on n fields; ranks from `odd` on have another value of field `index`. */
 static void agree_on_fields(lierne_context *context, int n, int odd, int index) {
-    lierne_field fields[100] = {{{0}, 0}};
+    lierne_field fields[100] = {{.name = ""}};
     char wanted[128];
     int id = -1;
     for (int i = 0; i < n; i++) {
@@ -176,7 +176,7 @@ static void fields_that_differ_are_named(lierne_context *context) {
 }
 
 static void counts_that_differ_are_named(lierne_context *context) {
-    lierne_field fields[2] = {{"a", 1}, {"b", 2}};
+    lierne_field fields[2] = {{.name = "a", .value = 1}, {.name = "b", .value = 2}};
     size_t few = test_rank == test_world - 1;
     int id;
     if (test_world > 1) {
@@ -191,16 +191,65 @@ static void counts_that_differ_are_named(lierne_context *context) {
     }
 }
 
+/* Lists of several pages whose item `at` differs from rank `odd` on. */
+static void agree_on_lists(lierne_context *context, int odd, size_t at) {
+    enum { ITEMS = 1000 };
+    int32_t numbers[ITEMS];
+    double reals[ITEMS];
+    char wanted[128];
+    int id;
+    for (int i = 0; i < ITEMS; i++) {
+        numbers[i] = 3 * i + 1;
+        reals[i] = i + 0.5;
+    }
+    numbers[at] += test_rank >= odd;
+    reals[at] += 0.25 * (test_rank >= odd);
+    lierne_field fields[] = {{.name = "call"},
+                             lierne_field_list("a", LIERNE_ITEM_I32, numbers, ITEMS)};
+    /* A rank with fewer fields than the two that are compared takes part too. */
+    size_t n = test_rank > odd ? 1 : 2;
+    lierne_status status = lierne_context_agree(context, LIERNE_OK, fields, n, &id);
+    test_same_error(status, LIERNE_MISMATCH, "lists");
+    snprintf(wanted, sizeof wanted, "a[%zu] differs between ranks: %d on rank 0, %d on rank %d", at,
+             3 * (int)at + 1, 3 * (int)at + 2, odd);
+    CHECK(strstr(lierne_last_error(), wanted), "'%s', wanted '%s'", lierne_last_error(), wanted);
+    fields[1] = lierne_field_list("b", LIERNE_ITEM_F64, reals, ITEMS);
+    status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
+    test_same_error(status, LIERNE_MISMATCH, "real numbers");
+    snprintf(wanted, sizeof wanted,
+             "b[%zu] differs between ranks: %zu.5 on rank 0, %zu.75 on rank %d", at, at, at, odd);
+    CHECK(strstr(lierne_last_error(), wanted), "'%s', wanted '%s'", lierne_last_error(), wanted);
+    fields[1] = lierne_field_text("c", test_rank >= odd ? "other" : "one");
+    status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
+    test_same_error(status, LIERNE_MISMATCH, "texts");
+    CHECK(strstr(lierne_last_error(), "c differs between ranks: 'one' on rank 0, 'other' on rank"),
+          "'%s'", lierne_last_error());
+    fields[1] = lierne_field_list("d", LIERNE_ITEM_I32, test_rank >= odd ? NULL : numbers, ITEMS);
+    status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
+    test_same_error(status, LIERNE_MISMATCH, "no list");
+    CHECK(strstr(lierne_last_error(), "d differs between ranks: 1000 entries on rank 0, NULL on"),
+          "'%s'", lierne_last_error());
+}
+
+static void items_that_differ_are_named(lierne_context *context) {
+    static const size_t places[] = {0, 1, 500, 999};
+    for (size_t p = 0; p < sizeof places / sizeof *places && test_world > 1; p++) {
+        agree_on_lists(context, 1, places[p]);
+        agree_on_lists(context, test_world - 1, places[p]);
+    }
+}
+
 static void the_lowest_failure_wins(lierne_context *context) {
     for (int low = 0; low < test_world; low++) {
-        lierne_field field = {"same", test_rank}; /* differs, but failures come first */
+        lierne_field field = {.name = "same",
+                              .value = test_rank}; /* differs, but failures come first */
         lierne_status mine = LIERNE_OK;
         char wanted[64];
         int id;
         if (test_rank >= low) {
             mine = LIERNE_FAIL(test_rank == low ? LIERNE_IO : LIERNE_SYNTAX, "rank %d", test_rank);
         }
-        snprintf(wanted, sizeof wanted, "the_lowest_failure_wins: rank %d", low);
+        snprintf(wanted, sizeof wanted, "rank %d", low);
         lierne_status status = lierne_context_agree(context, mine, &field, 1, &id);
         test_same_error(status, LIERNE_IO, "failures of several ranks");
         CHECK(strcmp(lierne_last_error(), wanted) == 0, "'%s'", lierne_last_error());
@@ -350,6 +399,7 @@ int main(int argc, char **argv) {
     lierne_context *context = context_new(NULL);
     fields_that_differ_are_named(context);
     counts_that_differ_are_named(context);
+    items_that_differ_are_named(context);
     the_lowest_failure_wins(context);
     messages(context);
     context_free(context);

@@ -2,6 +2,7 @@
  * because double has more than twice the digits of the other types. */
 #include "unit/halo_case.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 uint64_t halo_case_pick(uint64_t seed, uint64_t a, uint64_t b, uint64_t n) {
@@ -173,5 +174,7 @@ void halo_put(void *array, int64_t i, lierne_dtype dtype, double value) {
     case LIERNE_U8:
         ((uint8_t *)array)[i] = (uint8_t)whole;
         break;
+    default: /* opaque dtypes have no values */
+        abort();
     }
 }

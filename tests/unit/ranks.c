@@ -2,22 +2,35 @@
 #include "unit/ranks.h"
 
 #include "base/base.h"
+#include "connected.h"
+#include "oob_ranks.h"
 #include "rank_threads.h"
 #include "streams.h"
 #include "transports.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
 
 void ranks_run(int world, const lierne_context_spec *spec,
                void (*work)(lierne_context *context, void *shared), void *shared) {
+    const char *contexts = getenv("LIERNE_TEST_CONTEXTS");
     lierne_sim *sim;
     size_t live = lierne_mem_live();
+    if (contexts && (!spec || !spec->members)) {
+        oob_ranks_run(strcmp(contexts, "node") == 0 ? OOB_NODE : OOB_CALLS, world, spec, work,
+                      shared);
+        cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
+        return;
+    }
     cr_assert_eq(lierne_sim_create(&sim, world, spec), LIERNE_OK, "%s", lierne_last_error());
     test_transports *transports = test_transports_attach_asked(sim, world);
+    test_connected *connected = test_connected_attach_asked(sim, world);
     test_streams *streams = test_streams_attach_asked(sim, world);
     rank_threads(sim, world, work, shared);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK, "%s", lierne_last_error());
     test_transports_destroy(transports);
+    test_connected_destroy(connected);
     test_streams_destroy(streams);
     cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
 }

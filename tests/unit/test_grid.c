@@ -56,11 +56,11 @@ Test(grid, each_error_is_named) {
     spec = good_spec(), spec.names = (const char *const[]){"tp", NULL};
     expect_refusal(&spec, LIERNE_INVALID, "dim 1");
     spec = good_spec(), spec.world_size = 0;
-    expect_refusal(&spec, LIERNE_INVALID, "world_size is 0");
+    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size is 0");
     spec = good_spec(), spec.world_size = LIERNE_MAX_RANKS + 1;
-    expect_refusal(&spec, LIERNE_INVALID, "world_size");
+    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size");
     spec = good_spec(), spec.rank_offset = -1;
-    expect_refusal(&spec, LIERNE_INVALID, "rank_offset is -1");
+    expect_refusal(&spec, LIERNE_RANK_OFFSET, "rank_offset is -1");
 }
 
 Test(grid, names_and_sizes_are_checked) {
@@ -68,7 +68,7 @@ Test(grid, names_and_sizes_are_checked) {
     lierne_grid_spec spec = good_spec();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         spec.names = (const char *const[]){"tp", bad[i]};
-        expect_refusal(&spec, LIERNE_INVALID, "name");
+        expect_refusal(&spec, LIERNE_NAME, "name");
     }
     /* A lone byte, a cut sequence, an overlong form, a surrogate, a point past U+10FFFF. */
     static const char *const not_utf8[] = {"d\xffp", "dp\xe2\x82", "\xc0\xaf", "\xed\xa0\x80",
@@ -77,7 +77,7 @@ Test(grid, names_and_sizes_are_checked) {
                                          "0xed at offset 0", "0xf4 at offset 0"};
     for (size_t i = 0; i < sizeof not_utf8 / sizeof not_utf8[0]; i++) {
         spec = good_spec(), spec.names = (const char *const[]){"tp", not_utf8[i]};
-        expect_refusal(&spec, LIERNE_INVALID, places[i]);
+        expect_refusal(&spec, LIERNE_NAME, places[i]);
         cr_assert(strstr(lierne_last_error(), "UTF-8"));
     }
     lierne_grid *grid;
@@ -88,7 +88,7 @@ Test(grid, names_and_sizes_are_checked) {
     static const int64_t sizes[] = {0, -1, INT64_MIN};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};
-        expect_refusal(&spec, LIERNE_INVALID, "'dp'");
+        expect_refusal(&spec, LIERNE_DIM_SIZE, "'dp'");
     }
     spec = good_spec(), spec.names = (const char *const[]){"tp", "tp"};
     expect_refusal(&spec, LIERNE_DUPLICATE, "'tp'");
@@ -111,11 +111,11 @@ Test(grid, errors_come_in_the_order_of_the_header) {
     spec.size = sizeof spec;
     expect_refusal(&spec, LIERNE_INVALID, "dim 0");
     names[0] = "x";
-    expect_refusal(&spec, LIERNE_INVALID, "world_size");
+    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size");
     spec.world_size = 12;
-    expect_refusal(&spec, LIERNE_INVALID, "rank_offset");
+    expect_refusal(&spec, LIERNE_RANK_OFFSET, "rank_offset");
     spec.rank_offset = 4;
-    expect_refusal(&spec, LIERNE_INVALID, "a-b");
+    expect_refusal(&spec, LIERNE_NAME, "a-b");
     names[1] = "y";
     expect_refusal(&spec, LIERNE_DUPLICATE, "'x'");
     names[2] = "z";

@@ -237,15 +237,15 @@ Test(grid_views, each_error_in_its_order) {
     int64_t sizes[] = {0, 2};
     cr_assert_eq(add(NULL, "v", names, sizes, shared, "w"), LIERNE_INVALID);
     cr_assert_eq(add(grid, NULL, names, sizes, shared, "w"), LIERNE_INVALID);
-    cr_assert_eq(add(grid, "", names, sizes, shared, "w"), LIERNE_INVALID);
+    cr_assert_eq(add(grid, "", names, sizes, shared, "w"), LIERNE_NAME);
     cr_assert_eq(add(grid, "base", names, sizes, shared, "w"), LIERNE_DUPLICATE);
     cr_assert_eq(add(grid, "v", names, NULL, shared, "w"), LIERNE_UNKNOWN_VIEW);
     cr_assert_eq(add(grid, "v", names, NULL, shared, NULL), LIERNE_INVALID);
     cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_DUPLICATE);
     names[1] = "dp";
-    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_INVALID);
+    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_NAME);
     names[0] = "ep";
-    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_INVALID);
+    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_DIM_SIZE);
     cr_assert(strstr(lierne_last_error(), "'ep' is 0"));
     cr_assert_eq(add(grid, "v", names, huge, shared, NULL), LIERNE_OVERFLOW);
     cr_assert_eq(add(grid, "v", names, wrong, shared, NULL), LIERNE_SIZE);

@@ -117,6 +117,7 @@ static void one_rank_does_not_call(lierne_context *context, void *shared) {
     }
     /* The others destroyed theirs alone, so this wait has no end but the deadline. */
     NOTE(s, lierne_group_destroy(&all) == LIERNE_TIMEOUT && !all);
+    NOTE(s, strncmp(lierne_last_error(), "lierne_group_destroy: ", 22) == 0);
     NOTE(s, lierne_group_create(&group, context, &e.pairs) == LIERNE_TIMEOUT);
 }
 

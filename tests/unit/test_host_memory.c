@@ -112,24 +112,87 @@ Test(host_memory, copies_of_every_size_touch_their_block_only) {
     }
 }
 
+/* n runs of `run` elements from rows that are `gap` elements wider into packed ones or back, in
+ * order or by a list: what lands where, and nothing beside it. */
+static void copy_runs(size_t size, int64_t run, int64_t gap, int64_t n, bool listed, bool unpack) {
+    enum { ROWS = 70, ROOM = ROWS * 1600 };
+    static unsigned char from[ROOM], to[ROOM], want[ROOM];
+    int64_t rows[ROWS];
+    lierne_block wide = lierne_block_rows(0, n, run, run + gap), packed = wide;
+    size_t bytes = (size_t)run * size, step = (size_t)(run + gap) * size;
+    packed.stride[0] = run;
+    for (int64_t i = 0; i < n; i++) {
+        rows[i] = listed ? (i * 37 + 11) % n : i; /* n is no multiple of 37 */
+    }
+    wide.rows = listed ? rows : NULL;
+    for (size_t i = 0; i < ROOM; i++) {
+        from[i] = (unsigned char)(i * 31 + i / 251 + 1);
+        to[i] = want[i] = 0xa5;
+    }
+    for (size_t i = 0; i < (size_t)n; i++) {
+        size_t there = (size_t)rows[i] * step, here = i * bytes;
+        memcpy(want + (unpack ? there : here), from + (unpack ? here : there), bytes);
+    }
+    lierne_host_copy(size, to, unpack ? &wide : &packed, from, unpack ? &packed : &wide);
+    cr_assert_eq(memcmp(to, want, ROOM), 0, "%d runs of %zu bytes", (int)n, bytes);
+}
+
+Test(host_memory, short_runs_of_every_length) {
+    static const size_t sizes[4] = {1, 2, 4, 8};
+    static const int64_t counts[6] = {1, 2, 15, 32, 49, 70};
+    for (int k = 0; k < 4; k++) {
+        int64_t size = (int64_t)sizes[k];
+        for (int64_t run = 1; run * size <= 80; run++) {
+            for (int c = 0; c < 6; c++) {
+                for (int form = 0; form < 4; form++) {
+                    copy_runs(sizes[k], run, 3, counts[c], form & 1, form & 2);
+                }
+            }
+        }
+        copy_runs(sizes[k], 8 / size, 1500 / size, 70, true, false); /* a list that jumps */
+        copy_runs(sizes[k], 8 / size, 1500 / size, 70, true, true);
+    }
+}
+
+/* Rows of one element are added by loops of their own. */
+Test(host_memory, single_elements_are_added_by_list) {
+    enum { ROWS = 70, STEP = 200 };
+    double to[ROWS * STEP], want[ROWS * STEP], from[ROWS];
+    int64_t rows[ROWS];
+    lierne_block listed = lierne_block_rows(0, ROWS, 1, STEP);
+    lierne_block packed = lierne_block_rows(0, ROWS, 1, 1);
+    listed.rows = rows;
+    for (int i = 0; i < ROWS * STEP; i++) {
+        to[i] = want[i] = i % 89 - 3;
+    }
+    for (int i = 0; i < ROWS; i++) {
+        rows[i] = (i * 37 + 11) % ROWS;
+        from[i] = 3 * i + 1;
+        want[rows[i] * STEP] += from[i];
+    }
+    lierne_contribution s[2] = {{to, &listed}, {from, &packed}};
+    lierne_host_reduce(LIERNE_F64, LIERNE_SUM, 0, to, &listed, s, 2);
+    cr_assert_eq(memcmp(to, want, sizeof to), 0);
+}
+
 /* Three summands whose sum depends on the order and on how often it is rounded. */
 Test(host_memory, sums_keep_the_order_and_round_once) {
     float a[1] = {1e8f}, b[1] = {-1e8f}, c[1] = {1}, out[1];
     lierne_block one = lierne_block_range(0, 1);
     lierne_contribution abc[3] = {{a, &one}, {b, &one}, {c, &one}};
     lierne_contribution acb[3] = {{a, &one}, {c, &one}, {b, &one}};
-    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, out, &one, abc, 3);
+    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 0, out, &one, abc, 3);
     cr_assert(out[0] == 1.0f);
-    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, out, &one, acb, 3);
+    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 0, out, &one, acb, 3);
     cr_assert(out[0] == 0.0f);
     /* bf16: 256 + 1 + 1 is 258 when rounded once and 256 when rounded after each addition. */
     uint16_t big[1] = {0x4380}, small[1] = {0x3f80}, sum[1];
     lierne_contribution bf[3] = {{big, &one}, {small, &one}, {small, &one}};
-    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, sum, &one, bf, 3);
+    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, 0, sum, &one, bf, 3);
     cr_assert_eq(sum[0], 0x4381);
     uint16_t f16_big[1] = {0x6800}, f16_small[1] = {0x3c00}; /* 2048 + 1 + 1 */
     lierne_contribution f[3] = {{f16_big, &one}, {f16_small, &one}, {f16_small, &one}};
-    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, sum, &one, f, 3);
+    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, 0, sum, &one, f, 3);
     cr_assert_eq(sum[0], 0x6801);
 }
 
@@ -154,7 +217,7 @@ Test(host_memory, sums_of_every_type_over_long_strided_blocks) {
         to.stride[0] = 2;
         lierne_contribution s[3] = {{x, &a}, {x, &b}, {x + (size_t)N * size, &a}};
         memset(out, 0xa5, 2 * N * size);
-        lierne_host_reduce(types[t], LIERNE_SUM, out, &to, s, 3);
+        lierne_host_reduce(types[t], LIERNE_SUM, 0, out, &to, s, 3);
         for (int i = 0; i < N; i++) {
             int want = i % 31 - 15 + (2 * i + 1) % 31 - 15 + (i + N) % 31 - 15;
             double d = want;
@@ -175,10 +238,62 @@ Test(host_memory, integers_wrap) {
     int32_t a[1] = {INT32_MAX}, b[1] = {2}, out[1];
     uint8_t u[1] = {250}, v[1] = {10}, w[1];
     lierne_block one = lierne_block_range(0, 1);
-    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, out, &one,
+    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, 0, out, &one,
                        (lierne_contribution[]){{a, &one}, {b, &one}}, 2);
     cr_assert_eq(out[0], INT32_MIN + 1);
-    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, w, &one,
+    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, 0, w, &one,
                        (lierne_contribution[]){{u, &one}, {v, &one}}, 2);
     cr_assert_eq(w[0], 4);
+}
+
+static void multiply(lierne_dtype dtype, void *out, const void *a, const void *b, const void *c) {
+    lierne_block one = lierne_block_range(0, 1);
+    const lierne_contribution from[3] = {{a, &one}, {b, &one}, {c, &one}};
+    memset(out, 0xa5, lierne_dtype_size(dtype));
+    lierne_host_reduce(dtype, LIERNE_PROD, 0, out, &one, from, 3);
+}
+
+/* 300 * 300 is infinite in f16, and 1e200 * 1e200 in f64: only in this order is a product finite.
+ */
+Test(host_memory, products_keep_the_order_and_round_once) {
+    const double d[3] = {1e200, 1e-100, 1e200}, dd = 1e200 * 1e-100 * 1e200;
+    const float f[3] = {0.1f, 0.7f, 3.3f}, ff = 0.1f * 0.7f * 3.3f;
+    const uint16_t h[3] = {0x5cb0, 0x5cb0, 0x2c00}, hh = 0x6d7e; /* 300 * 300 / 16 */
+    const uint16_t b[3] = {0x3f81, 0x3f81, 0x3f81}, bb = 0x3f83; /* (1 + 1/128)^3 */
+    const int64_t l[3] = {INT64_MAX, 3, 1}, ll = INT64_MAX - 2;
+    const int32_t w[3] = {INT32_MAX, -7, 2}, ww = 14;
+    const int8_t s[3] = {100, 3, -1}, ss = -44;
+    const uint8_t u[3] = {200, 2, 1}, uu = 144;
+    const void *from[8] = {d, f, b, h, l, w, s, u};
+    const void *wanted[8] = {&dd, &ff, &bb, &hh, &ll, &ww, &ss, &uu};
+    for (int t = 0; t < 8; t++) {
+        size_t size = lierne_dtype_size((lierne_dtype)t);
+        const char *x = from[t];
+        char out[8];
+        multiply((lierne_dtype)t, out, x, x + size, x + 2 * size);
+        cr_expect_eq(memcmp(out, wanted[t], size), 0, "%s", lierne_dtype_name((lierne_dtype)t));
+    }
+}
+
+/* 2048 + 1 + 1 + 1 over 3 is 683.5 in f16 when it is rounded once, and 684 when the sum is rounded
+ * first. One source is divided, too, and into its own place. */
+Test(host_memory, a_divisor_divides_before_rounding) {
+    lierne_block one = lierne_block_range(0, 1);
+    uint16_t h[4] = {0x6800, 0x3c00, 0x3c00, 0x3c00}, b[1] = {0x4040}; /* bf16 3 */
+    float f[2] = {1.0f, 6.0f}, out;
+    double d[2] = {1.0, 6.0};
+    lierne_contribution from[4];
+    for (int i = 0; i < 4; i++) {
+        from[i] = (lierne_contribution){h + i, &one};
+    }
+    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, 3, h, &one, from, 4);
+    cr_expect_eq(h[0], 0x6157, "%04x", h[0]);
+    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, 2, b, &one, &(lierne_contribution){b, &one}, 1);
+    cr_expect_eq(b[0], 0x3fc0, "%04x", b[0]);
+    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 5, &out, &one,
+                       (lierne_contribution[]){{f, &one}, {f + 1, &one}}, 2);
+    cr_expect(out == 7.0f / 5.0f);
+    lierne_host_reduce(LIERNE_F64, LIERNE_SUM, 2, d, &one,
+                       (lierne_contribution[]){{d, &one}, {d + 1, &one}}, 2);
+    cr_expect(d[0] == 3.5);
 }

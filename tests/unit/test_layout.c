@@ -260,5 +260,5 @@ Test(layout, dtypes) {
     cr_assert_eq(lierne_dtype_parse(&d, "f8"), LIERNE_INVALID);
     cr_assert(strstr(lierne_last_error(), "f64, f32"));
     cr_assert_eq(lierne_dtype_size((lierne_dtype)-1), 0);
-    cr_assert_null(lierne_dtype_name((lierne_dtype)8));
+    cr_assert_null(lierne_dtype_name((lierne_dtype)(LIERNE_BITS128 + 1)));
 }

@@ -62,12 +62,12 @@ Test(megatron, specs_that_are_rejected) {
     lierne_megatron_spec s = good;
     lierne_plan *plan;
     lierne_sim *sim;
-    s.size = 3, rejected(s, WORLD, LIERNE_INVALID, "its size is not");
+    s.size = 3, rejected(s, WORLD, LIERNE_INVALID, "spec->size is 3");
     s = good, s.algorithm = (lierne_megatron_algorithm)0;
     rejected(s, WORLD, LIERNE_INVALID, "algorithm is 0, must be 1 (collective) or 2 (leader)");
     s = good, s.algorithm = (lierne_megatron_algorithm)3;
     rejected(s, WORLD, LIERNE_INVALID, "algorithm is 3");
-    s = good, s.bridge = NULL, rejected(s, WORLD, LIERNE_INVALID, "spec is NULL");
+    s = good, s.bridge = NULL, rejected(s, WORLD, LIERNE_INVALID, "spec->bridge is NULL");
     s = good, s.bridge = &bad, bad.naxes = 7, rejected(s, WORLD, LIERNE_INVALID, "naxes is 7");
     bad = bridge, bad.output = LIERNE_OUTPUT_SHARDED;
     rejected(s, WORLD, LIERNE_INVALID, "output is 1");
@@ -122,9 +122,9 @@ Test(megatron, ranks_that_disagree) {
                                              &colocated};
     disagree(&good, &collective, "algorithm differs");
     bad = colocated, bad.src = flat, other.algorithm = LIERNE_MEGATRON_COLLECTIVE;
-    disagree(&collective, &other, "src.sizes[0] differs");
+    disagree(&collective, &other, "src.dim[0].size differs");
     bad = colocated, bad.dst = same;
-    disagree(&collective, &other, "dst.sizes[0] differs");
+    disagree(&collective, &other, "dst.dim[0].size differs");
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(same),
         lierne_grid_destroy(same_dst), lierne_grid_destroy(flat);
 }

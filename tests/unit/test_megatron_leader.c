@@ -319,7 +319,7 @@ Test(megatron_leader, what_each_rank_sends) {
     lierne_grid *dst = grid_of(usual, SIZES(2, 1, 1, 1), 4, 6);
     lierne_bridge_spec spec = spec_of(src, dst);
     world w = {0};
-    const int64_t communicators[] = {1, 2, 1, 2, 2, 1};
+    const int64_t groups[] = {1, 2, 1, 2, 2, 1};
     plan_world(&w, &spec);
     cr_assert_eq(w.status, LIERNE_OK, "%s", lierne_last_error());
     expect_reports(&w, LIERNE_FORWARD, SIZES(0, 48, 0, 48, 96, 0), SIZES(0, 1, 0, 1, 1, 0),
@@ -329,7 +329,7 @@ Test(megatron_leader, what_each_rank_sends) {
     for (int r = 0; r < 6; r++) {
         lierne_report report = {.size = sizeof report};
         lierne_plan_get_report(&report, w.plans[r], LIERNE_FORWARD);
-        cr_assert_eq(report.communicators, communicators[r], "rank %d", r);
+        cr_assert_eq(report.groups, groups[r], "rank %d", r);
     }
     free_world(&w);
     lierne_grid_destroy(src);

@@ -82,6 +82,7 @@ Test(megatron_map, fan_in_with_cp) {
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_FAN_IN);
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(map), 2);
     cr_assert_str_eq(lierne_megatron_map_get_rejection(map), "");
+    cr_assert_eq(lierne_megatron_map_get_rejection_code(map), LIERNE_MEGATRON_ACCEPTED);
     static const int groups[] = {0, 2, 1, 3, 4, 6, 5, 7};
     expect_groups(lierne_megatron_map_get_gather_groups, map, groups, 4, 2);
     expect_groups(lierne_megatron_map_get_cp_groups, map, groups, 4, 2);
@@ -191,6 +192,7 @@ Test(megatron_map, rejections_come_in_the_order_of_megatron_lm) {
         int64_t start, size;
         cr_assert(strstr(lierne_megatron_map_get_rejection(map), steps[i].word), "step %zu: %s", i,
                   lierne_megatron_map_get_rejection(map));
+        cr_assert_eq(lierne_megatron_map_get_rejection_code(map), (int)i + 1);
         cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_GENERAL);
         expect_groups(lierne_megatron_map_get_gather_groups, map, NULL, 0, 0);
         cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, 6), LIERNE_INVALID);
@@ -324,6 +326,7 @@ Test(megatron_map, null_maps) {
     cr_assert_eq(lierne_megatron_map_get_kind(NULL), LIERNE_MEGATRON_GENERAL);
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(NULL), -1);
     cr_assert_str_eq(lierne_megatron_map_get_rejection(NULL), "");
+    cr_assert_eq(lierne_megatron_map_get_rejection_code(NULL), LIERNE_MEGATRON_ACCEPTED);
     cr_assert_eq(lierne_megatron_map_get_gather_groups(&ranks, &n, &n, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_cp_groups(&ranks, &n, &n, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_megatron_map_get_misaligned(&ranks, &n, NULL), LIERNE_INVALID);

@@ -28,6 +28,31 @@ Test(nontemporal, copies_every_length_at_every_alignment) {
     }
 }
 
+/* Around groups of four pages, with either order of lines. */
+Test(nontemporal, either_order_copies_every_line) {
+    enum { GROUP = 4 * 4096, MOST = 2 * GROUP + 3000, MARGIN = 128 };
+    static unsigned char from[MOST + 2 * MARGIN], to[MOST + 2 * MARGIN], want[MOST + 2 * MARGIN];
+    static const size_t lengths[] = {
+        64,         127,        128,       129,       1088,      1100,           GROUP - 1, GROUP,
+        GROUP + 63, GROUP + 64, GROUP + 5, 2 * GROUP, MOST - 60, 2 * GROUP + 70, MOST};
+    for (size_t i = 0; i < sizeof from; i++) {
+        from[i] = (unsigned char)(i * 31 + i / 251 + 1);
+    }
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+        for (size_t start = 0; start < MARGIN; start += 13) {
+            for (int pages = 0; pages < 2; pages++) {
+                memset(to, 0xee, sizeof to);
+                memset(want, 0xee, sizeof want);
+                memcpy(want + start, from + start % 5, lengths[k]);
+                lierne_nontemporal_copy_by(pages, to + start, from + start % 5, lengths[k]);
+                lierne_nontemporal_fence();
+                cr_assert_eq(memcmp(to, want, sizeof to), 0, "%zu bytes to %zu, pages %d",
+                             lengths[k], start, pages);
+            }
+        }
+    }
+}
+
 /* Large enough to go past the cache: 5 MB, of a buffer with wider rows. */
 Test(nontemporal, large_strided_copies) {
     enum { rows = 1000, wide = 1500, narrow = 1300 };

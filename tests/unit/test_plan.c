@@ -373,7 +373,7 @@ Test(plan, ranks_that_disagree_get_mismatch) {
     lierne_plan_destroy(second);
     cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 0), &bad),
                  LIERNE_MISMATCH);
-    cr_assert(strstr(lierne_last_error(), "dst.sizes[0]"), "%s", lierne_last_error());
+    cr_assert(strstr(lierne_last_error(), "dst.dim[0].size"), "%s", lierne_last_error());
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(other);
 }
@@ -397,7 +397,9 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
               "%s", lierne_last_error());
     cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT,
                  "it is dead");
-    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0"));
+    const char *dead =
+        "lierne_forward_begin: the context is dead, destroy it; lierne_forward failed: rank 0: ";
+    cr_assert_eq(strncmp(lierne_last_error(), dead, strlen(dead)), 0, "%s", lierne_last_error());
     char dump[1024], little[10];
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
     cr_assert(strstr(dump, "rank 0 of 2 over sim: 2 calls\n"), "%s", dump);
@@ -407,7 +409,9 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
                  LIERNE_OK);
     cr_assert_eq(lierne_forward(plans[1], y, x, NULL), LIERNE_TIMEOUT, "rank 0 gave up before");
-    cr_assert(strstr(lierne_last_error(), "rank 0 gave up: "), "%s", lierne_last_error());
+    cr_assert(strstr(lierne_last_error(),
+                     "lierne_forward: rank 0 gave up: lierne_forward: rank 0: "),
+              "%s", lierne_last_error());
     cr_assert_str_eq(little, "rank 1 of");
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_INVALID);
     cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_INVALID);
@@ -445,11 +449,11 @@ Test(plan, calls_are_compared_where_the_context_checks) {
         memset(z, 0x5a, sizeof z);
         cr_assert_eq(kind ? lierne_forward(b[1], z, x, NULL) : lierne_adjoint(a[1], z, x, NULL),
                      LIERNE_MISMATCH);
-        cr_assert(strstr(lierne_last_error(), kind
-                                                  ? "plan differs between ranks: 0 on rank 0, 1 on "
-                                                    "rank 1"
-                                                  : "call differs between ranks: 1 on rank 0, 2 on "
-                                                    "rank 1"),
+        cr_assert(strstr(lierne_last_error(),
+                         kind ? "plan differs between ranks: 0 on rank 0, 1 on "
+                                "rank 1"
+                              : "ranks make different calls: forward on rank 0, "
+                                "adjoint on rank 1: "),
                   "%s", lierne_last_error());
         cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
         cr_assert_eq(lierne_end(q[0]), LIERNE_MISMATCH, "who called first is told");
@@ -579,7 +583,8 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
         status = lierne_plan_update_rows(plan, rows);
         lierne_mem_fail_at(0);
         cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
-        cr_assert_eq(lierne_mem_live(), before, "k = %zu", k);
+        /* An update keeps the memory of both directions for the next one. */
+        cr_assert_eq(lierne_mem_live(), before + (status == LIERNE_OK ? 2 : 0), "k = %zu", k);
     }
     lierne_plan_destroy(plan);
     lierne_context_destroy(self);
@@ -599,7 +604,7 @@ Test(plan, groups_are_shared_and_freed_with_the_last_plan) {
     cr_assert_eq(lierne_plan_create_megatron(&b, context, &megatron), LIERNE_OK);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
     cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_ADJOINT), LIERNE_OK);
-    cr_assert_eq(report.communicators, 2);
+    cr_assert_eq(report.groups, 2);
     lierne_plan_destroy(a);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
     lierne_plan_destroy(b);

@@ -84,7 +84,7 @@ Test(redistribute_reject, specs_that_are_incomplete_or_out_of_range) {
     lierne_redistribute_spec s = good;
     lierne_sim *sim;
     lierne_plan *plan;
-    s.size = 3, rejected(s, LIERNE_INVALID, "its size is not");
+    s.size = 3, rejected(s, LIERNE_INVALID, "spec->size is 3");
     s = good, s.src = NULL, rejected(s, LIERNE_INVALID, "src is NULL");
     s = good, s.dst = NULL, rejected(s, LIERNE_INVALID, "dst is NULL");
     s = good, s.adjoint_src = l, rejected(s, LIERNE_INVALID, "adjoint_dst is NULL");
@@ -190,12 +190,12 @@ Test(redistribute_reject, layouts_that_differ_between_ranks) {
     variant u = v;
     u.y = (lierne_placement){0}, disagree(&u, &w, "dim[0].axis");
     w = v, w.y.counts = NULL, disagree(&v, &w, "dim[1].counts");
-    w = v, w.y.counts = other_uneven, disagree(&v, &w, "dim[1].counts");
+    w = v, w.y.counts = other_uneven, disagree(&v, &w, "dim[1].counts[1]");
     w = v, w.full_axes = 2, disagree(&v, &w, "full_axes");
     u = v, u.x = (lierne_placement){.kind = LIERNE_AT};
     w = u, w.x.at = 1, disagree(&u, &w, "dim[0].at");
     u = v, u.x = (lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = 1, .rows = owners};
-    w = u, w.x.rows = other_owners, disagree(&u, &w, "dim[0].rows");
+    w = u, w.x.rows = other_owners, disagree(&u, &w, "dim[0].rows[0]");
     u.full_axes = 3, w = u, w.x.axis = 1, w.x.axis2 = 0, disagree(&u, &w, "dim[0].axis");
     u = v, u.sizes[0] = 1, w = u, w.offset = 1, disagree(&u, &w, "offset");
 }

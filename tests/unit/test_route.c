@@ -1,4 +1,4 @@
-/* Routes as data: joining loops, reversing, checking, printing; and the planner's bytes. */
+/* Routes as data: joining loops, checking, printing; and the planner's bytes. */
 #include "base/base.h"
 #include "plan/plan.h"
 #include "route/route.h"
@@ -106,108 +106,6 @@ Test(route, check_finds_what_is_wrong) {
     lierne_route_destroy(r[1]);
 }
 
-/* Runs routes of n ranks over a sim, i32; in and out are rank after rank. */
-static void run(lierne_route **routes, int n, const int32_t *in, int32_t *out) {
-    lierne_sim *sim;
-    lierne_execution *jobs[8];
-    cr_assert_eq(lierne_sim_create(&sim, n, NULL), LIERNE_OK);
-    for (int r = 0; r < n; r++) {
-        const lierne_route *route = routes[r];
-        routes[r]->dtype = LIERNE_I32;
-        const void *from = in;
-        void *to = out;
-        cr_assert_eq(lierne_execution_create(&jobs[r], lierne_sim_get_context(sim, r), &route, 1,
-                                             "test"),
-                     LIERNE_OK);
-        cr_assert_eq(lierne_execution_begin(jobs[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
-        in += routes[r]->elements[LIERNE_IN];
-        out += routes[r]->elements[LIERNE_OUT];
-    }
-    for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_execution_wait(jobs[r]), LIERNE_OK, "%s", lierne_last_error());
-        lierne_execution_destroy(jobs[r]);
-    }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
-}
-
-static int64_t elements(lierne_route **routes, int n, lierne_buffer buffer) {
-    int64_t sum = 0;
-    for (int r = 0; r < n; r++) {
-        sum += routes[r]->elements[buffer];
-    }
-    return sum;
-}
-
-/* <F x, y> = <x, F* y> with every rank's entry a variable of its own, and F** = F. */
-static void dot_test(lierne_route **routes, int n) {
-    int64_t n_in = elements(routes, n, LIERNE_IN), n_out = elements(routes, n, LIERNE_OUT);
-    int32_t *x = calloc((size_t)n_in + 1, 4), *y = calloc((size_t)n_out + 1, 4);
-    int32_t *fx = calloc((size_t)n_out + 1, 4), *fy = calloc((size_t)n_in + 1, 4);
-    int32_t *twice = calloc((size_t)n_out + 1, 4);
-    lierne_route *adjoint[8], *second[8];
-    int64_t left = 0, right = 0;
-    for (int64_t i = 0; i < n_in; i++) {
-        x[i] = (int32_t)((37 * i + 5) % 101 - 50);
-    }
-    for (int64_t i = 0; i < n_out; i++) {
-        y[i] = (int32_t)((53 * i + 3) % 97 - 48);
-    }
-    for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_route_reverse(&adjoint[r], routes[r]), LIERNE_OK);
-        cr_assert_eq(lierne_route_reverse(&second[r], adjoint[r]), LIERNE_OK);
-        cr_assert_eq(lierne_route_check(adjoint[r], NULL, 0), LIERNE_OK, "%s", lierne_last_error());
-    }
-    memset(fx, 0x5a, (size_t)n_out * 4);
-    memset(fy, 0x5a, (size_t)n_in * 4);
-    run(routes, n, x, fx);
-    run(adjoint, n, y, fy);
-    run(second, n, x, twice);
-    for (int64_t i = 0; i < n_out; i++) {
-        left += (int64_t)fx[i] * y[i];
-    }
-    for (int64_t i = 0; i < n_in; i++) {
-        right += (int64_t)fy[i] * x[i];
-    }
-    cr_assert_eq(left, right, "<Fx,y> = %lld, <x,F*y> = %lld", (long long)left, (long long)right);
-    cr_assert_neq(left, 0);
-    cr_assert_eq(memcmp(fx, twice, (size_t)n_out * 4), 0, "the adjoint's adjoint differs");
-    for (int r = 0; r < n; r++) {
-        lierne_route_destroy(adjoint[r]);
-        lierne_route_destroy(second[r]);
-    }
-    free(x), free(y), free(fx), free(fy), free(twice);
-}
-
-Test(route, reverse_of_one_stage) {
-    lierne_route *r[2] = {half(0), half(1)};
-    dot_test(r, 2);
-    lierne_route_destroy(r[0]);
-    lierne_route_destroy(r[1]);
-}
-
-/* Rank 0 copies its input to where, a stage later, rank 1's arrives: nothing of it is in the
- * result, and nothing of the gradient may come back. */
-static lierne_route *overwritten(int rank) {
-    lierne_route *r;
-    lierne_stage *s;
-    cr_assert_eq(lierne_route_create(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-    if (rank == 0) {
-        copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
-        copy(&s->copies, LIERNE_OUT, 2, LIERNE_IN, 0, 2);
-    }
-    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-    message(rank ? &s->sends : &s->recvs, !rank, rank ? LIERNE_IN : LIERNE_OUT, rank ? 0 : 2, 2);
-    return r;
-}
-
-Test(route, reverse_of_a_place_that_is_overwritten) {
-    lierne_route *r[2] = {overwritten(0), overwritten(1)};
-    dot_test(r, 2);
-    lierne_route_destroy(r[0]);
-    lierne_route_destroy(r[1]);
-}
-
 /* Three ranks in a line: stage 1 passes on what stage 0 brought, rank 2 sums two arrivals. */
 static lierne_route *relay(int rank) {
     lierne_route *r;
@@ -241,14 +139,6 @@ static lierne_route *relay(int rank) {
     return r;
 }
 
-Test(route, reverse_of_two_stages_that_forward_and_sum) {
-    lierne_route *r[3] = {relay(0), relay(1), relay(2)};
-    dot_test(r, 3);
-    for (int i = 0; i < 3; i++) {
-        lierne_route_destroy(r[i]);
-    }
-}
-
 Test(route, print_shows_every_line) {
     lierne_route *r = relay(2);
     lierne_text text = {0};
@@ -258,6 +148,41 @@ Test(route, print_shows_every_line) {
     cr_assert(strstr(text.data, "out[0 : 3] = out[0 : 3] + scratch[0 : 3]"));
     lierne_text_clear(&text);
     lierne_route_destroy(r);
+}
+
+/* out = what the reduction makes of both halves of in, over the divisor. */
+static lierne_route *halves(lierne_reduction reduction, int64_t divisor) {
+    lierne_route *r;
+    lierne_stage *s;
+    cr_assert_eq(lierne_route_create(&r, 0, 4, 2), LIERNE_OK);
+    cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
+    copy(&s->sums, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
+    lierne_op *op = &s->sums.at[0];
+    cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_IN, lierne_block_range(2, 2))), 0);
+    op->reduction = reduction;
+    op->divisor = divisor;
+    return r;
+}
+
+static void expect_text(lierne_reduction reduction, int64_t divisor, const char *wanted) {
+    static const lierne_buffer same[] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
+    lierne_route *r = halves(reduction, divisor), *copied;
+    lierne_text text = {0};
+    cr_assert_eq(lierne_route_create(&copied, 0, 4, 2), LIERNE_OK);
+    cr_assert_eq(lierne_route_append(copied, r, same, (const int64_t[]){0, 0, 0}), LIERNE_OK);
+    lierne_route_print(copied, &text);
+    cr_expect(strstr(text.data, wanted), "%s", text.data);
+    lierne_text_clear(&text);
+    lierne_route_destroy(copied);
+    lierne_route_destroy(r);
+}
+
+Test(route, reductions_are_copied_and_printed) {
+    expect_text(LIERNE_SUM, 0, "  out[0 : 2] = in[0 : 2] + in[2 : 2]\n");
+    expect_text(LIERNE_SUM, 4, "  out[0 : 2] = in[0 : 2] + in[2 : 2], divided by 4\n");
+    expect_text(LIERNE_PROD, 0, "  out[0 : 2] = in[0 : 2] * in[2 : 2]\n");
+    expect_text(LIERNE_MAX, 0, "  out[0 : 2] = maximum of in[0 : 2], in[2 : 2]\n");
+    expect_text(LIERNE_MIN, 0, "  out[0 : 2] = minimum of in[0 : 2], in[2 : 2]\n");
 }
 
 Test(route, a_view_is_found_and_only_a_view) {

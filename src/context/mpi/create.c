@@ -7,11 +7,12 @@
  * Nodes are found by gathering one number per rank, a hash of the host's name. MPI_Comm_split_type
  * would create a communicator and has no nonblocking form. */
 #include "context/context.h"
+#include "context/mpi/shm.h"
 #include "lierne/mpi.h"
 #include "transport/mpi/mpi.h"
+#include "transport/shm/shm.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #define PIECE ((size_t)1 << 30)
 
@@ -35,13 +36,14 @@ static lierne_status check_comm(MPI_Comm comm) {
 }
 
 /* A rank needs the state even to tell the others that it has no memory, so the allocation is tried
- * twice; *mine is the outcome of the first try. */
+ * twice; *mine becomes the outcome of the first try if that failed. */
 static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
                                   const lierne_context_spec *spec, lierne_status *mine) {
     lierne_mpi_state *m;
-    *mine = lierne_alloc(&m, 1, sizeof *m);
-    if (*mine != LIERNE_OK) {
+    lierne_status first = lierne_alloc(&m, 1, sizeof *m);
+    if (first != LIERNE_OK) {
         LIERNE_TRY(lierne_alloc(&m, 1, sizeof *m));
+        *mine = first;
     }
     m->comm = m->notices = MPI_COMM_NULL;
     m->listening = MPI_REQUEST_NULL;
@@ -54,31 +56,13 @@ static lierne_status create_state(lierne_mpi_state **out, MPI_Comm comm,
     return LIERNE_OK;
 }
 
-/* An id of the node of this rank: LIERNE_NODE, else spec->nodes, else a hash of the host's name. */
-static lierne_status own_node(const lierne_mpi_state *m, const lierne_context_spec *spec,
-                              uint64_t *id) {
-    char host[MPI_MAX_PROCESSOR_NAME];
-    int length, node = -1;
-    LIERNE_TRY(lierne_context_own_node(&node));
-    if (node >= 0) {
-        *id = (uint64_t)node;
-    } else if (spec && spec->nodes) {
-        *id = (uint64_t)spec->nodes[m->rank];
-    } else {
-        MPI_Get_processor_name(host, &length);
-        *id = lierne_hash(0, host, (size_t)length);
-    }
-    return LIERNE_OK;
-}
-
 static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_spec *spec) {
-    lierne_rank_info *info = &m->ranks[m->rank];
+    char host[MPI_MAX_PROCESSOR_NAME];
+    int length;
+    MPI_Get_processor_name(host, &length);
     m->opened = lierne_abort_flags_open(m->world);
-    *info = (lierne_rank_info){.rank = (uint64_t)m->rank,
-                               .space = lierne_mpi_process_space(),
-                               .process = (uint64_t)getpid(),
-                               .flags = m->opened < 0 ? LIERNE_NO_FLAGS : (uint64_t)m->opened};
-    return own_node(m, spec, &info->node);
+    lierne_rank_info_fill(&m->ranks[m->rank], m->rank, m->opened);
+    return lierne_context_node_id(&m->ranks[m->rank].node, spec, m->rank, host);
 }
 
 /* Everything that can fail on this rank alone. */
@@ -86,6 +70,9 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
                              const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
     context->control = &lierne_mpi_control;
+    if (getenv("LIERNE_TRANSPORTS")) {
+        lierne_context_add_transport(context, &lierne_shm_transport, NULL);
+    }
     lierne_context_add_transport(context, &lierne_mpi_transport, m);
     context->control_self = m;
     context->index = m->rank;
@@ -98,7 +85,7 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     }
     LIERNE_TRY(lierne_alloc(&m->watches, world, sizeof *m->watches));
     for (size_t r = 0; r < world; r++) {
-        m->watches[r] = -1;
+        m->watches[r] = LIERNE_NO_WATCH;
     }
     LIERNE_TRY(lierne_alloc(&m->flag, world, sizeof *m->flag));
     LIERNE_TRY(lierne_alloc(&m->gave_up, world, sizeof *m->gave_up));
@@ -106,32 +93,11 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     return fill_rank_info(m, spec);
 }
 
-static int by_node(const void *a, const void *b) {
-    const lierne_rank_info *x = a, *y = b;
-    int node = (x->node > y->node) - (x->node < y->node);
-    return node ? node : (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-/* The number of a node is its lowest rank. */
-static void number_nodes(lierne_context *context, lierne_mpi_state *m) {
-    int node = 0;
-    qsort(m->ranks, (size_t)m->world, sizeof *m->ranks, by_node);
-    for (int i = 0; i < m->world; i++) {
-        if (i == 0 || m->ranks[i].node != m->ranks[i - 1].node) {
-            node = (int)m->ranks[i].rank;
-        }
-        context->nodes[m->ranks[i].rank] = node;
-    }
-    if (m->ranks[0].node == m->ranks[m->world - 1].node) {
-        lierne_mem_free(context->nodes);
-        context->nodes = NULL;
-    }
-    lierne_mem_free(m->ranks);
-    m->ranks = NULL;
-}
-
-static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m) {
+static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
+                                lierne_status *decision) {
     MPI_Request request;
+    bool shm[2]; /* whether it can be used, whether private memory can be read */
+    lierne_mpi_open_shm(context, m);
     LIERNE_TRY(
         lierne_mpi_wait(m,
                         MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m->ranks,
@@ -139,42 +105,31 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m) {
                         &request, "finding nodes"));
     lierne_mpi_watch(m);
     bool reached = lierne_mpi_map_flags(m);
-    number_nodes(context, m);
-    return lierne_mpi_share_flags(m, reached);
-}
-
-static int64_t hash_members(const lierne_members *members) {
-    size_t bytes = (size_t)members->count * sizeof *members->ranks;
-    return members->ranks ? (int64_t)(lierne_hash(0, members->ranks, bytes) >> 1) : 0;
+    lierne_mpi_map_shm(context, m, &shm[0], &shm[1]);
+    lierne_context_number_nodes(context, m->ranks, m->world);
+    lierne_mem_free(m->ranks);
+    m->ranks = NULL;
+    LIERNE_TRY(lierne_mpi_share_flags(m, reached, shm, 2));
+    *decision = lierne_mpi_start_shm(context, m, shm[0], shm[1]);
+    return LIERNE_OK;
 }
 
 static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI_Comm comm,
                                lierne_status mine, const lierne_context_spec *spec,
                                lierne_status *decision) {
-    lierne_field fields[5] = {{.name = "hash of spec->nodes"},
-                              {.name = "check"},
-                              {.name = "hash of LIERNE_TRANSPORTS"},
-                              {.name = "world_size"},
-                              {.name = "hash of spec->members"}};
+    lierne_field fields[LIERNE_CONTEXT_FIELDS] = {0};
     int id;
-    if (mine == LIERNE_OK && spec && spec->nodes) {
-        size_t bytes = (size_t)m->world * sizeof *spec->nodes;
-        fields[0].value = (int64_t)lierne_hash(0, spec->nodes, bytes);
-    }
-    if (mine == LIERNE_OK) {
-        fields[1].value = context->check;
-        fields[3].value = context->members.world;
-        fields[4].value = hash_members(&context->members);
-        mine = lierne_context_select_transports(context, &fields[2].value);
-    }
+    mine = mine == LIERNE_OK
+               ? lierne_context_list_fields(fields, context, spec, "lierne_context_create_mpi")
+               : mine;
     LIERNE_TRY(lierne_mpi_open(m, comm));
-    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, 5, &id, decision));
+    LIERNE_TRY(lierne_mpi_agree(m, mine, fields, LIERNE_CONTEXT_FIELDS, &id, decision));
     m->agreements = 0; /* plans take their numbers from agreements, from 0 on */
     if (*decision != LIERNE_OK) {
         return LIERNE_OK;
     }
     m->members = context->members; /* agreed: all ranks now mean the same by a rank */
-    return find_nodes(context, m);
+    return find_nodes(context, m, decision);
 }
 
 static bool progress_context(void *user) {
@@ -182,14 +137,17 @@ static bool progress_context(void *user) {
 }
 
 lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
-                                        const lierne_context_spec *spec) {
+                                        const lierne_context_spec *given) {
+    LIERNE_PUBLIC_CALL();
     lierne_context *context = NULL;
+    lierne_context_spec own, *spec = &own;
     lierne_mpi_state *m;
     lierne_status mine, decision = LIERNE_OK;
     if (out) {
         *out = NULL;
     }
     LIERNE_TRY(check_comm(comm));
+    mine = lierne_context_take_spec(spec, given);
     LIERNE_TRY(create_state(&m, comm, spec, &mine));
     if (mine == LIERNE_OK) {
         mine = out ? lierne_alloc(&context, 1, sizeof *context)
@@ -207,4 +165,12 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     lierne_mpi_close(m, status != LIERNE_OK);
     lierne_context_drop(context);
     return status != LIERNE_OK ? status : decision;
+}
+
+lierne_status lierne_context_create_mpi_fortran(lierne_context **out, MPI_Fint comm,
+                                                const lierne_context_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    return lierne_context_create_mpi(out, initialized ? MPI_Comm_f2c(comm) : MPI_COMM_NULL, spec);
 }

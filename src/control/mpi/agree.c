@@ -5,7 +5,8 @@
  * That pair tells whether all hashes are equal, because the minimum of ~h is the complement of the
  * maximum of h. Details are exchanged only on an error: a rank that failed broadcasts its message;
  * if fields differ, rank 0 broadcasts its fields page by page and the lowest rank that differs
- * finds the field. No step allocates, so that a rank without memory takes part like any other.
+ * finds the field; if that is a list, rank 0 broadcasts its items likewise. No step allocates, so
+ * that a rank without memory takes part like any other.
  *
  * Closing the control begins with the same reduction. If one rank closes while others agree, all of
  * them call the same collective; MPI ends the program when ranks call different ones. */
@@ -38,7 +39,7 @@ static lierne_status broadcast(lierne_mpi_state *m, void *data, size_t bytes, in
 
 static void set_decision(lierne_mpi_state *m, lierne_status status) {
     m->decision.status = status;
-    snprintf(m->decision.message, sizeof m->decision.message, "%s", lierne_last_error());
+    snprintf(m->decision.message, sizeof m->decision.message, "%s", lierne_error_text());
 }
 
 /* Every rank takes over the decision of root. */
@@ -58,28 +59,18 @@ static uint64_t hash_fields(const lierne_field *fields, size_t n) {
     return hash;
 }
 
-/* Compares a field of rank 0 with this rank's; either may be missing. */
-static lierne_status compare(const lierne_mpi_state *m, const lierne_field *first,
-                             const lierne_field *mine) {
-    if (first && mine && first->value == mine->value && strcmp(first->name, mine->name) == 0) {
-        return LIERNE_OK;
-    }
-    return LIERNE_FAIL(LIERNE_MISMATCH,
-                       "%s differs between ranks: %lld on rank %d, %lld on rank %d",
-                       mine ? mine->name : first->name, first ? (long long)first->value : 0LL,
-                       lierne_mpi_name(m, 0), mine ? (long long)mine->value : 0LL,
-                       lierne_mpi_name(m, m->rank));
-}
-
 static const lierne_field *nth(const lierne_field *fields, size_t n, size_t i) {
     return i < n ? &fields[i] : NULL;
 }
 
-/* Broadcasts the fields of rank 0; sets the decision to this rank's first field that differs. */
+/* Broadcasts the fields of rank 0; sets the decision to this rank's first field that differs. *at
+ * is its index if it is a list on both ranks, else -1. */
 static lierne_status compare_pages(lierne_mpi_state *m, const lierne_field *fields, size_t n,
-                                   size_t first_n) {
+                                   size_t first_n, int64_t *at) {
+    int first_rank = lierne_mpi_name(m, 0), rank = lierne_mpi_name(m, m->rank);
     lierne_status found = LIERNE_OK;
     size_t i = 0;
+    *at = -1;
     for (size_t start = 0; start < first_n; start += LIERNE_MPI_PAGE) {
         size_t end = start + LIERNE_MPI_PAGE < first_n ? start + LIERNE_MPI_PAGE : first_n;
         if (m->rank == 0) {
@@ -87,19 +78,49 @@ static lierne_status compare_pages(lierne_mpi_state *m, const lierne_field *fiel
         }
         LIERNE_TRY(broadcast(m, m->page, sizeof m->page, 0));
         for (; i < end && found == LIERNE_OK; i++) {
-            found = compare(m, &m->page[i - start], nth(fields, n, i));
+            const lierne_field *first = &m->page[i - start], *mine = nth(fields, n, i);
+            found = lierne_field_compare(i, first, first_rank, mine, rank);
+            *at = found != LIERNE_OK && lierne_field_same_lists(first, mine) ? (int64_t)i : -1;
         }
     }
     if (found == LIERNE_OK && first_n < n) {
-        found = compare(m, NULL, &fields[first_n]);
+        found = lierne_field_compare(first_n, NULL, first_rank, &fields[first_n], rank);
     }
     set_decision(m, found);
     return LIERNE_OK;
 }
 
+/* Broadcasts list `at` of rank 0, page by page, to the rank that differs, whose first item that
+ * differs becomes its decision. */
+static lierne_status compare_lists(lierne_mpi_state *m, const lierne_field *fields, size_t n,
+                                   int differs, int64_t at) {
+    /* Another rank than these two may have no such field, and reads none. */
+    const lierne_field none = {0}, *list = (size_t)at < n ? &fields[at] : &none;
+    size_t size = lierne_item_size(list->kind), per_page = sizeof m->page / 8;
+    lierne_status found = LIERNE_OK;
+    m->reduce_out[0] = (int64_t)list->count;
+    LIERNE_TRY(broadcast(m, m->reduce_out, sizeof m->reduce_out[0], 0));
+    size_t count = (size_t)m->reduce_out[0];
+    for (size_t start = 0; start < count; start += per_page) {
+        size_t items = count - start < per_page ? count - start : per_page;
+        if (m->rank == 0) {
+            memcpy(m->page, (const char *)list->items + start * size, items * size);
+        }
+        LIERNE_TRY(broadcast(m, m->page, sizeof m->page, 0));
+        if (m->rank == differs && found == LIERNE_OK) {
+            found = lierne_field_compare_items(m->page, start, items, lierne_mpi_name(m, 0), list,
+                                               lierne_mpi_name(m, differs));
+        }
+    }
+    if (found != LIERNE_OK) {
+        set_decision(m, found);
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fields, size_t n,
                                      lierne_status *decision) {
-    int64_t hash = m->reduce_in[HASH];
+    int64_t hash = m->reduce_in[HASH], at;
     m->reduce_out[0] = hash;
     m->reduce_out[1] = (int64_t)n;
     LIERNE_TRY(broadcast(m, m->reduce_out, 2 * sizeof m->reduce_out[0], 0));
@@ -107,7 +128,12 @@ static lierne_status find_difference(lierne_mpi_state *m, const lierne_field *fi
     m->reduce_in[FAILED] = m->reduce_out[0] != hash ? m->rank : m->world;
     LIERNE_TRY(minimum(m, 1));
     int differs = (int)m->reduce_out[FAILED];
-    LIERNE_TRY(compare_pages(m, fields, n, first_n));
+    LIERNE_TRY(compare_pages(m, fields, n, first_n, &at));
+    m->reduce_out[0] = at;
+    LIERNE_TRY(broadcast(m, m->reduce_out, sizeof m->reduce_out[0], differs));
+    if (m->reduce_out[0] >= 0) {
+        LIERNE_TRY(compare_lists(m, fields, n, differs, m->reduce_out[0]));
+    }
     return broadcast_decision(m, differs, decision);
 }
 

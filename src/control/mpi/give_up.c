@@ -17,25 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool same_node(const lierne_rank_info *a, const lierne_rank_info *b) {
-    return a->space != 0 && a->space == b->space && a->node == b->node;
-}
-
 /* m->ranks must be in the order of ranks. */
 bool lierne_mpi_map_flags(lierne_mpi_state *m) {
-    const lierne_rank_info *own = &m->ranks[m->rank], *first = NULL;
-    int count = 0;
-    for (int r = 0; r < m->world; r++) {
-        m->flag[r] = same_node(own, &m->ranks[r]) ? count++ : -1;
-        if (m->flag[r] == 0) {
-            first = &m->ranks[r];
-        }
-    }
-    if (first && first->flags != LIERNE_NO_FLAGS) {
-        m->flags =
-            lierne_abort_flags_map(first->process, (int)first->flags, m->world, m->flag[m->rank]);
-    }
-    return m->flags && count == m->world;
+    return lierne_processes_map_flags(&m->flags, m->flag, m->ranks, m->world, m->rank);
 }
 
 lierne_status lierne_mpi_listen(lierne_mpi_state *m) {

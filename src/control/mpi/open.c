@@ -49,12 +49,18 @@ static lierne_status open_notices(lierne_mpi_state *m) {
 }
 
 /* The descriptor stays open until every rank has mapped it. */
-lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached) {
-    m->reduce_in[0] = reached;
+lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached, bool *answers, int n) {
+    for (int i = 0; i < n; i++) {
+        m->reduce_in[i] = answers[i];
+    }
+    m->reduce_in[n] = reached;
     lierne_mpi_start_deadline(m);
-    LIERNE_TRY(lierne_mpi_allreduce(m, 1, MPI_MIN));
+    LIERNE_TRY(lierne_mpi_allreduce(m, n + 1, MPI_MIN));
     lierne_mpi_close_descriptor(m);
-    if (!m->reduce_out[0]) {
+    for (int i = 0; i < n; i++) {
+        answers[i] = m->reduce_out[i];
+    }
+    if (!m->reduce_out[n]) {
         LIERNE_TRY(open_notices(m));
     }
     m->ready = true;

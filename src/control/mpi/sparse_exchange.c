@@ -16,9 +16,6 @@
  * Requests in flight are few and have fixed slots, because sending must not allocate either. */
 #include "control/mpi/state.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define WINDOW  32 /* sends in flight, and receives */
 #define NOWHERE ((size_t)-1)
 
@@ -186,11 +183,6 @@ static void abandon(exchange *x) {
     }
 }
 
-static int by_peer(const void *a, const void *b) {
-    const lierne_control_message *x = a, *y = b;
-    return (x->peer > y->peer) - (x->peer < y->peer);
-}
-
 lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_message *messages,
                                          size_t n, lierne_control_messages *received) {
     lierne_mpi_state *m = self;
@@ -212,8 +204,6 @@ lierne_status lierne_mpi_sparse_exchange(void *self, const lierne_control_messag
         lierne_control_messages_destroy(received);
         return status;
     }
-    if (received->count > 0) {
-        qsort(received->at, received->count, sizeof *received->at, by_peer);
-    }
+    lierne_control_messages_sort(received);
     return LIERNE_OK;
 }

@@ -5,9 +5,9 @@
 #ifndef LIERNE_MPI_STATE_H
 #define LIERNE_MPI_STATE_H
 
-#include "control/abort_flags.h"
 #include "control/control.h"
 #include "control/members.h"
+#include "control/processes.h"
 
 #include <mpi.h>
 
@@ -15,17 +15,6 @@
 #define LIERNE_MPI_SINK            (1 << 17) /* words; unused pages of it take no memory */
 #define LIERNE_MPI_CONTROL_TAGS    2
 #define LIERNE_MPI_POLLS_PER_YIELD 64
-
-/* Node and process of a rank. Words of 64 bits, so that ranks can gather them. */
-typedef struct lierne_rank_info {
-    uint64_t node;
-    uint64_t rank;
-    uint64_t space;   /* the pid namespace, on its host and boot; 0: unknown */
-    uint64_t process; /* id of the process in that namespace */
-    uint64_t flags;   /* descriptor of the abort flags that this process opened */
-} lierne_rank_info;
-#define LIERNE_RANK_INFO_WORDS 5
-#define LIERNE_NO_FLAGS        UINT64_MAX
 
 /* What a rank tells the others about its error. */
 typedef struct lierne_notice {
@@ -78,9 +67,7 @@ int lierne_mpi_name(const lierne_mpi_state *m, int rank);
 /* LIERNE_TRANSPORT with MPI's text for code. */
 lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what);
 
-/* liveness.c. An id of this process's pid namespace, boot and host; 0 if it cannot be found. */
-uint64_t lierne_mpi_process_space(void);
-/* Begins to watch the processes of ranks in the same pid namespace. */
+/* liveness.c. Begins to watch the processes of ranks in the same pid namespace. */
 void lierne_mpi_watch(lierne_mpi_state *m);
 void lierne_mpi_unwatch(lierne_mpi_state *m);
 /* PEER_FAILED if the process of a rank has ended. */
@@ -127,8 +114,9 @@ lierne_status lierne_mpi_sparse_exchange(void *state, const lierne_control_messa
 /* open.c. Duplicates comm. Collective. */
 lierne_status lierne_mpi_open(lierne_mpi_state *m, MPI_Comm comm);
 /* Waits until all ranks have mapped their flags. Opens the communicator of notices unless the flags
- * reach all ranks (`reached`) on every rank. Collective. */
-lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached);
+ * reach all ranks (`reached`) on every rank. Each of n answers, at most LIERNE_MAX_REDUCED - 1,
+ * becomes that of all ranks. Collective. */
+lierne_status lierne_mpi_share_flags(lierne_mpi_state *m, bool reached, bool *answers, int n);
 /* Frees the state. Collective unless dead. */
 void lierne_mpi_close(void *state, bool dead);
 

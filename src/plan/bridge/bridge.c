@@ -26,6 +26,7 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
                           lierne_bridge_sides *sides, lierne_plan_parts *parts) {
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(check_ranks(context, spec));
+    parts->kind = "bridge";
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
@@ -36,48 +37,48 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
                                          sides->src);
 }
 
-static void add_placements(lierne_plan_fields *f, const char *name, const lierne_grid *grid,
+static void add_placements(lierne_plan_fields *f, const char *prefix, const lierne_grid *grid,
                            const lierne_placement *given) {
     for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
         lierne_placement p = given ? given[d] : (lierne_placement){0};
-        int64_t cut = (int64_t)p.share * LIERNE_MAX_DIMS + p.cut_order;
-        int64_t value = (cut * LIERNE_MAX_AXES + p.axis) * (LIERNE_AT + 1) + (int64_t)p.kind;
-        lierne_plan_fields_add_at(f, name, d, value);
+        lierne_plan_fields_add_dim(f, prefix, d, "kind", (int64_t)p.kind);
+        lierne_plan_fields_add_dim(f, prefix, d, "axis", p.axis);
+        lierne_plan_fields_add_dim(f, prefix, d, "share", (int64_t)p.share);
+        lierne_plan_fields_add_dim(f, prefix, d, "cut_order", p.cut_order);
     }
 }
 
 static void add_counts(lierne_plan_fields *f, const char *name, const lierne_grid *grid,
                        const int64_t *counts) {
     size_t n = (size_t)lierne_grid_find_dim_size(grid, NULL, "dp");
-    lierne_plan_fields_add(f, name, lierne_plan_fields_hash(counts, n, sizeof *counts));
+    lierne_plan_fields_add_list(f, name, LIERNE_ITEM_I64, counts, n);
 }
 
 /* Every rank's spec must have these. */
 static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     int s = spec->sequence_axis;
     size_t rows = s < 0 ? 0 : (size_t)(spec->shape[spec->batch_axis] * spec->shape[s]);
-    lierne_plan_fields_add(f, "call", LIERNE_CALL_BRIDGE);
+    lierne_plan_fields_add(f, "lierne_plan_create_bridge", 0);
     lierne_plan_fields_add_grid(f, "src", spec->src);
     lierne_plan_fields_add_grid(f, "dst", spec->dst);
     lierne_plan_fields_add(f, "naxes", spec->naxes);
     for (int a = 0; a < spec->naxes; a++) {
         lierne_plan_fields_add_at(f, "shape", a, spec->shape[a]);
     }
-    lierne_plan_fields_add(f, "dtype", (int64_t)spec->dtype);
+    lierne_plan_fields_add_dtype(f, spec->dtype);
     lierne_plan_fields_add(f, "batch_axis", spec->batch_axis);
     lierne_plan_fields_add(f, "sequence_axis", s);
     add_counts(f, "src_counts", spec->src, spec->src_counts);
     add_counts(f, "dst_counts", spec->dst, spec->dst_counts);
     lierne_plan_fields_add(f, "gradient_owner", (int64_t)spec->gradient_owner);
     lierne_plan_fields_add(f, "gradient_storage", (int64_t)spec->gradient_storage);
-    lierne_plan_fields_add(f, "row_owner",
-                           lierne_plan_fields_hash(spec->row_owner, rows, sizeof *spec->row_owner));
+    lierne_plan_fields_add_list(f, "row_owner", LIERNE_ITEM_I32, spec->row_owner, rows);
     lierne_plan_fields_add(f, "require_divisible", spec->require_divisible != 0);
-    lierne_plan_fields_add(f, "max_inflight", spec->max_inflight);
+    lierne_plan_fields_add(f, "max_inflight", spec->max_inflight > 1 ? spec->max_inflight : 1);
     lierne_plan_fields_add(f, "output", (int64_t)spec->output);
     lierne_plan_fields_add(f, "variable_rows", spec->variable_rows != 0);
-    add_placements(f, "src_placements", spec->src, spec->src_placements);
-    add_placements(f, "dst_placements", spec->dst, spec->dst_placements);
+    add_placements(f, "src", spec->src, spec->src_placements);
+    add_placements(f, "dst", spec->dst, spec->dst_placements);
 }
 
 /* The tensor of one element per sample. */
@@ -122,15 +123,34 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
     return status;
 }
 
+/* Fills the parts of a plan of another shape, with a saved spec of its own. */
+static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *context,
+                             const int64_t *shape, lierne_plan_parts *parts) {
+    const lierne_bridge_saved_spec *old = (const lierne_bridge_saved_spec *)saved;
+    lierne_bridge_saved_spec *next;
+    lierne_bridge_sides sides = {0};
+    lierne_bridge_spec spec = old->spec;
+    if (old->variable || spec.gradient_owner == LIERNE_GRADIENT_ROWS) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has %s of its shape: make a new plan",
+                           context->rank, old->variable ? "variable rows" : "a row map");
+    }
+    spec.shape = shape;
+    lierne_status status = fill(context, &spec, &sides, parts);
+    lierne_bridge_sides_destroy(&sides);
+    LIERNE_TRY(status);
+    LIERNE_TRY(lierne_bridge_saved_spec_create(&next, &spec));
+    next->base.reshape = saved->reshape;
+    parts->saved_spec = &next->base;
+    return LIERNE_OK;
+}
+
 /* Routes, and what is needed to change them later. */
 static lierne_status fill_all(lierne_context *context, const lierne_bridge_spec *spec,
                               lierne_bridge_sides *sides, lierne_plan_parts *parts) {
     lierne_bridge_saved_spec *saved;
-    if (!spec->variable_rows && spec->gradient_owner != LIERNE_GRADIENT_ROWS) {
-        return fill(context, spec, sides, parts);
-    }
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(lierne_bridge_saved_spec_create(&saved, spec));
+    saved->base.reshape = reshape;
     parts->saved_spec = &saved->base;
     return spec->variable_rows ? fill_variable(context, spec, sides, parts, &saved->variable)
                                : fill(context, spec, sides, parts);
@@ -148,12 +168,15 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
     if (status != LIERNE_OK) {
         lierne_plan_destroy(*out);
         *out = NULL;
+        return status;
     }
-    return status;
+    lierne_plan_own(saved->variable->exchange);
+    return LIERNE_OK;
 }
 
 lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                         const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_bridge_resolved r = {0};
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
@@ -175,10 +198,9 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     }
     bool variable = status == LIERNE_OK && r.spec.variable_rows;
     lierne_bridge_sides_destroy(&sides);
-    lierne_bridge_resolved_destroy(&r);
-    lierne_fail_in(status, __func__);
-    LIERNE_TRY(lierne_plan_new(out, context, status, &parts, fields.at, fields.count));
-    return variable ? plan_counts(out, context) : LIERNE_OK;
+    status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
+    lierne_bridge_resolved_destroy(&r); /* fields point to its grids */
+    return status == LIERNE_OK && variable ? plan_counts(out, context) : status;
 }
 
 /* Plans again with another map. */
@@ -195,15 +217,15 @@ static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owne
     lierne_bridge_spec spec = saved->spec;
     size_t rows = (size_t)(spec.shape[spec.batch_axis] * spec.shape[spec.sequence_axis]);
     spec.row_owner = row_owner;
-    lierne_plan_fields_add(fields, "call", LIERNE_CALL_ROW_MAP);
+    lierne_plan_fields_add(fields, "lierne_plan_update_rows", 0);
     lierne_plan_fields_add(fields, "plan", lierne_plan_number(plan));
-    lierne_plan_fields_add(fields, "row_owner",
-                           lierne_plan_fields_hash(row_owner, rows, sizeof *row_owner));
+    lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner, rows);
     LIERNE_TRY(lierne_plan_check_idle(plan));
     return fill(lierne_plan_context(plan), &spec, sides, parts);
 }
 
 lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owner) {
+    LIERNE_PUBLIC_CALL();
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
@@ -213,6 +235,5 @@ lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owne
     LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
     lierne_status status = fill_again(plan, row_owner, &sides, &parts, &fields);
     lierne_bridge_sides_destroy(&sides);
-    lierne_fail_in(status, __func__);
     return lierne_plan_replace(plan, status, &parts, fields.at, fields.count);
 }

@@ -101,6 +101,7 @@ void lierne_bridge_sides_destroy(lierne_bridge_sides *sides) {
 lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **dst,
                                            lierne_layout **gradient,
                                            const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_bridge_resolved r;
     lierne_bridge_sides sides = {0};
     if (!src || !dst || !gradient) {
@@ -122,13 +123,14 @@ lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **
         lierne_bridge_sides_destroy(&sides);
     }
     lierne_bridge_resolved_destroy(&r);
-    return lierne_fail_in(status, __func__);
+    return status;
 }
 
 lierne_status lierne_bridge_check(const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_bridge_sides sides = {0};
     lierne_status status =
         lierne_bridge_layouts_create(&sides.src, &sides.dst, &sides.gradient, spec);
     lierne_bridge_sides_destroy(&sides);
-    return lierne_fail_in(status, __func__);
+    return status;
 }

@@ -1,6 +1,6 @@
-/* A copy of a bridge's spec that lives as long as its plan, for planning again with another row
- * map. The caller may free its grids and arrays after planning, so everything is copied; the map
- * itself is not, since planning again brings the next one. */
+/* A copy of a bridge's spec that lives as long as its plan, for planning again with another row map
+ * or another shape. The caller may free its grids and arrays after planning, so everything is
+ * copied; the map itself is not, since planning again brings the next one. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>

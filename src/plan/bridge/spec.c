@@ -44,14 +44,11 @@ static lierne_status resolve_rows(lierne_bridge_resolved *r) {
 
 static lierne_status resolve_grids(const lierne_bridge_spec *spec, lierne_bridge_resolved *r) {
     memset(r, 0, sizeof *r);
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
-    }
-    r->spec = *spec;
-    LIERNE_TRY(resolve_view(&r->src, spec->src, spec->src_view));
-    LIERNE_TRY(resolve_view(&r->dst, spec->dst, spec->dst_view));
-    r->spec.src = r->src ? r->src : spec->src;
-    r->spec.dst = r->dst ? r->dst : spec->dst;
+    LIERNE_TRY(lierne_spec_take(&r->spec, sizeof r->spec, spec, "spec"));
+    LIERNE_TRY(resolve_view(&r->src, r->spec.src, r->spec.src_view));
+    LIERNE_TRY(resolve_view(&r->dst, r->spec.dst, r->spec.dst_view));
+    r->spec.src = r->src ? r->src : r->spec.src;
+    r->spec.dst = r->dst ? r->dst : r->spec.dst;
     r->spec.src_view = r->spec.dst_view = NULL;
     return LIERNE_OK;
 }
@@ -62,13 +59,14 @@ lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridg
 }
 
 lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_bridge_resolved r;
     lierne_status status = resolve_grids(spec, &r);
     if (status == LIERNE_OK) {
         status = lierne_bridge_check_sides(&r.spec);
     }
     lierne_bridge_resolved_destroy(&r);
-    return lierne_fail_in(status, __func__);
+    return status;
 }
 
 void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {

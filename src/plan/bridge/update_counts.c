@@ -20,6 +20,7 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
 }
 
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
+    LIERNE_PUBLIC_CALL();
     if (!plan) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
@@ -27,12 +28,11 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     lierne_saved_spec *saved = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
     lierne_bridge_counts *c = saved ? ((lierne_bridge_saved_spec *)saved)->variable : NULL;
     LIERNE_TRY(lierne_context_alive(context));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_COUNTS},
-                                   {"plan", lierne_plan_number(plan)}};
+    const lierne_field fields[] = {{.name = "lierne_plan_update_counts"},
+                                   {.name = "plan", .value = lierne_plan_number(plan)}};
     lierne_status status =
         c ? check_rows(plan, c, rows)
           : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no variable rows", context->rank);
-    lierne_fail_in(status, __func__);
     LIERNE_TRY(lierne_context_agree(context, status, fields, 2, NULL));
     if (rows) {
         memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
@@ -40,6 +40,5 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], NULL));
     lierne_bridge_counts_measure(c, lierne_plan_side_of(plan, LIERNE_FORWARD),
                                  lierne_plan_side_of(plan, LIERNE_ADJOINT));
-    lierne_plan_refresh(plan);
-    return LIERNE_OK;
+    return lierne_plan_refresh(plan);
 }

@@ -138,10 +138,6 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int nra
 
 static lierne_status check(const lierne_brick_spec *spec, int rank, int nranks) {
     int64_t bytes;
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL, or its size is not %zu", rank,
-                           sizeof *spec);
-    }
     LIERNE_TRY(check_grid(spec, rank, nranks));
     for (int d = 0; d < 3; d++) {
         LIERNE_TRY(check_axis(spec, d, rank));
@@ -320,6 +316,7 @@ static void point_lists(lierne_brick *brick) {
 
 /* What must be the same on every rank. */
 typedef struct fingerprint {
+    lierne_brick_spec spec; /* fields point to its numbers */
     lierne_field fields[24];
     size_t n;
 } fingerprint;
@@ -330,28 +327,26 @@ static void put(fingerprint *f, const char *name, int d, int64_t value) {
     field->value = value;
 }
 
-static int64_t bits_of(double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
+static void put_reals(fingerprint *f, const char *name, int d, const double *reals, int n) {
+    char full[16];
+    snprintf(full, sizeof full, d < 0 ? "%s" : "%s[%d]", name, d);
+    f->fields[f->n++] = lierne_field_list(full, LIERNE_ITEM_F64, reals, (size_t)n);
 }
 
 static void put_spec(fingerprint *f, const lierne_brick_spec *spec) {
-    put(f, "cutoff", 0, bits_of(spec->cutoff));
+    put_reals(f, "cutoff", -1, &spec->cutoff, 1);
+    put_reals(f, "box", -1, spec->box, 3);
     put(f, "dims", 0, spec->dims == 2 ? 2 : 3);
     for (int d = 0; d < 3; d++) {
-        uint64_t splits = 0;
-        for (int i = 0; spec->splits[d] && i <= spec->grid[d]; i++) {
-            splits = splits * 31 + (uint64_t)bits_of(spec->splits[d][i]);
-        }
         put(f, "grid", d, spec->grid[d]);
-        put(f, "box", d, bits_of(spec->box[d]));
         put(f, "periodic", d, spec->periodic[d] != 0);
-        put(f, "splits", d, (int64_t)(splits >> 1));
+        put_reals(f, "splits", d, spec->splits[d], spec->grid[d] + 1);
     }
 }
 
-static lierne_status prepare(planner *b, const lierne_brick_spec *spec, fingerprint *f) {
+static lierne_status prepare(planner *b, const lierne_brick_spec *given, fingerprint *f) {
+    lierne_brick_spec *spec = &f->spec;
+    LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, b->context->rank));
     LIERNE_TRY(check(spec, b->context->rank, b->context->members.count));
     put_spec(f, spec);
     place(b, spec);
@@ -362,8 +357,9 @@ static lierne_status prepare(planner *b, const lierne_brick_spec *spec, fingerpr
 
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     planner b = {.context = context};
-    fingerprint f = {.fields = {{"call", LIERNE_CALL_BRICK}}, .n = 1};
+    fingerprint f = {.fields = {{"lierne_brick_create"}}, .n = 1};
     int number = 0;
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
@@ -403,11 +399,13 @@ void lierne_brick_destroy(lierne_brick *brick) {
     }
 }
 
-lierne_status lierne_brick_get_swaps(lierne_halo_spec *spec, const lierne_brick *brick) {
-    if (!brick || !spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
-                           brick ? "spec is NULL or its size is not set" : "brick is NULL");
+lierne_status lierne_brick_get_swaps(lierne_halo_spec *given, const lierne_brick *brick) {
+    LIERNE_PUBLIC_CALL();
+    lierne_halo_spec own, *spec = &own;
+    if (!brick) {
+        return LIERNE_FAIL(LIERNE_INVALID, "brick is NULL");
     }
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     spec->nlocal = brick->nlocal;
     spec->nghost = (int64_t)brick->points.count / 3 - brick->nlocal;
     spec->nswap = brick->nswap;
@@ -416,7 +414,7 @@ lierne_status lierne_brick_get_swaps(lierne_halo_spec *spec, const lierne_brick 
     spec->sendnum = brick->nums;
     spec->recvnum = brick->nums + brick->nswap;
     spec->sendlist = brick->lists;
-    return LIERNE_OK;
+    return lierne_spec_give(given, spec, sizeof *spec, "spec");
 }
 
 const double *lierne_brick_get_ghosts(const lierne_brick *brick) {

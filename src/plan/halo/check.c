@@ -8,10 +8,6 @@
 #define SWAP_FAIL(status, ...) LIERNE_FAIL(status, "rank %d swap %d: " __VA_ARGS__)
 
 static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL, or its size is not %zu", rank,
-                           sizeof *spec);
-    }
     if (spec->width < 1 || (spec->stride != 0 && spec->stride < spec->width)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: width is %lld, must be at least 1, and stride %lld, must be 0 "

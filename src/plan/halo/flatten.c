@@ -35,6 +35,7 @@ static lierne_status check(const lierne_halo_saved_spec *saved, const void *out,
 
 lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                            int separate) {
+    LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *saved = lierne_halo_saved_spec_of(plan);
     if (out) {
         *out = NULL;
@@ -44,9 +45,9 @@ lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan 
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_FLATTEN},
-                                   {"plan", lierne_plan_number(plan)},
-                                   {"separate", separate != 0}};
+    const lierne_field fields[] = {{.name = "lierne_plan_create_flattened"},
+                                   {.name = "plan", .value = lierne_plan_number(plan)},
+                                   {.name = "separate", .value = separate != 0}};
     lierne_status status = check(saved, out, separate, context->rank);
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     if (saved->spec.nswap == 0) {

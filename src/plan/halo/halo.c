@@ -43,6 +43,7 @@ static lierne_status find_roots(lierne_context *context, lierne_halo_saved_spec 
 
 static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, int rank,
                           const int64_t *rows) {
+    parts->kind = "halo";
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "swaps";
@@ -70,12 +71,13 @@ static lierne_status prepare(lierne_plan_parts *parts, lierne_halo_labels *l,
 static lierne_status agree(lierne_context *context, lierne_status status,
                            const lierne_plan_parts *parts) {
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)parts->saved_spec;
-    lierne_field fields[5] = {{"call", LIERNE_CALL_HALO}};
+    lierne_field fields[5] = {{.name = "planning of swaps"}};
     if (status == LIERNE_OK) {
-        fields[1] = (lierne_field){"dtype", r->spec.dtype};
-        fields[2] = (lierne_field){"width", r->spec.width};
-        fields[3] = (lierne_field){"keep_ghosts", r->spec.keep_ghosts};
-        fields[4] = (lierne_field){"max_inflight", r->spec.max_inflight};
+        fields[1] = lierne_field_text("dtype", lierne_dtype_name(r->spec.dtype));
+        fields[2] = (lierne_field){.name = "width", .value = r->spec.width};
+        fields[3] = (lierne_field){.name = "keep_ghosts", .value = r->spec.keep_ghosts};
+        fields[4] = (lierne_field){.name = "max_inflight",
+                                   .value = r->spec.max_inflight > 1 ? r->spec.max_inflight : 1};
     }
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 5, NULL));
     return compare_depth(context, r->spec.nswap);
@@ -95,7 +97,7 @@ static lierne_status fill_together(lierne_context *context, lierne_plan_parts *p
 
 lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, lierne_status status,
                                const lierne_halo_spec *spec) {
-    const lierne_field field = {"call", LIERNE_CALL_HALO_NEW};
+    const lierne_field field = {.name = "a new plan of swaps"};
     lierne_plan_parts parts = {0};
     lierne_halo_labels l = {.n = 2};
     if (status == LIERNE_OK) {
@@ -115,7 +117,9 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
 }
 
 lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context,
-                                      const lierne_halo_spec *spec) {
+                                      const lierne_halo_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_halo_spec spec;
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
@@ -123,9 +127,9 @@ lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status =
-        out ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
-    return lierne_halo_plan(out, context, status, spec);
+    lierne_status status = out ? lierne_spec_take_at(&spec, sizeof spec, given, context->rank)
+                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    return lierne_halo_plan(out, context, status, &spec);
 }
 
 const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan) {
@@ -135,17 +139,16 @@ const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan)
 }
 
 lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
-    if (!r || !spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
-                           !r ? "plan is NULL or not one of swaps"
-                              : "spec is NULL or its size is not set");
+    if (!r) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
     }
-    *spec = r->spec;
-    return LIERNE_OK;
+    return lierne_spec_give(spec, &r->spec, sizeof r->spec, "spec");
 }
 
 lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     if (!r || (r->spec.nghost > 0 && (!rank || !row))) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s",

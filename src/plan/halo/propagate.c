@@ -82,7 +82,7 @@ lierne_status lierne_halo_propagate(lierne_context *context, const lierne_halo_s
         lierne_status one = run_swap(context, spec, s, labels, ghosts);
         if (one != LIERNE_OK && status == LIERNE_OK) {
             status = one;
-            snprintf(message, sizeof message, "%s", lierne_last_error());
+            snprintf(message, sizeof message, "%s", lierne_error_text());
         }
         ghosts += spec->recvnum[s];
     }

@@ -119,6 +119,7 @@ static lierne_status prepare(filter *c, const lierne_halo_saved_spec *r, const v
 
 lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
                                             const uint8_t *keep) {
+    LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     filter c = {0};
     if (out) {
@@ -129,8 +130,8 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    const lierne_field fields[] = {{"call", LIERNE_CALL_RESTRICT},
-                                   {"plan", lierne_plan_number(plan)}};
+    const lierne_field fields[] = {{.name = "lierne_plan_create_restricted"},
+                                   {.name = "plan", .value = lierne_plan_number(plan)}};
     lierne_status status = prepare(&c, r, out, keep, context->rank);
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK) {

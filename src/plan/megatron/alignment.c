@@ -89,36 +89,48 @@ int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, i
 }
 
 /* In the order of Megatron-LM's checks. */
-void lierne_megatron_rejection(const lierne_megatron_grids *grids, char *text, size_t size) {
+lierne_megatron_rejection lierne_megatron_reject(const lierne_megatron_grids *grids, char *text,
+                                                 size_t size) {
     const lierne_grid *src = grids->src, *dst = grids->dst;
     int sizes[] = {lierne_grid_get_size(src), lierne_grid_get_size(dst)};
     int offsets[] = {lierne_grid_get_offset(src), lierne_grid_get_offset(dst)};
     int dps[] = {lierne_grid_find_dim_size(src, NULL, "dp"),
                  lierne_grid_find_dim_size(dst, NULL, "dp")};
+    int pps[] = {lierne_grid_find_dim_size(src, NULL, "pp"),
+                 lierne_grid_find_dim_size(dst, NULL, "pp")};
+    int cp = lierne_grid_find_dim_size(src, NULL, "cp");
     text[0] = '\0';
     if (sizes[0] != sizes[1]) {
         snprintf(text, size, "the source grid has %d ranks, the destination grid %d", sizes[0],
                  sizes[1]);
-    } else if (offsets[0] != offsets[1]) {
+        return LIERNE_MEGATRON_GRID_SIZES;
+    }
+    if (offsets[0] != offsets[1]) {
         snprintf(text, size, "the source grid begins at rank %d, the destination grid at rank %d",
                  offsets[0], offsets[1]);
-    } else if (lierne_grid_find_dim_size(src, NULL, "pp") != 1) {
-        snprintf(text, size, "pp of the source grid is %d, must be 1",
-                 lierne_grid_find_dim_size(src, NULL, "pp"));
-    } else if (lierne_grid_find_dim_size(dst, NULL, "pp") != 1) {
-        snprintf(text, size, "pp of the destination grid is %d, must be 1",
-                 lierne_grid_find_dim_size(dst, NULL, "pp"));
-    } else if (lierne_grid_find_dim_size(src, NULL, "cp") != 1) {
-        snprintf(text, size, "cp of the source grid is %d, must be 1",
-                 lierne_grid_find_dim_size(src, NULL, "cp"));
-    } else if (lierne_grid_find_dim(dst, "cp") > lierne_grid_find_dim(dst, "dp")) {
+        return LIERNE_MEGATRON_RANK_OFFSETS;
+    }
+    if (pps[0] != 1 || pps[1] != 1) {
+        snprintf(text, size, "pp of the %s grid is %d, must be 1",
+                 pps[0] != 1 ? "source" : "destination", pps[0] != 1 ? pps[0] : pps[1]);
+        return pps[0] != 1 ? LIERNE_MEGATRON_SRC_PP : LIERNE_MEGATRON_DST_PP;
+    }
+    if (cp != 1) {
+        snprintf(text, size, "cp of the source grid is %d, must be 1", cp);
+        return LIERNE_MEGATRON_SRC_CP;
+    }
+    if (lierne_grid_find_dim(dst, "cp") > lierne_grid_find_dim(dst, "dp")) {
         snprintf(text, size, "cp stands after dp in the destination grid");
-    } else if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
+        return LIERNE_MEGATRON_CP_AFTER_DP;
+    }
+    if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
         snprintf(text, size,
                  "dp of the source grid is %d, that of the destination %d: neither divides the "
                  "other",
                  dps[0], dps[1]);
+        return LIERNE_MEGATRON_DP_INDIVISIBLE;
     }
+    return LIERNE_MEGATRON_ACCEPTED;
 }
 
 lierne_status lierne_megatron_compare(lierne_megatron_comparison *out,
@@ -126,7 +138,7 @@ lierne_status lierne_megatron_compare(lierne_megatron_comparison *out,
     lierne_megatron_grids grids;
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
-        lierne_megatron_rejection(&grids, out->rejection, sizeof out->rejection);
+        lierne_megatron_reject(&grids, out->rejection, sizeof out->rejection);
         out->nmisaligned =
             lierne_megatron_misaligned(&grids, out->misaligned, LIERNE_MEGATRON_SHOWN);
     }

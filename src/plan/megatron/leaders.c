@@ -99,6 +99,7 @@ static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grid
 
 lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
                                              const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_megatron_grids grids;
     lierne_megatron_leaders *leaders;
     if (!out) {
@@ -113,7 +114,7 @@ lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_leaders_destroy(leaders);
-        return lierne_fail_in(status, __func__);
+        return status;
     }
     *out = leaders;
     return LIERNE_OK;
@@ -130,10 +131,10 @@ void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders) {
     }
 }
 
-static lierne_status check_side(const lierne_megatron_leaders *leaders, lierne_megatron_side which,
-                                const char *func) {
+static lierne_status check_side(const lierne_megatron_leaders *leaders,
+                                lierne_megatron_side which) {
     if (!leaders || (which != LIERNE_MEGATRON_SRC && which != LIERNE_MEGATRON_DST)) {
-        return lierne_fail(LIERNE_INVALID, func, "leaders is NULL or side is %d, must be 0 or 1",
+        return LIERNE_FAIL(LIERNE_INVALID, "leaders is NULL or side is %d, must be 0 or 1",
                            (int)which);
     }
     return LIERNE_OK;
@@ -142,7 +143,8 @@ static lierne_status check_side(const lierne_megatron_leaders *leaders, lierne_m
 lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
                                                 const lierne_megatron_leaders *leaders,
                                                 lierne_megatron_side which) {
-    LIERNE_TRY(check_side(leaders, which, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(check_side(leaders, which));
     if (!ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "ranks or count is NULL");
     }
@@ -154,7 +156,8 @@ lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
 lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups, int *group_size,
                                                  const lierne_megatron_leaders *leaders,
                                                  lierne_megatron_side which) {
-    LIERNE_TRY(check_side(leaders, which, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(check_side(leaders, which));
     if (!ranks || !ngroups || !group_size) {
         return LIERNE_FAIL(LIERNE_INVALID, "ranks, ngroups or group_size is NULL");
     }
@@ -166,6 +169,7 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
 
 lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count,
                                                     const lierne_megatron_leaders *leaders) {
+    LIERNE_PUBLIC_CALL();
     if (!leaders || !ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
@@ -190,6 +194,7 @@ static void find_peers(const side *own, const side *other, int rank, const int *
 lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends,
                                                 const int **recv_from, int *nrecvs,
                                                 const lierne_megatron_leaders *leaders, int rank) {
+    LIERNE_PUBLIC_CALL();
     if (!leaders || !send_to || !nsends || !recv_from || !nrecvs) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }

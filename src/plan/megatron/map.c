@@ -35,6 +35,7 @@ struct lierne_megatron_map {
     int cp_size;
     int *misaligned;
     int nmisaligned;
+    lierne_megatron_rejection code;
     char rejection[LIERNE_MEGATRON_REJECTION];
 };
 
@@ -115,10 +116,10 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
     map->dp_ratio = ratio_of(src_dp, dst_dp);
     map->offset = lierne_grid_get_offset(grids->src);
     map->nranks = lierne_grid_get_size(grids->src);
-    lierne_megatron_rejection(grids, map->rejection, sizeof map->rejection);
+    map->code = lierne_megatron_reject(grids, map->rejection, sizeof map->rejection);
     LIERNE_TRY(map_cp(map, grids->dst));
     LIERNE_TRY(map_misaligned(map, grids));
-    if (map->rejection[0] != '\0') {
+    if (map->code != LIERNE_MEGATRON_ACCEPTED) {
         return LIERNE_OK;
     }
     map->kind = src_dp > dst_dp   ? LIERNE_MEGATRON_FAN_IN
@@ -130,6 +131,7 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
 
 lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
                                          const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_megatron_grids grids;
     lierne_megatron_map *map;
     if (!out) {
@@ -144,7 +146,7 @@ lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
     lierne_megatron_grids_destroy(&grids);
     if (status != LIERNE_OK) {
         lierne_megatron_map_destroy(map);
-        return lierne_fail_in(status, __func__);
+        return status;
     }
     *out = map;
     return LIERNE_OK;
@@ -181,14 +183,18 @@ int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map) {
     return map ? map->dp_ratio : -1;
 }
 
+lierne_megatron_rejection lierne_megatron_map_get_rejection_code(const lierne_megatron_map *map) {
+    return map ? map->code : LIERNE_MEGATRON_ACCEPTED;
+}
+
 const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
     return map ? map->rejection : "";
 }
 
 static lierne_status give_groups(int *from, int count, int size, const int **ranks, int *ngroups,
-                                 int *group_size, const char *func) {
+                                 int *group_size) {
     if (!ranks || !ngroups || !group_size) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL",
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
                            !ranks     ? "ranks"
                            : !ngroups ? "ngroups"
                                       : "group_size");
@@ -202,24 +208,26 @@ static lierne_status give_groups(int *from, int count, int size, const int **ran
 lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngroups,
                                                     int *group_size,
                                                     const lierne_megatron_map *map) {
+    LIERNE_PUBLIC_CALL();
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
-    return give_groups(map->gather, map->ngather, map->dp_ratio, ranks, ngroups, group_size,
-                       __func__);
+    return give_groups(map->gather, map->ngather, map->dp_ratio, ranks, ngroups, group_size);
 }
 
 lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size,
                                                 const lierne_megatron_map *map) {
+    LIERNE_PUBLIC_CALL();
     if (!map) {
         return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
     }
-    return give_groups(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size, __func__);
+    return give_groups(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size);
 }
 
 lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
                                             const lierne_megatron_map *map, int rank,
                                             int64_t batch) {
+    LIERNE_PUBLIC_CALL();
     if (!map || !start || !size) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }
@@ -244,6 +252,7 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
 
 lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count,
                                                  const lierne_megatron_map *map) {
+    LIERNE_PUBLIC_CALL();
     if (!map || !ranks || !count) {
         return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
     }

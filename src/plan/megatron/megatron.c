@@ -6,16 +6,17 @@
 #include "lierne/redistribute.h"
 #include "plan/fields.h"
 
-static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatron_spec *spec) {
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
-    }
+static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatron_spec *given) {
+    lierne_megatron_spec own, *spec = &own;
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     if (spec->algorithm != LIERNE_MEGATRON_COLLECTIVE &&
         spec->algorithm != LIERNE_MEGATRON_LEADER) {
         return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be 1 (collective) or 2 (leader)",
                            (int)spec->algorithm);
     }
-    b->spec = spec->bridge;
+    b->algorithm = spec->algorithm;
+    b->spec = &b->own;
+    LIERNE_TRY(lierne_spec_take(&b->own, sizeof b->own, spec->bridge, "spec->bridge"));
     LIERNE_TRY(lierne_bridge_layouts_create(&b->src, &b->dst, &b->gradient, b->spec));
     LIERNE_TRY(lierne_megatron_grids_create(&b->grids, b->spec));
     b->batch_axis = b->src->placements[lierne_grid_find_dim(b->grids.src, "dp")].axis;
@@ -31,10 +32,11 @@ static void close_bridge(lierne_megatron_bridge *b) {
 }
 
 lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_megatron_bridge bridge = {0};
     lierne_status status = open_bridge(&bridge, spec);
     close_bridge(&bridge);
-    return lierne_fail_in(status, __func__);
+    return status;
 }
 
 /* A side with an empty route. */
@@ -51,9 +53,8 @@ static lierne_status start_side(lierne_plan_side *side, const lierne_context *co
 }
 
 static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *context,
-                                const lierne_megatron_bridge *b,
-                                lierne_megatron_algorithm algorithm) {
-    bool collective = algorithm == LIERNE_MEGATRON_COLLECTIVE;
+                                const lierne_megatron_bridge *b) {
+    bool collective = b->algorithm == LIERNE_MEGATRON_COLLECTIVE;
     if (b->src->world != context->members.world) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "the grids lie on a world of %d ranks, the context on one of %d",
@@ -63,6 +64,7 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
         lierne_context_check_ranks(context, "the source grid", b->src->offset, b->src->nranks));
     LIERNE_TRY(lierne_context_check_ranks(context, "the destination grid", b->dst->offset,
                                           b->dst->nranks));
+    parts->kind = "megatron";
     parts->dtype = b->src->dtype;
     parts->max_inflight = b->spec->max_inflight ? b->spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] =
@@ -73,11 +75,11 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
                       : lierne_megatron_plan_leader(context, b, parts);
 }
 
-static void add_fields(lierne_plan_fields *fields, const lierne_megatron_bridge *b,
-                       lierne_megatron_algorithm algorithm) {
-    lierne_plan_fields_add(fields, "call", LIERNE_CALL_MEGATRON);
-    lierne_plan_fields_add(fields, "algorithm", (int64_t)algorithm);
-    lierne_plan_fields_add(fields, "max_inflight", b->spec->max_inflight);
+static void add_fields(lierne_plan_fields *fields, const lierne_megatron_bridge *b) {
+    lierne_plan_fields_add(fields, "lierne_plan_create_megatron", 0);
+    lierne_plan_fields_add(fields, "algorithm", (int64_t)b->algorithm);
+    lierne_plan_fields_add(fields, "max_inflight",
+                           b->spec->max_inflight > 1 ? b->spec->max_inflight : 1);
     lierne_plan_fields_add_grid(fields, "src", b->grids.src);
     lierne_plan_fields_add_grid(fields, "dst", b->grids.dst);
     lierne_plan_fields_add_tensor(fields, b->src);
@@ -86,6 +88,7 @@ static void add_fields(lierne_plan_fields *fields, const lierne_megatron_bridge 
 
 lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *context,
                                           const lierne_megatron_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_megatron_bridge bridge = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
@@ -99,12 +102,12 @@ lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *con
     lierne_status status = out ? open_bridge(&bridge, spec)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        status = plan_sides(&parts, context, &bridge, spec->algorithm);
+        status = plan_sides(&parts, context, &bridge);
     }
     if (status == LIERNE_OK) {
-        add_fields(&fields, &bridge, spec->algorithm);
+        add_fields(&fields, &bridge);
     }
-    close_bridge(&bridge);
-    lierne_fail_in(status, __func__);
-    return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
+    status = lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
+    close_bridge(&bridge); /* fields point to its grids */
+    return status;
 }

@@ -19,7 +19,9 @@ void lierne_megatron_grids_destroy(lierne_megatron_grids *grids);
 
 /* A spec as both algorithms need it. */
 typedef struct lierne_megatron_bridge {
-    const lierne_bridge_spec *spec; /* as the caller gave it */
+    lierne_megatron_algorithm algorithm;
+    lierne_bridge_spec own;         /* the caller's, or zeros */
+    const lierne_bridge_spec *spec; /* own */
     lierne_megatron_grids grids;
     lierne_layout *src; /* the bridge's layouts */
     lierne_layout *dst;
@@ -31,9 +33,10 @@ typedef struct lierne_megatron_bridge {
  * the first of these ranks, at most `most`. 0 if the grids have different ranks, or if neither dp
  * size divides the other. The time grows with `most`, not with the number of ranks. */
 int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, int most);
-/* Writes why the colocated bridge of Megatron-LM rejects the pair, or "". */
+/* Why the colocated bridge of Megatron-LM rejects the pair; also as text, or "". */
 #define LIERNE_MEGATRON_REJECTION 256
-void lierne_megatron_rejection(const lierne_megatron_grids *grids, char *text, size_t size);
+lierne_megatron_rejection lierne_megatron_reject(const lierne_megatron_grids *grids, char *text,
+                                                 size_t size);
 
 /* Both, of a spec as the caller gives it. */
 #define LIERNE_MEGATRON_SHOWN 16

@@ -15,6 +15,13 @@ typedef struct layouts {
     lierne_layout derived; /* adjoint_dst where none was given; borrows from src */
 } layouts;
 
+/* What a plan keeps to plan again: its layouts, those of the adjoint NULL where they follow. */
+typedef struct saved_layouts {
+    lierne_saved_spec base;
+    lierne_redistribute_spec spec;
+    lierne_layout *own[4];
+} saved_layouts;
+
 static lierne_layout without_partial(const lierne_layout *layout) {
     lierne_layout other = *layout;
     for (int d = 0; d < other.ndims; d++) {
@@ -26,10 +33,9 @@ static lierne_layout without_partial(const lierne_layout *layout) {
     return other;
 }
 
-static lierne_status check_spec(const lierne_redistribute_spec *spec) {
-    if (!spec || spec->size != sizeof *spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec is NULL or its size is not %zu", sizeof *spec);
-    }
+static lierne_status take_spec(lierne_redistribute_spec *spec,
+                               const lierne_redistribute_spec *given) {
+    LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     if (!spec->src || !spec->dst) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", spec->src ? "dst" : "src");
     }
@@ -76,9 +82,9 @@ static lierne_status check_layouts(const layouts *l, const lierne_context *conte
 
 static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lierne_context *context,
                                 const lierne_redistribute_spec *spec) {
-    LIERNE_TRY(check_spec(spec));
     take_layouts(l, spec);
     LIERNE_TRY(check_layouts(l, context));
+    parts->kind = "redistribute";
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
@@ -88,9 +94,69 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
                                          l->adjoint_dst);
 }
 
-lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
-                                              const lierne_redistribute_spec *spec) {
+static void destroy_saved(lierne_saved_spec *base) {
+    saved_layouts *saved = (saved_layouts *)base;
+    for (int i = 0; i < 4; i++) {
+        lierne_layout_destroy(saved->own[i]);
+    }
+    lierne_mem_free(saved);
+}
+
+static lierne_status reshape(const lierne_saved_spec *base, lierne_context *context,
+                             const int64_t *shape, lierne_plan_parts *parts);
+
+/* Saves copies of a spec's layouts with this shape; NULL: their own. */
+static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *spec,
+                          const int64_t *shape) {
+    const lierne_layout *given[4] = {spec->src, spec->dst, spec->adjoint_src, spec->adjoint_dst};
+    saved_layouts *saved;
+    lierne_status status = LIERNE_OK;
+    LIERNE_TRY(lierne_alloc(&saved, 1, sizeof *saved));
+    for (int i = 0; i < 4 && status == LIERNE_OK; i++) {
+        if (given[i]) {
+            status =
+                lierne_layout_reshape(&saved->own[i], given[i], shape ? shape : given[i]->shape);
+        }
+    }
+    if (status != LIERNE_OK) {
+        destroy_saved(&saved->base);
+        return status;
+    }
+    saved->base = (lierne_saved_spec){.free = destroy_saved, .reshape = reshape};
+    saved->spec = (lierne_redistribute_spec){.size = sizeof saved->spec,
+                                             .src = saved->own[0],
+                                             .dst = saved->own[1],
+                                             .adjoint_src = saved->own[2],
+                                             .adjoint_dst = saved->own[3],
+                                             .max_inflight = spec->max_inflight};
+    *out = saved;
+    return LIERNE_OK;
+}
+
+static lierne_status reshape(const lierne_saved_spec *base, lierne_context *context,
+                             const int64_t *shape, lierne_plan_parts *parts) {
+    saved_layouts *next;
     layouts l;
+    LIERNE_TRY(save(&next, &((const saved_layouts *)base)->spec, shape));
+    parts->saved_spec = &next->base;
+    return plan_sides(parts, &l, context, &next->spec);
+}
+
+static lierne_status plan_and_save(lierne_plan_parts *parts, layouts *l,
+                                   const lierne_context *context,
+                                   const lierne_redistribute_spec *spec) {
+    saved_layouts *saved;
+    LIERNE_TRY(plan_sides(parts, l, context, spec));
+    LIERNE_TRY(save(&saved, spec, NULL));
+    parts->saved_spec = &saved->base;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
+                                              const lierne_redistribute_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    layouts l;
+    lierne_redistribute_spec own, *spec = &own;
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     if (!context) {
@@ -100,17 +166,19 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? plan_sides(&parts, &l, context, spec)
+    lierne_status status = out ? take_spec(spec, given)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
-        lierne_plan_fields_add(&fields, "call", LIERNE_CALL_REDISTRIBUTE);
-        lierne_plan_fields_add(&fields, "max_inflight", spec->max_inflight);
+        status = plan_and_save(&parts, &l, context, spec);
+    }
+    if (status == LIERNE_OK) {
+        lierne_plan_fields_add(&fields, "lierne_plan_create_redistribute", 0);
+        lierne_plan_fields_add(&fields, "max_inflight", parts.max_inflight);
         lierne_plan_fields_add_tensor(&fields, l.src);
         lierne_plan_fields_add_layout(&fields, "src", l.src);
         lierne_plan_fields_add_layout(&fields, "dst", l.dst);
         lierne_plan_fields_add_layout(&fields, "adjoint_src", l.adjoint_src);
         lierne_plan_fields_add_layout(&fields, "adjoint_dst", l.adjoint_dst);
     }
-    lierne_fail_in(status, __func__);
     return lierne_plan_new(out, context, status, &parts, fields.at, fields.count);
 }

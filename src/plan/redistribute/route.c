@@ -502,14 +502,15 @@ static lierne_status create_route(planner *p) {
 lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_elements,
                                                const lierne_layout *src, const lierne_layout *dst,
                                                int rank, const int *nodes) {
+    LIERNE_PUBLIC_CALL();
     planner p = {.from = src, .to = dst, .nodes = nodes, .rank = rank};
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
     }
     *out = NULL;
-    LIERNE_TRY(lierne_fail_in(check(src, dst, rank), __func__));
+    LIERNE_TRY(check(src, dst, rank));
     p.members = (lierne_members){.world = src->world, .count = src->world};
-    LIERNE_TRY(lierne_fail_in(create_route(&p), __func__));
+    LIERNE_TRY(create_route(&p));
     if (min_elements) {
         *min_elements = p.min_elements;
     }

@@ -87,21 +87,12 @@ typedef struct planning {
     int32_t *rank_of_ghost;
     int64_t *row_of_ghost;
     int64_t *ascending; /* needed rows */
-    int64_t owners;     /* a hash of the owners of all rows */
     bool took_lists;
     lierne_star_forest_graph graph;
 } planning;
 
-static bool readable(const lierne_graph_spec *spec) {
-    return spec && spec->size == sizeof *spec;
-}
-
 static lierne_status check_spec(const planning *w) {
     const lierne_graph_spec *s = w->spec;
-    if (!readable(s)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu", w->rank,
-                           sizeof *s);
-    }
     if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
         return LIERNE_FAIL(LIERNE_COUNT_RANGE,
                            "rank %d: nrows is %lld and nedges %lld, must be in 0 to %lld", w->rank,
@@ -116,7 +107,6 @@ static lierne_status check_spec(const planning *w) {
 
 static lierne_status mark_owned(planning *w) {
     const lierne_graph_spec *s = w->spec;
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, owner by owner */
     for (int64_t i = 0; i < s->nrows; i++) {
         int32_t owner = s->owner[i];
         if (lierne_members_index(w->members, owner) < 0) {
@@ -125,12 +115,10 @@ static lierne_status mark_owned(planning *w) {
             return LIERNE_FAIL(LIERNE_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
                                w->rank, (long long)i, (int)owner, members);
         }
-        hash = (hash ^ (uint32_t)owner) * 0x100000001b3u;
         if (owner == w->rank) {
             mark(&w->owned, i);
         }
     }
-    w->owners = (int64_t)(hash >> 1);
     count_marks(&w->owned, s->nrows);
     return LIERNE_OK;
 }
@@ -268,8 +256,7 @@ static lierne_status prepare(planning *w) {
 }
 
 static lierne_star_forest_spec forest_of(planning *w) {
-    static const lierne_graph_spec none = {0};
-    const lierne_graph_spec *s = readable(w->spec) ? w->spec : &none;
+    const lierne_graph_spec *s = w->spec;
     return (lierne_star_forest_spec){.references = {.size = sizeof(lierne_references_spec),
                                                     .nowned = w->owned.count,
                                                     .nghosts = w->needed.count,
@@ -285,11 +272,13 @@ static lierne_star_forest_spec forest_of(planning *w) {
                                                     .max_inflight = s->max_inflight},
                                      .graph = &w->graph,
                                      .nrows = s->nrows,
-                                     .owners = w->owners};
+                                     .owner = s->owner};
 }
 
 lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
-                                       const lierne_graph_spec *spec) {
+                                       const lierne_graph_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_graph_spec spec = {0};
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
@@ -297,13 +286,15 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
         *out = NULL;
     }
     LIERNE_TRY(lierne_context_alive(context));
-    planning w = {.spec = spec, .rank = context->rank, .members = &context->members};
+    planning w = {.spec = &spec, .rank = context->rank, .members = &context->members};
     lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
+        status = lierne_spec_take_at(&spec, sizeof spec, given, context->rank);
+    }
+    if (status == LIERNE_OK) {
         status = prepare(&w);
     }
-    lierne_fail_in(status, __func__);
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_star_forest(out, context, status, &forest);
     if (status == LIERNE_OK) {
@@ -317,6 +308,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
 
 lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
                                             const lierne_references_spec *spec) {
+    LIERNE_PUBLIC_CALL();
     lierne_star_forest_spec forest = {.nrows = -1};
     lierne_status status = LIERNE_OK;
     if (!context) {
@@ -328,26 +320,26 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     LIERNE_TRY(lierne_context_alive(context));
     if (!out) {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
-    } else if (spec && spec->size == sizeof *spec) {
-        forest.references = *spec;
     } else {
-        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: spec is NULL or its size not %zu",
-                             context->rank, sizeof *spec);
+        status =
+            lierne_spec_take_at(&forest.references, sizeof forest.references, spec, context->rank);
     }
     return lierne_plan_star_forest(out, context, status, &forest);
 }
 
 /* Whether a plan may get another graph. */
-static lierne_status check_update(const lierne_plan *plan, const lierne_graph_spec *spec) {
+static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *spec,
+                                  const lierne_graph_spec *given) {
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r || r->nrows < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan is not one of a graph",
                            lierne_plan_context(plan)->rank);
     }
     LIERNE_TRY(lierne_plan_check_idle(plan));
-    int inflight = readable(spec) && spec->max_inflight ? spec->max_inflight : 1;
-    if (readable(spec) && (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
-                           inflight != r->spec.max_inflight)) {
+    LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, lierne_plan_context(plan)->rank));
+    int inflight = spec->max_inflight ? spec->max_inflight : 1;
+    if (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
+        inflight != r->spec.max_inflight) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: dtype %d, width %lld and max_inflight %d differ from "
                            "the plan's %d, %lld, %d",
@@ -358,15 +350,17 @@ static lierne_status check_update(const lierne_plan *plan, const lierne_graph_sp
     return LIERNE_OK;
 }
 
-lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec) {
+lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *given) {
+    LIERNE_PUBLIC_CALL();
+    lierne_graph_spec spec = {0};
     if (!plan) {
         return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
     }
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
-    planning w = {.spec = spec, .rank = context->rank, .members = &context->members};
+    planning w = {.spec = &spec, .rank = context->rank, .members = &context->members};
     lierne_star_forest_saved_spec *old = lierne_star_forest_saved_spec_of(plan);
-    lierne_status status = check_update(plan, spec);
+    lierne_status status = check_update(plan, &spec, given);
     if (status == LIERNE_OK && !old->memory) { /* of a deserialized plan */
         status = lierne_alloc(&old->memory, 1, sizeof *old->memory);
     }
@@ -376,7 +370,6 @@ lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spe
         old->next_owner = w.memory;
         status = prepare(&w);
     }
-    lierne_fail_in(status, __func__);
     const lierne_star_forest_spec forest = forest_of(&w);
     status = lierne_plan_update_star_forest(plan, status, &forest);
     if (w.memory) {

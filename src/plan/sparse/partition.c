@@ -32,33 +32,32 @@ static double coordinate(const cloud *c, int64_t row, int axis) {
                                   : ((const double *)c->positions)[at];
 }
 
-static lierne_status check_rows(const void *out, const void *in, int64_t nrows, const char *func) {
+static lierne_status check_rows(const void *out, const void *in, int64_t nrows) {
     if (nrows < 0) {
-        return lierne_fail(LIERNE_INVALID, func, "nrows is %lld, must be at least 0",
-                           (long long)nrows);
+        return LIERNE_FAIL(LIERNE_INVALID, "nrows is %lld, must be at least 0", (long long)nrows);
     }
     if (nrows > 0 && (!out || !in)) {
-        return lierne_fail(LIERNE_INVALID, func, "%s is NULL, and there are %lld rows",
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL, and there are %lld rows",
                            out ? "positions" : "the result", (long long)nrows);
     }
     return LIERNE_OK;
 }
 
-static lierne_status check_world(int world, const char *func) {
+static lierne_status check_world(int world) {
     if (world < 1) {
-        return lierne_fail(LIERNE_INVALID, func, "world is %d, must be at least 1", world);
+        return LIERNE_FAIL(LIERNE_INVALID, "world is %d, must be at least 1", world);
     }
     return LIERNE_OK;
 }
 
 /* Low and high of an axis. */
-static lierne_status bounds(const cloud *c, int axis, double *low, double *high, const char *func) {
+static lierne_status bounds(const cloud *c, int axis, double *low, double *high) {
     *low = INFINITY;
     *high = -INFINITY;
     for (int64_t i = 0; i < c->nrows; i++) {
         double p = coordinate(c, i, axis);
         if (!isfinite(p)) {
-            return lierne_fail(LIERNE_INVALID, func, "position %c of row %lld is %g, not finite",
+            return LIERNE_FAIL(LIERNE_INVALID, "position %c of row %lld is %g, not finite",
                                "xyz"[axis], (long long)i, p);
         }
         *low = p < *low ? p : *low;
@@ -68,39 +67,37 @@ static lierne_status bounds(const cloud *c, int axis, double *low, double *high,
 }
 
 /* One extent for all axes keeps cells cubes. */
-static lierne_status measure(cloud *c, const char *func) {
+static lierne_status measure(cloud *c) {
     c->extent = rounded(c, 1e-8);
     for (int axis = 0; axis < AXES && c->nrows > 0; axis++) {
         double high;
-        LIERNE_TRY(bounds(c, axis, &c->low[axis], &high, func));
+        LIERNE_TRY(bounds(c, axis, &c->low[axis], &high));
         double extent = rounded(c, high - c->low[axis]);
         if (!isfinite(extent)) {
-            return lierne_fail(LIERNE_OVERFLOW, func,
-                               "positions %c from %g to %g: extent beyond %s", "xyz"[axis],
-                               c -> low[axis], high, lierne_dtype_name(c->dtype));
+            return LIERNE_FAIL(LIERNE_OVERFLOW, "positions %c from %g to %g: extent beyond %s",
+                               "xyz"[axis], c -> low[axis], high, lierne_dtype_name(c->dtype));
         }
         c->extent = extent > c->extent ? extent : c->extent;
     }
     return LIERNE_OK;
 }
 
-static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dtype, int64_t nrows,
-                                const char *func) {
+static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dtype,
+                                int64_t nrows) {
     size_t bytes;
     *c = (cloud){.positions = positions, .dtype = dtype, .nrows = nrows};
     if (dtype != LIERNE_F32 && dtype != LIERNE_F64) {
         const char *name = lierne_dtype_name(dtype);
-        return lierne_fail(LIERNE_INVALID, func,
-                           "dtype of positions is %d (%s), must be f32 or f64", (int)dtype,
-                           name ? name : "none");
+        return LIERNE_FAIL(LIERNE_INVALID, "dtype of positions is %d (%s), must be f32 or f64",
+                           (int)dtype, name ? name : "none");
     }
     if ((uint64_t)nrows > SIZE_MAX ||
         !lierne_mul_size((size_t)nrows, AXES * lierne_dtype_size(dtype), &bytes) ||
         bytes > PTRDIFF_MAX) {
-        return lierne_fail(LIERNE_OVERFLOW, func, "%lld positions of 3 %s", (long long)nrows,
+        return LIERNE_FAIL(LIERNE_OVERFLOW, "%lld positions of 3 %s", (long long)nrows,
                            lierne_dtype_name(dtype));
     }
-    return measure(c, func);
+    return measure(c);
 }
 
 /* At most CELLS - 1 without clamping: rounding keeps order, so no quotient exceeds 1. */
@@ -152,8 +149,9 @@ static lierne_status deal_curve(int32_t *owner, const cloud *c, int world) {
 }
 
 lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world) {
-    LIERNE_TRY(check_rows(owner, owner, nrows, __func__));
-    LIERNE_TRY(check_world(world, __func__));
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(check_rows(owner, owner, nrows));
+    LIERNE_TRY(check_world(world));
     int64_t row = 0;
     for (int rank = 0; row < nrows; rank++) {
         int64_t end = lierne_share(nrows, world, (int64_t)rank + 1);
@@ -166,10 +164,11 @@ lierne_status lierne_partition_split(int32_t *owner, int64_t nrows, int world) {
 
 lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lierne_dtype dtype,
                                       int64_t nrows, int world) {
+    LIERNE_PUBLIC_CALL();
     cloud c;
-    LIERNE_TRY(check_rows(owner, positions, nrows, __func__));
-    LIERNE_TRY(check_world(world, __func__));
-    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows, __func__));
+    LIERNE_TRY(check_rows(owner, positions, nrows));
+    LIERNE_TRY(check_world(world));
+    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows));
     if (world > 1 && nrows > world) {
         return deal_curve(owner, &c, world);
     }
@@ -181,9 +180,10 @@ lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lie
 
 lierne_status lierne_morton_codes(uint32_t *codes, const void *positions, lierne_dtype dtype,
                                   int64_t nrows) {
+    LIERNE_PUBLIC_CALL();
     cloud c;
-    LIERNE_TRY(check_rows(codes, positions, nrows, __func__));
-    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows, __func__));
+    LIERNE_TRY(check_rows(codes, positions, nrows));
+    LIERNE_TRY(open_cloud(&c, positions, dtype, nrows));
     for (int64_t i = 0; i < nrows; i++) {
         codes[i] = code_of(&c, i);
     }

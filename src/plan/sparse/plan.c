@@ -103,7 +103,7 @@ typedef struct planning {
 static void note(planning *p, lierne_status status) {
     if (p->status == LIERNE_OK && status != LIERNE_OK) {
         p->status = status;
-        snprintf(p->message, sizeof p->message, "%s", lierne_last_error());
+        snprintf(p->message, sizeof p->message, "%s", lierne_error_text());
     }
 }
 
@@ -135,16 +135,18 @@ static lierne_status prepare(planning *p) {
 
 static lierne_status agree(planning *p) {
     const lierne_star_forest_spec *s = p->spec;
-    const lierne_field fields[] = {{"call", LIERNE_CALL_STAR_FOREST},
-                                   {"dtype", (int64_t)s->references.dtype},
-                                   {"width", s->references.width},
-                                   {"algorithm", (int64_t)s->references.algorithm},
-                                   {"accumulate", s->references.accumulate != 0},
-                                   {"max_inflight", s->references.max_inflight},
-                                   {"combined", s->references.combined != 0},
-                                   {"keep_ghosts", s->references.keep_ghosts != 0},
-                                   {"nrows", s->nrows},
-                                   {"owners of rows", s->owners}};
+    const lierne_field fields[] = {{.name = "planning of rows"},
+                                   lierne_field_text("dtype",
+                                                     lierne_dtype_name(s->references.dtype)),
+                                   {.name = "width", .value = s->references.width},
+                                   {.name = "algorithm", .value = (int64_t)s->references.algorithm},
+                                   {.name = "accumulate", .value = s->references.accumulate != 0},
+                                   {.name = "max_inflight", .value = s->references.max_inflight},
+                                   {.name = "combined", .value = s->references.combined != 0},
+                                   {.name = "keep_ghosts", .value = s->references.keep_ghosts != 0},
+                                   {.name = "nrows", .value = s->nrows},
+                                   lierne_field_list("owner", LIERNE_ITEM_I32, s->owner,
+                                                     s->owner ? (size_t)s->nrows : 0)};
     return lierne_context_agree_all(p->context, p->status, fields, sizeof fields / sizeof fields[0],
                                     NULL);
 }
@@ -346,6 +348,7 @@ static lierne_status fill_routes(planning *p) {
 
 static void fill_parts(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
+    p->parts.kind = p->spec->nrows < 0 ? "references" : "graph";
     p->parts.dtype = references->dtype;
     p->parts.max_inflight = references->max_inflight;
     p->parts.algorithm[LIERNE_FORWARD] =
@@ -396,7 +399,7 @@ static lierne_status plan_all(planning *p, lierne_context *context, lierne_statu
 
 lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context,
                                       lierne_status status, const lierne_star_forest_spec *spec) {
-    const lierne_field field = {"call", LIERNE_CALL_STAR_FOREST_NEW};
+    const lierne_field field = {.name = "a new plan of rows"};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, context, status, spec));
     return lierne_plan_new(out, context, p.status, &p.parts, &field, 1);
@@ -404,8 +407,8 @@ lierne_status lierne_plan_star_forest(lierne_plan **out, lierne_context *context
 
 lierne_status lierne_plan_update_star_forest(lierne_plan *plan, lierne_status status,
                                              const lierne_star_forest_spec *spec) {
-    const lierne_field fields[] = {{"call", LIERNE_CALL_STAR_FOREST_UPDATE},
-                                   {"plan", lierne_plan_number(plan)}};
+    const lierne_field fields[] = {{.name = "lierne_plan_update_graph"},
+                                   {.name = "plan", .value = lierne_plan_number(plan)}};
     planning p = {0};
     LIERNE_TRY(plan_all(&p, lierne_plan_context(plan), status, spec));
     return lierne_plan_replace(plan, p.status, &p.parts, fields, 2);

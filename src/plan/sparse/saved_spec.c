@@ -107,7 +107,7 @@ lierne_status lierne_star_forest_saved_spec_create(lierne_star_forest_saved_spec
     const lierne_references_spec *references = &spec->references;
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     lierne_star_forest_saved_spec *r = *out;
-    r->base = (lierne_saved_spec){destroy_saved_spec, write_saved_spec};
+    r->base = (lierne_saved_spec){.free = destroy_saved_spec, .write = write_saved_spec};
     r->members = &context->members;
     r->spec = *references;
     r->spec.rank = NULL;
@@ -159,33 +159,32 @@ lierne_star_forest_saved_spec *lierne_star_forest_saved_spec_of(const lierne_pla
 }
 
 lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const lierne_plan *plan) {
+    LIERNE_PUBLIC_CALL();
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
-    if (!r || !lists || lists->size != sizeof *lists) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "the plan is NULL or not one of a graph or of references, or lists "
-                           "is NULL or its size not %zu",
-                           sizeof *lists);
+    if (!r) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s",
+                           plan ? "not one of a graph or of references" : "NULL");
     }
     const lierne_star_forest *f = &r->forest;
     const lierne_star_forest_graph *g = &r->graph;
-    *lists = (lierne_graph_lists){.size = sizeof *lists,
-                                  .nowned = f->nowned,
-                                  .owned = g->owned,
-                                  .nghosts = f->nghosts,
-                                  .ghosts = g->ghosts,
-                                  .nsenders = r->nsenders,
-                                  .sender_ranks = r->sender_ranks,
-                                  .sender_counts = r->sender_counts,
-                                  .nreceivers = (int64_t)f->receivers.count,
-                                  .receiver_ranks = r->receiver_ranks,
-                                  .receiver_counts = r->receiver_counts,
-                                  .receiver_rows = f->sent,
-                                  .nedges = g->nedges,
-                                  .edge_source = g->edge_source,
-                                  .edge_target = g->edge_target,
-                                  .nlocal_edges = g->nlocal_edges,
-                                  .local_edges = g->local_edges,
-                                  .nremote_edges = g->nremote_edges,
-                                  .remote_edges = g->remote_edges};
-    return LIERNE_OK;
+    const lierne_graph_lists all = {.size = sizeof all,
+                                    .nowned = f->nowned,
+                                    .owned = g->owned,
+                                    .nghosts = f->nghosts,
+                                    .ghosts = g->ghosts,
+                                    .nsenders = r->nsenders,
+                                    .sender_ranks = r->sender_ranks,
+                                    .sender_counts = r->sender_counts,
+                                    .nreceivers = (int64_t)f->receivers.count,
+                                    .receiver_ranks = r->receiver_ranks,
+                                    .receiver_counts = r->receiver_counts,
+                                    .receiver_rows = f->sent,
+                                    .nedges = g->nedges,
+                                    .edge_source = g->edge_source,
+                                    .edge_target = g->edge_target,
+                                    .nlocal_edges = g->nlocal_edges,
+                                    .local_edges = g->local_edges,
+                                    .nremote_edges = g->nremote_edges,
+                                    .remote_edges = g->remote_edges};
+    return lierne_spec_give(lists, &all, sizeof all, "lists");
 }

@@ -36,7 +36,7 @@ typedef struct lierne_star_forest_spec {
     lierne_references_spec references;
     lierne_star_forest_graph *graph; /* or NULL; a plan that is made takes its arrays */
     int64_t nrows;                   /* of the graph; -1 for references */
-    int64_t owners;                  /* a hash of the owners of all rows */
+    const int32_t *owner;            /* of all rows of the graph; or NULL */
 } lierne_star_forest_spec;
 
 /* As lierne_plan_create_references, for references that may come from a graph. status: how the

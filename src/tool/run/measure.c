@@ -2,11 +2,12 @@
  * always finds the caches as the same other method left them. A round lasts from the first start to
  * the last end over all ranks. On one machine all ranks share a clock, which measures that exactly;
  * over several machines the longest of the ranks' own times is taken. */
-#include "run.h"
+#include "tool/run.h"
 
-#include "lierne/mpi.h"
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static lierne_status execute(const run_state *run, const run_method *method,
                              lierne_direction direction) {
@@ -17,30 +18,31 @@ static lierne_status execute(const run_state *run, const run_method *method,
 
 /* Adds up the counts of all ranks; the first wrong element is that of the lowest rank. */
 static void gather_count(const run_state *run, verify_count *count) {
-    int64_t mine[2] = {count->checked, count->wrong};
-    int64_t sums[2];
-    int rank = count->wrong ? run->rank : run->ranks;
-    int first;
-    MPI_Allreduce(mine, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (first < run->ranks) {
-        MPI_Bcast(count, (int)sizeof *count, MPI_BYTE, first, MPI_COMM_WORLD);
+    const verify_count *all = run->together->all;
+    verify_count sum = {0};
+    _Static_assert(sizeof sum <= RUN_MOST_BYTES, "a count is gathered");
+    run->together->gather(run->together->all, count, sizeof *count, run->together->user);
+    for (int r = run->ranks - 1; r >= 0; r--) {
+        int64_t checked = sum.checked + all[r].checked;
+        int64_t wrong = sum.wrong + all[r].wrong;
+        sum = all[r].wrong ? all[r] : sum;
+        sum.checked = checked;
+        sum.wrong = wrong;
     }
-    count->checked = sums[0];
-    count->wrong = sums[1];
+    *count = sum;
 }
 
-static void gather_bytes(run_method *method) {
+static void gather_bytes(const run_state *run, run_method *method) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         lierne_report report = {.size = sizeof report};
         lierne_plan_get_report(&report, method->plan, (lierne_direction)d);
-        MPI_Allreduce(&report.received_bytes, &method->max_rank_bytes[d], 1, MPI_INT64_T, MPI_MAX,
-                      MPI_COMM_WORLD);
+        double most = (double)report.received_bytes;
+        run_max(run, &most, 1);
+        method->max_rank_bytes[d] = (int64_t)most;
     }
 }
 
 static bool verify_method(run_state *run, run_method *method) {
-    int64_t mine[2];
     int64_t sums[2];
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         lierne_direction direction = (lierne_direction)d;
@@ -51,11 +53,11 @@ static bool verify_method(run_state *run, run_method *method) {
         verify_rank_check(&run->buffers, method->plan, direction, &method->count[d]);
         gather_count(run, &method->count[d]);
     }
-    verify_rank_dot(&run->buffers, &mine[0], &mine[1]);
-    MPI_Allreduce(mine, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    verify_rank_dot(&run->buffers, &sums[0], &sums[1]);
+    run_sum(run, sums, 2);
     method->lhs = sums[0];
     method->rhs = sums[1];
-    gather_bytes(method);
+    gather_bytes(run, method);
     return true;
 }
 
@@ -68,7 +70,6 @@ int run_verify(run_state *run) {
     return -1;
 }
 
-/* Not MPI_Wtime, which may count from each process's own start. */
 static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -76,23 +77,25 @@ static double now(void) {
 }
 
 static bool is_one_machine(const run_state *run) {
-    MPI_Comm machine;
-    int size;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
-    MPI_Comm_size(machine, &size);
-    MPI_Comm_free(&machine);
-    return run_worst(size == run->ranks ? 0 : 1) == 0;
+    char host[RUN_MOST_BYTES] = "";
+    const char *all = run->together->all;
+    bool one = true;
+    gethostname(host, sizeof host - 1);
+    run->together->gather(run->together->all, host, sizeof host, run->together->user);
+    for (int r = 1; r < run->ranks; r++) {
+        one = one && strcmp(all, all + (size_t)r * sizeof host) == 0;
+    }
+    return one;
 }
 
 static bool time_once(const run_state *run, run_method *method, int direction, int round,
                       bool one_clock) {
-    MPI_Barrier(MPI_COMM_WORLD);
+    run_worst(run, -1); /* a barrier */
     double start = now();
     lierne_status status = execute(run, method, (lierne_direction)direction);
     double end = now();
-    double mine[2] = {one_clock ? end : end - start, one_clock ? -start : 0};
-    double most[2];
-    MPI_Allreduce(mine, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    double most[2] = {one_clock ? end : end - start, one_clock ? -start : 0};
+    run_max(run, most, 2);
     method->seconds[direction][round] = most[0] + most[1];
     return run_all_ok(run, status);
 }
@@ -154,7 +157,7 @@ int run_measure(run_state *run) {
     bool one_clock = is_one_machine(run);
     int order[RUN_ALGORITHMS] = {0};
     uint64_t state = 0;
-    if (run_worst(open_seconds(run) ? -1 : TOOL_INVALID) >= 0) {
+    if (run_worst(run, open_seconds(run) ? -1 : TOOL_INVALID) >= 0) {
         return TOOL_INVALID;
     }
     for (int round = 0; round < run->rounds; round++) {

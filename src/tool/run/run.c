@@ -1,8 +1,6 @@
 /* Rank 0 prints what holds for all ranks; an error of one rank is printed by that rank. Every
  * decision to go on or to end is collective, so that no rank waits for one that has left. */
-#include "run.h"
-
-#include "lierne/mpi.h"
+#include "tool/run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,24 +8,31 @@
 enum { ROUNDS = 15, MAX_ROUNDS = 100000 };
 
 static const char help[] =
-    "Usage: mpirun -n N lierne run FILE --bridge B [OPTION]...\n"
+    "Usage: lierne run FILE --bridge B --launch N [OPTION]...\n"
+    "       mpirun -n N lierne run FILE --bridge B [OPTION]...\n"
     "Runs a bridge, forward and adjoint, on as many ranks as FILE says, checks every element\n"
-    "on every rank, and times it. Every rank must be able to read FILE.\n"
+    "on every rank, and times it: on N processes of this node that it starts itself, without\n"
+    "MPI, or on those of mpirun. Every rank must be able to read FILE.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
+    "  -l, --launch=N       start N ranks on this node\n"
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
     "\n"
-    "Exit status: 0 all right, 1 an element is wrong, FILE has errors or the bridge cannot\n"
-    "be planned, 2 usage error, unreadable file or another number of ranks.\n";
+    "Exit status: 0 all right, 1 an element is wrong, FILE has errors, the bridge cannot be\n"
+    "planned or a rank died, 2 usage error, unreadable file or another number of ranks.\n";
 
 static int parse(run_state *run, int argc) {
     const char *rounds = NULL;
-    const tool_option options[] = {{"rounds", 'n', &rounds, NULL}};
-    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 1);
+    const char *launch = NULL;
+    const tool_option options[] = {{"rounds", 'n', &rounds, NULL}, {"launch", 'l', &launch, NULL}};
+    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 2);
     run->rounds = ROUNDS;
+    if (status < 0 && launch && !run->together->launched) {
+        return tool_usage(run->argv, "--launch starts the ranks: leave it or mpirun out");
+    }
     return status < 0
                ? tool_bridge_number(run->argv, "--rounds", rounds, ROUNDS, MAX_ROUNDS, &run->rounds)
                : status;
@@ -48,9 +53,9 @@ static int check_world(const run_state *run) {
         return -1;
     }
     if (run->rank == 0) {
-        tool_say(run->argv, "world_size of %s is %d, but %d rank%s started; use mpirun -n %d",
+        tool_say(run->argv, "world_size of %s is %d, but %d rank%s started; use %s %d",
                  bridge->path, bridge->world, run->ranks, run->ranks == 1 ? "" : "s",
-                 bridge->world);
+                 run->together->launched ? "--launch" : "mpirun -n", bridge->world);
     }
     return TOOL_USAGE;
 }
@@ -59,14 +64,14 @@ static int check_world(const run_state *run) {
 static int prepare(run_state *run, int argc) {
     int status = run->rank == 0 ? parse(run, argc) : -1;
     status = run->rank == 0 && status < 0 ? tool_bridge_load(&run->bridge, run->argv) : status;
-    status = run_worst(status);
+    status = run_worst(run, status);
     if (status >= 0) {
         return status;
     }
     status = run->rank == 0 ? -1 : parse(run, argc);
     status = run->rank != 0 && status < 0 ? load_silently(run) : status;
     status = status < 0 ? check_world(run) : status;
-    status = run_worst(status);
+    status = run_worst(run, status);
     if (status < 0 && !form_is_exact(&run->bridge.spec)) {
         return run->rank == 0
                    ? tool_usage(run->argv, "dtype u8 holds the sum of at most %d cp ranks",
@@ -109,7 +114,7 @@ static int open_buffers(run_state *run) {
         tool_say(run->argv, "rank %d: %s", run->rank,
                  memory ? "a buffer has not the size of the closed form" : "no memory for buffers");
     }
-    return run_worst(memory && fits ? -1 : TOOL_INVALID);
+    return run_worst(run, memory && fits ? -1 : TOOL_INVALID);
 }
 
 static int report(const run_state *run) {
@@ -124,7 +129,7 @@ static int report(const run_state *run) {
 static int work(run_state *run) {
     const lierne_context_spec spec = {.size = sizeof spec,
                                       .nodes = lierne_config_get_nodes(run->bridge.config)};
-    if (!run_all_ok(run, lierne_context_create_mpi(&run->context, MPI_COMM_WORLD, &spec))) {
+    if (!run_all_ok(run, run->together->create(&run->context, &spec, run->together->user))) {
         return TOOL_INVALID;
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
@@ -149,16 +154,20 @@ static void close_run(run_state *run) {
     tool_bridge_close(&run->bridge);
 }
 
-int main(int argc, char **argv) {
-    char name[] = "lierne run";
-    run_state run = {.argv = argv};
-    argv[0] = name;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
-    int status = prepare(&run, argc);
+int run_main(int argc, char **argv, run_ranks *together) {
+    run_state run = {.argv = argv,
+                     .together = together,
+                     .rank = together->rank,
+                     .ranks = together->n};
+    int status = TOOL_INVALID;
+    together->all = calloc((size_t)together->n, RUN_MOST_BYTES);
+    if (!together->all) {
+        tool_say(argv, "rank %d: no memory", together->rank);
+        return status;
+    }
+    status = prepare(&run, argc);
     status = status < 0 ? work(&run) : status;
     close_run(&run);
-    MPI_Finalize();
+    free(together->all);
     return status;
 }

@@ -1,5 +1,5 @@
 /* What rank 0 prints. A method whose results are wrong has no time. */
-#include "run.h"
+#include "tool/run.h"
 
 #include <inttypes.h>
 

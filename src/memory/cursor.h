@@ -1,0 +1,50 @@
+/* Walks the runs of a block: the innermost loop is the run, the others are counted here. */
+#ifndef LIERNE_CURSOR_H
+#define LIERNE_CURSOR_H
+
+#include "route/route.h"
+
+/* Position in the loops outside the run. */
+typedef struct cursor {
+    int64_t at[LIERNE_MAX_AXES];
+} cursor;
+
+static inline int64_t offset_of(const lierne_block *block, const cursor *c) {
+    int64_t offset = block->offset;
+    if (block->rows) {
+        return offset + block->rows[c->at[0]] * block->stride[0];
+    }
+    for (int d = 0; d < block->ndims - 1; d++) {
+        offset += c->at[d] * block->stride[d];
+    }
+    return offset;
+}
+
+/* The next position in loops 0 to `innermost`; false after the last one. */
+static inline bool next(const lierne_block *block, cursor *c, int innermost) {
+    for (int d = innermost; d >= 0; d--) {
+        if (++c->at[d] < block->count[d]) {
+            return true;
+        }
+        c->at[d] = 0;
+    }
+    return false;
+}
+
+static inline bool next_run(const lierne_block *block, cursor *c) {
+    return next(block, c, block->ndims - 2);
+}
+
+static inline bool block_empty(const lierne_block *block) {
+    return lierne_block_elements(block) == 0;
+}
+
+static inline int64_t run_count(const lierne_block *block) {
+    return block->ndims ? block->count[block->ndims - 1] : 1;
+}
+
+static inline int64_t run_stride(const lierne_block *block) {
+    return block->ndims ? block->stride[block->ndims - 1] : 1;
+}
+
+#endif

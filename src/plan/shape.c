@@ -1,0 +1,39 @@
+/* Another shape for a plan: its planner plans again from what it saved, and the new parts replace
+ * the old ones once all ranks have agreed. */
+#include "plan/fields.h"
+#include "plan/object.h"
+
+static lierne_status reshape(lierne_plan *plan, const int64_t *shape, lierne_plan_parts *parts) {
+    const lierne_saved_spec *saved = plan->parts.saved_spec;
+    int rank = plan->context->rank;
+    if (!shape) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: shape is NULL", rank);
+    }
+    if (!saved || !saved->reshape) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: the plan's kind is %s, must be bridge or redistribute: make a "
+                           "new plan",
+                           rank, plan->parts.kind);
+    }
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    return saved->reshape(saved, plan->context, shape, parts);
+}
+
+lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape) {
+    LIERNE_PUBLIC_CALL();
+    lierne_plan_parts parts = {0};
+    lierne_plan_fields fields = {0};
+    if (!plan) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(plan->context));
+    lierne_status status = reshape(plan, shape, &parts);
+    if (status == LIERNE_OK) {
+        lierne_plan_fields_add(&fields, "lierne_plan_update_shape", 0);
+        lierne_plan_fields_add(&fields, "plan", plan->decision);
+        for (int a = 0; a < parts.side[LIERNE_FORWARD].naxes; a++) {
+            lierne_plan_fields_add_at(&fields, "shape", a, shape[a]);
+        }
+    }
+    return lierne_plan_replace(plan, status, &parts, fields.at, fields.count);
+}

@@ -1,0 +1,85 @@
+/* The messages of a batch, and the lines by which their two ends meet. */
+#ifndef LIERNE_SHM_MESSAGE_H
+#define LIERNE_SHM_MESSAGE_H
+
+#include "transport/shm/cursor.h"
+#include "transport/shm/shm.h"
+
+#define LIERNE_SLOT_BYTES  (8 << 10)  /* a message up to this is packed */
+#define LIERNE_LEAST_RUN   64         /* bytes: shorter runs are packed in any message */
+#define LIERNE_PIECE_BYTES (64 << 10) /* the slot has two */
+
+/* A cache line or more in the sender's segment. The sender writes it while it is not ready, the
+ * receiver only `taken`. Its values in the order in which they change: ready, filled, taken; then
+ * the sender clears them, ready first. */
+typedef struct lierne_line {
+    atomic_uint ready;  /* the call's match id plus 1; 0: no message */
+    atomic_uint filled; /* pieces that the sender has packed */
+    atomic_uint taken;  /* pieces that the receiver has read; 1 where there are no pieces */
+    uint32_t way;
+    uint64_t bytes;
+    uint64_t bases[]; /* of each part: an address of the sender's; in a window, the offset of the
+                         first byte of the blocks in its segment */
+} lierne_line;
+
+/* A line of the sender's that may hold a message for this rank, and the slot of that line. */
+typedef struct lierne_line_view {
+    lierne_line *line;
+    char *slot;
+} lierne_line_view;
+
+/* The bytes that the blocks of a part span, from its base on. */
+typedef struct lierne_span {
+    int64_t low;
+    int64_t high;
+} lierne_span;
+
+typedef struct lierne_shm_message {
+    lierne_shm_peer *peer;
+    bool receives;
+    unsigned key; /* of the call */
+    size_t bytes;
+    size_t nparts;
+    const lierne_part *own; /* of the call: this rank's parts */
+    lierne_span *spans;     /* of the sender's parts */
+    size_t *at;             /* of each part in a slot */
+    lierne_cursor cursor;   /* over own parts, where there are pieces */
+    unsigned pieces;        /* done */
+    /* Of a send. */
+    lierne_line_view mine;
+    uint64_t line_offset, slot_offset;
+    size_t slot_bytes;
+    bool scattered; /* has runs that are packed in any case */
+    /* Of a receive. */
+    lierne_line_view *views; /* of each of the peer's executions */
+    size_t nviews;
+    const lierne_line_view *found;
+    lierne_way way; /* of what was found: the line is the sender's again once it was taken */
+    const lierne_part *theirs;
+    lierne_part *packed; /* own parts as they lie in a slot */
+    lierne_part *shown;
+} lierne_shm_message;
+
+/* send.c. Whether the message is to be packed whatever memory it is in, and the bytes of its slot.
+ */
+void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const lierne_part *parts);
+/* Says in the line where the data of a message is; packs it if need be. */
+void lierne_shm_send(lierne_shm *shm, lierne_shm_message *m, unsigned key,
+                     const lierne_part *parts);
+/* Whether the receiver has taken all; packs the next piece if there is one. *moved becomes true if
+ * something was packed. */
+bool lierne_shm_sent(lierne_shm_message *m, bool *moved);
+
+/* receive.c. Takes a message if it is there; *done: all of it. */
+lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, bool *done,
+                                 bool *moved);
+/* The parts to read; NULL: everything is in place already. */
+const lierne_part *lierne_shm_shown(const lierne_shm_message *m);
+/* Tells the sender that the message has been read. */
+void lierne_shm_release(lierne_shm_message *m);
+
+static inline unsigned lierne_pieces_of(size_t bytes) {
+    return (unsigned)((bytes + LIERNE_PIECE_BYTES - 1) / LIERNE_PIECE_BYTES);
+}
+
+#endif

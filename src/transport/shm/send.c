@@ -1,0 +1,117 @@
+/* The sending end: which way a message takes. */
+#include "memory/host.h"
+#include "transport/shm/message.h"
+
+#include <string.h>
+
+void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const lierne_part *parts) {
+    size_t bytes = 0, run = lierne_parts_stretch(parts, m->nparts);
+    for (size_t i = 0; i < m->nparts; i++) {
+        m->at[i] = bytes;
+        bytes += (lierne_parts_bytes(&parts[i], 1) + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE *
+                 LIERNE_CACHE_LINE;
+    }
+    m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
+    m->slot_bytes = m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
+                    : shm->pulls                                  ? 0
+                                                                  : 2 * LIERNE_PIECE_BYTES;
+}
+
+/* Writes where the parts are in the segment; false if one of them is elsewhere. */
+static bool find_in_window(const lierne_shm *shm, const lierne_shm_message *m,
+                           const lierne_part *parts) {
+    for (size_t i = 0; i < m->nparts; i++) {
+        const lierne_span *s = &m->spans[i];
+        const char *first = (const char *)parts[i].base + s->low;
+        if (s->high > s->low && !lierne_segment_find(&shm->own, first, (size_t)(s->high - s->low),
+                                                     &m->mine.line->bases[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
+                         const lierne_part *parts) {
+    if (m->scattered) {
+        return LIERNE_PACKED;
+    }
+    if (find_in_window(shm, m, parts)) {
+        return LIERNE_IN_WINDOW;
+    }
+    return m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_PACKED
+           : shm->pulls                  ? LIERNE_PRIVATE_MEMORY
+                                         : LIERNE_IN_PIECES;
+}
+
+static void pack(const lierne_shm_message *m, const lierne_part *parts) {
+    for (size_t i = 0; i < m->nparts; i++) {
+        const lierne_part *p = &parts[i];
+        int64_t offset = 0;
+        for (size_t b = 0; b < p->nblocks; b++) {
+            lierne_block packed = lierne_block_packed(&p->blocks[b], offset);
+            lierne_host_copy(p->size, m->mine.slot + m->at[i], &packed, p->base, &p->blocks[b]);
+            offset += lierne_block_elements(&p->blocks[b]);
+        }
+    }
+}
+
+static void pack_piece(lierne_shm_message *m) {
+    char *to = m->mine.slot + m->pieces % 2 * LIERNE_PIECE_BYTES, *from;
+    size_t left = LIERNE_PIECE_BYTES, bytes;
+    while (left > 0 && (bytes = lierne_cursor_next(&m->cursor, &from, left)) > 0) {
+        memcpy(to, from, bytes);
+        to += bytes;
+        left -= bytes;
+    }
+    atomic_store_explicit(&m->mine.line->filled, ++m->pieces, memory_order_release);
+}
+
+void lierne_shm_send(lierne_shm *shm, lierne_shm_message *m, unsigned key,
+                     const lierne_part *parts) {
+    lierne_line *line = m->mine.line;
+    lierne_way way = choose(shm, m, parts);
+    m->own = parts;
+    m->pieces = 0;
+    line->way = way;
+    shm->sent[way]++;
+    line->bytes = m->bytes;
+    if (way == LIERNE_PACKED) {
+        pack(m, parts);
+    } else if (way == LIERNE_PRIVATE_MEMORY) {
+        for (size_t i = 0; i < m->nparts; i++) {
+            line->bases[i] = (uint64_t)(uintptr_t)parts[i].base;
+        }
+    } else if (way == LIERNE_IN_PIECES) {
+        m->cursor = lierne_cursor_at(parts, m->nparts);
+        pack_piece(m);
+    }
+    atomic_store_explicit(&line->ready, key, memory_order_release);
+}
+
+static void clear(lierne_line *line) {
+    atomic_store_explicit(&line->ready, 0, memory_order_relaxed);
+    atomic_store_explicit(&line->filled, 0, memory_order_relaxed);
+    atomic_store_explicit(&line->taken, 0, memory_order_release);
+}
+
+bool lierne_shm_sent(lierne_shm_message *m, bool *moved) {
+    lierne_line *line = m->mine.line;
+    unsigned taken = atomic_load_explicit(&line->taken, memory_order_acquire);
+    unsigned all = line->way == LIERNE_IN_PIECES ? lierne_pieces_of(m->bytes) : 1;
+    if (taken == all) {
+        clear(line);
+        return true;
+    }
+    bool packed = false;
+    while (line->way == LIERNE_IN_PIECES && m->pieces < all && m->pieces - taken < 2) {
+        pack_piece(m);
+        packed = true;
+    }
+    if (packed) {
+        lierne_bell_fence();
+        lierne_bell_wake(m->peer->segment.head);
+        *moved = true;
+    }
+    return false;
+}

@@ -1,0 +1,310 @@
+/* The table of the transport, and its batches. */
+#include "transport/shm/shm.h"
+
+#include "transport/shm/message.h"
+
+#include <stdio.h>
+
+#define ARENA_BYTES (16 << 10)
+
+typedef struct batch {
+    lierne_shm *shm;
+    size_t nactive;
+    size_t *active; /* slots in flight */
+    char *free;     /* what is left of the last of the areas, which lines and slots come from */
+    uint64_t free_offset;
+    size_t left;
+    LIERNE_VEC(void *) areas;
+    size_t capacity;
+    lierne_shm_message messages[];
+} batch;
+
+static int find_peer(const lierne_shm *shm, int index) {
+    int low = 0, high = shm->npeers;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        low = shm->peers[middle].index < index ? middle + 1 : low;
+        high = shm->peers[middle].index < index ? high : middle;
+    }
+    return low < shm->npeers && shm->peers[low].index == index ? low : -1;
+}
+
+static bool reaches(void *self, int peer) {
+    return find_peer(self, peer) >= 0;
+}
+
+static lierne_status batch_create(void *self, size_t capacity, void **out) {
+    batch *b;
+    LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
+    b->shm = self;
+    b->capacity = capacity;
+    lierne_status status = lierne_alloc(&b->active, capacity, sizeof *b->active);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(b);
+        return status;
+    }
+    *out = b;
+    return LIERNE_OK;
+}
+
+/* Peers may still look at a line of the batch, and copy what it shows; they learn afterwards that
+ * this rank gave up. Nobody writes to buffers of this rank. */
+static bool withdraw(void *self) {
+    ((batch *)self)->nactive = 0;
+    return true;
+}
+
+static void forget(lierne_shm_message *m) {
+    for (size_t i = 0; m->packed && i < m->nparts; i++) {
+        lierne_mem_free((void *)m->packed[i].blocks);
+    }
+    lierne_mem_free(m->packed);
+    lierne_mem_free(m->shown);
+    lierne_mem_free(m->spans);
+    lierne_mem_free(m->at);
+    lierne_mem_free(m->views);
+    m->packed = m->shown = NULL;
+    m->spans = NULL;
+    m->at = NULL;
+    m->views = NULL;
+}
+
+static void batch_destroy(void *self) {
+    batch *b = self;
+    for (size_t i = 0; i < b->capacity; i++) {
+        forget(&b->messages[i]);
+    }
+    for (size_t i = 0; i < b->areas.count; i++) {
+        lierne_segment_free(&b->shm->own, b->areas.at[i]);
+    }
+    lierne_mem_free(b->areas.at);
+    lierne_mem_free(b->active);
+    lierne_mem_free(b);
+}
+
+/* Memory of the segment for as long as the batch lives, at the start of a cache line. */
+static lierne_status take_area(batch *b, size_t bytes, char **out, uint64_t *offset) {
+    bytes = (bytes + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE * LIERNE_CACHE_LINE;
+    if (bytes > b->left) {
+        size_t size = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
+        void *area;
+        LIERNE_TRY(
+            lierne_vec_grow(&b->areas.at, b->areas.count, &b->areas.capacity, sizeof *b->areas.at));
+        LIERNE_TRY(lierne_segment_alloc(&area, &b->free_offset, &b->shm->own, size));
+        b->areas.at[b->areas.count++] = area;
+        b->free = area;
+        b->left = size;
+    }
+    *out = b->free;
+    *offset = b->free_offset;
+    b->free += bytes;
+    b->free_offset += bytes;
+    b->left -= bytes;
+    return LIERNE_OK;
+}
+
+/* A message that is described again keeps its line, and its slot if that is long enough. */
+static lierne_status describe_send(batch *b, lierne_shm_message *m, const lierne_posting *p) {
+    size_t had = m->slot_bytes;
+    char *line;
+    lierne_shm_size_slot(b->shm, m, p->parts);
+    if (!m->mine.line) {
+        size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
+        LIERNE_TRY(take_area(b, bytes, &line, &m->line_offset));
+        m->mine.line = (lierne_line *)(void *)line;
+    }
+    if (m->slot_bytes > had) {
+        return take_area(b, m->slot_bytes, &m->mine.slot, &m->slot_offset);
+    }
+    m->slot_bytes = had;
+    return LIERNE_OK;
+}
+
+static lierne_status span_parts(lierne_shm_message *m, const lierne_part *parts) {
+    for (size_t i = 0; i < m->nparts; i++) {
+        int64_t first = 0, end = 0;
+        for (size_t b = 0; b < parts[i].nblocks; b++) {
+            lierne_block_extend(&parts[i].blocks[b], &first, &end);
+        }
+        m->spans[i] = (lierne_span){first * (int64_t)parts[i].size, end * (int64_t)parts[i].size};
+    }
+    return LIERNE_OK;
+}
+
+/* This rank's parts of a receive, one behind the other as in a slot. */
+static lierne_status list_packed(lierne_shm_message *m, const lierne_part *parts) {
+    LIERNE_TRY(lierne_alloc(&m->packed, m->nparts, sizeof *m->packed));
+    for (size_t i = 0; i < m->nparts; i++) {
+        lierne_block *blocks;
+        int64_t offset = 0;
+        LIERNE_TRY(lierne_alloc(&blocks, parts[i].nblocks, sizeof *blocks));
+        m->packed[i] = parts[i];
+        m->packed[i].blocks = blocks;
+        for (size_t k = 0; k < parts[i].nblocks; k++) {
+            blocks[k] = lierne_block_packed(&parts[i].blocks[k], offset);
+            offset += lierne_block_elements(&blocks[k]);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status describe(void *self, const lierne_posting *p, lierne_record *record) {
+    batch *b = self;
+    lierne_shm_message *m = &b->messages[p->slot];
+    forget(m);
+    m->peer = &b->shm->peers[find_peer(b->shm, p->peer)];
+    m->receives = p->receives;
+    m->bytes = p->bytes;
+    m->nparts = p->nparts;
+    LIERNE_TRY(lierne_alloc(&m->spans, m->nparts, sizeof *m->spans));
+    LIERNE_TRY(lierne_alloc(&m->at, m->nparts, sizeof *m->at));
+    LIERNE_TRY(lierne_alloc(&m->shown, m->nparts, sizeof *m->shown));
+    if (p->receives) {
+        lierne_shm_size_slot(b->shm, m, p->parts);
+        return list_packed(m, p->parts);
+    }
+    LIERNE_TRY(span_parts(m, p->parts));
+    LIERNE_TRY(describe_send(b, m, p));
+    record->words[0] = (int64_t)m->line_offset;
+    record->words[1] = (int64_t)m->slot_offset;
+    record->words[2] = (int64_t)m->slot_bytes;
+    return LIERNE_OK;
+}
+
+static lierne_status view_line(lierne_shm_message *m, lierne_line_view *view,
+                               const lierne_record *record) {
+    size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
+    view->line = lierne_segment_address(&m->peer->segment, (uint64_t)record->words[0], bytes);
+    view->slot = record->words[2]
+                     ? lierne_segment_address(&m->peer->segment, (uint64_t)record->words[1],
+                                              (size_t)record->words[2])
+                     : NULL;
+    return view->line && (view->slot || !record->words[2]) ? LIERNE_OK : LIERNE_TRANSPORT;
+}
+
+static lierne_status connect_ends(void *self, const lierne_remote *remotes, size_t n) {
+    batch *b = self;
+    for (size_t i = 0; i < n; i++) {
+        lierne_shm_message *m = &b->messages[i];
+        if (!m->receives) {
+            continue;
+        }
+        LIERNE_TRY(span_parts(m, remotes[i].parts));
+        m->theirs = remotes[i].parts;
+        m->nviews = remotes[i].nrecords;
+        LIERNE_TRY(lierne_alloc(&m->views, m->nviews, sizeof *m->views));
+        for (size_t k = 0; k < m->nviews; k++) {
+            LIERNE_TRY(view_line(m, &m->views[k], &remotes[i].records[k]));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Every line is written before anybody is woken: a fence costs as much as a short message. */
+static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+    batch *b = self;
+    size_t sends = 0;
+    for (size_t i = 0; i < n; i++) {
+        const lierne_posting *p = &postings[i];
+        lierne_shm_message *m = &b->messages[p->slot];
+        m->key = (unsigned)match + 1;
+        m->own = p->parts;
+        m->found = NULL;
+        b->active[b->nactive++] = p->slot;
+        if (!p->receives) {
+            lierne_shm_send(b->shm, m, m->key, p->parts);
+            sends++;
+        }
+    }
+    if (sends > 0) {
+        lierne_bell_fence();
+    }
+    for (size_t i = 0; i < n && sends > 0; i++) {
+        if (!postings[i].receives) {
+            lierne_bell_wake(b->messages[postings[i].slot].peer->segment.head);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status poll_lines(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    bool moved = false;
+    size_t kept = 0;
+    *ndone = 0;
+    for (size_t i = 0; i < b->nactive; i++) {
+        lierne_shm_message *m = &b->messages[b->active[i]];
+        bool complete;
+        if (m->receives) {
+            LIERNE_TRY(lierne_shm_receive(b->shm, m, &complete, &moved));
+        } else {
+            complete = lierne_shm_sent(m, &moved);
+        }
+        if (complete) {
+            done[(*ndone)++] = b->active[i];
+        } else {
+            b->active[kept++] = b->active[i];
+        }
+    }
+    b->nactive = kept;
+    if (moved || *ndone > 0) {
+        lierne_bell_reset(&b->shm->bell, b->shm->own.head);
+    }
+    return LIERNE_OK;
+}
+
+static const lierne_part *exposed(void *self, size_t slot) {
+    return lierne_shm_shown(&((batch *)self)->messages[slot]);
+}
+
+static void release(void *self, size_t slot) {
+    lierne_shm_release(&((batch *)self)->messages[slot]);
+}
+
+static bool wait_step(void *self) {
+    lierne_shm *shm = self;
+    return lierne_bell_wait(&shm->bell, shm->own.head);
+}
+
+static void close_state(void *self) {
+    lierne_shm_destroy(self);
+}
+
+static void print(const void *self, char *text, size_t size) {
+    const lierne_shm *shm = self;
+    snprintf(text, size,
+             "%d peers; sent %llu messages in place, %llu packed, %llu pulled, %llu in pieces%s",
+             shm->npeers, (unsigned long long)shm->sent[LIERNE_IN_WINDOW],
+             (unsigned long long)shm->sent[LIERNE_PACKED],
+             (unsigned long long)shm->sent[LIERNE_PRIVATE_MEMORY],
+             (unsigned long long)shm->sent[LIERNE_IN_PIECES],
+             shm->pulls ? "" : "; the system does not allow process_vm_readv");
+}
+
+static lierne_status alloc(void *self, void **out, size_t bytes) {
+    return lierne_segment_alloc(out, NULL, &((lierne_shm *)self)->own, bytes);
+}
+
+static bool free_memory(void *self, void *memory) {
+    return lierne_segment_free(&((lierne_shm *)self)->own, memory);
+}
+
+const lierne_transport lierne_shm_transport = {
+    .name = "shm",
+    .exposes = true,
+    .close = close_state,
+    .print = print,
+    .alloc = alloc,
+    .free = free_memory,
+    .reaches = reaches,
+    .batch_create = batch_create,
+    .withdraw = withdraw,
+    .batch_destroy = batch_destroy,
+    .post = post,
+    .poll = poll_lines,
+    .describe = describe,
+    .connect = connect_ends,
+    .exposed = exposed,
+    .release = release,
+    .wait = wait_step,
+};

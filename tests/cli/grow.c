@@ -1,0 +1,271 @@
+/* Every public struct with a size, of a program whose headers have larger or smaller ones than the
+ * library. test_grow.sh makes these headers, as all.h: LARGER has a field `grown` at the end of
+ * each struct, SMALLER lacks the last fields. A world of one rank. */
+#include "all.h"
+
+static int passed, failed;
+
+static void expect(const char *name, lierne_status got, lierne_status want, const char *text) {
+    bool ok = got == want && (!text || strstr(lierne_last_error(), text));
+    ok ? passed++ : failed++;
+    if (!ok) {
+        printf("FAIL %s: %s, expected %s '%s': %s\n", name, lierne_status_name(got),
+               lierne_status_name(want), text ? text : "", lierne_last_error());
+    }
+}
+
+static void expect_true(const char *name, bool ok) {
+    ok ? passed++ : failed++;
+    if (!ok) {
+        printf("FAIL %s\n", name);
+    }
+}
+
+/* call reads the struct spec. With unknown fields it must fail and name both sizes. A smaller
+ * struct must do what zeros in place of its last fields do: short_text, or success if NULL. */
+#ifdef LARGER
+static char sizes_text[64];
+static const char *both(size_t given, size_t known) {
+    snprintf(sizes_text, sizeof sizes_text, "size is %zu, and byte %zu is not zero", given,
+             known + sizeof(long long));
+    return sizes_text;
+}
+#define TRY(name, spec, short_text, call)                                                          \
+    do {                                                                                           \
+        expect(name, call, LIERNE_OK, NULL);                                                       \
+        (spec).grown[1] = 1;                                                                       \
+        expect(name " with an unknown field", call, LIERNE_INVALID,                                \
+               both(sizeof(spec), sizeof(spec) - sizeof((spec).grown)));                           \
+        (spec).grown[1] = 0;                                                                       \
+    } while (0)
+#define UNTOUCHED(name, box)                                                                       \
+    expect_true(name " is zero where the library knows nothing",                                   \
+                (box).value.grown[0] == 0 && (box).value.grown[2] == 0)
+#else
+#define TRY(name, spec, short_text, call) expect(name, call, short_status(short_text), short_text)
+#define UNTOUCHED(name, box)              (void)(box)
+static lierne_status short_status(const char *text) {
+    return !text ? LIERNE_OK : strstr(text, "world_size") ? LIERNE_WORLD_SIZE : LIERNE_INVALID;
+}
+#endif
+
+/* A struct that the library fills, full of other values before, and memory that it must not touch.
+ */
+#define BOX(type)                                                                                  \
+    struct {                                                                                       \
+        type value;                                                                                \
+        unsigned char after[64];                                                                   \
+    }
+#define PREPARE(box) (memset(&(box), 0xa5, sizeof(box)), (box).value.size = sizeof((box).value))
+#define AFTER(name, box)                                                                           \
+    do {                                                                                           \
+        UNTOUCHED(name, box);                                                                      \
+        expect_true(name " keeps its size", (box).value.size == sizeof((box).value));              \
+        for (size_t i_ = 0; i_ < sizeof((box).after); i_++) {                                      \
+            if ((box).after[i_] != 0xa5) {                                                         \
+                expect_true(name " was written behind its end", false);                            \
+                break;                                                                             \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+#ifdef SMALLER
+#define SHORT(text) text
+#else
+#define SHORT(text) NULL
+#endif
+
+static lierne_context *context;
+static lierne_grid *grid;
+static const char *const names[] = {"tp", "dp"};
+static const int64_t ones[] = {1, 1}, shape[] = {2, 3};
+static const int zero = 0;
+
+/* From a grid that is always complete: a smaller program cannot make one. */
+static void grids(const lierne_grid *complete) {
+    BOX(lierne_grid_spec) box;
+    PREPARE(box); /* what lies behind the struct is not zero */
+    box.value =
+        (lierne_grid_spec){.size = sizeof box.value, .ndims = 2, .names = names, .sizes = ones};
+#ifndef SMALLER
+    box.value.world_size = 1;
+#endif
+    lierne_grid *made = NULL;
+    TRY("grid", box.value, SHORT("world_size is 0,"),
+        (lierne_grid_destroy(made), lierne_grid_create(&made, &box.value)));
+    lierne_grid_destroy(made);
+    lierne_view_spec v = {
+        .size = sizeof v, .name = "other", .ndims = 2, .names = names, .sizes = ones};
+    static char views[3][8] = {"one", "two", "three"};
+    int i = 0;
+    TRY("view", v, NULL, (v.name = views[i++], lierne_grid_add_view((lierne_grid *)complete, &v)));
+}
+
+static void contexts(void) {
+    lierne_context_spec c = {.size = sizeof c, .timeout = 5};
+    lierne_context *made = NULL;
+    lierne_sim *sim = NULL;
+    TRY("context", c, NULL, (lierne_context_destroy(made), lierne_context_create_self(&made, &c)));
+    lierne_context_destroy(made);
+    TRY("sim", c, NULL, (lierne_sim_destroy(sim), lierne_sim_create(&sim, 1, &c)));
+    lierne_sim_destroy(sim);
+    lierne_group_spec g = {.size = sizeof g, .purpose = "grow", .ngroups = 1, .group_size = 1};
+#ifndef SMALLER
+    g.ranks = &zero;
+#endif
+    lierne_group *group = NULL;
+    TRY("group", g, SHORT("ranks of spec 0 is NULL"),
+        (lierne_group_destroy(&group), lierne_group_create(&group, context, &g)));
+    lierne_group_destroy(&group);
+}
+
+static lierne_layout *layout(void) {
+    const lierne_placement placements[2] = {0};
+    lierne_layout_spec l = {.size = sizeof l,
+                            .grid = grid,
+                            .naxes = 2,
+                            .shape = shape,
+                            .dtype = LIERNE_F32,
+                            .placements = placements};
+    lierne_layout *made = NULL;
+    TRY("layout", l, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l)));
+    return made ? made : (lierne_layout_create(&made, &l), made);
+}
+
+static void dense(void) {
+    BOX(lierne_report) report;
+    lierne_layout *l = layout();
+    lierne_redistribute_spec r = {.size = sizeof r, .src = l, .dst = l};
+    lierne_bridge_spec b = {.size = sizeof b,
+                            .src = grid,
+                            .dst = grid,
+                            .naxes = 2,
+                            .shape = shape,
+                            .dtype = LIERNE_F32,
+                            .sequence_axis = -1};
+    lierne_plan *plan = NULL;
+    TRY("redistribute", r, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_redistribute(&plan, context, &r)));
+    lierne_plan_destroy(plan), plan = NULL;
+    TRY("bridge check", b, NULL, lierne_bridge_check(&b));
+    TRY("bridge grids", b, NULL, lierne_bridge_check_grids(&b));
+    TRY("bridge", b, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_bridge(&plan, context, &b)));
+    lierne_plan_destroy(plan), plan = NULL;
+    lierne_megatron_spec m = {.size = sizeof m, .algorithm = LIERNE_MEGATRON_COLLECTIVE};
+#ifndef SMALLER
+    m.bridge = &b;
+#endif
+    TRY("megatron check", m, SHORT("spec->bridge is NULL"), lierne_megatron_check(&m));
+    TRY("megatron", m, SHORT("spec->bridge is NULL"),
+        (lierne_plan_destroy(plan), lierne_plan_create_megatron(&plan, context, &m)));
+    lierne_plan_destroy(plan), plan = NULL;
+    lierne_megatron_map *map = NULL;
+    lierne_megatron_leaders *leaders = NULL;
+    TRY("map", b, NULL, (lierne_megatron_map_destroy(map), lierne_megatron_map_create(&map, &b)));
+    TRY("leaders", b, NULL,
+        (lierne_megatron_leaders_destroy(leaders), lierne_megatron_leaders_create(&leaders, &b)));
+    lierne_megatron_map_destroy(map), lierne_megatron_leaders_destroy(leaders);
+    expect("bridge", lierne_plan_create_bridge(&plan, context, &b), LIERNE_OK, NULL);
+    PREPARE(report);
+    expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD), LIERNE_OK, NULL);
+    expect_true("report is filled",
+                strcmp(report.value.algorithm, "direct") == 0 && report.value.min_bytes == 0);
+    AFTER("report", report);
+    report.value.size = 0;
+    expect("report without a size", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD),
+           LIERNE_INVALID, "report->size is 0");
+    lierne_plan_destroy(plan);
+    lierne_layout_destroy(l);
+}
+
+static void rows(void) {
+    BOX(lierne_graph_lists) lists;
+    const int32_t owner[] = {0, 0, 0}, rank[] = {0};
+    const int64_t source[] = {2}, target[] = {1};
+    lierne_graph_spec g = {.size = sizeof g,
+                           .nrows = 3,
+                           .owner = owner,
+                           .nedges = 1,
+                           .source = source,
+                           .target = target,
+                           .dtype = LIERNE_F32,
+                           .width = 1};
+    lierne_references_spec r = {.size = sizeof r,
+                                .nowned = 3,
+                                .nghosts = 1,
+                                .rank = rank,
+                                .row = target,
+                                .dtype = LIERNE_F32,
+                                .width = 1};
+    lierne_plan *plan = NULL;
+    TRY("references", r, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_references(&plan, context, &r)));
+    lierne_plan_destroy(plan), plan = NULL;
+    TRY("graph", g, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_graph(&plan, context, &g)));
+    lierne_plan_destroy(plan), plan = NULL;
+    expect("graph", lierne_plan_create_graph(&plan, context, &g), LIERNE_OK, NULL);
+    TRY("update", g, NULL, lierne_plan_update_graph(plan, &g));
+    PREPARE(lists);
+    expect("lists", lierne_plan_get_graph_lists(&lists.value, plan), LIERNE_OK, NULL);
+    expect_true("lists are filled", lists.value.nowned == 3 && lists.value.edge_source[0] == 2);
+    AFTER("lists", lists);
+    lierne_plan_destroy(plan);
+}
+
+static void space(void) {
+    const double point[] = {0.5, 0.5, 0.5};
+    lierne_brick_spec b = {.size = sizeof b,
+                           .grid = {1, 1, 1},
+                           .box = {1, 1, 1},
+                           .periodic = {1, 1, 1},
+                           .cutoff = 0.25};
+#ifndef SMALLER
+    b.nlocal = 1;
+    b.positions = point;
+#endif
+    lierne_brick *brick = NULL;
+    TRY("brick", b, NULL, (lierne_brick_destroy(brick), lierne_brick_create(&brick, context, &b)));
+    lierne_brick_destroy(brick), brick = NULL;
+    expect("brick", lierne_brick_create(&brick, context, &b), LIERNE_OK, NULL);
+    BOX(lierne_halo_spec) h, back;
+    PREPARE(h), PREPARE(back);
+    memset(&h.value, 0, sizeof h.value);
+    h.value.size = sizeof h.value;
+    TRY("swaps", h.value, NULL, lierne_brick_get_swaps(&h.value, brick));
+    expect("swaps", lierne_brick_get_swaps(&h.value, brick), LIERNE_OK, NULL);
+    expect_true("swaps are filled", h.value.nswap == 6);
+    AFTER("swaps", h);
+    h.value.dtype = LIERNE_F64;
+    h.value.width = 3;
+    lierne_plan *plan = NULL;
+    TRY("halo", h.value, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_halo(&plan, context, &h.value)));
+    lierne_plan_destroy(plan), plan = NULL;
+    expect("halo", lierne_plan_create_halo(&plan, context, &h.value), LIERNE_OK, NULL);
+    expect("halo spec", lierne_plan_get_halo_spec(&back.value, plan), LIERNE_OK, NULL);
+    expect_true("the halo spec is filled", back.value.nswap == 6 && back.value.width == 3);
+    AFTER("halo spec", back);
+    lierne_plan_destroy(plan);
+    lierne_brick_destroy(brick);
+    (void)point;
+}
+
+int main(void) {
+    lierne_config *config;
+    const char *text = "{\"world_size\": 1, \"grids\": {\"g\": {\"order\": [\"tp\", \"dp\"], "
+                       "\"shape\": {\"tp\": 1, \"dp\": 1}}}}";
+    expect("config", lierne_config_parse(&config, text, strlen(text)), LIERNE_OK, NULL);
+    grid = (lierne_grid *)lierne_config_get_grid(config, "g");
+    expect("context", lierne_context_create_self(&context, NULL), LIERNE_OK, NULL);
+    grids(grid);
+    contexts();
+    dense();
+    rows();
+    space();
+    expect("destroy", lierne_context_destroy(context), LIERNE_OK, NULL);
+    lierne_config_destroy(config);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

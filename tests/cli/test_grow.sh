@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Programs compiled against headers whose structs are larger or smaller than the library's: what
+# upgrading one of the two does. grow.c uses every public struct that begins with its size.
+# $1: the build folder.
+set -u
+build=$(cd "${1:?usage: test_grow.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1"
+    fi
+}
+
+# The last fields that a smaller struct lacks: enough of them that its size is another one.
+fewer="context:1 grid:1 view:1 group:1 layout:1 redistribute:1 bridge:2 megatron:1 graph:1
+references:1 halo:2 brick:2 report:1 lists:1"
+
+# All declarations as one file, one field a line, without comments.
+printf '%s\n' '#include <stdbool.h>' '#include <stdio.h>' '#include <string.h>' \
+    '#include <lierne.h>' '#include <lierne/sim.h>' |
+    cc -E -P -dD -Iinclude - >"$work/same.h"
+verdict "the headers are preprocessed" $?
+
+# change larger|smaller|same: prints the declarations with other structs.
+change() {
+    awk -v how="$1" -v fewer="$fewer" '
+        BEGIN {
+            n = split(fewer, pairs, /[ \n]+/)
+            for (i = 1; i <= n; i++) { split(pairs[i], p, ":"); drop[p[1]] = p[2] }
+        }
+        /^typedef struct lierne_[a-z_]* *{/ { held = 0; inside = 1 }
+        inside { line[++held] = $0 }
+        !inside { print }
+        inside && /^} lierne_[a-z_]*;/ {
+            inside = 0
+            name = $2; gsub(/^lierne_|;$|_spec;$/, "", name); sub(/^graph_lists$/, "lists", name)
+            sized = 0
+            for (i = 1; i < held; i++) if (line[i] ~ /^ *size_t size;/) sized = 1
+            last = held - 1
+            if (sized && how == "smaller") last -= (name in drop) ? drop[name] : 1000
+            for (i = 1; i <= last; i++) print line[i]
+            if (sized && how == "larger") print "    long long grown[3];"
+            print line[held]
+            if (sized) print name >"/dev/stderr"
+        }'
+}
+
+for how in same larger smaller; do
+    mkdir "$work/$how"
+    change $how <"$work/same.h" >"$work/$how/all.h" 2>"$work/$how/names"
+    verdict "$how headers" $?
+    cmp -s <(sort "$work/$how/names") <(tr ' ' '\n' <<<"$fewer" | sed 's/:.*//' | sort)
+    verdict "$how: the structs with a size are those that grow.c uses" $?
+    ${CC:-cc} -std=gnu11 -w -D"$(tr a-z A-Z <<<"$how")" -I"$work/$how" tests/cli/grow.c \
+        "$(ls "$build"/liblierne.so.*.*.*)" -Wl,-rpath,"$build" -o "$work/$how/grow"
+    verdict "$how: grow.c compiles" $?
+    line=$("$work/$how/grow" | tee "$work/out" | tail -n 1)
+    grep '^FAIL' "$work/out" | sed "s/^FAIL/FAIL $how:/"
+    if [[ $line =~ ^([1-9][0-9]*)\ passed,\ ([0-9]+)\ failed$ ]]; then
+        passed=$((passed + BASH_REMATCH[1]))
+        failed=$((failed + BASH_REMATCH[2]))
+    else
+        verdict "$how: the program ran to its end" 1
+    fi
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# run.sh BUILD: programs of tests/mpi without MPI, on ranks of a node that build/tests/launch starts,
+# over sockets. Prints a line per launch; last line: N passed, N failed. A launch that hangs, crashes or
+# prints no count is one more failure.
+set -u
+build=${1:?usage: run.sh BUILD}
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
+    case $1 in
+    members) echo 4 8 ;;
+    general) echo 1 3 8 17 ;;
+    golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
+    known_answer) echo 2 4 8 ;;
+    *) echo 1 2 3 4 8 ;;
+    esac
+}
+
+for program in "$build"/tests/launched/*; do
+    [ -x "$program" ] && [ -f "$program" ] || continue
+    name=$(basename "$program")
+    for n in $(sizes "$name"); do
+        timeout -k 5 600 "$build/tests/launch" "$n" "$program" >"$log" 2>&1 </dev/null
+        status=$?
+        count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+        bad=$(cut -d' ' -f3 <<<"$count")
+        if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
+            count="0 passed, 1 failed (exit status $status)"
+        fi
+        echo "launched $name on $n: $count"
+        passed=$((passed + $(cut -d' ' -f1 <<<"$count")))
+        if [ "$(cut -d' ' -f3 <<<"$count")" != 0 ]; then
+            failed=$((failed + $(cut -d' ' -f3 <<<"$count")))
+            head -n 30 "$log" | sed 's/^/    /'
+        fi
+    done
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]

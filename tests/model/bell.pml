@@ -1,0 +1,126 @@
+/* The flags and the bell of src/transport/shm/bell.c: each of RANKS ranks sends to the next one,
+ * ROUNDS times.
+ *
+ * A rank writes its data, sets its ready flag and rings; the receiver copies the data, sets the
+ * taken flag and rings. A rank that waits may poll again at any time, or announce that it sleeps,
+ * look once more, and sleep until the bell changes. There are no timeouts, so a lost wake-up is a
+ * deadlock. Stores wait in a buffer, as on x86, until a fence or an atomic operation.
+ *
+ * Checked: no deadlock, and no receiver copies data of another round. Each of these breaks it:
+ * NO_FENCE (who rings does not wait until its flag is visible), NO_LAST_LOOK (a rank sleeps without
+ * having looked again), NO_DONE (a sender does not wait until its data were copied). */
+#ifndef RANKS
+#define RANKS 2
+#endif
+#ifndef ROUNDS
+#define ROUNDS 2
+#endif
+/* Values of a bell: more than others can ring between a rank's last look and its sleep, which is
+ * twice each, as they wait for it then. */
+#define BELLS 8
+#define NEXT(r) (((r) + 1) % RANKS)
+#define LAST(r) (((r) + RANKS - 1) % RANKS)
+
+byte data[RANKS];  /* of each sender: the round it was written in */
+byte ready[RANKS]; /* of each sender */
+byte taken[RANKS];  /* of each sender: the last round that its receiver has copied */
+bit asleep[RANKS];
+byte bell[RANKS];
+bit blocked[RANKS]; /* in the kernel, until woken */
+
+mtype = { DATA, READY, TAKEN, ASLEEP };
+chan stores[RANKS] = [3] of { mtype, byte, byte };
+
+active [RANKS] proctype memory() {
+    byte r = _pid, at, value;
+    mtype what;
+end:
+    do
+    :: atomic {
+        stores[r]?what(at, value) ->
+        if
+        :: what == DATA -> data[at] = value
+        :: what == READY -> ready[at] = value
+        :: what == TAKEN -> taken[at] = value
+        :: what == ASLEEP -> asleep[at] = value
+        fi;
+        what = 0; at = 0; value = 0
+    }
+    od
+}
+
+inline fence() { empty(stores[me]) }
+
+inline ring(p) {
+#ifndef NO_FENCE
+    fence();
+#endif
+    if
+    :: asleep[p] -> fence(); atomic { bell[p] = (bell[p] + 1) % BELLS; blocked[p] = 0 }
+    :: else
+    fi
+}
+
+/* Copies what has come; found: nothing more to wait for. */
+inline look(found) {
+    if
+    :: ready[LAST(me)] == round && !copied ->
+        assert(data[LAST(me)] == round);
+        copied = 1;
+        stores[me]!TAKEN(LAST(me), round);
+        ring(LAST(me))
+    :: else
+    fi;
+#ifdef NO_DONE
+    found = copied
+#else
+    found = copied && taken[me] == round
+#endif
+}
+
+inline sleep_until_rung(seen) {
+    atomic {
+        if
+        :: bell[me] == seen -> blocked[me] = 1
+        :: else
+        fi
+    }
+    !blocked[me]
+}
+
+active [RANKS] proctype rank() {
+    byte me = _pid - RANKS, round = 1, seen;
+    bit found, announced, copied;
+    do
+    :: round > ROUNDS -> break
+    :: else ->
+        stores[me]!DATA(me, round);
+        stores[me]!READY(me, round);
+        ring(NEXT(me));
+        do
+        :: look(found);
+            if
+            :: found -> break
+            :: !found && !announced /* poll again */
+            :: !found && !announced ->
+                seen = bell[me];
+                stores[me]!ASLEEP(me, 1);
+                fence();
+                announced = 1;
+#ifdef NO_LAST_LOOK
+                sleep_until_rung(seen);
+                seen = bell[me]
+#endif
+            :: !found && announced ->
+                sleep_until_rung(seen);
+                seen = bell[me]
+            fi
+        od;
+        if
+        :: announced -> stores[me]!ASLEEP(me, 0); announced = 0
+        :: else
+        fi;
+        seen = 0; found = 0; copied = 0;
+        round++
+    od
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# bell.sh: checks the flags and the bell of src/transport/shm in all interleavings (bell.pml), for 2
+# ranks and 3 rounds and for 3 ranks and one round, and that each of three mistakes is found.
+# Last line: N passed, N failed.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+for tool in spin gcc; do
+    command -v $tool >/dev/null || { echo "no $tool: left out"; echo "0 passed, 0 failed"; exit 0; }
+done
+model=$PWD/tests/model/bell.pml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+# check NAME WANTED FLAGS...: WANTED is "none", or what the search must find.
+check() {
+    local name=$1 wanted=$2 got
+    shift 2
+    cd "$work" || exit 2
+    spin -a "$@" "$model" >spin.log 2>&1 && gcc -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=3000 -o pan pan.c &&
+        ./pan -m2000000 $([ "$wanted" = "assertion violated" ] && echo -E) >search.log 2>&1
+    if grep -q 'max search depth too small\|out of memory' search.log; then
+        got="no end"
+    elif grep -q 'errors: 0' search.log; then
+        got=none
+    else
+        got=$(grep -oE 'invalid end state|assertion violated' search.log | head -n 1)
+    fi
+    if [ "$got" = "$wanted" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$name: '$got', must be '$wanted'"
+    fi
+    rm -f search.log
+}
+
+check "2 ranks" none -DRANKS=2 -DROUNDS=3
+check "3 ranks" none -DRANKS=3 -DROUNDS=1
+for ranks in 2 3; do
+    check "no fence, $ranks ranks" "invalid end state" -DRANKS=$ranks -DROUNDS=2 -DNO_FENCE
+    check "no last look, $ranks ranks" "invalid end state" -DRANKS=$ranks -DROUNDS=2 -DNO_LAST_LOOK
+    check "not waiting for taken, $ranks ranks" "assertion violated" -DRANKS=$ranks -DROUNDS=2 -DNO_DONE
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

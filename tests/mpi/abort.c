@@ -1,0 +1,174 @@
+/* A rank that cannot make the calls that the others wait for. In a context that does not check
+ * calls, a bad argument is that rank's INVALID alone and nothing has started: it may call again. Or
+ * it says so with lierne_context_abort: the others get its status and its reason at once, long
+ * before their deadline, whatever they wait in. And lierne_context_destroy_all destroys a context
+ * with what was made from it. With the argument "apart", each rank is a node of its own. */
+#include "mpi/common.h"
+
+#include "lierne/group.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW = 24 };
+
+typedef struct setup {
+    lierne_context *context;
+    lierne_plan *plan;
+    float *in, *out;
+} setup;
+
+static lierne_status plan_all(lierne_plan **plan, lierne_context *context) {
+    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
+                     .dst = mesh_of("tcd", test_world, 1, 1),
+                     .size = {test_world, 4, ROW / 4},
+                     .axis = {0, 1, 2},
+                     .dtype = LIERNE_F32};
+    return case_plan(plan, context, &c);
+}
+
+static setup open_setup(void) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    setup s = {.in = test_buffer(ROW * sizeof(float)),
+               .out = test_buffer((size_t)(ROW * test_world) * sizeof(float))};
+    CHECK(lierne_context_create_mpi(&s.context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(plan_all(&s.plan, s.context) == LIERNE_OK, "%s", lierne_last_error());
+    for (int i = 0; i < ROW; i++) {
+        s.in[i] = (float)(ROW * test_rank + i + 1);
+    }
+    return s;
+}
+
+static void works(setup *s) {
+    int wrong = 0;
+    memset(s->out, 0xa5, (size_t)(ROW * test_world) * sizeof *s->out);
+    CHECK(lierne_forward(s->plan, s->out, s->in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    for (int i = 0; i < ROW * test_world; i++) {
+        wrong += s->out[i] != (float)(i + 1);
+    }
+    CHECK(wrong == 0, "%d wrong elements", wrong);
+}
+
+static void rejects_null(setup *s) {
+    CHECK(lierne_forward(s->plan, s->out, NULL, NULL) == LIERNE_INVALID, "in NULL was taken");
+}
+
+/* The rank calls again, after others have begun to wait for it. */
+static void calls_again(setup *s, int who) {
+    if (test_rank == who) {
+        rejects_null(s);
+    }
+    works(s);
+}
+
+typedef enum waiting { IN_FORWARD, IN_PLANNING, IN_A_REQUEST, WAYS } waiting;
+
+static lierne_status wait_for_it(setup *s, waiting where) {
+    lierne_plan *other = NULL;
+    lierne_request *request = NULL;
+    lierne_status status;
+    switch (where) {
+    case IN_FORWARD:
+        return lierne_forward(s->plan, s->out, s->in, NULL);
+    case IN_PLANNING:
+        status = plan_all(&other, s->context);
+        CHECK(other == NULL, "a plan beside an error");
+        return status;
+    default:
+        status = lierne_forward_begin(&request, s->plan, s->out, s->in, NULL);
+        return status == LIERNE_OK ? lierne_end(request) : status;
+    }
+}
+
+static void aborts(int who, waiting where) {
+    setup s = open_setup();
+    double start = MPI_Wtime();
+    lierne_status status = LIERNE_INVALID;
+    works(&s);
+    MPI_Barrier(MPI_COMM_WORLD); /* a call that has not ended elsewhere would fail, too */
+    if (test_rank == who) {
+        rejects_null(&s);
+        CHECK(lierne_context_abort(s.context, LIERNE_INVALID, lierne_last_error()) == LIERNE_OK,
+              "abort");
+        CHECK(lierne_context_abort(s.context, LIERNE_IO, "again") == LIERNE_OK, "of a dead one");
+        status = lierne_forward(s.plan, s.out, s.in, NULL);
+    } else {
+        status = wait_for_it(&s, where);
+        CHECK(strstr(lierne_last_error(), "gave up") != NULL, "%s", lierne_last_error());
+    }
+    CHECK(status == LIERNE_INVALID, "%s: %s", lierne_status_name(status), lierne_last_error());
+    CHECK(strstr(lierne_last_error(), "in is NULL") != NULL, "%s", lierne_last_error());
+    CHECK(MPI_Wtime() - start < PATIENT / 2, "not before %g s", MPI_Wtime() - start);
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void arguments(void) {
+    setup s = open_setup();
+    CHECK(lierne_context_abort(NULL, LIERNE_INVALID, "x") == LIERNE_INVALID, "no context");
+    CHECK(lierne_context_abort(s.context, LIERNE_INVALID, NULL) == LIERNE_INVALID, "no reason");
+    CHECK(lierne_context_abort(s.context, LIERNE_OK, "x") == LIERNE_INVALID, "no error");
+    works(&s);
+    CHECK(lierne_context_destroy(s.context) == LIERNE_INVALID, "under its plan");
+    CHECK(strstr(lierne_last_error(), "lierne_context_destroy_all") != NULL, "no remedy");
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy_all(NULL) == LIERNE_OK, "NULL");
+}
+
+/* Coalesced plans hold their plans, a plan with variable rows owns another one, and groups. */
+static void destroys_all(void) {
+    setup s = open_setup();
+    mesh one = mesh_of("tcd", 1, 1, test_world);
+    lierne_grid *grid = mesh_grid(&one);
+    const int64_t shape[3] = {test_world, 4, 2};
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = grid,
+                                     .dst = grid,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .sequence_axis = 1,
+                                     .variable_rows = 1};
+    const int first = 0;
+    const lierne_group_spec group_spec = {
+        .size = sizeof group_spec, .purpose = "x", .ngroups = 1, .group_size = 1, .ranks = &first};
+    lierne_plan *variable = NULL, *transposed = NULL;
+    lierne_coalesced *both = NULL;
+    lierne_group *group = NULL;
+    lierne_request *request = NULL;
+    CHECK(lierne_plan_create_bridge(&variable, s.context, &spec) == LIERNE_OK, "variable");
+    CHECK(lierne_plan_create_transposed(&transposed, s.plan) == LIERNE_OK, "transposed");
+    CHECK(lierne_coalesced_create(&both, (lierne_plan *[]){s.plan, transposed}, 2) == LIERNE_OK,
+          "coalesced");
+    CHECK(lierne_group_create(&group, s.context, &group_spec) == LIERNE_OK, "group");
+    CHECK(lierne_forward_begin(&request, s.plan, s.out, s.in, NULL) == LIERNE_OK, "begin");
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_BUSY, "with a request in flight");
+    CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
+    works(&s);
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_destroy(grid);
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    if (argc > 1) {
+        char node[16];
+        snprintf(node, sizeof node, "%d", test_rank);
+        setenv("LIERNE_NODE", node, 1);
+    }
+    size_t before = lierne_mem_live();
+    arguments();
+    destroys_all();
+    setup s = open_setup();
+    for (int who = 0; who < test_world; who++) {
+        calls_again(&s, who);
+    }
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_mem_live() == before, "leaked");
+    for (waiting where = 0; test_world > 1 && where < WAYS; where++) {
+        aborts(0, where);
+        aborts(test_world - 1, where);
+    }
+    return test_finish();
+}

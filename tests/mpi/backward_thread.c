@@ -1,0 +1,120 @@
+/* Forward in one thread, backward in another, as autograd engines do: the thread that plans and
+ * executes the forward is not the one that executes the adjoint. With MPI_THREAD_SERIALIZED the two
+ * take turns; with MPI_THREAD_MULTIPLE two contexts are used at the same time, too. Skips what the
+ * MPI does not provide. The communicator comes as a Fortran handle. */
+#include "mpi/common.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW = 24, STEPS = 20 };
+
+typedef struct lane {
+    lierne_context *context;
+    lierne_plan *plan;
+    float *in, *out, *back;
+    int wrong;
+    lierne_status status;
+    char message[512];
+} lane;
+
+static size_t all_elements(void) {
+    return (size_t)(ROW * test_world);
+}
+
+static void open_lane(lane *l) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
+                     .dst = mesh_of("tcd", 1, test_world, 1),
+                     .size = {test_world, 4, ROW / 4},
+                     .axis = {0, 1, 2},
+                     .dtype = LIERNE_F32};
+    memset(l, 0, sizeof *l);
+    CHECK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec) ==
+              LIERNE_OK,
+          "%s", lierne_last_error());
+    CHECK(case_plan(&l->plan, l->context, &c) == LIERNE_OK, "%s", lierne_last_error());
+    l->in = malloc(ROW * sizeof(float)), l->back = malloc(ROW * sizeof(float));
+    l->out = malloc(all_elements() * sizeof(float));
+}
+
+static void close_lane(lane *l) {
+    CHECK(lierne_context_destroy_all(l->context) == LIERNE_OK, "%s", lierne_last_error());
+    free(l->in), free(l->out), free(l->back);
+}
+
+static void keep(lane *l, lierne_status status) {
+    if (status != LIERNE_OK && l->status == LIERNE_OK) {
+        l->status = status;
+        snprintf(l->message, sizeof l->message, "%s", lierne_last_error());
+    }
+}
+
+static void forward(lane *l, int step) {
+    for (int i = 0; i < ROW; i++) {
+        l->in[i] = (float)(ROW * test_rank + i + 1 + step);
+    }
+    memset(l->out, 0xa5, all_elements() * sizeof *l->out);
+    keep(l, lierne_forward(l->plan, l->out, l->in, NULL));
+    for (int i = 0; i < ROW * test_world; i++) {
+        l->wrong += l->out[i] != (float)(i + 1 + step);
+    }
+}
+
+/* Every cp rank gives the output as its contribution: the sum is the world times the input. */
+static void *backward(void *arg) {
+    lane *l = arg;
+    memset(l->back, 0xa5, ROW * sizeof *l->back);
+    keep(l, lierne_adjoint(l->plan, l->back, l->out, NULL));
+    for (int i = 0; i < ROW; i++) {
+        l->wrong += l->back[i] != (float)test_world * l->in[i];
+    }
+    return NULL;
+}
+
+static void in_another_thread(void *(*work)(void *), void *arg) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, arg);
+    pthread_join(thread, NULL);
+}
+
+static void check(const lane *l, const char *what) {
+    CHECK(l->status == LIERNE_OK, "%s: %s", what, l->message);
+    CHECK(l->wrong == 0, "%s: %d wrong elements", what, l->wrong);
+}
+
+static void *many_steps(void *arg) {
+    for (int step = 0; step < STEPS; step++) {
+        forward(arg, step);
+        backward(arg);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    int provided = test_start_threads(&argc, &argv);
+    lane first, second;
+    open_lane(&first);
+    if (provided >= MPI_THREAD_SERIALIZED) {
+        for (int step = 0; step < STEPS; step++) {
+            forward(&first, step);
+            in_another_thread(backward, &first);
+        }
+        check(&first, "the adjoint in another thread");
+    }
+    if (provided >= MPI_THREAD_MULTIPLE) {
+        pthread_t thread;
+        open_lane(&second);
+        pthread_create(&thread, NULL, many_steps, &second);
+        many_steps(&first);
+        pthread_join(thread, NULL);
+        check(&first, "one context, beside another thread");
+        check(&second, "another context in another thread");
+        close_lane(&second);
+    }
+    CHECK(provided >= MPI_THREAD_FUNNELED, "MPI provides %d", provided);
+    close_lane(&first);
+    return test_finish();
+}

@@ -1,0 +1,460 @@
+/* The transport shm on real ranks: every way that a message takes, whichever memory its buffers are
+ * in and whatever the system refuses; memory of a context; ranks of several nodes. Rank r has
+ * ghosts of all rows of rank r - 1, so forward moves them to the next rank and the adjoint back.
+ *
+ *   shm        all of it
+ *   shm N      N rounds of two plans in flight, begun in another order on every other rank */
+#include "lierne/sparse.h"
+#include "mpi/common.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static bool refuse_memfd, refuse_pull;
+
+/* Replace the system's functions in the library too. */
+int memfd_create(const char *name, unsigned flags) {
+    if (refuse_memfd && strcmp(name, "lierne") == 0) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long nto,
+                         const struct iovec *from, unsigned long nfrom, unsigned long flags) {
+    if (refuse_pull) {
+        errno = EPERM;
+        return -1;
+    }
+    return syscall(SYS_process_vm_readv, pid, to, nto, from, nfrom, flags);
+}
+
+static lierne_context *context_new(void) {
+    lierne_context *context;
+    lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    return context;
+}
+
+static void context_free(lierne_context *context) {
+    CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+typedef struct rows {
+    int n, width;
+    bool reversed; /* a message is rows, not one block */
+    bool both;     /* ghosts of the next rank's rows too, behind those of the last one's */
+    int requests;
+} rows;
+
+static int ghosts(const rows *r) {
+    return r->both ? 2 * r->n : r->n;
+}
+
+static size_t bytes_of(const rows *r) {
+    return sizeof(float) * (size_t)(ghosts(r) * r->width);
+}
+
+/* The rank and row of a ghost of a rank's. */
+static int owner_of(const rows *r, int rank, int ghost) {
+    return (rank + (ghost < r->n ? test_world - 1 : 1)) % test_world;
+}
+
+static int row_of(const rows *r, int ghost) {
+    return r->reversed ? r->n - 1 - ghost % r->n : ghost % r->n;
+}
+
+static lierne_status plan_rows(lierne_plan **plan, lierne_context *context, const rows *r) {
+    int32_t *rank = calloc((size_t)ghosts(r) + 1, sizeof *rank);
+    int64_t *row = calloc((size_t)ghosts(r) + 1, sizeof *row);
+    for (int i = 0; i < ghosts(r); i++) {
+        rank[i] = owner_of(r, test_rank, i);
+        row[i] = row_of(r, i);
+    }
+    lierne_references_spec spec = {.size = sizeof spec,
+                                   .nowned = r->n,
+                                   .nghosts = ghosts(r),
+                                   .rank = rank,
+                                   .row = row,
+                                   .dtype = LIERNE_F32,
+                                   .width = r->width,
+                                   .max_inflight = r->requests,
+                                   .algorithm = LIERNE_GRAPH_DIRECT};
+    lierne_status status = lierne_plan_create_references(plan, context, &spec);
+    free(rank);
+    free(row);
+    return status;
+}
+
+/* Sums of two are exact. */
+static float value(int rank, int call, int i) {
+    return (float)(1 + (rank + 3 * call + 7 * (int)(mix((uint64_t)i) % 5003)) % 65521);
+}
+
+static void fill(const rows *r, float *in, bool adjoint, int call) {
+    for (int i = 0; i < (adjoint ? ghosts(r) : r->n) * r->width; i++) {
+        in[i] = value(test_rank, call, i);
+    }
+}
+
+static void poison(const rows *r, float *out) {
+    memset(out, 0xff, bytes_of(r));
+}
+
+/* What an element of out must be. */
+static float wanted(const rows *r, bool adjoint, int call, int i) {
+    int column = i % r->width, row = i / r->width;
+    if (!adjoint) {
+        return value(owner_of(r, test_rank, row), call, row_of(r, row) * r->width + column);
+    }
+    int ghost = row_of(r, row), next = (test_rank + 1) % test_world;
+    float sum = value(next, call, ghost * r->width + column);
+    int last = (test_rank + test_world - 1) % test_world;
+    return r->both ? sum + value(last, call, (r->n + ghost) * r->width + column) : sum;
+}
+
+static void check_rows(const rows *r, const float *out, bool adjoint, int call, const char *what) {
+    long wrong = 0;
+    for (int i = 0; i < (adjoint ? r->n : ghosts(r)) * r->width; i++) {
+        wrong += out[i] != wanted(r, adjoint, call, i);
+    }
+    CHECK(wrong == 0, "%s: %ld wrong, %d rows of %d, call %d", what, wrong, r->n, r->width, call);
+}
+
+static bool failed;
+
+/* Whether a call failed on some rank: what follows would wait for the deadline again. */
+static bool any_failed(void) {
+    MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_C_BOOL, MPI_LOR, MPI_COMM_WORLD);
+    return failed;
+}
+
+/* Both directions, twice: the second time lines are used again. */
+static void move_rows(lierne_plan *plan, const rows *r, float *in, float *out, const char *what) {
+    for (int call = 0; call < 4; call++) {
+        bool adjoint = call & 1;
+        fill(r, in, adjoint, call);
+        poison(r, out);
+        lierne_status status =
+            adjoint ? lierne_adjoint(plan, out, in, NULL) : lierne_forward(plan, out, in, NULL);
+        failed |= !CHECK(status == LIERNE_OK, "%s: %s", what, lierne_last_error());
+        check_rows(r, out, adjoint, call, what);
+    }
+}
+
+/* The number before some words of the context's dump; -1: there is none. */
+static long count_of(const lierne_context *context, const char *words) {
+    char text[4096];
+    CHECK(lierne_context_dump(text, sizeof text, context) == LIERNE_OK, "%s", lierne_last_error());
+    const char *at = strstr(text, words);
+    if (!at) {
+        return -1;
+    }
+    while (at > text && at[-1] != ' ') {
+        at--;
+    }
+    return atol(at);
+}
+
+/* Moves rows in a context of its own and checks how many of the four messages went this way. */
+static void goes(const rows *r, bool window, const char *way, int messages) {
+    if (any_failed()) {
+        return;
+    }
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    size_t bytes = bytes_of(r);
+    void *in = malloc(bytes), *out = malloc(bytes), *shared_in, *shared_out;
+    CHECK(lierne_context_alloc(&shared_in, context, bytes) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_alloc(&shared_out, context, bytes) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(plan_rows(&plan, context, r) == LIERNE_OK, "%s", lierne_last_error());
+    move_rows(plan, r, window ? shared_in : in, window ? shared_out : out, way);
+    CHECK(count_of(context, way) == (test_world > 1 ? messages : 0),
+          "%ld messages%s, %d rows of %d, in %s memory", count_of(context, way), way, r->n,
+          r->width, window ? "shared" : "ordinary");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(context) == LIERNE_INVALID, "destroyed with memory alive");
+    CHECK(lierne_context_dealloc(context, shared_in) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_dealloc(context, shared_out) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+    free(in);
+    free(out);
+}
+
+static void every_way(void) {
+    static const rows one = {.n = 1, .width = 3}, short_block = {.n = 8, .width = 32},
+                      block = {.n = 300, .width = 64}, long_block = {.n = 3000, .width = 400},
+                      long_rows = {.n = 300, .width = 64, .reversed = true},
+                      many_rows = {.n = 3000, .width = 400, .reversed = true},
+                      narrow = {.n = 1500, .width = 9, .reversed = true},
+                      two_ranks = {.n = 700, .width = 64, .both = true},
+                      wide_and_short = {.n = 20, .width = 16, .reversed = true};
+    const rows *packed[] = {&one, &short_block, &wide_and_short};
+    const rows *whole[] = {&block, &long_block, &long_rows, &many_rows};
+    const char *far = refuse_pull ? " in pieces" : " pulled";
+    for (int i = 0; i < 3; i++) {
+        goes(packed[i], false, " packed", 4);
+        goes(packed[i], true, " messages in place", 4);
+    }
+    for (int i = 0; i < 4; i++) {
+        goes(whole[i], false, far, 4);
+        goes(whole[i], true, " messages in place", 4);
+    }
+    /* To and from two ranks: blocks that begin behind others, and sums of two. */
+    goes(&two_ranks, false, far, test_world > 2 ? 8 : 4);
+    /* The adjoint of two ghosts of a row on one rank is summed there first, in ordinary memory. */
+    goes(&two_ranks, true, " messages in place", test_world > 2 ? 8 : 2);
+    /* Forward packs rows of 36 bytes; the adjoint sends one block. */
+    goes(&narrow, false, " packed", 2);
+    goes(&narrow, true, " packed", 2);
+    goes(&narrow, false, far, 2);
+    goes(&narrow, true, " messages in place", 2);
+}
+
+static void memory_that_is_refused(lierne_context *context) {
+    struct rlimit limit, low;
+    void *out = &limit;
+    CHECK(lierne_context_alloc(&out, context, SIZE_MAX / 2) == LIERNE_NO_MEMORY && !out,
+          "half of the address space");
+    getrlimit(RLIMIT_FSIZE, &limit);
+    low = limit;
+    low.rlim_cur = 1 << 20;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &low);
+    CHECK(lierne_context_alloc(&out, context, 32 << 20) == LIERNE_NO_MEMORY && !out,
+          "more than the system gives");
+    CHECK(strstr(lierne_last_error(), "33554432 bytes"), "'%s'", lierne_last_error());
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_DFL);
+    lierne_mem_fail_at(1);
+    CHECK(lierne_context_alloc(&out, context, 100) == LIERNE_NO_MEMORY && !out, "without memory");
+    lierne_mem_fail_at(0);
+}
+
+static void memory_of_a_context(void) {
+    lierne_context *context = context_new();
+    char *memory[40];
+    size_t before = lierne_mem_live(), sum = 0;
+    CHECK(lierne_context_alloc(NULL, context, 1) == LIERNE_INVALID, "out is NULL");
+    CHECK(lierne_context_alloc((void **)&memory[0], NULL, 1) == LIERNE_INVALID && !memory[0],
+          "context is NULL");
+    memory_that_is_refused(context);
+    for (int i = 0; i < 40; i++) {
+        size_t bytes = (size_t)(i * i * 997);
+        CHECK(lierne_context_alloc((void **)&memory[i], context, bytes) == LIERNE_OK, "%s",
+              lierne_last_error());
+        CHECK((uintptr_t)memory[i] % 4096 == 0, "%p", (void *)memory[i]);
+        for (size_t b = 0; b < bytes; b += 61) {
+            CHECK(memory[i][b] == 0, "byte %zu is %d", b, memory[i][b]);
+        }
+        memset(memory[i], i + 1, bytes);
+        if (i % 3 == 2) {
+            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_OK, "%s",
+                  lierne_last_error());
+            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_INVALID, "freed twice");
+            memory[i - 1] = NULL;
+        }
+    }
+    CHECK(lierne_context_dealloc(context, memory[3] + 1) == LIERNE_INVALID, "inside of it");
+    CHECK(lierne_context_dealloc(NULL, memory[3]) == LIERNE_INVALID, "context is NULL");
+    for (int i = 0; i < 40; i++) {
+        for (size_t b = 0; memory[i] && b < (size_t)(i * i * 997); b += 61) {
+            CHECK(memory[i][b] == i + 1, "memory overlaps");
+        }
+        CHECK(lierne_context_dealloc(context, memory[i]) == LIERNE_OK, "%s", lierne_last_error());
+    }
+    CHECK(lierne_mem_live() == before, "leaked");
+    CHECK(lierne_context_alloc((void **)&memory[0], context, 1 << 20) == LIERNE_OK, "%s",
+          lierne_last_error());
+    for (size_t b = 0; b < 1 << 20; b++) {
+        sum += memory[0][b] != 0;
+    }
+    CHECK(sum == 0, "%zu bytes of memory that is used again are not zero", sum);
+    CHECK(lierne_context_dealloc(context, memory[0]) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+}
+
+/* A chunk that the segment gets after the plan, and after peers have mapped others. */
+static void memory_after_the_plan(void) {
+    if (any_failed()) {
+        return;
+    }
+    const rows r = {.n = 500, .width = 64};
+    size_t bytes = sizeof(float) * (size_t)(r.n * r.width);
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    for (int i = 0; i < 6; i++) {
+        char *in, *out;
+        size_t more = (size_t)i << 21;
+        CHECK(lierne_context_alloc((void **)&in, context, bytes + more) == LIERNE_OK, "%s",
+              lierne_last_error());
+        CHECK(lierne_context_alloc((void **)&out, context, bytes + more) == LIERNE_OK, "%s",
+              lierne_last_error());
+        move_rows(plan, &r, (float *)(void *)(in + more), (float *)(void *)(out + more / 2),
+                  "memory after the plan");
+        CHECK(lierne_context_dealloc(context, in) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_context_dealloc(context, out) == LIERNE_OK, "%s", lierne_last_error());
+    }
+    CHECK(count_of(context, " messages in place") == (test_world > 1 ? 24 : 0), "not in place");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+}
+
+/* Match ids repeat after 64 calls. */
+static void calls_in_flight(int rounds) {
+    if (any_failed()) {
+        return;
+    }
+    const rows a = {.n = 40, .width = 64, .requests = 2},
+               b = {.n = 700, .width = 30, .reversed = true, .requests = 2};
+    const rows *of[] = {&a, &a, &b, &b};
+    lierne_context *context = context_new();
+    lierne_plan *plan[2];
+    float *in[4], *out[4];
+    CHECK(plan_rows(&plan[0], context, &a) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(plan_rows(&plan[1], context, &b) == LIERNE_OK, "%s", lierne_last_error());
+    for (int k = 0; k < 4; k++) {
+        in[k] = malloc(sizeof(float) * (size_t)(of[k]->n * of[k]->width));
+        out[k] = malloc(sizeof(float) * (size_t)(of[k]->n * of[k]->width));
+    }
+    for (int i = 0; i < rounds; i++) {
+        lierne_request *request[4];
+        for (int j = 0; j < 4; j++) {
+            int k = test_rank % 2 ? (j + 2) % 4 : j;
+            fill(of[k], in[k], false, i + k);
+            poison(of[k], out[k]);
+            CHECK(lierne_forward_begin(&request[k], plan[k / 2], out[k], in[k], NULL) == LIERNE_OK,
+                  "%s", lierne_last_error());
+        }
+        for (int j = 0; j < 4; j++) {
+            int k = (j + i) % 4;
+            CHECK(lierne_end(request[k]) == LIERNE_OK, "%s", lierne_last_error());
+            check_rows(of[k], out[k], false, i + k, "in flight");
+        }
+    }
+    for (int k = 0; k < 4; k++) {
+        free(in[k]);
+        free(out[k]);
+    }
+    CHECK(lierne_plan_destroy(plan[0]) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan[1]) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+}
+
+/* Every other rank is on another node, so that some plans use both transports. */
+static void several_nodes(void) {
+    char node[16];
+    const rows r = {.n = 900, .width = 64};
+    snprintf(node, sizeof node, "%d", test_rank / 2);
+    setenv("LIERNE_NODE", node, 1);
+    lierne_context *context = context_new();
+    lierne_plan *plan;
+    float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
+    float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
+    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    move_rows(plan, &r, in, out, "several nodes");
+    int first = test_rank / 2 * 2, last = first + 2 < test_world ? first + 2 : test_world;
+    CHECK(count_of(context, " peers;") == last - first - 1, "%ld peers",
+          count_of(context, " peers;"));
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+    unsetenv("LIERNE_NODE");
+    free(in);
+    free(out);
+}
+
+/* Where one rank gets no memfd, no rank uses shm, also on other nodes. */
+static void without_memfd(void) {
+    lierne_context *context;
+    const rows r = {.n = 900, .width = 64};
+    lierne_plan *plan;
+    float *in = malloc(sizeof *in * (size_t)(r.n * r.width));
+    float *out = malloc(sizeof *out * (size_t)(r.n * r.width));
+    char node[16];
+    refuse_memfd = test_rank == test_world - 1;
+    snprintf(node, sizeof node, "%d", test_rank / 2); /* the last of three ranks is alone */
+    setenv("LIERNE_NODE", node, 1);
+    context = context_new();
+    unsetenv("LIERNE_NODE");
+    CHECK(count_of(context, " peers;") == -1, "shm is used");
+    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    move_rows(plan, &r, in, out, "without memfd");
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+    setenv("LIERNE_TRANSPORTS", "shm", 1);
+    test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL), LIERNE_UNSUPPORTED,
+                    "shm alone, without memfd");
+    CHECK(!context, "a context beside the error");
+    refuse_memfd = false;
+    free(in);
+    free(out);
+}
+
+/* Over shm alone, with ranks that it does not reach. */
+static void shm_alone(void) {
+    const rows r = {.n = 9, .width = 64};
+    lierne_plan *plan;
+    lierne_context *context = context_new();
+    CHECK(plan_rows(&plan, context, &r) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+    context_free(context);
+    char node[16];
+    snprintf(node, sizeof node, "%d", test_rank);
+    setenv("LIERNE_NODE", node, 1);
+    context = context_new();
+    unsetenv("LIERNE_NODE");
+    if (test_world > 1) {
+        test_same_error(plan_rows(&plan, context, &r), LIERNE_UNSUPPORTED, "shm between nodes");
+    }
+    context_free(context);
+}
+
+static int count_entries(const char *folder) {
+    DIR *d = opendir(folder);
+    int n = 0;
+    while (d && readdir(d)) {
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    setenv("LIERNE_TRANSPORTS", "shm,mpi", 1);
+    context_free(context_new()); /* MPI opens some files for good */
+    size_t before = lierne_mem_live();
+    int files = count_entries("/proc/self/fd"), maps = count_entries("/proc/self/map_files");
+    if (argc > 1) {
+        calls_in_flight(atoi(argv[1]));
+        return test_finish();
+    }
+    for (int i = 0; i < 2; i++) {
+        refuse_pull = i;
+        every_way();
+        calls_in_flight(70);
+    }
+    refuse_pull = false;
+    memory_of_a_context();
+    memory_after_the_plan();
+    several_nodes();
+    without_memfd();
+    shm_alone();
+    CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);
+    CHECK(count_entries("/proc/self/fd") == files, "files were left open");
+    CHECK(count_entries("/proc/self/map_files") <= maps + 20, "mappings were left");
+    return test_finish();
+}

@@ -1,0 +1,268 @@
+/* Every public function that can fail is called badly: its message begins with its own name,
+ * whatever inside it failed. The headers say which functions there are. */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/node.h"
+#include "lierne/oob.h"
+#include "lierne/sim.h"
+
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Called badly where there is MPI (tests/mpi/calls.c) or a transport with communicators
+ * (test_group_communicators.c). */
+static const char *const elsewhere[] = {"lierne_context_create_mpi",
+                                        "lierne_context_create_mpi_fortran",
+                                        "lierne_group_destroy"};
+
+static char called[16384]; /* names, with a space before and after each */
+
+static void check(const char *name, lierne_status status) {
+    size_t length = strlen(name);
+    const char *message = lierne_last_error();
+    cr_expect_neq(status, LIERNE_OK, "%s succeeded", name);
+    cr_expect(strncmp(message, name, length) == 0 && strncmp(message + length, ": ", 2) == 0,
+              "%s says '%s'", name, message);
+    size_t used = strlen(called);
+    snprintf(called + used, sizeof called - used, " %s ", name);
+}
+
+#define BAD(name, ...) check(#name, name(__VA_ARGS__))
+
+static bool was_called(const char *name) {
+    char spaced[160];
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        if (strcmp(name, elsewhere[i]) == 0) {
+            return true;
+        }
+    }
+    snprintf(spaced, sizeof spaced, " %s ", name);
+    return strstr(called, spaced) != NULL;
+}
+
+/* Checks the functions that a header declares; returns how many there are. */
+static int check_header(const char *path) {
+    static const char begin[] = "LIERNE_API lierne_status lierne_";
+    char line[512], name[128];
+    int n = 0;
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, begin, sizeof begin - 1) == 0 &&
+            sscanf(line, "LIERNE_API lierne_status %127[a-z0-9_](", name) == 1) {
+            cr_expect(was_called(name), "%s of %s is not called badly", name, path);
+            n++;
+        }
+    }
+    fclose(file);
+    return n;
+}
+
+typedef struct world {
+    lierne_grid *grid;
+    lierne_sim *sim;
+    lierne_context *context;
+    lierne_bridge_spec bridge;
+    lierne_plan *plan;
+    lierne_coalesced *coalesced;
+    float in[6], out[6];
+} world;
+
+static void open_world(world *w) {
+    static const char *const names[] = {"tp", "dp"};
+    static const int64_t sizes[] = {1, 1}, shape[] = {2, 3};
+    const lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = 1};
+    cr_assert_eq(lierne_grid_create(&w->grid, &grid), LIERNE_OK);
+    cr_assert_eq(lierne_sim_create(&w->sim, 1, NULL), LIERNE_OK);
+    w->context = lierne_sim_get_context(w->sim, 0);
+    w->bridge = (lierne_bridge_spec){.size = sizeof w->bridge,
+                                     .src = w->grid,
+                                     .dst = w->grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .sequence_axis = -1};
+    cr_assert_eq(lierne_plan_create_bridge(&w->plan, w->context, &w->bridge), LIERNE_OK, "%s",
+                 lierne_last_error());
+}
+
+static void close_world(world *w) {
+    cr_assert_eq(lierne_coalesced_destroy(w->coalesced), LIERNE_OK);
+    cr_assert_eq(lierne_plan_destroy(w->plan), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    lierne_grid_destroy(w->grid);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+static void describe_badly(const world *w) {
+    lierne_config *config = NULL;
+    lierne_grid_spec grid = {.size = 1};
+    lierne_bridge_spec bridge = w->bridge;
+    bridge.naxes = 7;
+    BAD(lierne_config_parse, &config, "{", 1);
+    lierne_config_destroy(config);
+    BAD(lierne_config_read, &config, "/nonexistent/x.json");
+    BAD(lierne_grid_create, &(lierne_grid *){NULL}, &grid);
+    BAD(lierne_grid_add_view, w->grid, NULL);
+    BAD(lierne_grid_get_members, NULL, 0, NULL, NULL, 0);
+    BAD(lierne_grid_get_coords, NULL, w->grid, "no such view", 0);
+    BAD(lierne_grid_get_rank, NULL, w->grid, "no such view", NULL);
+    BAD(lierne_grid_get_groups, NULL, NULL, NULL, w->grid, "base", NULL, 3);
+    BAD(lierne_grid_get_groups_ordered, NULL, NULL, NULL, NULL, "base", NULL, 3);
+    BAD(lierne_grid_get_key, NULL, 0, NULL, w->grid, "base", &(const char *){"no"}, 1);
+    BAD(lierne_group_keys_create, NULL, w->grid);
+    BAD(lierne_group_keys_add, NULL, NULL, NULL, 0);
+    BAD(lierne_group_keys_find, NULL, NULL, NULL, 0);
+    BAD(lierne_dtype_parse, &(lierne_dtype){LIERNE_F32}, "f31");
+    BAD(lierne_layout_create, &(lierne_layout *){NULL}, NULL);
+    BAD(lierne_layout_get_shape, NULL, NULL, 0);
+    BAD(lierne_layout_get_elements, NULL, NULL, NULL, 0);
+    BAD(lierne_layout_get_boxes, NULL, 0, NULL, NULL, 0);
+    BAD(lierne_bridge_check, &bridge);
+    BAD(lierne_bridge_check_grids, NULL);
+    BAD(lierne_bridge_layouts_create, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
+        &(lierne_layout *){NULL}, &bridge);
+    BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);
+    BAD(lierne_partition_split, NULL, 3, 1);
+    BAD(lierne_partition_morton, NULL, NULL, LIERNE_F32, 0, 0);
+    BAD(lierne_morton_codes, NULL, NULL, LIERNE_BF16, 0);
+}
+
+static void map_badly(const world *w) {
+    lierne_bridge_spec bridge = w->bridge;
+    const lierne_megatron_spec megatron = {.size = sizeof megatron,
+                                           .bridge = &bridge,
+                                           .algorithm = (lierne_megatron_algorithm)9};
+    bridge.src_view = "no such view";
+    BAD(lierne_megatron_check, &megatron);
+    BAD(lierne_plan_create_megatron, &(lierne_plan *){NULL}, w->context, &megatron);
+    BAD(lierne_megatron_map_create, &(lierne_megatron_map *){NULL}, &bridge);
+    BAD(lierne_megatron_map_get_gather_groups, NULL, NULL, NULL, NULL);
+    BAD(lierne_megatron_map_get_cp_groups, NULL, NULL, NULL, NULL);
+    BAD(lierne_megatron_map_get_slice, NULL, NULL, NULL, 0, 0);
+    BAD(lierne_megatron_map_get_misaligned, NULL, NULL, NULL);
+    BAD(lierne_megatron_leaders_create, &(lierne_megatron_leaders *){NULL}, &bridge);
+    BAD(lierne_megatron_leaders_get_ranks, NULL, NULL, NULL, 0);
+    BAD(lierne_megatron_leaders_get_groups, NULL, NULL, NULL, NULL, 0);
+    BAD(lierne_megatron_leaders_get_p2p_ranks, NULL, NULL, NULL);
+    BAD(lierne_megatron_leaders_get_peers, NULL, NULL, NULL, NULL, NULL, 0);
+}
+
+static void use_contexts_badly(const world *w) {
+    const lierne_context_spec context = {.size = sizeof context, .timeout = -1};
+    const lierne_group_spec group = {.size = sizeof group, .purpose = "a space is wrong"};
+    const lierne_group_spec *groups[] = {&group};
+    lierne_group *created;
+    BAD(lierne_context_create_self, &(lierne_context *){NULL}, &context);
+    BAD(lierne_context_create_oob, &(lierne_context *){NULL}, NULL);
+    BAD(lierne_context_create_node, &(lierne_context *){NULL}, &(lierne_node_spec){0});
+    BAD(lierne_sim_create, &(lierne_sim *){NULL}, 1, &context);
+    BAD(lierne_context_destroy, w->context);
+    BAD(lierne_sim_destroy, w->sim);
+    BAD(lierne_context_destroy_all, w->context);
+    BAD(lierne_context_abort, w->context, LIERNE_OK, "no error");
+    BAD(lierne_progress, NULL);
+    BAD(lierne_context_get_borrowed, NULL, 0, NULL, NULL);
+    BAD(lierne_context_dump, NULL, 0, w->context);
+    BAD(lierne_context_alloc, NULL, w->context, 1);
+    BAD(lierne_context_dealloc, w->context, w->context);
+    BAD(lierne_group_create, &created, w->context, &group);
+    BAD(lierne_groups_create, &created, w->context, groups, 1);
+}
+
+static void plan_badly(const world *w) {
+    lierne_plan *out;
+    lierne_bridge_spec bridge = w->bridge;
+    const lierne_brick_spec brick = {.size = sizeof brick};
+    const lierne_graph_spec graph = {.size = sizeof graph, .nrows = -1};
+    const lierne_references_spec references = {.size = sizeof references, .nowned = -1};
+    const lierne_halo_spec halo = {.size = sizeof halo, .nlocal = -1};
+    bridge.batch_axis = 5;
+    BAD(lierne_plan_create_bridge, &out, w->context, &bridge);
+    BAD(lierne_plan_create_redistribute, &out, w->context, NULL);
+    BAD(lierne_plan_create_graph, &out, w->context, &graph);
+    BAD(lierne_plan_create_references, &out, w->context, &references);
+    BAD(lierne_plan_create_halo, &out, w->context, &halo);
+    BAD(lierne_plan_create_restricted, &out, w->plan, NULL);
+    BAD(lierne_plan_create_flattened, &out, w->plan, 0);
+    BAD(lierne_plan_create_transposed, &out, NULL);
+    BAD(lierne_plan_create_composed, &out, w->plan, NULL);
+    BAD(lierne_plan_deserialize, &out, w->context, "[]", 2);
+    BAD(lierne_plan_create_all_gather, &out, w->context, NULL);
+    BAD(lierne_plan_create_reduce_scatter, &out, w->context, NULL);
+    BAD(lierne_plan_create_all_reduce, &out, w->context, NULL);
+    BAD(lierne_plan_create_broadcast, &out, w->context, NULL);
+    BAD(lierne_plan_create_all_to_all, &out, w->context, NULL);
+    BAD(lierne_plan_create_barrier, &out, w->context, NULL);
+    BAD(lierne_plan_serialize, &(char *){NULL}, w->plan);
+    BAD(lierne_brick_create, &(lierne_brick *){NULL}, w->context, &brick);
+    BAD(lierne_brick_get_swaps, NULL, NULL);
+    BAD(lierne_plan_update_rows, w->plan, NULL);
+    BAD(lierne_plan_update_counts, w->plan, NULL);
+    BAD(lierne_plan_update_graph, w->plan, &graph);
+    BAD(lierne_plan_update_shape, w->plan, NULL);
+}
+
+static void ask_plans_badly(const world *w) {
+    const lierne_direction none = (lierne_direction)2;
+    BAD(lierne_plan_get_dtype, NULL, w->plan);
+    BAD(lierne_plan_get_elements, NULL, NULL, w->plan, none);
+    BAD(lierne_plan_get_shape, NULL, NULL, NULL, w->plan, none);
+    BAD(lierne_plan_get_alias, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_get_report, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_get_route, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_get_graph_lists, NULL, w->plan);
+    BAD(lierne_plan_get_halo_spec, NULL, w->plan);
+    BAD(lierne_plan_get_halo_roots, NULL, NULL, w->plan);
+    BAD(lierne_plan_print, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_check, NULL, 1);
+}
+
+static void execute_badly(world *w) {
+    lierne_request *request;
+    const void *in = w->in;
+    void *out = w->out;
+    BAD(lierne_forward, w->plan, w->out, NULL, NULL);
+    BAD(lierne_adjoint, w->plan, w->out, NULL, NULL);
+    BAD(lierne_reduce, w->plan, LIERNE_MAX, w->out, w->in, NULL);
+    BAD(lierne_forward_begin, NULL, w->plan, w->out, w->in, NULL);
+    BAD(lierne_adjoint_begin, &request, w->plan, w->out, NULL, NULL);
+    cr_assert_eq(lierne_forward_begin(&request, w->plan, w->out, w->in, NULL), LIERNE_OK);
+    BAD(lierne_plan_destroy, w->plan);
+    BAD(lierne_sim_destroy_all, w->sim);
+    BAD(lierne_request_test, NULL, request);
+    cr_assert_eq(lierne_end(request), LIERNE_OK);
+    BAD(lierne_end, request);
+    BAD(lierne_coalesced_create, &w->coalesced, &w->plan, -1);
+    cr_assert_eq(lierne_coalesced_create(&w->coalesced, &w->plan, 1), LIERNE_OK);
+    BAD(lierne_coalesced_get_messages, NULL, NULL, NULL, LIERNE_FORWARD);
+    BAD(lierne_coalesced_begin, w->coalesced, LIERNE_FORWARD, NULL, &in, NULL);
+    BAD(lierne_coalesced_end, w->coalesced, LIERNE_ADJOINT);
+    cr_assert_eq(lierne_coalesced_begin(w->coalesced, LIERNE_FORWARD, &out, &in, NULL), LIERNE_OK);
+    BAD(lierne_coalesced_destroy, w->coalesced);
+    cr_assert_eq(lierne_coalesced_end(w->coalesced, LIERNE_FORWARD), LIERNE_OK);
+}
+
+Test(call_names, every_message_begins_with_the_function_called) {
+    world w = {.in = {1, 2, 3, 4, 5, 6}};
+    glob_t headers;
+    int n = 0;
+    open_world(&w);
+    describe_badly(&w);
+    map_badly(&w);
+    use_contexts_badly(&w);
+    plan_badly(&w);
+    ask_plans_badly(&w);
+    execute_badly(&w);
+    close_world(&w);
+    cr_assert_eq(glob("include/lierne/*.h", 0, NULL, &headers), 0);
+    for (size_t i = 0; i < headers.gl_pathc; i++) {
+        n += check_header(headers.gl_pathv[i]);
+    }
+    globfree(&headers);
+    cr_expect_geq(n, 92, "%d functions in the headers", n);
+}

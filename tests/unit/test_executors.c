@@ -1,0 +1,194 @@
+/* Which executor serves a call: transports that must be polled, one that serves streams only, and
+ * streams that can poll or cannot. What cannot be served is UNSUPPORTED when it begins, on every
+ * rank, and never a wait without an end. */
+#include "base/base.h"
+#include "context/context.h"
+#include "control/sim.h"
+#include "execute/stream.h"
+#include "transport/sim/sim.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <lierne/sim.h>
+#include <string.h>
+
+enum { RANKS = 2, ROWS = 4 };
+
+typedef struct world {
+    lierne_sim *sim;
+    lierne_plan *plans[RANKS];
+    lierne_coalesced *coalesced[RANKS];
+    lierne_host_stream *streams[RANKS];
+    float in[RANKS][2 * ROWS], out[RANKS][2 * ROWS];
+} world;
+
+static lierne_transport ordered_by_stream;
+static lierne_stream_driver device;
+
+static lierne_status enqueue_nothing(void *stream, lierne_stream_work *work) {
+    (void)stream, (void)work;
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "a call that cannot be served was enqueued");
+}
+
+/* One sample on each rank; the output is both, or this rank's own where the plan has no messages.
+ */
+static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, int n,
+                                 bool messages) {
+    static const char *const names[3] = {"tp", "cp", "dp"};
+    const int64_t shape[3] = {n, ROWS, 1}, wide[3] = {1, 1, n}, narrow[3] = {1, n, 1};
+    lierne_grid *src, *dst;
+    lierne_grid_spec grid = {
+        .size = sizeof grid, .ndims = 3, .names = names, .sizes = wide, .world_size = n};
+    cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
+    grid.sizes = messages ? narrow : wide;
+    cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
+    const lierne_bridge_spec spec = {.size = sizeof spec,
+                                     .src = src,
+                                     .dst = dst,
+                                     .naxes = 3,
+                                     .shape = shape,
+                                     .dtype = LIERNE_F32,
+                                     .sequence_axis = 1};
+    lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
+    lierne_grid_destroy(src);
+    lierne_grid_destroy(dst);
+    return status;
+}
+
+static void open_world(world *w, const lierne_transport *transport,
+                       const lierne_stream_driver *driver, bool messages) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
+    *w = (world){0};
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        lierne_context *context = lierne_sim_get_context(w->sim, r);
+        context->carriers[0].transport = transport;
+        context->stream_driver = driver;
+        cr_assert_eq(lierne_host_stream_create(&w->streams[r]), LIERNE_OK);
+        cr_assert_eq(plan_bridge(&w->plans[r], context, RANKS, messages), LIERNE_OK, "%s",
+                     lierne_last_error());
+        cr_assert_eq(lierne_coalesced_create(&w->coalesced[r], &w->plans[r], 1), LIERNE_OK);
+        for (int i = 0; i < 2 * ROWS; i++) {
+            w->in[r][i] = (float)(100 * r + i + 1);
+        }
+        memset(w->out[r], 0xa5, sizeof w->out[r]);
+    }
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_coalesced_destroy(w->coalesced[r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK);
+        lierne_host_stream_destroy(w->streams[r]);
+    }
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+/* Of the plan, and of coalesced plans; the ranks call one after the other, so both must say so when
+ * they begin. */
+static void expect_rejected(world *w, bool on_stream, const char *says) {
+    for (int r = 0; r < RANKS; r++) {
+        lierne_request *request;
+        void *stream = on_stream ? w->streams[r] : NULL, *out = w->out[r];
+        const void *in = w->in[r];
+        cr_assert_eq(lierne_forward_begin(&request, w->plans[r], out, in, stream),
+                     LIERNE_UNSUPPORTED);
+        cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
+        cr_assert_null(request);
+        cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], LIERNE_ADJOINT, &out, &in, stream),
+                     LIERNE_UNSUPPORTED);
+        cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
+    }
+}
+
+static void expect_served(world *w, bool on_stream, bool messages) {
+    lierne_request *requests[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
+                                          on_stream ? w->streams[r] : NULL),
+                     LIERNE_OK, "%s", lierne_last_error());
+    }
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+    }
+    for (int i = 0; i < (messages ? 2 * ROWS : ROWS); i++) {
+        cr_assert_eq(w->out[1][i], w->in[messages ? i / ROWS : 1][i % ROWS], "element %d", i);
+    }
+}
+
+static void run(const lierne_transport *transport, const lierne_stream_driver *driver,
+                bool on_stream, bool messages, const char *says) {
+    world w;
+    open_world(&w, transport, driver, messages);
+    if (says) {
+        expect_rejected(&w, on_stream, says);
+    } else {
+        expect_served(&w, on_stream, messages);
+    }
+    close_world(&w);
+}
+
+Test(executors, serve_what_they_can_and_reject_the_rest) {
+    const lierne_stream_driver *host = &lierne_host_stream_driver;
+    device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
+    ordered_by_stream = lierne_sim_transport;
+    ordered_by_stream.name = "by_stream";
+    ordered_by_stream.executor = LIERNE_EXECUTOR_STREAM;
+    run(&lierne_sim_transport, host, false, true, NULL);
+    run(&lierne_sim_transport, host, true, true, NULL);
+    run(&ordered_by_stream, host, true, true, NULL);
+    run(&ordered_by_stream, host, false, true,
+        "transport by_stream serves calls on a stream only, and stream is NULL: pass a stream");
+    run(&lierne_sim_transport, &device, false, true, NULL);
+    run(&lierne_sim_transport, &device, true, true,
+        "transport sim must be polled, which a device stream cannot do: pass NULL");
+    run(&lierne_sim_transport, NULL, true, true, "no library of this process serves cuda memory");
+    run(&ordered_by_stream, &device, false, false, NULL); /* no messages: nothing to serve */
+}
+
+static bool reaches_the_other_of_two(void *self, int peer) {
+    const lierne_sim_rank *r = self;
+    return r->rank + peer == 1;
+}
+
+/* Messages of both kinds in one direction: no call serves them where a stream cannot poll. */
+Test(executors, one_direction_that_needs_both) {
+    lierne_sim *sim;
+    lierne_plan *plans[3];
+    lierne_request *request;
+    float in[ROWS] = {1}, out[3 * ROWS];
+    int stream;
+    ordered_by_stream = lierne_sim_transport;
+    ordered_by_stream.name = "by_stream";
+    ordered_by_stream.executor = LIERNE_EXECUTOR_STREAM;
+    ordered_by_stream.reaches = reaches_the_other_of_two;
+    device = (lierne_stream_driver){.name = "device", .enqueue = enqueue_nothing};
+    cr_assert_eq(lierne_sim_create(&sim, 3, NULL), LIERNE_OK);
+    for (int r = 0; r < 3; r++) {
+        lierne_context *context = lierne_sim_get_context(sim, r);
+        lierne_carrier polled = context->carriers[0];
+        context->ncarriers = 0;
+        lierne_context_add_transport(context, &ordered_by_stream, polled.self);
+        lierne_context_add_transport(context, polled.transport, polled.self);
+        context->stream_driver = &device;
+        cr_assert_eq(plan_bridge(&plans[r], context, 3, true), LIERNE_OK, "%s",
+                     lierne_last_error());
+    }
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_forward_begin(&request, plans[r], out, in, &stream),
+                     LIERNE_UNSUPPORTED);
+        cr_assert(strstr(lierne_last_error(), "transport sim must be polled, which a device stream "
+                                              "cannot do: leave it out of LIERNE_TRANSPORTS"),
+                  "%s", lierne_last_error());
+        cr_assert_eq(lierne_forward_begin(&request, plans[r], out, in, NULL), LIERNE_UNSUPPORTED);
+        cr_assert(strstr(lierne_last_error(), "transport by_stream serves calls on a stream only, "
+                                              "and stream is NULL: leave it out"),
+                  "%s", lierne_last_error());
+    }
+    for (int r = 0; r < 3; r++) {
+        cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), 0);
+}

@@ -1,0 +1,375 @@
+/* Sums that read a contribution where it is exposed: routes made by hand, whose results are
+ * computed here element by element. Scratch that was poisoned shows whether the message was copied
+ * into it. */
+#include "base/base.h"
+#include "context/context.h"
+#include "control/sim.h"
+#include "execute/execution.h"
+#include "transports.h"
+
+#include <criterion/criterion.h>
+#include <lierne/sim.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 64 };
+
+/* Rank 1 sends blocks of its in, which rank 0 receives from `landing` of its scratch on and adds to
+ * blocks of its own in. */
+typedef struct fused_case {
+    lierne_block sent[3];
+    int nsent;
+    struct {
+        lierne_block to, own, received;
+    } sums[3];
+    int nsums;
+    bool read_later; /* a second stage copies what was received, too */
+    bool copied;     /* expected: into scratch */
+} fused_case;
+
+static const int64_t evens[4] = {6, 0, 4, 2}, mixed[4] = {3, 1, 0, 2};
+
+static lierne_block loops(int64_t offset, int ndims, const int64_t (*of)[2], const int64_t *rows) {
+    lierne_block b = {.offset = offset, .ndims = ndims, .rows = rows};
+    for (int d = 0; d < ndims; d++) {
+        b.count[d] = of[d][0];
+        b.stride[d] = of[d][1];
+    }
+    return b;
+}
+#define LOOPS(offset, rows, ...)                                                                   \
+    loops(offset, (int)(sizeof((const int64_t[][2]){__VA_ARGS__}) / sizeof(int64_t[2])),           \
+          (const int64_t[][2]){__VA_ARGS__}, rows)
+
+static int64_t element(const lierne_block *b, int64_t i) {
+    int64_t at = b->offset;
+    for (int d = b->ndims - 1; d >= 0; d--) {
+        int64_t k = i % b->count[d];
+        at += (d == 0 && b->rows ? b->rows[k] : k) * b->stride[d];
+        i /= b->count[d];
+    }
+    return at;
+}
+
+static int64_t count(const lierne_block *b) {
+    int64_t n = 1;
+    for (int d = 0; d < b->ndims; d++) {
+        n *= b->count[d];
+    }
+    return n;
+}
+
+enum { LANDING = 5 };
+
+static int64_t received_elements(const fused_case *c) {
+    int64_t n = 0;
+    for (int b = 0; b < c->nsent; b++) {
+        n += count(&c->sent[b]);
+    }
+    return n;
+}
+
+static lierne_route *receiver(const fused_case *c) {
+    lierne_route *route;
+    lierne_stage *stage;
+    int64_t scratch, n = received_elements(c);
+    cr_assert_eq(lierne_route_create(&route, 0, MOST, MOST), LIERNE_OK);
+    route->dtype = LIERNE_F32;
+    lierne_route_scratch(route, LANDING + n, &scratch);
+    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    lierne_messages_put(&stage->recvs, 1, LIERNE_SCRATCH, lierne_block_range(LANDING, n));
+    for (int s = 0; s < c->nsums; s++) {
+        const lierne_place from[2] = {lierne_place_at(LIERNE_IN, c->sums[s].own),
+                                      lierne_place_at(LIERNE_SCRATCH, c->sums[s].received)};
+        lierne_ops_put(&stage->sums, lierne_place_at(LIERNE_OUT, c->sums[s].to), false, from, 2);
+    }
+    if (c->read_later) {
+        const lierne_place from = lierne_place_at(LIERNE_SCRATCH, lierne_block_range(LANDING, 1));
+        cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+        lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_OUT, lierne_block_range(MOST - 1, 1)),
+                       false, &from, 1);
+    }
+    return route;
+}
+
+static lierne_route *sender(const fused_case *c) {
+    lierne_route *route;
+    lierne_stage *stage;
+    lierne_message *message;
+    cr_assert_eq(lierne_route_create(&route, 1, MOST, 0), LIERNE_OK);
+    route->dtype = LIERNE_F32;
+    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    cr_assert_eq(lierne_messages_add(&stage->sends, 0, LIERNE_IN, &message), LIERNE_OK);
+    for (int b = 0; b < c->nsent; b++) {
+        lierne_message_add(message, c->sent[b]);
+    }
+    return route;
+}
+
+/* As documented: what was received lies in scratch one element after the other. */
+static void expect(const fused_case *c, const float *own, const float *sent, float *out) {
+    float scratch[LANDING + MOST];
+    int64_t at = LANDING;
+    for (int b = 0; b < c->nsent; b++) {
+        for (int64_t i = 0; i < count(&c->sent[b]); i++) {
+            scratch[at++] = sent[element(&c->sent[b], i)];
+        }
+    }
+    for (int s = 0; s < c->nsums; s++) {
+        for (int64_t i = 0; i < count(&c->sums[s].to); i++) {
+            out[element(&c->sums[s].to, i)] =
+                own[element(&c->sums[s].own, i)] + scratch[element(&c->sums[s].received, i)];
+        }
+    }
+    if (c->read_later) {
+        out[MOST - 1] = scratch[LANDING];
+    }
+}
+
+static bool untouched(const lierne_execution *e) {
+    bool same = true;
+    for (int64_t i = 0; i < e->reserved; i++) {
+        same &= (unsigned char)e->memory[i] == 0xa5;
+    }
+    return same;
+}
+
+static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
+    float in[2][MOST], out[MOST], wanted[MOST];
+    cr_assert_eq(e[1]->reserved, 0, "what is exposed needs no staging");
+    for (int call = 0; call < 2; call++) {
+        for (int i = 0; i < MOST; i++) {
+            in[0][i] = (float)(3 * i + 1 + call) / 7;
+            in[1][i] = (float)(5 * i + 2 + call) / 3;
+        }
+        memset(out, 0xa5, sizeof out);
+        memset(wanted, 0xa5, sizeof wanted);
+        memset(e[0]->memory, 0xa5, (size_t)e[0]->reserved);
+        expect(c, in[0], in[1], wanted);
+        for (int r = 0; r < 2; r++) {
+            void *to = r == 0 ? out : NULL;
+            const void *from = in[r];
+            lierne_execution_identify(e[r], 0, call);
+            cr_assert_eq(lierne_execution_begin(e[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
+        }
+        cr_assert_eq(lierne_execution_wait(e[0]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_execution_wait(e[1]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(memcmp(out, wanted, sizeof out), 0, "call %d", call);
+        cr_assert_eq(untouched(e[0]), !c->copied, "call %d: %s", call,
+                     c->copied ? "not copied" : "copied");
+    }
+}
+
+typedef struct pair {
+    lierne_sim *sim;
+    test_transports *transports;
+    lierne_route *routes[2];
+    lierne_execution *e[2];
+} pair;
+
+static void open_pair(pair *p, lierne_route *first, lierne_route *second) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 5};
+    p->routes[0] = first;
+    p->routes[1] = second;
+    cr_assert_eq(lierne_sim_create(&p->sim, 2, &spec), LIERNE_OK);
+    p->transports = test_transports_attach(p->sim, 2, (test_pairs){.exposed = 7});
+    for (int r = 0; r < 2; r++) {
+        const lierne_route *route = p->routes[r];
+        lierne_context *context = lierne_sim_get_context(p->sim, r);
+        cr_assert_eq(lierne_execution_create(&p->e[r], context, &route, 1, "sum", NULL), LIERNE_OK);
+    }
+}
+
+static void close_pair(pair *p) {
+    for (int r = 0; r < 2; r++) {
+        lierne_execution_destroy(p->e[r]);
+        lierne_route_destroy(p->routes[r]);
+    }
+    cr_assert_eq(lierne_sim_destroy(p->sim), LIERNE_OK);
+    test_transports_destroy(p->transports);
+    cr_assert_eq(lierne_mem_live(), 0);
+}
+
+static void run_case(const fused_case *c) {
+    pair p;
+    open_pair(&p, receiver(c), sender(c));
+    run_twice(c, p.e);
+    close_pair(&p);
+}
+
+/* Two blocks that lie apart; the sums read the second one first. */
+Test(fused_sums, blocks_in_any_order) {
+    const fused_case c = {
+        .sent = {LOOPS(3, NULL, {3, 8}, {2, 1}), LOOPS(30, NULL, {2, 5}, {4, 1})},
+        .nsent = 2,
+        .sums = {{LOOPS(0, NULL, {8, 1}), LOOPS(1, NULL, {8, 1}), LOOPS(11, NULL, {8, 1})},
+                 {LOOPS(20, NULL, {6, 2}), LOOPS(40, NULL, {6, 1}), LOOPS(5, NULL, {6, 1})}},
+        .nsums = 2};
+    run_case(&c);
+}
+
+/* Rows of one block, some of them per sum; other loops at every place. */
+Test(fused_sums, loops_are_divided) {
+    const fused_case c = {
+        .sent = {LOOPS(1, NULL, {4, 9}, {4, 2})},
+        .nsent = 1,
+        .sums = {{LOOPS(0, NULL, {8, 2}), LOOPS(2, NULL, {8, 3}), LOOPS(9, NULL, {8, 1})},
+                 {LOOPS(60, NULL, {2, -20}, {2, 1}), LOOPS(0, NULL, {2, 2}, {2, 1}),
+                  LOOPS(5, NULL, {2, 2}, {2, 1})}},
+        .nsums = 2};
+    run_case(&c);
+}
+
+/* Six elements are one and a half rows of four, and of two blocks. */
+Test(fused_sums, no_block_at_the_sender_is_copied) {
+    const fused_case rows = {.sent = {LOOPS(0, NULL, {3, 6}, {4, 1})},
+                             .nsent = 1,
+                             .sums = {{LOOPS(0, NULL, {6, 1}), LOOPS(0, NULL, {6, 1}),
+                                       LOOPS(5, NULL, {6, 1})}},
+                             .nsums = 1,
+                             .copied = true};
+    const fused_case blocks = {.sent = {LOOPS(0, NULL, {4, 1}), LOOPS(9, NULL, {4, 1})},
+                               .nsent = 2,
+                               .sums = {{LOOPS(0, NULL, {6, 1}), LOOPS(0, NULL, {6, 1}),
+                                         LOOPS(6, NULL, {6, 1})}},
+                               .nsums = 1,
+                               .copied = true};
+    const fused_case counts = {.sent = {LOOPS(0, NULL, {2, 4}, {3, 1})},
+                               .nsent = 1,
+                               .sums = {{LOOPS(0, NULL, {3, 3}, {2, 1}),
+                                         LOOPS(0, NULL, {3, 3}, {2, 1}),
+                                         LOOPS(5, NULL, {3, 2}, {2, 1})}},
+                               .nsums = 1,
+                               .copied = true};
+    run_case(&rows);
+    run_case(&blocks);
+    run_case(&counts);
+}
+
+/* Lists at the receiver and at the sender. */
+Test(fused_sums, index_lists) {
+    const fused_case contiguous = {.sent = {LOOPS(7, NULL, {12, 1})},
+                                   .nsent = 1,
+                                   .sums = {{LOOPS(1, evens, {4, 3}, {3, 1}),
+                                             LOOPS(0, mixed, {4, 5}, {3, 1}),
+                                             LOOPS(5, mixed, {4, 3}, {3, 1})}},
+                                   .nsums = 1};
+    const fused_case apart = {.sent = {LOOPS(7, NULL, {4, 5}, {3, 1})},
+                              .nsent = 1,
+                              .sums = {{LOOPS(1, evens, {4, 3}, {3, 1}),
+                                        LOOPS(0, mixed, {4, 5}, {3, 1}),
+                                        LOOPS(5, mixed, {4, 3}, {3, 1})}},
+                              .nsums = 1};
+    const fused_case sent_by_list = {.sent = {LOOPS(7, evens, {4, 5}, {3, 1})},
+                                     .nsent = 1,
+                                     .sums = {{LOOPS(0, NULL, {12, 1}), LOOPS(20, NULL, {12, 1}),
+                                               LOOPS(5, NULL, {12, 1})}},
+                                     .nsums = 1};
+    const fused_case both = {.sent = {LOOPS(7, evens, {4, 5}, {3, 1})},
+                             .nsent = 1,
+                             .sums = {{LOOPS(1, evens, {4, 3}, {3, 1}),
+                                       LOOPS(0, mixed, {4, 5}, {3, 1}),
+                                       LOOPS(5, mixed, {4, 3}, {3, 1})}},
+                             .nsums = 1,
+                             .copied = true};
+    run_case(&contiguous);
+    run_case(&apart);
+    run_case(&sent_by_list);
+    run_case(&both);
+}
+
+Test(fused_sums, what_a_later_stage_reads_is_copied) {
+    fused_case c = {.sent = {LOOPS(7, NULL, {12, 1})},
+                    .nsent = 1,
+                    .sums = {{LOOPS(0, NULL, {12, 1}), LOOPS(0, NULL, {12, 1}),
+                              LOOPS(5, NULL, {12, 1})}},
+                    .nsums = 1};
+    run_case(&c);
+    c.read_later = c.copied = true;
+    run_case(&c);
+}
+
+/* Each rank sends n elements of its out, which a copy filled, and then adds to them what the other
+ * one sent. */
+static lierne_route *swapper(int rank, int n) {
+    lierne_route *route;
+    lierne_stage *stage;
+    int64_t scratch;
+    cr_assert_eq(lierne_route_create(&route, rank, n, n), LIERNE_OK);
+    route->dtype = LIERNE_F32;
+    const lierne_block all = lierne_block_range(0, n);
+    lierne_route_scratch(route, n, &scratch);
+    const lierne_place from[2] = {lierne_place_at(LIERNE_OUT, all),
+                                  lierne_place_at(LIERNE_SCRATCH, all)};
+    const lierne_place in = lierne_place_at(LIERNE_IN, all);
+    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    lierne_ops_put(&stage->copies, from[0], false, &in, 1);
+    cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
+    lierne_messages_put(&stage->sends, 1 - rank, LIERNE_OUT, all);
+    lierne_messages_put(&stage->recvs, 1 - rank, LIERNE_SCRATCH, all);
+    lierne_ops_put(&stage->sums, from[0], false, from, 2);
+    return route;
+}
+
+/* A rank that summed before the other one has read would send the sum. Two ranks that held each
+ * other's message back until their sums would wait for each other. */
+Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
+    enum { N = 9 };
+    pair p;
+    float in[2][N], out[2][N];
+    open_pair(&p, swapper(0, N), swapper(1, N));
+    for (int call = 0; call < 20; call++) {
+        for (int r = 0; r < 2; r++) {
+            void *to = out[r];
+            const void *from = in[r];
+            for (int i = 0; i < N; i++) {
+                in[r][i] = (float)(100 * r + 7 * i + call + 1);
+            }
+            memset(out[r], 0xa5, sizeof out[r]);
+            lierne_execution_identify(p.e[r], 0, call);
+            cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
+        }
+        for (int r = 0; r < 2; r++) {
+            cr_assert_eq(lierne_execution_wait(p.e[r]), LIERNE_OK, "%s", lierne_last_error());
+        }
+        for (int i = 0; i < 2 * N; i++) {
+            cr_assert_eq(out[i / N][i % N], in[0][i % N] + in[1][i % N], "call %d", call);
+        }
+    }
+    close_pair(&p);
+}
+
+/* The sender gives up while its blocks are being read. */
+static lierne_sim_rank *gives_up;
+
+static void reduce_too_late(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor,
+                            void *to, const lierne_block *to_block, const lierne_contribution *from,
+                            size_t n) {
+    lierne_host_reduce(dtype, reduction, divisor, to, to_block, from, n);
+    atomic_store(&gives_up->gave_up, (int)LIERNE_TIMEOUT);
+    atomic_store(&gives_up->world->any_gave_up, true);
+}
+
+Test(fused_sums, a_sender_that_gave_up_during_the_sum) {
+    const fused_case c = {.sent = {LOOPS(7, NULL, {12, 1})},
+                          .nsent = 1,
+                          .sums = {{LOOPS(0, NULL, {12, 1}), LOOPS(0, NULL, {12, 1}),
+                                    LOOPS(5, NULL, {12, 1})}},
+                          .nsums = 1};
+    pair p;
+    float in[MOST] = {1}, out[MOST];
+    void *to[2] = {out, NULL};
+    const void *from = in;
+    open_pair(&p, receiver(&c), sender(&c));
+    lierne_memory memory = lierne_host_memory;
+    memory.reduce = reduce_too_late;
+    gives_up = lierne_sim_get_context(p.sim, 1)->control_self;
+    lierne_sim_get_context(p.sim, 0)->memory = &memory;
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_SUM, &to[r], &from, NULL), LIERNE_OK);
+    }
+    cr_assert_eq(lierne_execution_wait(p.e[0]), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "rank 1 gave up"), "%s", lierne_last_error());
+    lierne_execution_wait(p.e[1]);
+    close_pair(&p);
+}

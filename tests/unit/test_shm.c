@@ -1,0 +1,241 @@
+/* The parts of shared memory below the transport: walking over blocks, segments between processes,
+ * the bell. tests/mpi/shm.c has the transport. */
+#include "lierne.h"
+#include "lierne/sim.h"
+#include "transport/shm/bell.h"
+#include "transport/shm/cursor.h"
+#include "transport/shm/pull.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCKS 3
+
+static int draw(int n) {
+    return rand() % n;
+}
+
+/* A block of up to three loops, or of rows of a list; its elements are within `elements`. */
+static lierne_block random_block(int64_t *rows, int elements) {
+    lierne_block b = {.ndims = 1 + draw(3), .offset = draw(elements / 2)};
+    int64_t left = elements / 2 - 1;
+    for (int d = 0; d < b.ndims; d++) {
+        b.count[d] = draw(5);
+        b.stride[d] = d == b.ndims - 1 ? 1 : draw((int)left / 12 + 1);
+    }
+    if (draw(3) == 0) {
+        b.ndims = 2;
+        b.count[1] = 1 + draw(4);
+        b.stride[0] = 5;
+        b.stride[1] = 1;
+        b.rows = rows;
+        for (int i = 0; i < b.count[0]; i++) {
+            rows[i] = draw(9);
+        }
+    }
+    return b;
+}
+
+/* Bytes of blocks one by one, by the definition of a block. */
+static size_t list_bytes(const lierne_part *p, char *to) {
+    size_t n = 0;
+    for (size_t k = 0; k < p->nblocks; k++) {
+        const lierne_block *b = &p->blocks[k];
+        for (int64_t i = 0; i < lierne_block_elements(b); i++) {
+            int64_t at = b->offset, left = i;
+            for (int d = b->ndims - 1; d >= 0; d--) {
+                int64_t index = left % b->count[d];
+                at += (d == 0 && b->rows ? b->rows[index] : index) * b->stride[d];
+                left /= b->count[d];
+            }
+            memcpy(to + n, (const char *)p->base + at * (int64_t)p->size, p->size);
+            n += p->size;
+        }
+    }
+    return n;
+}
+
+Test(shm, a_cursor_walks_over_every_byte_in_order) {
+    enum { elements = 128 };
+    char data[elements * 8], wanted[8192], got[8192];
+    for (size_t i = 0; i < sizeof data; i++) {
+        data[i] = (char)(i * 37 % 251);
+    }
+    srand(7);
+    for (int round = 0; round < 20000; round++) {
+        int64_t rows[BLOCKS][8];
+        lierne_block blocks[BLOCKS];
+        lierne_part part = {.base = data,
+                            .size = (size_t)1 << draw(4),
+                            .blocks = blocks,
+                            .nblocks = BLOCKS};
+        for (int k = 0; k < BLOCKS; k++) {
+            blocks[k] = random_block(rows[k], elements);
+        }
+        size_t bytes = list_bytes(&part, wanted), used = 0, n, most = 1 + (size_t)draw(40);
+        cr_assert_eq(lierne_parts_bytes(&part, 1), bytes);
+        lierne_cursor cursor = lierne_cursor_at(&part, 1);
+        for (char *at; (n = lierne_cursor_next(&cursor, &at, most)) > 0; used += n) {
+            cr_assert(n <= most && used + n <= bytes, "round %d", round);
+            memcpy(got + used, at, n);
+        }
+        cr_assert_eq(used, bytes, "round %d: %zu of %zu bytes", round, used, bytes);
+        cr_assert_eq(memcmp(got, wanted, bytes), 0, "round %d", round);
+    }
+}
+
+/* Runs in another process; its exit status says which check failed. */
+static int use_segment(lierne_segment_name name, uint64_t offset, const char *private) {
+    lierne_segment other;
+    char *there, copy[6];
+    lierne_block block = lierne_block_range(0, sizeof copy);
+    lierne_part to = {.base = copy, .size = 1, .blocks = &block, .nblocks = 1};
+    lierne_part from = {.base = private, .size = 1, .blocks = &block, .nblocks = 1};
+    if (lierne_segment_attach(&other, name) != LIERNE_OK) {
+        return 1;
+    }
+    there = lierne_segment_address(&other, offset, 100);
+    if (!there || strcmp(there, "shared") != 0) {
+        return 2;
+    }
+    strcpy(there + 50, "answer");
+    if (lierne_segment_address(&other, (uint64_t)1 << 50, 1)) {
+        return 3;
+    }
+    int code = lierne_pull((pid_t)name.process, &to, 1, &from, 1);
+    if (code != 0 && code != EPERM && code != ENOSYS) {
+        return 4;
+    }
+    from.base = (const void *)1;
+    if (code == 0 && (memcmp(copy, "secret", 6) != 0 ||
+                      lierne_pull((pid_t)name.process, &to, 1, &from, 1) != EFAULT)) {
+        return 5;
+    }
+    lierne_segment_close(&other);
+    name.token++; /* what a process finds that took over another one's number */
+    return lierne_segment_attach(&other, name) == LIERNE_UNSUPPORTED ? 0 : 6;
+}
+
+Test(shm, another_process_maps_a_segment_only_by_its_token) {
+    static const char private[] = "secret";
+    lierne_segment own;
+    uint64_t offset;
+    void *memory;
+    int status;
+    cr_assert_eq(lierne_segment_open(&own), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &own, 3 << 20), LIERNE_OK);
+    cr_assert_eq(lierne_segment_alloc(&memory, &offset, &own, 100), LIERNE_OK);
+    strcpy(memory, "shared");
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(use_segment(own.name, offset, private));
+    }
+    waitpid(child, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d",
+              WEXITSTATUS(status));
+    cr_assert_str_eq((char *)memory + 50, "answer");
+    lierne_segment_close(&own);
+}
+
+/* Answers every round of the other process; both sleep whenever they wait. */
+static void play(lierne_segment_head *own, lierne_segment_head *other, atomic_uint *mine,
+                 const atomic_uint *theirs, unsigned rounds, bool first) {
+    lierne_bell bell = {0};
+    for (unsigned round = 1; round <= rounds; round++) {
+        if (first) {
+            atomic_store_explicit(mine, round, memory_order_release);
+            lierne_bell_fence();
+            lierne_bell_wake(other);
+        }
+        while (atomic_load_explicit(theirs, memory_order_acquire) < round) {
+            lierne_bell_wait(&bell, own);
+        }
+        lierne_bell_reset(&bell, own);
+        if (!first) {
+            atomic_store_explicit(mine, round, memory_order_release);
+            lierne_bell_fence();
+            lierne_bell_wake(other);
+        }
+    }
+}
+
+Test(shm, the_bell_wakes_who_waits) {
+    lierne_segment a, b;
+    void *memory;
+    int status;
+    cr_assert_eq(lierne_segment_open(&a), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_segment_open(&b), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &a, 4096), LIERNE_OK);
+    atomic_uint *flags = memory;
+    pid_t child = fork();
+    if (child == 0) {
+        play(b.head, a.head, &flags[16], &flags[0], 3000, false);
+        _exit(0);
+    }
+    play(a.head, b.head, &flags[0], &flags[16], 3000, true);
+    waitpid(child, &status, 0);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(flags[0], 3000);
+    lierne_segment_close(&a);
+    lierne_segment_close(&b);
+}
+
+Test(shm, a_full_segment_is_no_memory_and_keeps_nothing) {
+    lierne_segment s;
+    void *memory;
+    size_t before = lierne_mem_live();
+    cr_assert_eq(lierne_segment_open(&s), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_NO_MEMORY);
+    cr_assert(strstr(lierne_last_error(), "memory of the machine"), "%s", lierne_last_error());
+    lierne_mem_fail_at(1);
+    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, 1), LIERNE_NO_MEMORY);
+    lierne_mem_fail_at(0);
+    cr_assert_not(lierne_segment_free(&s, &s));
+    cr_assert_eq(lierne_mem_live(), before);
+    lierne_segment_close(&s);
+}
+
+/* Where there is no shm, it is ordinary memory. */
+static void use_memory(lierne_context *context) {
+    char *memory[3];
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = (size_t)i * 5000;
+        cr_assert_eq(lierne_context_alloc((void **)&memory[i], context, bytes), LIERNE_OK);
+        cr_assert_eq((uintptr_t)memory[i] % LIERNE_PAGE, 0);
+        for (size_t b = 0; b < bytes; b++) {
+            cr_assert_eq(memory[i][b], 0);
+        }
+        memset(memory[i], 0xee, bytes);
+    }
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_OK);
+        cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_INVALID);
+    }
+    cr_assert_eq(lierne_context_dealloc(context, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_context_alloc((void **)&memory[0], context, SIZE_MAX), LIERNE_NO_MEMORY);
+    cr_assert_null(memory[0]);
+}
+
+Test(shm, memory_of_a_context_without_shm) {
+    lierne_context *self;
+    lierne_sim *sim;
+    void *memory;
+    size_t before = lierne_mem_live();
+    cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
+    use_memory(self);
+    use_memory(lierne_sim_get_context(sim, 1));
+    cr_assert_eq(lierne_context_alloc(&memory, self, 1), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "lierne_context_destroy: 1 buffers"), "%s",
+              lierne_last_error());
+    cr_assert_eq(lierne_context_destroy_all(self), LIERNE_OK);
+    cr_assert_eq(lierne_context_alloc(&memory, lierne_sim_get_context(sim, 1), 1), LIERNE_OK);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), before);
+}
