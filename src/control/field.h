@@ -22,10 +22,10 @@ typedef struct lierne_field {
     size_t count;
 } lierne_field;
 
-LIERNE_PRIVATE lierne_field lierne_field_list(const char *name, lierne_item_kind kind,
-                                              const void *items, size_t count);
+lierne_field lierne_field_list(const char *name, lierne_item_kind kind, const void *items,
+                               size_t count);
 /* text may be NULL. */
-LIERNE_PRIVATE lierne_field lierne_field_text(const char *name, const char *text);
+lierne_field lierne_field_text(const char *name, const char *text);
 LIERNE_PRIVATE size_t lierne_item_size(lierne_item_kind kind);
 
 /* Compares field `index` of first_rank with that of rank; NULL: there is none. Reads no items.

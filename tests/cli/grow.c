@@ -252,6 +252,53 @@ static void space(void) {
     (void)point;
 }
 
+static void collectives(void) {
+    lierne_plan *plan = NULL;
+    lierne_all_gather_spec a = {.size = sizeof a, .count = 3};
+    lierne_reduce_scatter_spec s = {.size = sizeof s, .count = 3};
+    lierne_all_reduce_spec r = {.size = sizeof r, .count = 3};
+    lierne_broadcast_spec b = {.size = sizeof b, .count = 3};
+    lierne_all_to_all_spec t = {.size = sizeof t, .count = 3};
+    lierne_barrier_spec w = {.size = sizeof w};
+    TRY("all-gather", a, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_all_gather(&plan, context, &a)));
+    TRY("reduce-scatter", s, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_reduce_scatter(&plan, context, &s)));
+    TRY("all-reduce", r, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_all_reduce(&plan, context, &r)));
+    TRY("broadcast", b, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_broadcast(&plan, context, &b)));
+    TRY("all-to-all", t, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_all_to_all(&plan, context, &t)));
+    TRY("barrier", w, NULL,
+        (lierne_plan_destroy(plan), lierne_plan_create_barrier(&plan, context, &w)));
+    lierne_plan_destroy(plan);
+}
+
+/* Functions of a world of one rank. */
+static int allgather(void **request, const void *mine, void *all, size_t bytes, void *user) {
+    (void)user;
+    *request = NULL;
+    memcpy(all, mine, bytes);
+    return 0;
+}
+
+static int test(void *request, void *user) {
+    (void)request, (void)user;
+    return 0;
+}
+
+static void other_contexts(void) {
+    lierne_context *made = NULL;
+    lierne_node_spec n = {.size = sizeof n, .world = 1, .name = "grow"};
+    lierne_oob_spec o = {
+        .size = sizeof o, .nranks = 1, .calls = {.allgather = allgather, .test = test}};
+    TRY("node", n, NULL, (lierne_context_destroy(made), lierne_context_create_node(&made, &n)));
+    lierne_context_destroy(made), made = NULL;
+    TRY("oob", o, NULL, (lierne_context_destroy(made), lierne_context_create_oob(&made, &o)));
+    lierne_context_destroy(made);
+}
+
 int main(void) {
     lierne_config *config;
     const char *text = "{\"world_size\": 1, \"grids\": {\"g\": {\"order\": [\"tp\", \"dp\"], "
@@ -264,6 +311,8 @@ int main(void) {
     dense();
     rows();
     space();
+    collectives();
+    other_contexts();
     expect("destroy", lierne_context_destroy(context), LIERNE_OK, NULL);
     lierne_config_destroy(config);
     printf("%d passed, %d failed\n", passed, failed);

@@ -128,10 +128,10 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
     snprintf(first, sizeof first, "%s", lierne_last_error());
     CHECK(strlen(first) > 10, "no message: '%s'", first);
     CHECK(plan_all(&other, context, 8) == LIERNE_TIMEOUT, "planning on a dead context");
-    CHECK(strcmp(first, lierne_last_error()) == 0, "'%s', then '%s'", first, lierne_last_error());
+    CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first, lierne_last_error());
     if (plan) {
         CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_TIMEOUT, "adjoint on a dead context");
-        CHECK(strcmp(first, lierne_last_error()) == 0, "'%s', then '%s'", first,
+        CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first,
               lierne_last_error());
     }
     CHECK(reads() - before < AT_ONCE, "a dead context read the clock %lld times", reads() - before);

@@ -1,6 +1,7 @@
 /* The table of the control over the caller's functions; opens and closes its state. */
 #include "control/oob/state.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define PAGE_MOST   65536     /* bytes of a page */
@@ -91,6 +92,13 @@ static void leave_together(lierne_oob_state *s) {
     lierne_oob_begin(s, LIERNE_OOB_CLOSE);
 }
 
+/* The caller's functions may still read or write a state that was abandoned: it stays until the
+ * process ends, in a list, so that leak checkers reach it. */
+static void keep(lierne_oob_state *s) {
+    static _Atomic(lierne_oob_state *) kept;
+    s->next_kept = atomic_exchange(&kept, s);
+}
+
 void lierne_oob_close(void *state, bool dead) {
     lierne_oob_state *s = state;
     if (!dead) {
@@ -104,9 +112,7 @@ void lierne_oob_close(void *state, bool dead) {
     if (s->hooks) {
         s->hooks->close(s->calls.user);
     }
-    if (!s->abandoned) {
-        free_state(s);
-    }
+    s->abandoned ? keep(s) : free_state(s);
 }
 
 static bool has_pending_buffers(void *state) {

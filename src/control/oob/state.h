@@ -47,6 +47,7 @@ typedef struct lierne_oob_state {
     lierne_deadline deadline; /* of the running collective */
     int agreements;
     bool abandoned;       /* a function may still read or write here */
+    struct lierne_oob_state *next_kept;
     bool pending_buffers; /* a sparse exchange failed with sends in flight */
     lierne_oob_record mine;
     lierne_oob_record *records; /* of all ranks, as the cursors */
