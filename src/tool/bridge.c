@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 3, MAX_OPTIONS = 8 };
+enum { COMMON = 4, MAX_OPTIONS = 8 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
-static int find_algorithm(const char *name) {
-    for (int a = 0; a <= TOOL_LEADER; a++) {
-        if (strcmp(algorithms[a], name) == 0) {
-            return a;
+static const char *const routings[] = {"auto", "direct", "balanced"}; /* as the enum */
+
+/* The index of a name in three names, or -1. */
+static int find(const char *const *names, const char *name) {
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return i;
         }
     }
     return -1;
@@ -25,6 +28,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     tool_option all[COMMON + MAX_OPTIONS] = {
         {"bridge", 'b', &bridge->name, NULL},
         {"algorithm", 'a', &bridge->algorithm, NULL},
+        {"routing", 0, &bridge->routing, NULL},
         {"format", 0, &format, NULL},
     };
     for (int i = 0; i < noptions; i++) {
@@ -36,9 +40,13 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     if (status < 0 && !bridge->name) {
         return tool_usage(argv, "--bridge is missing");
     }
-    if (status < 0 && bridge->algorithm && find_algorithm(bridge->algorithm) < 0) {
+    if (status < 0 && bridge->algorithm && find(algorithms, bridge->algorithm) < 0) {
         return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
                           bridge->algorithm);
+    }
+    if (status < 0 && bridge->routing && find(routings, bridge->routing) < 0) {
+        return tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
+                          bridge->routing);
     }
     return status;
 }
@@ -53,7 +61,10 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
     bridge->world = lierne_config_get_world_size(bridge->config);
     if (bridge->algorithm) {
-        bridge->method = (tool_algorithm)find_algorithm(bridge->algorithm);
+        bridge->method = (tool_algorithm)find(algorithms, bridge->algorithm);
+    }
+    if (bridge->routing) {
+        bridge->spec.routing = (lierne_routing)find(routings, bridge->routing);
     }
     return -1;
 }

@@ -12,6 +12,7 @@ static const char help[] =
     "\n"
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
+    "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
     "      --format=FORMAT  text (default) or json\n"
     "  -h, --help           show this help\n"
@@ -35,6 +36,7 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
     summary->groups = max(summary->groups, report.groups);
+    summary->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
     return status;
 }
 
@@ -119,6 +121,22 @@ static lierne_status query_grids(plan_summary *summary) {
     return status;
 }
 
+/* The bounds of both directions, which are those of all ranks. */
+static lierne_status query_bounds(plan_summary *summary) {
+    lierne_layout *src, *dst, *gradient;
+    lierne_status status =
+        lierne_bridge_layouts_create(&src, &dst, &gradient, &summary->bridge->spec);
+    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        plan_cost *cost = &summary->cost[d];
+        status = lierne_redistribute_get_bound(&cost->bound_rank_bytes, &cost->bound_rank_sent,
+                                               d ? gradient : src, d ? src : dst);
+    }
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(gradient);
+    return status;
+}
+
 static void close_summary(plan_summary *summary) {
     lierne_megatron_map_destroy(summary->map);
     lierne_megatron_leaders_destroy(summary->leaders);
@@ -133,7 +151,7 @@ static int print(const tool_bridge *bridge, int only, char **argv) {
                             .first = only < 0 ? 0 : only,
                             .end = only < 0 ? bridge->world : only + 1};
     int status = TOOL_INVALID;
-    if (query_grids(&summary) == LIERNE_OK) {
+    if (query_grids(&summary) == LIERNE_OK && (only >= 0 || query_bounds(&summary) == LIERNE_OK)) {
         status = plan_world(&summary, argv);
     } else {
         tool_failed(argv);

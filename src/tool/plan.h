@@ -11,6 +11,8 @@ typedef struct plan_cost {
     int64_t messages;       /* received */
     int64_t max_rank_bytes; /* the most that one rank receives */
     int64_t max_rank_sent;
+    int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
+    int64_t bound_rank_sent;
     int64_t stages; /* the most that one rank has */
 } plan_cost;
 
@@ -22,6 +24,7 @@ typedef struct plan_summary {
     int first, end;                   /* the ranks that were planned */
     int64_t *wide; /* per planned rank: samples of the wider of its two dp ranks */
     plan_cost cost[2];
+    bool balanced;  /* one of the planned ranks has a balanced route */
     int64_t groups; /* the most that one rank holds */
     char *route[2]; /* of the one rank, as text or JSON; to be freed */
 } plan_summary;
