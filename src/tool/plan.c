@@ -73,6 +73,9 @@ static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, in
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(summary, plan, (lierne_direction)d);
+        if (status == LIERNE_OK) {
+            status = plan_nodes_add(summary, plan, rank, (lierne_direction)d);
+        }
         if (status == LIERNE_OK && summary->only >= 0) {
             status = keep_route(summary, plan, (lierne_direction)d);
         }
@@ -105,7 +108,7 @@ static int plan_world(plan_summary *summary, char **argv) {
         return TOOL_USAGE;
     }
     summary->wide = calloc((size_t)(summary->end - summary->first), sizeof *summary->wide);
-    int status = summary->wide
+    int status = summary->wide && plan_nodes_open(summary)
                      ? plan_ranks(summary, sim, argv)
                      : tool_usage(argv, "no memory for %d ranks", summary->end - summary->first);
     lierne_sim_destroy(sim);
@@ -141,6 +144,7 @@ static void close_summary(plan_summary *summary) {
     lierne_megatron_map_destroy(summary->map);
     lierne_megatron_leaders_destroy(summary->leaders);
     free(summary->wide);
+    plan_nodes_close(summary);
     free(summary->route[LIERNE_FORWARD]);
     free(summary->route[LIERNE_ADJOINT]);
 }

@@ -13,7 +13,10 @@ typedef struct plan_cost {
     int64_t max_rank_sent;
     int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
     int64_t bound_rank_sent;
-    int64_t stages; /* the most that one rank has */
+    int64_t crossing_bytes; /* sent to other nodes */
+    int64_t max_node_sent;  /* the most of them that one node sends */
+    int64_t *node_sent;     /* of each node; NULL where nodes are not known */
+    int64_t stages;         /* the most that one rank has */
 } plan_cost;
 
 typedef struct plan_summary {
@@ -34,6 +37,13 @@ bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, i
 
 /* Whether a group is to be printed: all are, or those that the one rank is in. */
 bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size);
+
+/* Counts what crosses between nodes, where the file has them. open: false without memory; close it
+ * in any case. */
+bool plan_nodes_open(plan_summary *summary);
+void plan_nodes_close(plan_summary *summary);
+lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
+                             lierne_direction direction);
 
 /* What is summed over which dims and who divides (semantics.c): a section, or the member
  * "semantics" with a comma before it. */

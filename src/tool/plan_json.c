@@ -59,6 +59,10 @@ static void print_cost(const plan_summary *summary, const char *key, const plan_
            ",\"messages\":%" PRId64 ",\"max_rank_sent_bytes\":%" PRId64,
            key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages,
            cost->max_rank_sent);
+    if (cost->node_sent) {
+        printf(",\"between_nodes_bytes\":%" PRId64 ",\"max_node_sent_bytes\":%" PRId64,
+               cost->crossing_bytes, cost->max_node_sent);
+    }
     if (summary->only < 0) {
         printf(",\"bound_rank_bytes\":%" PRId64 ",\"bound_rank_sent_bytes\":%" PRId64,
                cost->bound_rank_bytes, cost->bound_rank_sent);

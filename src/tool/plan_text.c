@@ -222,6 +222,13 @@ static void print_costs(const plan_summary *summary) {
     }
     print_cost("forward", &summary->cost[LIERNE_FORWARD], one);
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT], one);
+    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        const plan_cost *cost = &summary->cost[d];
+        if (cost->node_sent) {
+            printf("%s between nodes: %" PRId64 ", most sent by one node %" PRId64 "\n",
+                   d ? "adjoint" : "forward", cost->crossing_bytes, cost->max_node_sent);
+        }
+    }
     printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
 }
 

@@ -173,7 +173,7 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
                                            .dst = l[CASE_DST],
                                            .adjoint_src = l[CASE_ADJOINT_SRC],
                                            .adjoint_dst = l[CASE_ADJOINT_DST],
-                                           .routing = test_routing()};
+                                           .routing = c->routing ? c->routing : test_routing()};
     lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
     for (int i = 0; i < CASE_LAYOUTS; i++) {
         lierne_layout_destroy(l[i]);

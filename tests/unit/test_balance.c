@@ -19,6 +19,7 @@ enum { SEEDS = 400, BOUNDS = 4000, MOST = 8, LEAST_BYTES = 64 << 10 };
 typedef struct load {
     int64_t received; /* bytes, of all ranks */
     int64_t minimum;
+    int64_t stages;
     int64_t most_received; /* of the busiest one */
     int64_t most_sent;
 } load;
@@ -28,6 +29,7 @@ static void add_load(load *l, const lierne_plan *plan, lierne_direction d) {
     cr_assert_eq(lierne_plan_get_report(&report, plan, d), LIERNE_OK);
     l->received += report.received_bytes;
     l->minimum += report.min_bytes;
+    l->stages = report.stages > l->stages ? report.stages : l->stages;
     l->most_received =
         report.received_bytes > l->most_received ? report.received_bytes : l->most_received;
     l->most_sent = report.sent_bytes > l->most_sent ? report.sent_bytes : l->most_sent;
@@ -57,37 +59,54 @@ static void enlarge(bridge_case *c) {
     c->hidden *= 1 + wanted / (bytes > 0 ? bytes : wanted);
 }
 
-/* The worst ratios that were seen, in thousandths of the bound. */
+/* The worst ratios that were seen, in thousandths of the bound; the cases in which sums kept the
+ * busiest sender from its bound. */
 static int64_t worst[2][2];
+static int missed;
 
-static void expect_near(const char *what, int direction, uint64_t seed, int64_t most, int64_t bound,
-                        bool is_sent) {
+static int64_t ratio_of(int direction, int64_t most, int64_t bound, bool is_sent) {
     int64_t ratio = bound > 0 ? most * 1000 / bound : 1000;
-    worst[direction][is_sent] =
-        ratio > worst[direction][is_sent] ? ratio : worst[direction][is_sent];
-    cr_expect(most >= bound, "seed %llu: %s %lld, below the bound %lld", (unsigned long long)seed,
-              what, (long long)most, (long long)bound);
-    cr_expect(ratio <= 1050, "seed %llu, direction %d: the busiest rank %s %lld bytes, bound %lld",
-              (unsigned long long)seed, direction, what, (long long)most, (long long)bound);
+    int64_t *seen = &worst[direction][is_sent];
+    *seen = ratio > *seen ? ratio : *seen;
+    return ratio;
+}
+
+static void expect_near(const bridge_case *c, lierne_direction d, uint64_t seed, const load *mine,
+                        const load *direct) {
+    int64_t received, sent;
+    cr_assert_eq(case_bound(c, d, &received, &sent), LIERNE_OK);
+    cr_expect_eq(mine->received, mine->minimum, "seed %llu: %lld bytes, minimum %lld",
+                 (unsigned long long)seed, (long long)mine->received, (long long)mine->minimum);
+    cr_expect(mine->most_received >= received && mine->most_sent >= sent,
+              "seed %llu: the busiest ranks are below the bound", (unsigned long long)seed);
+    bool near = ratio_of(d, mine->most_received, received, false) <= 1050;
+    cr_expect(near, "seed %llu, direction %d: the busiest rank receives %lld bytes, bound %lld",
+              (unsigned long long)seed, d, (long long)mine->most_received, (long long)received);
+    near = ratio_of(d, mine->most_sent, sent, true) <= 1050;
+    bool sums = d == LIERNE_ADJOINT && c->owner == LIERNE_GRADIENT_PARTIAL;
+    missed += sums && !near;
+    cr_expect(near || sums,
+              "seed %llu, direction %d: the busiest rank sends %lld bytes, bound %lld",
+              (unsigned long long)seed, d, (long long)mine->most_sent, (long long)sent);
+    cr_expect(mine->most_sent <= direct->most_sent + direct->most_sent / 32,
+              "seed %llu, direction %d: the busiest rank sends %lld bytes, direct %lld",
+              (unsigned long long)seed, d, (long long)mine->most_sent,
+              (long long)direct->most_sent);
 }
 
 static void run_seed(uint64_t seed) {
     static case_arrays arrays;
     bridge_case c;
-    load loads[2];
+    load loads[2], direct[2];
     random_case(seed, 1 + (int)(seed * 0x9e3779b97f4a7c15u >> 40) % MAX_WORLD, &c, &arrays);
     enlarge(&c);
+    c.nodes = NULL; /* which may keep the busiest rank from the bound */
+    c.routing = LIERNE_ROUTING_DIRECT;
+    load_of(&c, direct);
     c.routing = LIERNE_ROUTING_BALANCED;
     load_of(&c, loads);
-    for (int d = 0; d < 2; d++) {
-        int64_t received, sent;
-        cr_assert_eq(case_bound(&c, (lierne_direction)d, &received, &sent), LIERNE_OK);
-        cr_expect_eq(loads[d].received, loads[d].minimum, "seed %llu: %lld bytes, minimum %lld",
-                     (unsigned long long)seed, (long long)loads[d].received,
-                     (long long)loads[d].minimum);
-        expect_near("receives", d, seed, loads[d].most_received, received, false);
-        expect_near("sends", d, seed, loads[d].most_sent, sent, true);
-    }
+    expect_near(&c, LIERNE_FORWARD, seed, &loads[0], &direct[0]);
+    expect_near(&c, LIERNE_ADJOINT, seed, &loads[1], &direct[1]);
 }
 
 /* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
@@ -102,6 +121,9 @@ Test(balance, busiest_ranks_are_near_the_bound) {
     printf("busiest rank over its bound: forward received %.3f, sent %.3f; adjoint %.3f, %.3f\n",
            (double)worst[0][0] / 1000, (double)worst[0][1] / 1000, (double)worst[1][0] / 1000,
            (double)worst[1][1] / 1000);
+    printf("sums kept the busiest sender more than 5%% above its bound: %d of %llu\n", missed,
+           (unsigned long long)(end - first));
+    cr_expect_leq((uint64_t)missed * 50, end - first);
     cr_assert_eq(lierne_mem_live(), before);
 }
 
@@ -211,6 +233,82 @@ Test(balance, bound_is_that_of_the_formula) {
     cr_assert_gt(compared, BOUNDS / 20);
 }
 
+/* --- nodes ---------------------------------------------------------------------------------------
+ */
+
+enum { PER_NODE = 2 };
+
+static unsigned node_mask(int node) {
+    return ((1u << PER_NODE) - 1) << (node * PER_NODE);
+}
+
+/* Nodes that need an element and have no holder of it. */
+static int64_t crossings(unsigned have, unsigned need, int world) {
+    int64_t n = 0;
+    for (int node = 0; node * PER_NODE < world; node++) {
+        n += (need & node_mask(node)) && !(have & node_mask(node));
+    }
+    return n;
+}
+
+/* Elements that a rank receives from other nodes. */
+static int64_t received_across(const lierne_plan *plan, int rank) {
+    const lierne_route *route;
+    int64_t n = 0;
+    cr_assert_eq(lierne_plan_get_route(&route, plan, LIERNE_FORWARD), LIERNE_OK);
+    for (size_t i = 0; i < route->stages.count; i++) {
+        const lierne_messages *recvs = &route->stages.at[i].recvs;
+        for (size_t m = 0; m < recvs->count; m++) {
+            n += recvs->at[m].peer / PER_NODE == rank / PER_NODE ? 0 : recvs->at[m].elements;
+        }
+    }
+    return n;
+}
+
+static bool compare_crossings(uint64_t seed) {
+    static const int nodes[MOST] = {0, 0, 1, 1, 2, 2, 3, 3};
+    redistribute_case c;
+    lierne_sim *sim;
+    unsigned have[600] = {0}, need[600] = {0};
+    int64_t expected = 0, received = 0;
+    random_redistribute(&c, seed, MOST);
+    if (has_partial(&c.layouts[CASE_SRC]) || elements_of(&c) > 600) {
+        return false;
+    }
+    c.stated_adjoint = 0;
+    c.routing = LIERNE_ROUTING_BALANCED;
+    lierne_layout *src = redistribute_layout(&c, CASE_SRC),
+                  *dst = redistribute_layout(&c, CASE_DST);
+    find_ranks(src, &c, have);
+    find_ranks(dst, &c, need);
+    for (int64_t e = 0; e < elements_of(&c); e++) {
+        expected += crossings(have[e], need[e], c.world);
+    }
+    const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes};
+    cr_assert_eq(lierne_sim_create(&sim, c.world, &spec), LIERNE_OK);
+    for (int r = 0; r < c.world; r++) {
+        lierne_plan *plan;
+        cr_assert_eq(redistribute_plan(&plan, &c, lierne_sim_get_context(sim, r)), LIERNE_OK);
+        received += received_across(plan, r);
+        lierne_plan_destroy(plan);
+    }
+    cr_assert_eq(received, expected, "seed %llu: %lld elements cross, %lld must\n%s",
+                 (unsigned long long)seed, (long long)received, (long long)expected,
+                 redistribute_text(&c));
+    lierne_sim_destroy(sim);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    return expected > 0;
+}
+
+Test(balance, every_row_enters_a_node_once) {
+    int compared = 0;
+    for (uint64_t seed = 0; seed < BOUNDS / 4; seed++) {
+        compared += compare_crossings(seed);
+    }
+    cr_assert_gt(compared, BOUNDS / 80);
+}
+
 /* --- bits ---------------------------------------------------------------------------------------
  */
 
@@ -229,35 +327,34 @@ static void compare_bits(bridge_case c, lierne_direction chunked) {
     cr_assert_eq(memcmp(direct.forward, balanced.forward, direct.forward_bytes), 0);
     cr_assert_eq(memcmp(direct.adjoint, balanced.adjoint, direct.adjoint_bytes), 0);
     load_of(&c, loads);
-    cr_assert_gt(loads[chunked].received, 0);
+    cr_assert_gt(loads[chunked].stages, 2);
     free_result(&direct);
     free_result(&balanced);
 }
 
 Test(balance, chunks_that_are_passed_on_have_the_bits_of_direct) {
-    compare_bits(
-        (bridge_case){.world = 5,
-                      .src = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {1, 1}},
-                      .dst = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {4, 1}, .offset = 1},
-                      .batch = 2,
-                      .sequence = 1037,
-                      .hidden = 1024,
-                      .axis_s = 1,
-                      .axis_h = 2,
-                      .dtype = LIERNE_F32},
-        LIERNE_FORWARD);
+    const bridge_case c = {.world = 4,
+                           .src = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {1, 1}},
+                           .dst = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {3, 1}, .offset = 1},
+                           .batch = 2,
+                           .sequence = 521,
+                           .hidden = 1024,
+                           .axis_s = 1,
+                           .axis_h = 2,
+                           .dtype = LIERNE_F64};
+    compare_bits(c, LIERNE_FORWARD);
 }
 
+/* Ranks 0 to 2 hold contributions, ranks 1 to 3 need the sum. */
 Test(balance, chunks_of_sums_have_the_bits_of_direct) {
-    compare_bits(
-        (bridge_case){.world = 8,
-                      .src = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {3, 1}, .offset = 1},
-                      .dst = {.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {2, 4, 1}},
-                      .batch = 2,
-                      .sequence = 1037,
-                      .hidden = 1024,
-                      .axis_s = 1,
-                      .axis_h = 2,
-                      .dtype = LIERNE_F32},
-        LIERNE_ADJOINT);
+    const bridge_case c = {.world = 4,
+                           .src = {.ndims = 2, .names = {"tp", "dp"}, .sizes = {3, 1}, .offset = 1},
+                           .dst = {.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {1, 3, 1}},
+                           .batch = 2,
+                           .sequence = 521,
+                           .hidden = 1024,
+                           .axis_s = 1,
+                           .axis_h = 2,
+                           .dtype = LIERNE_F64};
+    compare_bits(c, LIERNE_ADJOINT);
 }

@@ -15,15 +15,15 @@
  * place in the documented order: the bits are those of any other way. */
 #include "plan/redistribute/balance.h"
 
+#include "plan/redistribute/deliveries.h"
 #include "plan/redistribute/reducers.h"
 #include "plan/redistribute/spread.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Receivers pass on what they got where the busiest rank then sends less by one part in WORTH, and
- * where they are at most MOST_RELAYS, because each sends to all others. */
-enum { WORTH = 32, MOST_RELAYS = 512 };
+/* Receivers pass on what they got where the busiest rank then sends less by one part in WORTH. */
+enum { WORTH = 32 };
 
 void lierne_balance_destroy(lierne_balance *b) {
     lierne_mem_free(b->shared.at);
@@ -68,78 +68,6 @@ static lierne_status share(lierne_balance *b, const lierne_planner *p, const lie
     }
     s.nholders = (b->ranks.count - s.holders) / (size_t)p->from->partials;
     return LIERNE_VEC_PUSH(&b->shared, s);
-}
-
-static lierne_status add_rank(lierne_balance *b, int rank) {
-    return LIERNE_VEC_PUSH(&b->ranks, rank);
-}
-
-/* Adds a delivery whose ranks stand at the end of the list of ranks. */
-static lierne_status add_delivery(lierne_balance *b, lierne_shared *s, lierne_delivery d) {
-    d.nreceivers = b->ranks.count - d.holders - d.nholders;
-    if (d.nreceivers == 0 || d.size == 0) {
-        b->ranks.count = d.holders;
-        return LIERNE_OK;
-    }
-    d.sends = b->nsends;
-    b->nsends += d.nholders + d.nreceivers;
-    s->ndeliveries++;
-    return LIERNE_VEC_PUSH(&b->deliveries, d);
-}
-
-/* The contribution `partial` of elements, all of them or a reducer's, from those that hold it to
- * one rank, or (-1) to all receivers that hold none. */
-static lierne_status deliver(lierne_balance *b, const lierne_planner *p, lierne_shared *s,
-                             int partial, const lierne_reducer *to) {
-    lierne_delivery d = {.partial = partial,
-                         .relays = !to && s->nreceivers <= MOST_RELAYS,
-                         .start = to ? to->start : 0,
-                         .size = to ? to->size : s->pair.elements,
-                         .holders = b->ranks.count,
-                         .nholders = s->nholders};
-    size_t holders = s->holders + (size_t)partial * s->nholders;
-    for (size_t i = 0; i < s->nholders; i++) {
-        LIERNE_TRY(add_rank(b, b->ranks.at[holders + i]));
-    }
-    for (size_t i = 0; i < s->nreceivers; i++) {
-        int rank = b->ranks.at[s->receivers + i];
-        if (to ? rank == to->rank : !lierne_shared_holds(p, s, rank)) {
-            LIERNE_TRY(add_rank(b, rank));
-        }
-    }
-    d.grain = lierne_shared_grain(p, s, d.size, d.nholders + (to ? 0 : s->nreceivers));
-    return add_delivery(b, s, d);
-}
-
-/* The sum that a reducer made, to the other receivers. */
-static lierne_status deliver_sum(lierne_balance *b, const lierne_planner *p, lierne_shared *s,
-                                 const lierne_reducer *from) {
-    lierne_delivery d = {.partial = -1,
-                         .relays = s->nreducers < s->nreceivers && s->nreceivers <= MOST_RELAYS,
-                         .start = from->start,
-                         .size = from->size,
-                         .grain = lierne_shared_grain(p, s, from->size, s->nreceivers),
-                         .holders = b->ranks.count,
-                         .nholders = 1};
-    LIERNE_TRY(add_rank(b, from->rank));
-    for (size_t i = 0; i < s->nreceivers; i++) {
-        int rank = b->ranks.at[s->receivers + i];
-        LIERNE_TRY(rank == from->rank ? LIERNE_OK : add_rank(b, rank));
-    }
-    return add_delivery(b, s, d);
-}
-
-static lierne_status deliver_sums(lierne_balance *b, const lierne_planner *p, lierne_shared *s) {
-    for (size_t k = s->reducers; k < s->reducers + s->nreducers; k++) {
-        const lierne_reducer r = b->reducers.at[k];
-        bool held = lierne_shared_holds(p, s, r.rank);
-        int own = held ? lierne_layout_partial(p->from, r.rank) : -1;
-        for (int partial = 0; partial < p->from->partials; partial++) {
-            LIERNE_TRY(partial == own ? LIERNE_OK : deliver(b, p, s, partial, &r));
-        }
-        LIERNE_TRY(s->divided ? deliver_sum(b, p, s, &r) : LIERNE_OK);
-    }
-    return LIERNE_OK;
 }
 
 static int64_t at_least_0(int64_t n) {
@@ -227,13 +155,10 @@ static lierne_status share_all(lierne_balance *b, const lierne_planner *p, const
 
 static lierne_status fill(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
                           size_t n) {
-    bool sums = p->from->partials > 1;
     LIERNE_TRY(share_all(b, p, pairs, n));
     LIERNE_TRY(lierne_reducers_divide(b, p));
     for (size_t i = 0; i < n; i++) {
-        lierne_shared *s = &b->shared.at[i];
-        s->deliveries = b->deliveries.count;
-        LIERNE_TRY(sums ? deliver_sums(b, p, s) : deliver(b, p, s, 0, NULL));
+        LIERNE_TRY(lierne_deliveries_add(b, p, &b->shared.at[i]));
     }
     return balance(b);
 }

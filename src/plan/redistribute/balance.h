@@ -21,10 +21,14 @@ lierne_status lierne_pairs_find(lierne_pairs *pairs, bool *all, const lierne_pla
 
 /* One value that some ranks hold and others need. */
 typedef struct lierne_delivery {
-    int partial;   /* the contribution; -1: a sum, which its one holder has after its stage */
+    int partial;   /* the contribution; -1: what its one holder has in its output by then */
+    int depth;     /* its stage, where there are no chunks */
     bool relays;   /* receivers may pass on what they got */
     int64_t start; /* elements of the overlap, see lierne_cell_overlap_take */
     int64_t size;
+    int64_t
+        segment; /* chunks are those of these elements; of none: of what is passed on together */
+    int64_t segment_size;
     int64_t grain;  /* cuts are at multiples of it */
     size_t holders; /* in ranks: holders, and behind them receivers, ascending */
     size_t nholders;

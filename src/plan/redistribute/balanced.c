@@ -9,7 +9,7 @@
 #include "plan/redistribute/reducers.h"
 
 /* Bytes of a delivery that are worth a chunk, and the most chunks; stages of a chunk. */
-enum { CHUNK = 4 << 20, MOST_CHUNKS = 8, DEPTH = 3 };
+enum { CHUNK = 4 << 20, MOST_CHUNKS = 8, DEPTH = 4 };
 
 /* Bytes that a link between nodes moves while a message is under way. */
 enum { LATENCY = 1 << 20 };
@@ -71,10 +71,10 @@ static lierne_status add_delivery(builder *u, const lierne_delivery *d) {
     LIERNE_TRY(lierne_balance_transfers(&u->transfers, u->b, d, u->p->rank));
     for (size_t i = 0; i < u->transfers.count; i++) {
         lierne_transfer t = u->transfers.at[i];
-        int64_t depth = (d->partial < 0) + t.passed_on;
-        if (u->s->nreducers > 0) { /* chunks are those of the sum */
-            t.segment = d->start;
-            t.segment_size = d->size;
+        int64_t depth = d->depth + t.passed_on;
+        if (d->segment_size > 0) {
+            t.segment = d->segment;
+            t.segment_size = d->segment_size;
         }
         for (int64_t c = 0; c < u->chunks; c++) {
             if (cut_chunk(u, &t, c, &start, &size)) {
@@ -151,6 +151,9 @@ static lierne_status add_copies(builder *u) {
 static int64_t chunks_of(const builder *u) {
     int64_t bytes = u->s->pair.elements * (int64_t)lierne_dtype_size(u->p->from->dtype);
     bool staged = u->b->relays || u->s->divided;
+    for (size_t i = 0; i < u->s->ndeliveries && !staged; i++) {
+        staged = u->b->deliveries.at[u->s->deliveries + i].depth > 0;
+    }
     int64_t n = bytes / CHUNK < MOST_CHUNKS ? bytes / CHUNK : MOST_CHUNKS;
     return staged && n > 1 ? n : 1;
 }
