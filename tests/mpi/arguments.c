@@ -522,8 +522,8 @@ static void try_case(size_t i, int who) {
     test_same_error(cases[i].call(test_rank == who), wanted, cases[i].name);
     CHECK(strstr(lierne_last_error(), cases[i].words), "%s: '%s' is not in '%s'", cases[i].name,
           cases[i].words, lierne_last_error());
-    CHECK(strstr(lierne_last_error(), name), "%s: '%s' is not in '%s'", cases[i].name, name,
-          lierne_last_error());
+    CHECK(test_world == 1 || strstr(lierne_last_error(), name), "%s: '%s' is not in '%s'",
+          cases[i].name, name, lierne_last_error());
     CHECK(all_bytes(out, 0x5a) && all_bytes(more, 0x5a), "%s: data moved", cases[i].name);
     CHECK(lierne_mem_live() == before, "%s: %zu allocations, then %zu", cases[i].name, before,
           lierne_mem_live());
