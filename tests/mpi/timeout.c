@@ -133,8 +133,7 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
     CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first, lierne_last_error());
     if (plan) {
         CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_TIMEOUT, "adjoint on a dead context");
-        CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first,
-              lierne_last_error());
+        CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first, lierne_last_error());
     }
     CHECK(reads() - before < AT_ONCE, "a dead context read the clock %lld times", reads() - before);
 }
