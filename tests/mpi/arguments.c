@@ -454,7 +454,7 @@ static const struct {
     CASE(coalesce_without_the_second, "plan 1 is NULL"),
     CASE(coalesce_none, "n is 0, must be in 1 to 64"),
     CASE(coalesce_too_many, "n is 65"),
-    CASE(coalesce_a_foreign_one, "plan 1 is NULL or of another context"),
+    CASE(coalesce_a_foreign_one, "plan 1 is of another context"),
     CASE(transpose_into_nothing, "out is NULL"),
     CASE(transpose_what_accumulates, "accumulates"),
     CASE(compose_into_nothing, "out is NULL"),
