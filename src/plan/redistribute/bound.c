@@ -193,13 +193,11 @@ lierne_status lierne_redistribute_get_bound(int64_t *received, int64_t *sent,
                                             const lierne_layout *src, const lierne_layout *dst) {
     LIERNE_PUBLIC_CALL();
     bounds o = {.p = {.from = src, .to = dst}};
-    if (!received || !sent) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", received ? "sent" : "received");
-    }
+    LIERNE_TRY(lierne_check_set(received, "received"));
+    LIERNE_TRY(lierne_check_set(sent, "sent"));
     *received = *sent = 0;
-    if (!src || !dst) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", src ? "dst" : "src");
-    }
+    LIERNE_TRY(lierne_check_set(src, "src"));
+    LIERNE_TRY(lierne_check_set(dst, "dst"));
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
     LIERNE_TRY(lierne_alloc(&o.seen, (size_t)src->world, sizeof *o.seen));
     lierne_status status = bound_all(&o);
