@@ -54,8 +54,9 @@ typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_
 /* Who sends what in a redistribution or a bridge. Results have the same bits in every case, and all
  * ranks together move as few bytes. */
 typedef enum lierne_routing {
-    /* BALANCED where the ranks are on several nodes and the time that the busiest rank saves is
-     * worth more than another stage; otherwise DIRECT. */
+    /* BALANCED where ranks that exchange something are on several nodes, and the busiest rank sends
+     * so much less, or all of them so much less to other nodes on average, that it is worth more
+     * stages: 1 MiB for each. Otherwise DIRECT. */
     LIERNE_ROUTING_AUTO = 0,
     LIERNE_ROUTING_DIRECT = 1, /* one rank sends all that another one needs of what it holds */
     /* What ranks send is divided so that the busiest of them sends as little as possible: several

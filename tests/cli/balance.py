@@ -2,12 +2,15 @@
 routing over the bound, and with direct routing and Megatron-LM's algorithms for comparison.
 
 usage: balance.py LIERNE FILE...  A line ends in "ok", "small" (a dp rank has less than 64 KiB: not
-judged), "above" (the bound by more than 5%) or "worse" (than another algorithm). Exit status 1 after
-one of the last two."""
+judged), "above" (the bound by more than 5%) or "worse" (than another algorithm). Ranks are compared as if
+they were on one node. Where the file has nodes, a second line compares what crosses between them:
+"worse" where that is more than with direct routing. Exit status 1 after "above" or "worse"."""
 import json
 import math
+import os
 import subprocess
 import sys
+import tempfile
 
 LEAST = 64 << 10  # bytes of a dp rank
 LARGEST = 1024  # ranks of a world that is planned rank by rank
@@ -53,22 +56,47 @@ def show(name, report, direct, others, direction, verdict):
     return verdict in ("ok", "small")
 
 
+def without_nodes(config):
+    file = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False, encoding="utf-8")
+    json.dump({key: value for key, value in config.items() if key not in ("nodes", "$schema")}, file)
+    file.close()
+    return file.name
+
+
+def show_nodes(name, path, tool, bridge):
+    reports = [plan(tool, path, bridge, "-a", "direct", "--routing", r) for r in ("balanced", "direct")]
+    good = True
+    for direction in ("forward", "adjoint"):
+        mine, direct = (r[direction] for r in reports)
+        copies = mine["between_nodes_bytes"] <= direct["between_nodes_bytes"]
+        good &= copies
+        print(f"{name:50} {direction} between nodes, MB: {mine['between_nodes_bytes'] / 1e6:.2f} (direct "
+              f"{direct['between_nodes_bytes'] / 1e6:.2f}), most of a node {mine['max_node_sent_bytes'] / 1e6:.2f} (direct "
+              f"{direct['max_node_sent_bytes'] / 1e6:.2f}) {'ok' if copies else 'worse'}")
+    return good
+
+
+def run_bridge(tool, path, config, bridge, plain):
+    name, good = bridge["name"], True
+    report, direct = (plan(tool, plain, name, "-a", "direct", "--routing", r) for r in ("balanced", "direct"))
+    others = [o for o in (plan(tool, plain, name, "-a", a) for a in ("collective", "leader")) if o]
+    label = (path.split("/")[-1][:-5] + " " + name)[:50]
+    for direction in ("forward", "adjoint"):
+        small = dp_bytes(config, bridge) < LEAST
+        verdict = "small" if small else judge(report, others + [direct], direction)
+        good &= show(label, report, direct, others, direction, verdict)
+    return good and ("nodes" not in config or show_nodes(label, path, tool, name))
+
+
 def run(tool, path):
     good = True
     with open(path, encoding="utf-8") as file:
         config = json.load(file)
+    plain = without_nodes(config)
     for bridge in config.get("bridges", []):
-        name = bridge["name"]
-        if config["world_size"] > LARGEST:
-            continue
-        report = plan(tool, path, name, "-a", "direct", "--routing", "balanced")
-        direct = plan(tool, path, name, "-a", "direct", "--routing", "direct")
-        others = [o for o in (plan(tool, path, name, "-a", a) for a in ("collective", "leader")) if o]
-        for direction in ("forward", "adjoint"):
-            small = dp_bytes(config, bridge) < LEAST
-            verdict = "small" if small else judge(report, others + [direct], direction)
-            label = path.split("/")[-1][:-5] + " " + name
-            good &= show(label[:50], report, direct, others, direction, verdict)
+        if config["world_size"] <= LARGEST:
+            good &= run_bridge(tool, path, config, bridge, plain)
+    os.unlink(plain)
     return good
 
 

@@ -67,6 +67,7 @@ typedef struct lierne_balance {
     size_t nsends;
     int64_t received; /* elements that the busiest rank receives, at least */
     int64_t least;    /* that the busiest rank sends, at least, if the sums are divided like this */
+    int64_t crossing; /* that all ranks receive from other nodes */
     int64_t most;     /* the same of the ways that were chosen */
     bool relays;      /* receivers pass on what they got */
 } lierne_balance;

@@ -191,46 +191,61 @@ static lierne_status add_overlaps(lierne_planner *p, const lierne_balance *b) {
     return status;
 }
 
-/* Adds what each rank of an overlap sends where nothing is balanced. */
-static lierne_status add_direct(const lierne_planner *p, const lierne_balance *b,
-                                lierne_cell_overlap *x, int64_t *sent) {
+/* What ranks send where nothing is balanced. */
+typedef struct direct_load {
+    int64_t *sent; /* of each member */
+    int64_t most;
+    int64_t crossing; /* between nodes */
+} direct_load;
+
+static void add_direct(const lierne_planner *p, const lierne_balance *b, direct_load *load,
+                       const int *ends, int64_t elements) {
+    int from = ends[0], to = ends[1];
+    int64_t *sent = &load->sent[lierne_balance_index(b, from)];
+    if (from != to) {
+        *sent += elements;
+        load->most = *sent > load->most ? *sent : load->most;
+        bool crosses = lierne_planner_node(p, from) != lierne_planner_node(p, to);
+        load->crossing += crosses ? elements : 0;
+    }
+}
+
+/* Adds what ranks of an overlap send: contributions, and sums to the receivers. */
+static lierne_status add_direct_overlap(const lierne_planner *p, const lierne_balance *b,
+                                        lierne_cell_overlap *x, direct_load *load) {
     LIERNE_TRY(lierne_cell_overlap_choose(p, x));
-    int64_t n = (int64_t)x->reducers.count, others = (int64_t)x->receivers.count - 1;
+    int64_t n = (int64_t)x->reducers.count, all = x->elements;
     for (int partial = 0; partial < p->from->partials; partial++) {
         LIERNE_TRY(lierne_cell_overlap_assign(p, x, partial));
-        for (size_t k = 0; k < x->reducers.count; k++) {
-            int from = x->senders.at[k], to = x->reducers.at[k];
-            int64_t part = x->divided ? lierne_share(x->elements, n, (int64_t)k + 1) -
-                                            lierne_share(x->elements, n, (int64_t)k)
-                                      : x->elements;
-            sent[lierne_balance_index(b, from)] += from == to ? 0 : part;
-            sent[lierne_balance_index(b, to)] += x->divided && partial == 0 ? part * others : 0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t part = x->divided ? lierne_share(all, n, k + 1) - lierne_share(all, n, k) : all;
+            int ends[2] = {x->senders.at[k], x->reducers.at[k]};
+            add_direct(p, b, load, ends, part);
+            for (size_t i = 0; x->divided && partial == 0 && i < x->receivers.count; i++) {
+                int on[2] = {x->reducers.at[k], x->receivers.at[i]};
+                add_direct(p, b, load, on, part);
+            }
         }
     }
     return LIERNE_OK;
 }
 
-/* What the busiest rank sends where nothing is balanced. */
-static lierne_status direct_load(const lierne_planner *p, const lierne_balance *b, int64_t *most) {
-    int64_t *sent;
+static lierne_status find_direct(const lierne_planner *p, const lierne_balance *b,
+                                 direct_load *load) {
     lierne_status status = LIERNE_OK;
-    *most = 0;
-    LIERNE_TRY(lierne_alloc(&sent, b->members.count, sizeof *sent));
+    LIERNE_TRY(lierne_alloc(&load->sent, b->members.count, sizeof *load->sent));
     for (size_t i = 0; i < b->shared.count && status == LIERNE_OK; i++) {
         const lierne_pair *pair = &b->shared.at[i].pair;
         lierne_cell_overlap x = {.from = pair->from, .to = pair->to, .elements = pair->elements};
-        status = add_direct(p, b, &x, sent);
+        status = add_direct_overlap(p, b, &x, load);
         lierne_cell_overlap_clear(&x);
     }
-    for (size_t i = 0; i < b->members.count; i++) {
-        *most = sent[i] > *most ? sent[i] : *most;
-    }
-    lierne_mem_free(sent);
+    lierne_mem_free(load->sent);
     return status;
 }
 
 static bool on_one_node(const lierne_planner *p, const lierne_balance *b) {
-    for (size_t i = 1; p->nodes && i < b->members.count; i++) {
+    for (size_t i = 1; i < b->members.count; i++) {
         if (lierne_planner_node(p, b->members.at[i]) != lierne_planner_node(p, b->members.at[0])) {
             return false;
         }
@@ -239,15 +254,21 @@ static bool on_one_node(const lierne_planner *p, const lierne_balance *b) {
 }
 
 /* Whether AUTO balances: inside a node all ranks share one memory, and another stage costs more
- * than an uneven load; between nodes each message costs what a link moves in its latency. */
+ * than an uneven load; between nodes a stage costs what a link moves in the latency of a message,
+ * and is worth what the busiest rank is spared, or what a rank on average need not send to another
+ * node. */
 static lierne_status is_worth_it(const lierne_planner *p, const lierne_balance *b, bool *worth) {
-    int64_t direct = 0, bytes = (int64_t)lierne_dtype_size(p->from->dtype);
+    int64_t bytes = (int64_t)lierne_dtype_size(p->from->dtype);
+    direct_load load = {0};
     *worth = p->routing == LIERNE_ROUTING_BALANCED;
     if (*worth || on_one_node(p, b)) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(direct_load(p, b, &direct));
-    *worth = (direct - b->most) * bytes > LATENCY * (1 + b->relays);
+    LIERNE_TRY(find_direct(p, b, &load));
+    int64_t spared = load.most - b->most, ranks = (int64_t)b->members.count;
+    int64_t crossing = (load.crossing - b->crossing) / ranks;
+    int64_t stages = 1 + b->relays + (b->crossing > 0);
+    *worth = (spared > crossing ? spared : crossing) * bytes > LATENCY * stages;
     return LIERNE_OK;
 }
 
