@@ -84,7 +84,7 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -132,6 +132,9 @@ mutants: tests ## break the code, one mutation at a time: some test must fail ea
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
+
+scale: $(B)/tests/bench/planning ## time and memory of one rank's plan, 64 to 131,072 ranks
+	@$<
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
