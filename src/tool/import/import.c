@@ -14,7 +14,7 @@ static const char help[] =
     "Writes the layout of another tool as a configuration; '-' is standard input.\n"
     "\n"
     "  megatron    FILE, or -- FLAG...: Megatron-LM's flags, in a script or as they are\n"
-    "  component   -- NAME=tp=4,dp=2,rank_offset=0 ...: Megatron-Bridge's --component\n"
+    "  component   -- NAME=tp=4,dp=2,rank_offset=0 ...: Megatron-Bridge's components\n"
     "  torchtitan  FILE: its TOML file\n"
     "  devicemesh  pp=2,dp=4,tp=2: sizes of a DeviceMesh, the slowest dim first\n"
     "  m2n         FILE: a system of NCCL's M2N, in JSON\n"
