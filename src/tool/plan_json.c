@@ -137,8 +137,10 @@ void plan_print_json(const plan_summary *summary) {
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
     print_cost(summary, "forward", &summary->cost[LIERNE_FORWARD]);
     print_cost(summary, "adjoint", &summary->cost[LIERNE_ADJOINT]);
-    printf(",\"routing\":\"%s\",\"groups\":%" PRId64 "}", summary->balanced ? "balanced" : "direct",
-           summary->groups);
+    if (summary->bridge->method == TOOL_DIRECT) {
+        printf(",\"routing\":\"%s\"", summary->balanced ? "balanced" : "direct");
+    }
+    printf(",\"groups\":%" PRId64 "}", summary->groups);
     plan_semantics_json(summary->bridge);
     if (summary->only >= 0) {
         printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],

@@ -189,14 +189,21 @@ leaders equal '"leaders":{"src":[1,3],"dst":[4,6],"src_broadcast_groups":[[0,1],
     '"1":{"role":"sender","send_to":[4],"recv_from":[]},"2":{"role":"member","send_to":[],"recv_' \
     '"6":{"role":"receiver","send_to":[],"recv_from":[3]},"7":{"role":"member",' \
     '"report":{"algorithm":"leader","forward":{"bytes":65536,"max_rank_bytes":16384,' \
-    '"messages":4,"max_rank_sent_bytes":16384},"adjoint"' '"groups":2}'
+    '"messages":4,"max_rank_sent_bytes":16384,"bound_rank_bytes":16384,"bound_rank_sent_bytes":8192},"adj' '"groups":2}'
 leaders fan-in '"leaders":{"src":[0,1,2,3],"dst":[4],' '"dst_broadcast_groups":[[4,5,6,7]],' \
     '"p2p_group":[0,1,2,3,4],' '"4":{"role":"receiver","send_to":[],"recv_from":[0,1,2,3]},' \
-    '"min_bytes":131072,"messages":7,"max_rank_sent_bytes":65536},"adjoint":{"bytes":32768,'
+    '"min_bytes":131072,"messages":7,"max_rank_sent_bytes":65536,"bound_rank_' \
+    '"bound_rank_bytes":32768,"bound_rank_sent_bytes":16384},"adjoint":{"bytes":32768,'
 leaders fan-out '"3":{"role":"sender","send_to":[4,5,6,7],"recv_from":[]},' '"src":[3],' \
     '"forward":{"bytes":32768,' '"adjoint":{"bytes":131072,'
 ends "no leaders" 0 "$lierne" plan $disjoint -b equal -a direct --format json
-has "no leaders" '"slices":{},"report":{"algorithm":"direct"'
+has "no leaders" '"slices":{},"report":{"algorithm":"direct"' '"routing":"direct","groups":0}'
+ends "balanced" 0 "$lierne" plan $disjoint -b equal -a direct --routing balanced --format json
+has "balanced" '"max_rank_sent_bytes":8192,"bound_rank_bytes":16384,"bound_rank_sent_bytes":8192}' \
+    '"routing":"balanced","groups":0}'
+ends "bad routing" 2 "$lierne" plan $disjoint -b equal --routing fast
+grep -qF "is 'fast', must be auto, direct or balanced" "$work/err"
+verdict $? "bad routing: $(cat "$work/err")"
 ends "leaders, text" 0 "$lierne" plan $disjoint -b equal
 has "leaders, text" "broadcast groups of the source: 2 of 2 ranks" "  [4,5] [6,7]" \
     "leaders: [1,3,4,6]; forward" "  1 -> [4]" "  3 -> [6]" "algorithm leader" "most sent by one"
