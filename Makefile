@@ -2,7 +2,7 @@
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
 # SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
-# MODEL_ARGS=long for model; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
+# MODEL_ARGS=long for model; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
 CC      ?= gcc
@@ -84,7 +84,8 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+PYTHON  ?= python3
+.PHONY: python wheel check-torch check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -109,6 +110,18 @@ check: deps ## install what is missing, build and run all tests
 mpi-tests: $(MPI_TESTS)
 
 tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
+
+python: all ## put the Python package together in build/python (needs cffi)
+	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
+
+wheel: python ## build the Python wheel in build/dist (needs setuptools 70.1 or later)
+	@rm -rf $(B)/dist && $(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w $(B)/dist $(B)/python
+	@echo "built $$(ls $(B)/dist/*.whl)"
+
+check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
+	@[ -x $(B)/venv/bin/torchrun ] || { python3 -m venv $(B)/venv && \
+	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
+	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
 
 check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
