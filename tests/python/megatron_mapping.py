@@ -23,8 +23,7 @@ class Recorded:
             mock.patch.object(dist, "get_rank", lambda group=None: rank),
             mock.patch.object(dist, "new_group", lambda *a, **k: None),
             mock.patch.object(dist, "new_subgroups_by_enumeration", self._create),
-            mock.patch.object(dist, "destroy_process_group", self.destroyed.append),
-            mock.patch("lierne.torch.context", lambda **options: mock.MagicMock())]
+            mock.patch.object(dist, "destroy_process_group", self.destroyed.append)]
 
     def _create(self, ranks, backend=None, **kwargs):
         self.created.append(ranks)
@@ -53,7 +52,7 @@ class Grids(unittest.TestCase):
                     with self.assertRaises(EXCEPTIONS[case["error"]["type"]], msg=case["id"]):
                         grid_of(case)
                     compared += 1
-                elif case["category"] == "ctor_lax":
+                elif case["category"] == "ctor_lax" and case["shape"]:
                     with self.assertRaises(ValueError, msg=case["id"]):
                         grid_of(case)
                 elif "query" in case:

@@ -100,6 +100,8 @@ class Buffers(unittest.TestCase):
         np.testing.assert_array_equal(self.plan.forward(good), good)
         with self.assertRaisesRegex(TypeError, "the input has dtype f64; the plan's is f32"):
             self.plan.forward(good.astype(float))
+        with self.assertRaisesRegex(TypeError, "the input has dtype i32"):
+            self.plan.forward(good.astype(np.int32))
         with self.assertRaisesRegex(ValueError, r"has shape \(5,\); the plan needs \(6,\)"):
             self.plan.forward(good[:5])
         with self.assertRaisesRegex(ValueError, "not contiguous"):
@@ -363,6 +365,8 @@ class Plans(unittest.TestCase):
             np.testing.assert_array_equal(gathered, [0, 10, 11, 20, 21, 22])
             part = lierne.reduce_scatter(context, 2, "i64").forward(x)
             np.testing.assert_array_equal(part, 3 * x[2 * r:2 * r + 2] + 30 - 30 * r)
+            least = lierne.reduce_scatter(context, 2, "i64", reduction="min").forward(x)
+            np.testing.assert_array_equal(least, x[2 * r:2 * r + 2] - 10 * r)
             most = lierne.all_reduce(context, 6, "i64", reduction="max").forward(x)
             np.testing.assert_array_equal(most, np.arange(6) + 20)
             root = lierne.broadcast(context, 6, "i64", root=1).forward(x if r == 1 else None)
@@ -424,13 +428,15 @@ class Plans(unittest.TestCase):
 
     def test_threads_on_one_context_exclude_each_other(self):
         with lierne.Context.self() as context:
-            plan = lierne.all_reduce(context, 1000, "f64")
-            x, wrong = np.arange(1000.0), []
+            plan = lierne.all_reduce(context, 100000, "f64")
+            x, wrong = np.arange(100000.0), []
 
             def work():
-                for _ in range(200):
-                    if (plan.forward(x) != x).any():
-                        wrong.append(1)
+                try:
+                    for _ in range(200):
+                        np.testing.assert_array_equal(plan.forward(x), x)
+                except BaseException as error:
+                    wrong.append(error)
 
             threads = [threading.Thread(target=work) for _ in range(4)]
             for thread in threads:
@@ -484,6 +490,10 @@ class Plans(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
+    def test_specs_begin_with_the_headers_defaults(self):
+        self.assertEqual(lierne._library.Spec("lierne_bridge_spec").at.sequence_axis, -1)
+        self.assertEqual(lierne._library.Spec("lierne_graph_spec").at.width, 1)
+
     def test_every_status_has_an_exception(self):
         for number, kind in lierne._library.ERRORS.items():
             self.assertLess(number, 0)

@@ -18,7 +18,7 @@ from lierne.context import Context, World
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import (Bridge, Graph, Halo, Megatron, Redistribute, References, all_gather,
+from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References, all_gather,
                              all_reduce, all_to_all, barrier, broadcast, partition_morton,
                              partition_split, reduce_scatter)
 from lierne.simulate import simulate
@@ -28,7 +28,7 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["At", "Bridge", "Coalesced", "Config", "Context", "Diagnostic", "Error", "Graph", "Grid",
+__all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error", "Graph", "Grid",
            "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan", "Redistribute",
            "References", "Replicate", "Request", "Route", "Shard", "ShardRows", "ShardZigzag",
            "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "check",

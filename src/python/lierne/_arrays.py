@@ -20,6 +20,8 @@ _NAMES = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f1
           "int32": "i32", "int8": "i8", "uint8": "u8", "bool": "bits8", "int16": "bits16",
           "uint16": "bits16", "uint32": "bits32", "uint64": "bits64", "complex64": "bits64",
           "complex128": "bits128"}
+# The address of an empty buffer: NULL as an output would mean that the input is to be its alias.
+NOWHERE = ffi.new("char[16]")
 _HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
@@ -115,7 +117,7 @@ def borrow(array, dtype, shape, writable, what):
 
     The array must be contiguous, of the plan's dtype, and have as many elements as `shape`, which
     must be its own shape where it has as many axes. None stands for an empty buffer."""
-    if array is None:
+    if array is None and not writable:
         return ffi.NULL, None
     address, own, name, flat, keep = _read(array, writable, what)
     if not _same_type(name, dtype):
@@ -126,4 +128,4 @@ def borrow(array, dtype, shape, writable, what):
     if np.prod(own, dtype=np.int64) != np.prod(shape, dtype=np.int64) or (
             len(own) == len(shape) and tuple(own) != shape):
         raise ValueError(f"{what} has shape {tuple(own)}; the plan needs {shape} on this rank")
-    return ffi.cast("void *", address), keep
+    return ffi.cast("void *", address or NOWHERE), keep

@@ -96,7 +96,7 @@ class Spec:
         unknown = set(fields) - set(types)
         if unknown:
             raise TypeError(f"{kind.cname} has no field {sorted(unknown)[0]!r}")
-        defaults = _binding.DEFAULTS.get(kind.cname, {})
+        defaults = _binding.DEFAULTS.get(_plain(kind.cname), {})
         for name, value in {**defaults, **fields}.items():
             if value is not None:
                 setattr(struct, name, self._value(types[name].type, name, value))
@@ -127,7 +127,7 @@ class Spec:
 
 
 def _plain(cname):
-    return cname.replace("const ", "").strip()
+    return cname.replace("const ", "").replace("struct ", "").strip()
 
 
 def numbers(cname, name, value):

@@ -13,6 +13,12 @@ from lierne._arrays import dtype_name, numpy_dtype
 from lierne._library import Spec, call, ffi, lib, make, text
 
 
+def _spec(options):
+    """A lierne_context_spec; the number of members is that of the list."""
+    members = options.get("members") or ()
+    return Spec("lierne_context_spec", nmembers=len(members), **options)
+
+
 class Context:
     """This rank in a world of ranks. Close it when done (`with`, or close()): closing is collective
     except over self and sim.
@@ -32,7 +38,7 @@ class Context:
     @classmethod
     def self(cls, **options):
         """A world of one rank. Not collective."""
-        spec = Spec("lierne_context_spec", **options)
+        spec = _spec(options)
         return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
@@ -41,7 +47,7 @@ class Context:
         """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
         the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
         spec = Spec("lierne_node_spec", rank=rank, world=world, name=name,
-                    context=Spec("lierne_context_spec", **options))
+                    context=_spec(options))
         return cls(make("lierne_context", lib.lierne_context_create_node, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
@@ -50,7 +56,7 @@ class Context:
         """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
         MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
         mpi = _library.load("liblierne_mpi.so.0")
-        spec = Spec("lierne_context_spec", **options)
+        spec = _spec(options)
         return cls(make("lierne_context", mpi.lierne_context_create_mpi_fortran, comm.py2f(),
                         spec.at), lib.lierne_context_destroy_all, (spec, mpi, comm))
 
@@ -60,7 +66,7 @@ class Context:
         from lierne.oob import bind
         bound = bind(calls)
         spec = Spec("lierne_oob_spec", rank=rank, nranks=nranks, calls=bound.struct,
-                    context=Spec("lierne_context_spec", **options))
+                    context=_spec(options))
         try:
             handle = make("lierne_context", lib.lierne_context_create_oob, spec.at)
         except _library.Error as error:
@@ -163,7 +169,7 @@ class World:
     """A simulated world: world[rank] is the Context of a rank. Close it when done (`with`)."""
 
     def __init__(self, nranks, **options):
-        spec = Spec("lierne_context_spec", **options)
+        spec = _spec(options)
         self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)
         self._contexts = {}
         self._nranks = nranks

@@ -55,6 +55,8 @@ class HyperCommGrid:
             self.grid = lierne.Grid(dims, rank_offset, world)
         except (lierne.errors.OversizedError, lierne.errors.OverflowError) as error:
             raise RuntimeError(f"grid of shape {shape} is over sized: {error}") from error
+        except lierne.Error as error:
+            raise ValueError(str(error)) from error
         self.shape, self.dim_names = list(shape), list(dim_names)
         self.rank_offset, self.backend, self.size = rank_offset, backend, self.grid.size
         self._pgs = {}
@@ -146,8 +148,7 @@ class ColocatedBridgeCommunicator:
 
     src_grid, dest_grid: with dims tp and dp; dim_mapping: axis of "b", and optionally "s" and "h" (by
     default 0, 1, 2). The input is equal over the source's tp. Raises ValueError for grids that
-    Megatron-LM rejects. Construction is local; the first communicate() of a shape plans, collectively
-    over the grids' ranks."""
+    Megatron-LM rejects. Neither construction nor planning communicates."""
 
     def __init__(self, src_grid, dest_grid, src_module_name="src", dest_module_name="dest",
                  dim_mapping=None):
@@ -164,7 +165,7 @@ class ColocatedBridgeCommunicator:
         self.rank_to_src_pos = self._positions(src_grid)
         self.rank_to_dest_pos = self._positions(dest_grid)
         self._build_gather_groups()
-        self._context, self._plans = None, {}
+        self._plans = {}
 
     def _validate_grids(self):
         pairs = (("src", self.src_grid), ("dest", self.dest_grid))
@@ -240,20 +241,14 @@ class ColocatedBridgeCommunicator:
         return self._plans[key](tensor)
 
     def _plan(self, shape, dtype, batch_axis):
-        first = self.src_grid.rank_offset
-        if self._context is None:
-            members = list(range(first, first + self.src_grid.size))
-            self._context = lierne.torch.context(members=members)
-        return lierne.torch.Bridge(self._context, self.src_grid.grid, self.dest_grid.grid, shape,
-                                   dtype, batch_axis=batch_axis)
+        return lierne.torch.Operation(lierne.BridgeRoutes(
+            self.current_rank, self.src_grid.grid, self.dest_grid.grid, shape, dtype,
+            batch_axis=batch_axis))
 
     def destroy(self):
-        """Frees the plans. Collective over the grids' ranks if communicate() was called."""
+        """Frees the plans. Not collective."""
         self._plans.clear()
         self.all_gather_pg = self.fan_out_gather_pg = None
-        if self._context is not None:
-            self._context.close()
-            self._context = None
 
 
 class CommRole(enum.Enum):
@@ -289,7 +284,7 @@ class BridgeCommunicator:
 
     Construction is collective over the world. dim_mapping: axes of "s", "b" and "h" (1, 0, 2), of 3-D
     tensors; of 2-D ones the batch axis is 0. Each operation first tells all boundary ranks the shapes,
-    then plans if they are new. Raises AssertionError (cp, dim_mapping), ValueError (dp sizes)."""
+    then each plans by itself if they are new. Raises AssertionError (cp, dim_mapping), ValueError (dp sizes)."""
 
     def __init__(self, src_grid, dest_grid, dim_mapping=None, comm_dtype=None, src_module_name=None,
                  dest_module_name=None):
@@ -306,10 +301,8 @@ class BridgeCommunicator:
         self._sides = [[rank for group in groups for rank in group]
                        for groups in (self._src_groups, self._dest_groups)]
         members = sorted({*self._sides[0], *self._sides[1]})
-        self._members, self._plans, self._context = members, {}, None
+        self._members, self._plans = members, {}
         self._group = dist.new_group(members, backend="gloo")  # shapes only
-        if self.current_rank in members:
-            self._context = lierne.torch.context(members=members)
 
     def _read_leaders(self):
         spec = Spec("lierne_bridge_spec", src=self.src_grid.grid._handle,
@@ -425,17 +418,14 @@ class BridgeCommunicator:
         shape[axis] = sum(counts)
         key = tuple(shape), dtype, tuple(src), tuple(dst)
         if key not in self._plans:
-            self._plans[key] = lierne.torch.Bridge(
-                self._context, self.src_grid.grid, self.dest_grid.grid, shape, dtype,
-                batch_axis=axis, src_counts=src, dst_counts=dst)
+            self._plans[key] = lierne.torch.Operation(lierne.BridgeRoutes(
+                self.current_rank, self.src_grid.grid, self.dest_grid.grid, shape, dtype,
+                batch_axis=axis, src_counts=src, dst_counts=dst))
         return self._plans[key]
 
     def destroy(self):
-        """Frees plans and context. Collective over the boundary ranks."""
+        """Frees the plans. Not collective."""
         self._plans.clear()
-        if self._context is not None:
-            self._context.close()
-            self._context = None
 
 
 _TORCH = {dtype_name(getattr(torch, name)): name

@@ -115,6 +115,13 @@ def _stage(stage):
                  [_operation(stage.sums.at[i]) for i in range(stage.sums.count)])
 
 
+def read_route(route):
+    """The Route of a C route."""
+    return Route(route.rank, dtype_of_number(route.dtype), bool(route.accumulates),
+                 tuple(route.elements),
+                 [_stage(route.stages.at[i]) for i in range(route.stages.count)])
+
+
 class Request:
     """An execution in flight. It borrows both buffers until wait() has returned."""
 
@@ -253,10 +260,7 @@ class Plan:
         """The Route of this rank: read-only data, to count or to execute over another transport."""
         out = ffi.new("const lierne_route **")
         call(lib.lierne_plan_get_route, out, self._handle, direction_of(direction))
-        route = out[0]
-        return Route(route.rank, dtype_of_number(route.dtype), bool(route.accumulates),
-                     tuple(route.elements),
-                     [_stage(route.stages.at[i]) for i in range(route.stages.count)])
+        return read_route(out[0])
 
     def alias(self, direction="forward"):
         """The element of the input at which this rank's result lies unchanged; None if it does not."""

@@ -2,9 +2,9 @@
 (what is a rank's own is said so), and an error of one rank is the same error on all."""
 import numpy as np
 
-from lierne._arrays import dtype_number
-from lierne._library import Spec, call, ffi, lib
-from lierne.plan import Plan, reduction_of
+from lierne._arrays import dtype_name, dtype_number
+from lierne._library import Spec, call, ffi, lib, make
+from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_ZIGZAG,
            "contiguous": lib.LIERNE_GRADIENT_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_ROWS}
@@ -102,6 +102,39 @@ class Bridge(Plan):
         counts = None if rows is None else np.ascontiguousarray(rows, np.int64)
         pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)
         self.context._call(lib.lierne_plan_update_counts, self._handle, pointer)
+
+
+class BridgeRoutes:
+    """What one rank does in a bridge, without a context: pure, not collective. For programs that
+    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank."""
+
+    def __init__(self, rank, src, dst, shape, dtype, **options):
+        spec = bridge_spec(src, dst, shape, dtype, **options)
+        outs = [ffi.new("lierne_layout **") for _ in range(3)]
+        call(lib.lierne_bridge_layouts_create, *outs, spec.at)
+        source, target, gradient = (ffi.gc(out[0], lib.lierne_layout_destroy) for out in outs)
+        self.dtype = dtype_name(dtype)
+        self.identity = (repr(src), repr(dst), tuple(shape), self.dtype, sorted(options.items()))
+        self._pairs = {FORWARD: (source, target), ADJOINT: (gradient, source)}
+        self._rank, self._naxes = rank, 3 if options.get("rows_per_sample") else len(shape)
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output; with rows_per_sample of 3 axes."""
+        found = []
+        for layout in self._pairs[direction_of(direction)]:
+            sizes = ffi.new("int64_t[]", self._naxes)
+            call(lib.lierne_layout_get_shape, sizes, layout, self._rank)
+            found.append(tuple(sizes))
+        return tuple(found)
+
+    def route(self, direction="forward"):
+        """The Route of a direction."""
+        route = make("lierne_route", lib.lierne_route_create_redistribute, ffi.NULL,
+                     *self._pairs[direction_of(direction)], self._rank, ffi.NULL)
+        try:
+            return read_route(route)
+        finally:
+            lib.lierne_route_destroy(route)
 
 
 class Megatron(Plan):

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 import lierne
-from lierne._arrays import dtype_name
+from lierne._arrays import NOWHERE, dtype_name
 from lierne._library import ffi, lib
 from lierne.plan import direction_of
 from lierne.torch._route import Execution
@@ -47,6 +47,7 @@ def context(over="distributed", group=None, store=None, **options):
     elif over == "distributed":
         calls = _store_calls(store, options)
         made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
+        made.prefix = calls.prefix
     else:
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
     made.routed, made.group = over == "distributed", group
@@ -62,7 +63,9 @@ def _store_calls(store, options):
         store = dist.distributed_c10d._get_default_store()
     _contexts[members] += 1
     prefix = f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
-    return StoreCalls(dist.PrefixStore(prefix, store), members.index(dist.get_rank()), len(members))
+    calls = StoreCalls(dist.PrefixStore(prefix, store), members.index(dist.get_rank()), len(members))
+    calls.prefix = prefix
+    return calls
 
 
 def grid(mesh_or_grid):
@@ -70,6 +73,17 @@ def grid(mesh_or_grid):
     if isinstance(mesh_or_grid, lierne.Grid):
         return mesh_or_grid
     return lierne.Grid.from_device_mesh(mesh_or_grid)
+
+
+def _tag_of(plan, context):
+    """An even tag for the messages of an operation, the same on all its ranks: it tells exchanges in
+    flight apart. Operations of a context are made in one order; routes without one are their spec."""
+    if context is None:
+        name = repr(plan.identity)
+    else:
+        context.operations = getattr(context, "operations", 0) + 1
+        name = f"{getattr(context, 'prefix', '')}/{context.operations}"
+    return zlib.crc32(name.encode()) >> 2 << 1
 
 
 class Work:
@@ -89,13 +103,16 @@ class Operation:
     """A plan as a differentiable function of tensors. Its backward is the plan's adjoint, whose
     backward is the plan's forward. Works under torch.compile and torch.export.
 
-    plan: any plan of lierne whose context lierne.torch.context made, or, for host tensors, any other
-    context."""
+    plan: any plan of lierne whose context lierne.torch.context made; for host tensors, of any other
+    context; or BridgeRoutes, which move over torch.distributed. group: as in context, of BridgeRoutes."""
 
-    def __init__(self, plan):
+    def __init__(self, plan, group=None):
         global _next_operation
         self.plan = plan
-        self.routed = getattr(plan.context, "routed", False)
+        context = getattr(plan, "context", None)
+        self.routed = context is None or getattr(context, "routed", False)
+        self.group = getattr(context, "group", group)
+        self._tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._routes = plan.dtype, {}, {}
         self.id, _next_operation = _next_operation, _next_operation + 1
         _operations[self.id] = self
@@ -137,9 +154,8 @@ class Operation:
         if self.routed:
             if int(adjoint) not in self._routes:
                 self._routes[int(adjoint)] = self.plan.route(int(adjoint))
-            tag = 2 * self.id + int(adjoint)
-            return Execution(self._routes[int(adjoint)], source, out, self.plan.context.group,
-                             tag).finish
+            return Execution(self._routes[int(adjoint)], source, out, self.group,
+                             self._tag + int(adjoint)).finish
         return self._start_own(source, out, adjoint)
 
     def _start_own(self, source, out, adjoint):
@@ -148,7 +164,7 @@ class Operation:
                             "(lierne.torch.context(over='distributed') moves any)")
         function = lib.lierne_adjoint_begin if adjoint else lib.lierne_forward_begin
         request = ffi.new("lierne_request **")
-        pointer = lambda t: ffi.cast("void *", t.data_ptr() if t.numel() else 0)  # noqa: E731
+        pointer = lambda t: ffi.cast("void *", t.data_ptr() or NOWHERE)  # noqa: E731
         self.plan.context._call(function, request, self.plan._handle, pointer(out),
                                 pointer(source), ffi.NULL)
 

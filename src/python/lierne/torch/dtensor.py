@@ -61,10 +61,12 @@ def _key(mesh, placements):
 def redistribute(tensor, mesh, placements, context):
     """A DTensor with the same elements on another mesh; differentiable.
 
-    tensor: a DTensor; a rank outside its mesh has one without local elements. mesh: any ranks of the
-    world, the same as the tensor's or others. placements: one per dim, not Partial. context: of
-    lierne.torch.context. Collective over the context. The plan is kept with the context. Raises
-    ValueError, errors.UnsupportedError (a Partial destination) and as lierne.Redistribute."""
+    tensor: a DTensor; a rank outside its mesh has one without local elements, which gets no gradient.
+    mesh: any ranks of the world, the same as the tensor's or others; a rank outside of it gets an empty
+    tensor, no DTensor, on which it calls backward() when the others do. placements: one per dim, not
+    Partial. context: of lierne.torch.context. Collective over the context. The plan is kept with the
+    context. Raises ValueError, errors.UnsupportedError (a Partial destination) and as
+    lierne.Redistribute."""
     plans = context.__dict__.setdefault("dtensor_plans", {})
     key = (tuple(tensor.shape), tensor.dtype, _key(tensor.device_mesh, tensor.placements),
            _key(mesh, placements))
@@ -73,6 +75,13 @@ def redistribute(tensor, mesh, placements, context):
         dst = layout(mesh, placements, tensor.shape, tensor.dtype)
         plans[key] = Operation(lierne.Redistribute(context, src, dst))
     move = plans[key]
-    local = tensor.to_local().reshape(move.shapes()[0])
-    return DTensor.from_local(move(local), mesh, placements, run_check=False, shape=tensor.shape,
+    if tensor.device_mesh.get_coordinate() is None:
+        local = torch.empty(move.shapes()[0], dtype=tensor.dtype, device=tensor.device,
+                            requires_grad=tensor.requires_grad)
+    else:
+        local = tensor.to_local().reshape(move.shapes()[0])
+    out = move(local)
+    if mesh.get_coordinate() is None:
+        return out
+    return DTensor.from_local(out, mesh, placements, run_check=False, shape=tensor.shape,
                               stride=tensor.stride())
