@@ -15,6 +15,13 @@ def _grid(mesh):
                                                               mesh_dim_names=names)), names
 
 
+def _along_0(placement):
+    """The same placement of a list of indices."""
+    if isinstance(placement, _StridedShard):
+        return _StridedShard(0, split_factor=placement.split_factor)
+    return Shard(0)
+
+
 def _strided_owners(mesh, placements, axis, size):
     """The coordinate on each mesh dim that shards the axis, for every index of it: torch's own split
     of the indices, which is no nested cut where sizes do not divide."""
@@ -24,7 +31,8 @@ def _strided_owners(mesh, placements, axis, size):
     def split(indices, dims):
         if dims and len(indices):
             d, rest = dims[0], dims[1:]
-            parts, _ = placements[d]._split_tensor(indices, mesh.mesh.shape[d], with_padding=False)
+            parts, _ = _along_0(placements[d])._split_tensor(indices, mesh.mesh.shape[d],
+                                                             with_padding=False)
             for coordinate, part in enumerate(parts):
                 owners[d][part] = coordinate
                 split(part, rest)
