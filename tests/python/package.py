@@ -414,6 +414,13 @@ class Plans(unittest.TestCase):
             with self.assertRaises(lierne.errors.InvalidError):
                 first.wait()
 
+    def test_an_error_leaves_nothing_in_flight(self):
+        with self.assertRaisesRegex(RuntimeError, "mine"):
+            with lierne.Context.sim(2) as world:
+                plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+                plans[0].begin(np.float32([1]))
+                raise RuntimeError("mine")
+
     def test_collected_plans_are_freed_by_their_thread(self):
         context = lierne.Context.self()
         for _ in range(3):

@@ -156,6 +156,19 @@ def random_references_have_the_same_bits_on_both_ways():
 
 
 @test
+def swaps_may_send_a_row_twice():
+    for dtype in (torch.float32, torch.bfloat16):
+        for context in contexts():
+            right, left = (context.rank + 1) % 4, (context.rank - 1) % 4
+            move = lierne.torch.Halo(context, 2, 3, [right], [left], [[0, 0, 1]], [3], dtype)
+            torch.manual_seed(1)
+            every = torch.randn(4, 5).to(dtype)  # a row per rank
+            g, back = every[context.rank], every[right][2:]
+            expected = torch.stack([g[0] + back[0] + back[1], g[1] + back[2]])
+            same(move.adjoint(g)[:2], expected, dtype)
+
+
+@test
 def reductions_of_collectives():
     for context in contexts():
         r, n = context.rank, context.world_size

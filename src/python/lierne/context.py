@@ -130,7 +130,8 @@ class Context:
 
     def abort(self, reason, status=-63):
         """Kills the context; ranks that wait for this one get `status` and the reason at once."""
-        self._call(lib.lierne_context_abort, self._handle, status, str(reason).encode())
+        line = " ".join(str(reason).split()) or type(reason).__name__
+        self._call(lib.lierne_context_abort, self._handle, status, line.encode())
 
     def dump(self):
         """What this rank was doing: calls in flight, ranks waited for, the last calls."""
@@ -218,5 +219,8 @@ class World:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, trace):
+        if error is not None:  # requests may be in flight, which would keep the world
+            for context in self._contexts.values():
+                context.abort(error)
         self.close()

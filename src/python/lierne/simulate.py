@@ -22,23 +22,24 @@ def _boxes(layout, rank):
     lib.lierne_layout_get_boxes(ffi.NULL, 0, count, layout, rank)
     boxes = ffi.new("lierne_box[]", max(count[0], 1))
     lib.lierne_layout_get_boxes(boxes, count[0], count, layout, rank)
-    return boxes[0:count[0]]
+    # Copied: a slice of cffi does not keep its array alive.
+    return [(list(box.start), list(box.size), list(box.local)) for box in boxes[0:count[0]]]
 
 
-def _value(box, shape):
+def _value(start, sizes, shape):
     """An exact integer for every global index of a box, different for neighbours on every axis."""
     index = np.zeros((), np.int64)
     for axis, size in enumerate(shape):
-        along = np.arange(box.start[axis], box.start[axis] + box.size[axis])
+        along = np.arange(start[axis], start[axis] + sizes[axis])
         index = np.add.outer(index * size, along) if index.ndim else index * size + along
     return index % 1000003 + 1
 
 
 def _each_box(layout, rank, shape):
     """(place in the rank's buffer, values) of what the rank owns."""
-    for box in _boxes(layout, rank):
-        place = tuple(slice(box.local[a], box.local[a] + box.size[a]) for a in range(len(shape)))
-        yield place, _value(box, shape)
+    for start, sizes, local in _boxes(layout, rank):
+        place = tuple(slice(local[a], local[a] + sizes[a]) for a in range(len(shape)))
+        yield place, _value(start, sizes, shape)
 
 
 def _fill(layout, rank, shape, local, factor):
