@@ -27,6 +27,7 @@ includedir   ?= $(PREFIX)/include
 datarootdir  ?= $(PREFIX)/share
 mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir     ?= $(libdir)/cmake/lierne
 pkgdatadir   ?= $(datarootdir)/lierne
 
 # Open MPI rejects root and more ranks than cores without these settings; both are normal in a
@@ -151,11 +152,12 @@ format: ## format the sources with clang-format
 
 # Everything that install puts anywhere; uninstall removes the same names.
 PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc)
+CMAKE   := lierne-config.cmake lierne-config-version.cmake
 LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
 HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h),$(wildcard include/lierne/*.h))
 INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
 	$(addprefix $(libdir)/,$(notdir $(LIB) $(if $(HAVE_MPI),$(MPILIB)) $(SHARED)) $(LINKS)) \
-	$(addprefix $(pkgconfigdir)/,$(PC)) \
+	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
 	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
@@ -177,10 +179,13 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :
+	$(foreach file,$(CMAKE),sed -e 's|@VERSION@|$(VERSION)|' -e 's|@SOMAJOR@|$(SOMAJOR)|' \
+	-e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
+	src/$(file).in >$(DESTDIR)$(cmakedir)/$(file) &&) :
 
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	-rmdir $(addprefix $(DESTDIR),$(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
+	-rmdir $(addprefix $(DESTDIR),$(cmakedir) $(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
 
 clean: ## remove what was built
 	rm -rf $(B)
