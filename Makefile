@@ -2,7 +2,7 @@
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
 # SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
-# MODEL_ARGS=long for model; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
+# MODEL_ARGS=long for model; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
 CC      ?= gcc
@@ -27,6 +27,7 @@ includedir   ?= $(PREFIX)/include
 datarootdir  ?= $(PREFIX)/share
 mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir     ?= $(libdir)/cmake/lierne
 pkgdatadir   ?= $(datarootdir)/lierne
 
 # Open MPI rejects root and more ranks than cores without these settings; both are normal in a
@@ -84,7 +85,8 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+PYTHON  ?= python3
+.PHONY: python wheel check-torch check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -109,6 +111,18 @@ check: deps ## install what is missing, build and run all tests
 mpi-tests: $(MPI_TESTS)
 
 tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
+
+python: all ## put the Python package together in build/python (needs cffi)
+	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
+
+wheel: python ## build the Python wheel in build/dist (needs setuptools 70.1 or later)
+	@rm -rf $(B)/dist && $(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w $(B)/dist $(B)/python
+	@echo "built $$(ls $(B)/dist/*.whl)"
+
+check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
+	@[ -x $(B)/venv/bin/torchrun ] || { python3 -m venv $(B)/venv && \
+	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
+	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
 
 check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
@@ -138,11 +152,12 @@ format: ## format the sources with clang-format
 
 # Everything that install puts anywhere; uninstall removes the same names.
 PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc)
+CMAKE   := lierne-config.cmake lierne-config-version.cmake
 LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
 HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h),$(wildcard include/lierne/*.h))
 INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
 	$(addprefix $(libdir)/,$(notdir $(LIB) $(if $(HAVE_MPI),$(MPILIB)) $(SHARED)) $(LINKS)) \
-	$(addprefix $(pkgconfigdir)/,$(PC)) \
+	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
 	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
@@ -164,10 +179,13 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :
+	$(foreach file,$(CMAKE),sed -e 's|@VERSION@|$(VERSION)|' -e 's|@SOMAJOR@|$(SOMAJOR)|' \
+	-e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
+	src/$(file).in >$(DESTDIR)$(cmakedir)/$(file) &&) :
 
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	-rmdir $(addprefix $(DESTDIR),$(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
+	-rmdir $(addprefix $(DESTDIR),$(cmakedir) $(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
 
 clean: ## remove what was built
 	rm -rf $(B)

@@ -32,6 +32,7 @@ expected() {
     for name in lierne $(has_mpi && echo lierne_mpi); do
         printf '%s\n' "$1/lib$name".{a,so,so.0,"so.$version"} "$1/pkgconfig/$name.pc"
     done
+    printf '%s\n' "$1"/cmake/lierne/lierne-config{,-version}.cmake
     echo include/lierne.h
     ls include/lierne | sed 's|^|include/lierne/|' | if has_mpi; then cat; else grep -v /mpi.h; fi
     (cd grids && ls -- *.json) | sed 's|^|share/lierne/grids/|'
@@ -129,6 +130,31 @@ if has_mpi; then
         $(pkg-config --static --define-variable="libdir=$work/static" --libs lierne_mpi | sed "s|$prefix/lib|$work/static|") \
         -o "$work/mpi" && timeout 600 $mpirun -n 2 "$work/mpi" >"$work/out"
     same "MPI consumer on 2 ranks, static" "2 ranks, 0 wrong 2 ranks, 0 wrong" "$(xargs <"$work/out")"
+fi
+
+# CMake's way to find the library, in a tree that was moved after it was installed.
+if command -v cmake >/dev/null && command -v g++ >/dev/null; then
+    cp -R "$prefix" "$work/moved"
+    cmake -S tests/cli/cmake -B "$work/cmake" "-DCMAKE_PREFIX_PATH=$work/moved" \
+        -DWITH_MPI=$(has_mpi && echo ON || echo OFF) >"$work/log" 2>&1 &&
+        cmake --build "$work/cmake" >>"$work/log" 2>&1
+    status=$?
+    [ $status = 0 ] || cat "$work/log"
+    verdict $status "CMake finds the installed library"
+    for name in c cxx; do
+        same "CMake consumer in $name" "0 wrong" "$(timeout 600 "$work/cmake/consumer_$name" | tail -n 1)"
+    done
+    readelf -d "$work/cmake/consumer_c" | grep -q "$work/moved/lib"
+    verdict $? "CMake links the moved tree"
+    if has_mpi; then
+        same "CMake consumer on 2 ranks" "2 ranks, 0 wrong 2 ranks, 0 wrong" \
+            "$(timeout 600 $mpirun -n 2 "$work/cmake/consumer_mpi" | xargs)"
+    fi
+    sed -i 's/find_package(lierne 0.1/find_package(lierne 0.2/' "$(cp -R tests/cli "$work/other" && echo "$work/other/cmake/CMakeLists.txt")"
+    cmake -S "$work/other/cmake" -B "$work/later" "-DCMAKE_PREFIX_PATH=$work/moved" >/dev/null 2>&1
+    verdict $((!$?)) "CMake rejects a later minor version"
+else
+    echo "no cmake: its consumers were left out"
 fi
 
 # The command, and its manual.
