@@ -51,6 +51,20 @@ typedef struct lierne_request lierne_request;
 
 typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
 
+/* Who sends what in a redistribution or a bridge. Results have the same bits in every case, and all
+ * ranks together move as few bytes. */
+typedef enum lierne_routing {
+    /* BALANCED where ranks that exchange something are on several nodes, and the busiest rank sends
+     * so much less, or all of them so much less to other nodes on average, that it is worth more
+     * stages: 1 MiB for each. Otherwise DIRECT. */
+    LIERNE_ROUTING_AUTO = 0,
+    LIERNE_ROUTING_DIRECT = 1, /* one rank sends all that another one needs of what it holds */
+    /* What ranks send is divided so that the busiest of them sends as little as possible: several
+     * holders each send a part of what one rank needs, and ranks that need the same each get a
+     * part and pass it on. More messages, and up to two more stages. */
+    LIERNE_ROUTING_BALANCED = 2
+} lierne_routing;
+
 /* How values are combined: lierne_reduce takes MAX and MIN, lierne/collective.h all of them. */
 typedef enum lierne_reduction {
     LIERNE_SUM = 0,
@@ -189,12 +203,12 @@ typedef struct lierne_report {
     int64_t sent_messages;
     int64_t received_messages;
     int64_t stages;
-    int64_t scratch_bytes;  /* per request in flight: sums, and messages that must be packed */
-    int64_t groups;         /* of ranks that the plan's algorithm defines (Megatron-LM's), with this
-                               rank as a member; they count in max_groups (lierne/context.h) */
-    const char *algorithm;  /* "direct", "collective", "leader"; of rows also "all_gather", "swaps";
-                               "composed"; of collectives also "one_shot", "two_shot",
-                               "dissemination". Static storage */
+    int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
+    int64_t groups;        /* of ranks that the plan's algorithm defines (Megatron-LM's), with this
+                              rank as a member; they count in max_groups (lierne/context.h) */
+    const char *algorithm; /* "direct", "balanced" (lierne_routing), "collective", "leader"; of rows
+                              also "all_gather", "swaps"; "composed"; of collectives also
+                              "one_shot", "two_shot", "dissemination". Static storage */
     const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
                                mpi"; "" without messages. Belongs to the plan */
 } lierne_report;

@@ -42,6 +42,19 @@ LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           const lierne_layout *dst, int rank,
                                                           const int *nodes);
 
+/* What the busiest ranks of a redistribution from src to dst move at least, in bytes, under any
+ * schedule in which all ranks together receive the fewest: *received by one rank, *sent by one.
+ * A receiver may pass on what it got, so the bound of what is sent is that of
+ * LIERNE_ROUTING_BALANCED. Exact without PARTIAL; with it, *sent may be lower than any schedule
+ * reaches. Also lower where more than 1,024 overlaps of cells are connected over ranks that they
+ * share: there it follows from what each rank holds, and from the average. Pure: not collective;
+ * may run in many threads at once. Costs time in proportion to the world. Errors: INVALID (NULL;
+ * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
+ */
+LIERNE_API lierne_status lierne_redistribute_get_bound(int64_t *received, int64_t *sent,
+                                                       const lierne_layout *src,
+                                                       const lierne_layout *dst);
+
 /* A redistribution to plan. Set size to sizeof(lierne_redistribute_spec) and the rest to zero
  * first. All layouts are of one shape and dtype, on grids whose world is the context's. All ranks
  * of the grids must be its members. Layouts must be the same on every rank. */
@@ -60,6 +73,7 @@ typedef struct lierne_redistribute_spec {
     const lierne_layout *adjoint_src;
     const lierne_layout *adjoint_dst;
     int max_inflight; /* requests in flight at once per direction; 0 means 1 */
+    lierne_routing routing;
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. On any
@@ -67,9 +81,10 @@ typedef struct lierne_redistribute_spec {
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
- * member, max_inflight); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst); MISMATCH (ranks
- * disagree on the spec; the message names the field, as src.dim[0].size or dst.dim[1].counts);
- * NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread at a time.
+ * member, max_inflight, routing); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst); MISMATCH
+ * (ranks disagree on the spec; the message names the field, as src.dim[0].size or
+ * dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves
+ * one thread at a time.
  */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);

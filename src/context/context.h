@@ -81,9 +81,10 @@ struct lierne_context {
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
     bool owned_by_sim;
-    bool check;         /* compare every call with the other ranks' */
-    lierne_status dead; /* OK, or why every further call fails */
-    const char *killer; /* the public function that failed then */
+    struct lierne_context *next_used; /* in a simulated world: the one first used after this one */
+    bool check;                       /* compare every call with the other ranks' */
+    lierne_status dead;               /* OK, or why every further call fails */
+    const char *killer;               /* the public function that failed then */
     char dead_message[LIERNE_MESSAGE_SIZE];
     char *dead_dump;                 /* NULL if there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */

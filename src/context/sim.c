@@ -3,8 +3,8 @@
  * A rank that waits progresses the executions of all ranks, so that one thread can begin on all of
  * them and then end on all of them; a lock lets several threads wait at once. The context of a rank
  * is initialised at its first use, so that planning one rank of a large world takes the memory of
- * one context. All contexts share the arrays of nodes and members. Without a context, a rank that
- * is no member takes no memory. */
+ * one context, and ending it looks at that one only. All contexts share the arrays of nodes and
+ * members. Without a context, a rank that is no member takes no memory. */
 #include "control/sim.h"
 #include "context/context.h"
 #include "lierne/grid.h"
@@ -15,13 +15,15 @@ struct lierne_sim {
     lierne_sim_world world;
     lierne_context *contexts; /* per member; control is NULL until the first use */
     lierne_context common;    /* initial value of all contexts; owns their nodes and members */
+    lierne_context *used;     /* the contexts that were used, in the order of first use */
+    lierne_context **last_used;
 };
 
 static bool progress_all(void *user) {
     const lierne_sim *sim = user;
     bool moved = false;
-    for (int r = 0; r < sim->world.nranks; r++) {
-        moved |= sim->contexts[r].control && lierne_context_progress(&sim->contexts[r]);
+    for (const lierne_context *c = sim->used; c; c = c->next_used) {
+        moved |= lierne_context_progress(c);
     }
     return moved;
 }
@@ -41,17 +43,17 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
         }
         context->index = index;
         context->rank = lierne_members_rank(&sim->common.members, index);
+        *sim->last_used = context;
+        sim->last_used = &context->next_used;
     }
     return context;
 }
 
 static void close_sim(lierne_sim *sim) {
-    for (int r = 0; sim->contexts && r < sim->world.nranks; r++) {
-        if (sim->contexts[r].control) {
-            sim->contexts[r].nodes = NULL; /* the world's, as the members */
-            sim->contexts[r].members.ranks = NULL;
-            lierne_context_clear(&sim->contexts[r]);
-        }
+    for (lierne_context *c = sim->used; c; c = c->next_used) {
+        c->nodes = NULL; /* the world's, as the members */
+        c->members.ranks = NULL;
+        lierne_context_clear(c);
     }
     lierne_mem_free(sim->contexts);
     lierne_mem_free(sim->common.nodes);
@@ -61,6 +63,7 @@ static void close_sim(lierne_sim *sim) {
 }
 
 static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_spec *spec) {
+    sim->last_used = &sim->used;
     sim->common.control = &lierne_sim_control;
     lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
     sim->common.members.world = nranks;
@@ -109,8 +112,8 @@ lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank) {
 
 lierne_status lierne_sim_destroy(lierne_sim *sim) {
     LIERNE_PUBLIC_CALL();
-    for (int r = 0; sim && r < sim->world.nranks; r++) {
-        const lierne_context *context = &sim->contexts[r];
+    for (const lierne_context *context = sim ? sim->used : NULL; context;
+         context = context->next_used) {
         if (context->nplans > 0 || context->groups.count > 0) {
             return LIERNE_FAIL(LIERNE_INVALID,
                                "%zu plans and %zu groups of rank %d are alive, must be 0: destroy "
@@ -128,11 +131,11 @@ lierne_status lierne_sim_destroy(lierne_sim *sim) {
 lierne_status lierne_sim_destroy_all(lierne_sim *sim) {
     LIERNE_PUBLIC_CALL();
     lierne_status first = LIERNE_OK;
-    for (int r = 0; sim && r < sim->world.nranks; r++) {
-        LIERNE_TRY(lierne_context_check_dependents(&sim->contexts[r]));
+    for (lierne_context *c = sim ? sim->used : NULL; c; c = c->next_used) {
+        LIERNE_TRY(lierne_context_check_dependents(c));
     }
-    for (int r = 0; sim && r < sim->world.nranks; r++) {
-        lierne_status status = lierne_context_destroy_dependents(&sim->contexts[r]);
+    for (lierne_context *c = sim ? sim->used : NULL; c; c = c->next_used) {
+        lierne_status status = lierne_context_destroy_dependents(c);
         first = first == LIERNE_OK ? status : first;
     }
     if (sim) {

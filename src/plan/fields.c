@@ -11,6 +11,14 @@ lierne_status lierne_plan_check_inflight(int max_inflight) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_check_routing(lierne_routing routing) {
+    if ((int)routing < 0 || routing > LIERNE_ROUTING_BALANCED) {
+        return LIERNE_FAIL(LIERNE_INVALID, "routing is %d, must be in 0 to %d", (int)routing,
+                           (int)LIERNE_ROUTING_BALANCED);
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;

@@ -16,6 +16,7 @@ typedef struct lierne_plan_side {
     int64_t in[LIERNE_MAX_AXES];
     int64_t out[LIERNE_MAX_AXES];
     int64_t min_elements;           /* elements that this rank must receive under any schedule */
+    bool balanced;                  /* see lierne_routing */
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
 } lierne_plan_side;
 

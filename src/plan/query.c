@@ -89,7 +89,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .sent_messages = counts.sent_messages,
         .received_messages = counts.received_messages,
         .stages = (int64_t)side->route->stages.count,
-        .algorithm = plan->parts.algorithm[direction],
+        .algorithm = side->balanced ? "balanced" : plan->parts.algorithm[direction],
         .transports = plan->transports[direction],
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };

@@ -7,14 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 7, MAX_OPTIONS = 8 };
+enum { COMMON = 8, MAX_OPTIONS = 8 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
-static int find_algorithm(const char *name) {
-    for (int a = 0; a <= TOOL_LEADER; a++) {
-        if (strcmp(algorithms[a], name) == 0) {
-            return a;
+static const char *const routings[] = {"auto", "direct", "balanced"}; /* as the enum */
+
+/* The index of a name in three names, or -1. */
+static int find(const char *const *names, const char *name) {
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return i;
         }
     }
     return -1;
@@ -40,6 +43,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     tool_option all[COMMON + MAX_OPTIONS] = {
         {"bridge", 'b', &bridge->name, NULL},
         {"algorithm", 'a', &bridge->algorithm, NULL},
+        {"routing", 0, &bridge->routing, NULL},
         {"format", 0, &format, NULL},
         {"src", 0, &bridge->given.src, NULL},
         {"dst", 0, &bridge->given.dst, NULL},
@@ -55,9 +59,13 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
     if (status < 0 && !bridge->name) {
         return tool_usage(argv, "--bridge is missing");
     }
-    if (status < 0 && bridge->algorithm && find_algorithm(bridge->algorithm) < 0) {
+    if (status < 0 && bridge->algorithm && find(algorithms, bridge->algorithm) < 0) {
         return tool_usage(argv, "--algorithm is '%s', must be direct, collective or leader",
                           bridge->algorithm);
+    }
+    if (status < 0 && bridge->routing && find(routings, bridge->routing) < 0) {
+        return tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
+                          bridge->routing);
     }
     return status;
 }
@@ -72,7 +80,10 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
     bridge->world = lierne_config_get_world_size(bridge->config);
     if (bridge->algorithm) {
-        bridge->method = (tool_algorithm)find_algorithm(bridge->algorithm);
+        bridge->method = (tool_algorithm)find(algorithms, bridge->algorithm);
+    }
+    if (bridge->routing) {
+        bridge->spec.routing = (lierne_routing)find(routings, bridge->routing);
     }
     return -1;
 }

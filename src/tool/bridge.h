@@ -17,6 +17,7 @@ typedef struct tool_bridge {
     tool_inline given; /* in place of path and name */
     const char *name;
     const char *algorithm; /* as given; NULL: the file's */
+    const char *routing;   /* as given, or NULL */
     bool json;
     lierne_config *config;
     int world;
@@ -24,7 +25,8 @@ typedef struct tool_bridge {
     tool_algorithm method; /* the one given, or the file's */
 } tool_bridge;
 
-/* Parses the options that all have (--bridge, --algorithm, --format) and those of the subcommand.
+/* Parses the options that all have (--bridge, --algorithm, --routing,
+ * --format) and those of the subcommand.
  * Returns -1 to go on, or the exit status to end with. */
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions);

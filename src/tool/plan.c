@@ -12,6 +12,7 @@ static const char help[] =
     "\n"
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
+    "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
@@ -38,6 +39,7 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
     summary->groups = max(summary->groups, report.groups);
+    summary->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
     return status;
 }
 
@@ -74,6 +76,9 @@ static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, in
     lierne_status status = LIERNE_OK;
     for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
         status = add_cost(summary, plan, (lierne_direction)d);
+        if (status == LIERNE_OK) {
+            status = plan_nodes_add(summary, plan, rank, (lierne_direction)d);
+        }
         if (status == LIERNE_OK && summary->only >= 0) {
             status = keep_route(summary, plan, (lierne_direction)d);
         }
@@ -106,7 +111,7 @@ static int plan_world(plan_summary *summary, char **argv) {
         return TOOL_USAGE;
     }
     summary->wide = calloc((size_t)(summary->end - summary->first), sizeof *summary->wide);
-    int status = summary->wide
+    int status = summary->wide && plan_nodes_open(summary)
                      ? plan_ranks(summary, sim, argv)
                      : tool_usage(argv, "no memory for %d ranks", summary->end - summary->first);
     lierne_sim_destroy(sim);
@@ -122,10 +127,27 @@ static lierne_status query_grids(plan_summary *summary) {
     return status;
 }
 
+/* The bounds of both directions, which are those of all ranks. */
+static lierne_status query_bounds(plan_summary *summary) {
+    lierne_layout *src, *dst, *gradient;
+    lierne_status status =
+        lierne_bridge_layouts_create(&src, &dst, &gradient, &summary->bridge->spec);
+    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        plan_cost *cost = &summary->cost[d];
+        status = lierne_redistribute_get_bound(&cost->bound_rank_bytes, &cost->bound_rank_sent,
+                                               d ? gradient : src, d ? src : dst);
+    }
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(gradient);
+    return status;
+}
+
 static void close_summary(plan_summary *summary) {
     lierne_megatron_map_destroy(summary->map);
     lierne_megatron_leaders_destroy(summary->leaders);
     free(summary->wide);
+    plan_nodes_close(summary);
     free(summary->route[LIERNE_FORWARD]);
     free(summary->route[LIERNE_ADJOINT]);
 }
@@ -136,7 +158,7 @@ static int print(const tool_bridge *bridge, int only, char **argv) {
                             .first = only < 0 ? 0 : only,
                             .end = only < 0 ? bridge->world : only + 1};
     int status = TOOL_INVALID;
-    if (query_grids(&summary) == LIERNE_OK) {
+    if (query_grids(&summary) == LIERNE_OK && (only >= 0 || query_bounds(&summary) == LIERNE_OK)) {
         status = plan_world(&summary, argv);
     } else {
         tool_failed(argv);

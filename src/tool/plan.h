@@ -11,7 +11,12 @@ typedef struct plan_cost {
     int64_t messages;       /* received */
     int64_t max_rank_bytes; /* the most that one rank receives */
     int64_t max_rank_sent;
-    int64_t stages; /* the most that one rank has */
+    int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
+    int64_t bound_rank_sent;
+    int64_t crossing_bytes; /* sent to other nodes */
+    int64_t max_node_sent;  /* the most of them that one node sends */
+    int64_t *node_sent;     /* of each node; NULL where nodes are not known */
+    int64_t stages;         /* the most that one rank has */
 } plan_cost;
 
 typedef struct plan_summary {
@@ -22,6 +27,7 @@ typedef struct plan_summary {
     int first, end;                   /* the ranks that were planned */
     int64_t *wide; /* per planned rank: samples of the wider of its two dp ranks */
     plan_cost cost[2];
+    bool balanced;  /* one of the planned ranks has a balanced route */
     int64_t groups; /* the most that one rank holds */
     char *route[2]; /* of the one rank, as text or JSON; to be freed */
 } plan_summary;
@@ -31,6 +37,13 @@ bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, i
 
 /* Whether a group is to be printed: all are, or those that the one rank is in. */
 bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size);
+
+/* Counts what crosses between nodes, where the file has them. open: false without memory; close it
+ * in any case. */
+bool plan_nodes_open(plan_summary *summary);
+void plan_nodes_close(plan_summary *summary);
+lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
+                             lierne_direction direction);
 
 /* What is summed over which dims and who divides (semantics.c): a section, or the member
  * "semantics" with a comma before it. */

@@ -54,11 +54,20 @@ static void print_slices(const plan_summary *summary) {
     printf("}");
 }
 
-static void print_cost(const char *key, const plan_cost *cost) {
+static void print_cost(const plan_summary *summary, const char *key, const plan_cost *cost) {
     printf(",\"%s\":{\"bytes\":%" PRId64 ",\"max_rank_bytes\":%" PRId64 ",\"min_bytes\":%" PRId64
-           ",\"messages\":%" PRId64 ",\"max_rank_sent_bytes\":%" PRId64 "}",
+           ",\"messages\":%" PRId64 ",\"max_rank_sent_bytes\":%" PRId64,
            key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages,
            cost->max_rank_sent);
+    if (cost->node_sent) {
+        printf(",\"between_nodes_bytes\":%" PRId64 ",\"max_node_sent_bytes\":%" PRId64,
+               cost->crossing_bytes, cost->max_node_sent);
+    }
+    if (summary->only < 0) {
+        printf(",\"bound_rank_bytes\":%" PRId64 ",\"bound_rank_sent_bytes\":%" PRId64,
+               cost->bound_rank_bytes, cost->bound_rank_sent);
+    }
+    printf("}");
 }
 
 static void print_peers(const plan_summary *summary, int rank, const char *comma) {
@@ -126,9 +135,10 @@ void plan_print_json(const plan_summary *summary) {
         print_leaders(summary);
     }
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
-    print_cost("forward", &summary->cost[LIERNE_FORWARD]);
-    print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
-    printf(",\"groups\":%" PRId64 "}", summary->groups);
+    print_cost(summary, "forward", &summary->cost[LIERNE_FORWARD]);
+    print_cost(summary, "adjoint", &summary->cost[LIERNE_ADJOINT]);
+    printf(",\"routing\":\"%s\",\"groups\":%" PRId64 "}", summary->balanced ? "balanced" : "direct",
+           summary->groups);
     plan_semantics_json(summary->bridge);
     if (summary->only >= 0) {
         printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],

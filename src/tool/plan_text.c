@@ -186,26 +186,49 @@ static void print_leaders(const plan_summary *summary) {
     print_crossings(summary, ranks, n);
 }
 
-static void print_cost(const char *name, const plan_cost *cost) {
-    printf("%-8s %16" PRId64 " %16" PRId64 " %14" PRId64 " %16" PRId64 " %9" PRId64 " %6" PRId64
-           "\n",
-           name, cost->received_bytes, cost->min_bytes, cost->max_rank_bytes, cost->max_rank_sent,
-           cost->messages, cost->stages);
+/* A number of bytes and the bound of it, which is known of all ranks only. */
+static void print_most(int64_t bytes, int64_t bound, bool one) {
+    printf(" %16" PRId64, bytes);
+    if (!one) {
+        printf(" %14" PRId64, bound);
+    }
+}
+
+static void print_cost(const char *name, const plan_cost *cost, bool one) {
+    printf("%-8s %16" PRId64 " %16" PRId64, name, cost->received_bytes, cost->min_bytes);
+    if (!one) {
+        print_most(cost->max_rank_bytes, cost->bound_rank_bytes, one);
+    }
+    print_most(cost->max_rank_sent, cost->bound_rank_sent, one);
+    printf(" %9" PRId64 " %6" PRId64 "\n", cost->messages, cost->stages);
 }
 
 static void print_costs(const plan_summary *summary) {
     const char *algorithm = tool_bridge_algorithm(summary->bridge->method);
     bool one = summary->only >= 0;
     if (one) {
-        printf("\nBytes of one execution, rank %d, algorithm %s\n", summary->only, algorithm);
+        printf("\nBytes of one execution, rank %d, algorithm %s", summary->only, algorithm);
     } else {
-        printf("\nBytes of one execution, all ranks together, algorithm %s\n", algorithm);
+        printf("\nBytes of one execution, all ranks together, algorithm %s", algorithm);
     }
-    printf("%-8s %16s %16s %14s %16s %9s %6s\n", "", "received",
-           one ? "share of minimum" : "minimum", "most on a rank",
-           one ? "sent" : "most sent by one", "messages", "stages");
-    print_cost("forward", &summary->cost[LIERNE_FORWARD]);
-    print_cost("adjoint", &summary->cost[LIERNE_ADJOINT]);
+    printf("%s\n", summary->balanced ? ", balanced" : "");
+    if (one) {
+        printf("%-8s %16s %16s %16s %9s %6s\n", "", "received", "share of minimum", "sent",
+               "messages", "stages");
+    } else {
+        printf("%-8s %16s %16s %16s %14s %16s %14s %9s %6s\n", "", "received", "minimum",
+               "most on a rank", "its bound", "most sent by one", "its bound", "messages",
+               "stages");
+    }
+    print_cost("forward", &summary->cost[LIERNE_FORWARD], one);
+    print_cost("adjoint", &summary->cost[LIERNE_ADJOINT], one);
+    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        const plan_cost *cost = &summary->cost[d];
+        if (cost->node_sent) {
+            printf("%s between nodes: %" PRId64 ", most sent by one node %" PRId64 "\n",
+                   d ? "adjoint" : "forward", cost->crossing_bytes, cost->max_node_sent);
+        }
+    }
     printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
 }
 

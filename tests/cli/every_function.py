@@ -172,6 +172,9 @@ def layout_functions():
     route, least = P(), longs(0)
     ok(L.lierne_route_create_redistribute(ref(route), least, layout, layout, 0, None))
     L.lierne_route_destroy(route)
+    received, sent = longs(9), longs(9)
+    ok(L.lierne_redistribute_get_bound(received, sent, layout, layout))
+    check(received[0] == 0 and sent[0] == 0, "bound")
     L.lierne_layout_destroy(layout)
     L.lierne_grid_destroy(g)
 

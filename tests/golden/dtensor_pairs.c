@@ -4,6 +4,7 @@
 #include "dtensor.h"
 
 #include "lierne/sim.h"
+#include "routing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,8 @@ static void close_pair(golden_case *c, pair *p) {
 static void plan(golden_case *c, pair *p) {
     lierne_redistribute_spec spec = {.size = sizeof spec,
                                      .src = p->layouts[0],
-                                     .dst = p->layouts[1]};
+                                     .dst = p->layouts[1],
+                                     .routing = test_routing()};
     for (int r = 0; r < p->world && !c->failed; r++) {
         lierne_context *context = lierne_sim_get_context(p->sim, r);
         golden_expect_status(c, "lierne_plan_create_redistribute",

@@ -3,6 +3,7 @@
 #include "simulate.h"
 
 #include "route_executor.h"
+#include "routing.h"
 #include "streams.h"
 #include "transports.h"
 
@@ -183,7 +184,8 @@ static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_brid
                                .gradient_owner = bridge->owner,
                                .gradient_storage = bridge->storage,
                                .row_owner = rows,
-                               .require_divisible = bridge->divisible};
+                               .require_divisible = bridge->divisible,
+                               .routing = test_routing()};
     fill_tensor(&spec, bridge, shape);
     for (int r = 0; r < world; r++) {
         lierne_status status = test_plan_bridge(&ranks[r].plan, lierne_sim_get_context(sim, r),

@@ -1,6 +1,8 @@
 /* The model: see bridge_case.h. */
 #include "unit/bridge_case.h"
 
+#include "routing.h"
+
 #include "route_executor.h"
 #include "streams.h"
 #include "transports.h"
@@ -628,39 +630,74 @@ static void set_placements(const bridge_case *c, const lierne_placement *from,
     }
 }
 
-lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lierne_plan **plan) {
-    lierne_grid *src = make_grid(c, &c->src), *dst = make_grid(c, &c->dst);
-    lierne_placement src_placed[6], dst_placed[6];
+/* A spec of the case, and what it points to. */
+typedef struct case_spec {
+    lierne_bridge_spec spec;
+    lierne_grid *src;
+    lierne_grid *dst;
+    lierne_placement src_placed[6];
+    lierne_placement dst_placed[6];
     int64_t shape[3];
+} case_spec;
+
+static void open_spec(const bridge_case *c, case_spec *s) {
     int rows = c->axis_s < 0 && c->sequence > 1;
-    shape[c->axis_b] = rows ? c->batch * c->sequence : c->batch;
+    s->src = make_grid(c, &c->src);
+    s->dst = make_grid(c, &c->dst);
+    s->shape[c->axis_b] = rows ? c->batch * c->sequence : c->batch;
     if (c->axis_s >= 0) {
-        shape[c->axis_s] = c->sequence;
-        set_placements(c, c->src_placed, src_placed);
-        set_placements(c, c->dst_placed, dst_placed);
+        s->shape[c->axis_s] = c->sequence;
+        set_placements(c, c->src_placed, s->src_placed);
+        set_placements(c, c->dst_placed, s->dst_placed);
     }
-    shape[c->axis_h] = c->hidden;
-    lierne_bridge_spec spec = {.size = sizeof spec,
-                               .src = src,
-                               .dst = dst,
-                               .naxes = c->axis_s < 0 ? 2 : 3,
-                               .shape = shape,
-                               .dtype = c->dtype,
-                               .batch_axis = c->axis_b,
-                               .sequence_axis = c->axis_s,
-                               .src_counts = c->src_counts,
-                               .dst_counts = c->dst_counts,
-                               .gradient_owner = c->owner,
-                               .gradient_storage = c->storage,
-                               .row_owner = c->rows,
-                               .src_placements = c->placed ? src_placed : NULL,
-                               .dst_placements = c->placed ? dst_placed : NULL,
-                               .output = c->output,
-                               .rows_per_sample = rows ? c->sequence : 0,
-                               .row_order = c->row_order};
-    lierne_status status = test_plan_bridge(plan, context, &spec, c->algorithm);
-    lierne_grid_destroy(src);
-    lierne_grid_destroy(dst);
+    s->shape[c->axis_h] = c->hidden;
+    s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
+                                   .src = s->src,
+                                   .dst = s->dst,
+                                   .naxes = c->axis_s < 0 ? 2 : 3,
+                                   .shape = s->shape,
+                                   .dtype = c->dtype,
+                                   .batch_axis = c->axis_b,
+                                   .sequence_axis = c->axis_s,
+                                   .src_counts = c->src_counts,
+                                   .dst_counts = c->dst_counts,
+                                   .gradient_owner = c->owner,
+                                   .gradient_storage = c->storage,
+                                   .row_owner = c->rows,
+                                   .src_placements = c->placed ? s->src_placed : NULL,
+                                   .dst_placements = c->placed ? s->dst_placed : NULL,
+                                   .output = c->output,
+                                   .rows_per_sample = rows ? c->sequence : 0,
+                                   .row_order = c->row_order,
+                                   .routing = c->routing ? c->routing : test_routing()};
+}
+
+static void close_spec(case_spec *s) {
+    lierne_grid_destroy(s->src);
+    lierne_grid_destroy(s->dst);
+}
+
+lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lierne_plan **plan) {
+    case_spec s;
+    open_spec(c, &s);
+    lierne_status status = test_plan_bridge(plan, context, &s.spec, c->algorithm);
+    close_spec(&s);
+    return status;
+}
+
+lierne_status case_bound(const bridge_case *c, lierne_direction d, int64_t *received,
+                         int64_t *sent) {
+    case_spec s;
+    lierne_layout *src, *dst, *gradient;
+    open_spec(c, &s);
+    lierne_status status = lierne_bridge_layouts_create(&src, &dst, &gradient, &s.spec);
+    if (status == LIERNE_OK) {
+        status = lierne_redistribute_get_bound(received, sent, d ? gradient : src, d ? src : dst);
+    }
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(gradient);
+    close_spec(&s);
     return status;
 }
 

@@ -40,6 +40,7 @@ typedef struct bridge_case {
     lierne_row_order row_order; /* axis_s -1 and sequence > 1: a 2-D tensor of rows */
     const int *nodes;
     case_data data;
+    lierne_routing routing; /* AUTO: that of the environment, routing.h */
 } bridge_case;
 
 /* Outputs of a run, kept for comparing runs: rank after rank. */
@@ -68,6 +69,10 @@ void free_result(case_result *result);
 lierne_status case_plan_rank(const bridge_case *c, lierne_context *context, lierne_plan **plan);
 void case_fill(const bridge_case *c, int rank, lierne_direction d, void *in);
 const char *case_check(const bridge_case *c, int rank, lierne_direction d, void *out, double *dot);
+
+/* lierne_redistribute_get_bound of a direction, in bytes. */
+lierne_status case_bound(const bridge_case *c, lierne_direction d, int64_t *received,
+                         int64_t *sent);
 
 /* Equal bits, but for the sign of zero. */
 int same_bits(lierne_dtype dtype, const unsigned char *a, const unsigned char *b, size_t bytes);

@@ -1,6 +1,8 @@
 /* Random redistributions: see redistribute_case.h. */
 #include "unit/redistribute_case.h"
 
+#include "routing.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +172,8 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
                                            .src = l[CASE_SRC],
                                            .dst = l[CASE_DST],
                                            .adjoint_src = l[CASE_ADJOINT_SRC],
-                                           .adjoint_dst = l[CASE_ADJOINT_DST]};
+                                           .adjoint_dst = l[CASE_ADJOINT_DST],
+                                           .routing = c->routing ? c->routing : test_routing()};
     lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
     for (int i = 0; i < CASE_LAYOUTS; i++) {
         lierne_layout_destroy(l[i]);

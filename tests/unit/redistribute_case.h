@@ -27,6 +27,7 @@ typedef struct redistribute_case {
     int64_t shape[LIERNE_MAX_AXES];
     lierne_dtype dtype; /* I64: small integers; F32: values whose sum depends on the order */
     int stated_adjoint;
+    lierne_routing routing; /* AUTO: that of the environment, routing.h */
     case_layout layouts[CASE_LAYOUTS];
 } redistribute_case;
 

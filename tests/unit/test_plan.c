@@ -319,6 +319,8 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     s = good, s.sequence_axis = 0, rejected(s, LIERNE_INVALID, "sequence_axis 0", 8);
     s = good, s.dtype = (lierne_dtype)99, rejected(s, LIERNE_INVALID, "dtype 99", 8);
     s = good, s.max_inflight = 65, rejected(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
+    s = good, s.routing = (lierne_routing)-1;
+    rejected(s, LIERNE_INVALID, "routing is -1, must be in 0 to 2", 8);
     s = good, s.src_counts = counts, rejected(s, LIERNE_INVALID, "add up to 9", 8);
     s = good, s.gradient_owner = LIERNE_GRADIENT_ROWS;
     rejected(s, LIERNE_INVALID, "row_owner is NULL", 8);

@@ -92,6 +92,8 @@ Test(redistribute_reject, specs_that_are_incomplete_or_out_of_range) {
     s = good, s.max_inflight = -1;
     rejected(s, LIERNE_INVALID, "max_inflight is -1, must be in 0 to 64");
     s = good, s.max_inflight = 65, rejected(s, LIERNE_INVALID, "max_inflight is 65");
+    s = good, s.routing = (lierne_routing)3;
+    rejected(s, LIERNE_INVALID, "routing is 3, must be in 0 to 2");
     rejected_in(WORLD + 1, good, LIERNE_INVALID, "a world of 4 ranks, the context one of 5");
     cr_assert_eq(lierne_plan_create_redistribute(&plan, NULL, &good), LIERNE_INVALID);
     cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);

@@ -29,12 +29,12 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     parts->kind = "bridge";
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
+    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, sides->src,
-                                             sides->dst));
+                                             sides->dst, spec->routing));
     return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, sides->gradient,
-                                         sides->src);
+                                         sides->src, spec->routing);
 }
 
 static void add_placements(lierne_plan_fields *f, const char *prefix, const lierne_grid *grid,
@@ -77,6 +77,7 @@ static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     lierne_plan_fields_add(f, "max_inflight", spec->max_inflight > 1 ? spec->max_inflight : 1);
     lierne_plan_fields_add(f, "output", (int64_t)spec->output);
     lierne_plan_fields_add(f, "variable_rows", spec->variable_rows != 0);
+    lierne_plan_fields_add(f, "routing", (int64_t)spec->routing);
     add_placements(f, "src", spec->src, spec->src_placements);
     add_placements(f, "dst", spec->dst, spec->dst_placements);
 }
@@ -91,6 +92,7 @@ static lierne_bridge_spec sample_spec(const lierne_bridge_spec *spec, int64_t *s
     samples.batch_axis = 0;
     samples.sequence_axis = -1;
     samples.variable_rows = 0;
+    samples.routing = LIERNE_ROUTING_DIRECT; /* measured anew block by block, see counts.c */
     return samples;
 }
 

@@ -225,6 +225,7 @@ lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec) {
     LIERNE_TRY(check_axes(spec));
     LIERNE_TRY(check_gradient(spec));
     LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));
+    LIERNE_TRY(lierne_plan_check_routing(spec->routing));
     if (lierne_grid_find_dim_size(spec->src, NULL, "cp") != 1 && !spec->src_placements) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "source cp is %d, must be 1 unless src_placements "

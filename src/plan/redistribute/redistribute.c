@@ -44,6 +44,7 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
                            "%s is NULL: give both layouts of the adjoint, or neither",
                            spec->adjoint_src ? "adjoint_dst" : "adjoint_src");
     }
+    LIERNE_TRY(lierne_plan_check_routing(spec->routing));
     return lierne_plan_check_inflight(spec->max_inflight);
 }
 
@@ -88,10 +89,10 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
-    LIERNE_TRY(
-        lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, l->src, l->dst));
+    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, l->src, l->dst,
+                                             spec->routing));
     return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, l->adjoint_src,
-                                         l->adjoint_dst);
+                                         l->adjoint_dst, spec->routing);
 }
 
 static void destroy_saved(lierne_saved_spec *base) {
@@ -128,7 +129,8 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
                                              .dst = saved->own[1],
                                              .adjoint_src = saved->own[2],
                                              .adjoint_dst = saved->own[3],
-                                             .max_inflight = spec->max_inflight};
+                                             .max_inflight = spec->max_inflight,
+                                             .routing = spec->routing};
     *out = saved;
     return LIERNE_OK;
 }
@@ -172,6 +174,7 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
     if (status == LIERNE_OK) {
         lierne_plan_fields_add(&fields, "lierne_plan_create_redistribute", 0);
         lierne_plan_fields_add(&fields, "max_inflight", parts.max_inflight);
+        lierne_plan_fields_add(&fields, "routing", (int64_t)spec->routing);
         lierne_plan_fields_add_tensor(&fields, l.src);
         lierne_plan_fields_add_layout(&fields, "src", l.src);
         lierne_plan_fields_add_layout(&fields, "dst", l.dst);

@@ -1,0 +1,74 @@
+/* What the planning of one rank's route works on. */
+#ifndef LIERNE_PLANNER_H
+#define LIERNE_PLANNER_H
+
+#include "control/members.h"
+#include "layout/layout.h"
+#include "lierne/plan.h"
+#include "route/route.h"
+
+typedef struct lierne_planner {
+    lierne_route *route;
+    const lierne_layout *from;
+    const lierne_layout *to;
+    const int *nodes; /* of each member, or NULL */
+    lierne_members members;
+    int rank;
+    lierne_routing routing;
+    bool balanced; /* the route is one of balanced.c */
+    int64_t in_shape[LIERNE_MAX_AXES];
+    int64_t out_shape[LIERNE_MAX_AXES];
+    int64_t min_elements;
+} lierne_planner;
+
+/* A cell of the source and one of the destination with elements in common. */
+typedef struct lierne_cell_overlap {
+    lierne_cell from;
+    lierne_cell to;
+    lierne_overlaps boxes;
+    int64_t elements;
+    lierne_ranks receivers; /* ascending */
+    lierne_ranks reducers;  /* ascending; receivers or some of them */
+    bool divided;           /* reducer k sums part k and sends it on */
+    bool none_holds;        /* no receiver holds a contribution */
+    bool all_hold;          /* every receiver holds one */
+    int seed;               /* starts the rotation over replicas */
+    lierne_ranks senders;   /* of one contribution, per reducer */
+    lierne_overlaps part;   /* of the reducer at work */
+    int64_t part_elements;
+} lierne_cell_overlap;
+
+/* Finds the boxes of an overlap whose cells are set. To be cleared also on failure. */
+lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_overlap *x);
+void lierne_cell_overlap_clear(lierne_cell_overlap *x);
+/* Sets the part at work to elements [start, start + size) of the overlap, counted over its boxes,
+ * each with the last axis fastest. */
+lierne_status lierne_cell_overlap_take(const lierne_planner *p, lierne_cell_overlap *x,
+                                       int64_t start, int64_t size);
+
+/* Whether a rank holds something of a cell; whether two cells are one. */
+bool lierne_in_cell(const lierne_layout *layout, int rank, const lierne_cell *cell);
+bool lierne_same_cell(const lierne_layout *layout, const lierne_cell *a, const lierne_cell *b);
+/* The node of a rank; only where nodes are known. */
+int lierne_planner_node(const lierne_planner *p, int rank);
+/* Whether an ascending list has a rank. */
+bool lierne_ranks_have(const int *ranks, size_t n, int rank);
+
+/* Who of some holders sends to each of the overlap's reducers if one of them is to send all of it:
+ * fills x->senders. choose comes first: it fills the receivers and the reducers. */
+lierne_status lierne_cell_overlap_choose(const lierne_planner *p, lierne_cell_overlap *x);
+lierne_status lierne_cell_overlap_assign(const lierne_planner *p, lierne_cell_overlap *x,
+                                         int partial);
+/* This rank's share of what all ranks must receive at least of the overlap. */
+int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_overlap *x);
+
+/* Where a box of two cells lies in the rank's in or out. */
+lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
+                              lierne_buffer buffer);
+/* The messages of the part at work, of the rank's in or out; at_peer: the buffer at the other end,
+ * where contributions land whole. */
+lierne_status lierne_add_part(const lierne_planner *p, const lierne_cell_overlap *x,
+                              lierne_messages *messages, int peer, lierne_buffer buffer,
+                              lierne_buffer at_peer);
+
+#endif
