@@ -15,6 +15,7 @@ static const struct {
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
+    {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -69,6 +70,7 @@ int main(int argc, char **argv) {
         }
     }
     return tool_usage((char *[]){"lierne"},
-                      "there is no command '%s', only check, groups, plan, simulate and run",
+                      "there is no command '%s', only check, groups, plan, simulate, run and "
+                      "schedule",
                       argv[1]);
 }

@@ -275,6 +275,46 @@ static void collectives(void) {
     lierne_plan_destroy(plan);
 }
 
+static void schedules(void) {
+    lierne_schedule *s, *out = NULL;
+    lierne_run *run = NULL;
+    int index, i = 0;
+    char group_name[3][2] = {"a", "b", "c"};
+    lierne_schedule_group_spec g = {
+        .size = sizeof g, .name = group_name[0], .uid = 1, .ranks = &zero, .nranks = 1};
+    lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+    lierne_isolation_spec p = LIERNE_ISOLATION_SPEC_INIT;
+    lierne_run_spec r = {.size = sizeof r};
+    BOX(lierne_schedule_group) group;
+    BOX(lierne_order) order;
+    BOX(lierne_run_event) event;
+    expect("schedule", lierne_schedule_create(&s, 0), LIERNE_OK, NULL);
+    TRY("schedule group", g, NULL,
+        (g.name = group_name[i++], lierne_schedule_add_group(&index, s, &g)));
+    o.kind = LIERNE_OPERATION_LOCAL;
+    TRY("operation", o, NULL, lierne_schedule_add_operation(&index, s, &o));
+    lierne_schedule_freeze(s);
+    TRY("isolation", p, NULL, (lierne_schedule_destroy(out), lierne_schedule_isolate(&out, s, &p)));
+    TRY("run", r, NULL, (lierne_run_destroy(run), lierne_run_create(&run, context, s, &r)));
+    if (!run) {
+        lierne_run_create(&run, context, s, NULL);
+    }
+    PREPARE(group);
+    expect("group", lierne_schedule_get_group(&group.value, s, 0), LIERNE_OK, NULL);
+    AFTER("group", group);
+    PREPARE(order);
+    expect("order",
+           lierne_schedules_check(&order.value, NULL, 0, (const lierne_schedule *const *)&s, 1),
+           LIERNE_OK, NULL);
+    AFTER("order", order);
+    PREPARE(event);
+    expect("event", lierne_run_get_event(&event.value, run, 0), LIERNE_OK, NULL);
+    AFTER("event", event);
+    lierne_run_destroy(run);
+    lierne_schedule_destroy(s);
+    lierne_schedule_destroy(out);
+}
+
 /* Functions of a world of one rank. */
 static int allgather(void **request, const void *mine, void *all, size_t bytes, void *user) {
     (void)user;
@@ -291,8 +331,9 @@ static int test(void *request, void *user) {
 static void other_contexts(void) {
     lierne_context *made = NULL;
     lierne_node_spec n = {.size = sizeof n, .world = 1, .name = "grow"};
-    lierne_oob_spec o = {
-        .size = sizeof o, .nranks = 1, .calls = {.allgather = allgather, .test = test}};
+    lierne_oob_spec o = {.size = sizeof o,
+                         .nranks = 1,
+                         .calls = {.allgather = allgather, .test = test}};
     TRY("node", n, NULL, (lierne_context_destroy(made), lierne_context_create_node(&made, &n)));
     lierne_context_destroy(made), made = NULL;
     TRY("oob", o, NULL, (lierne_context_destroy(made), lierne_context_create_oob(&made, &o)));
@@ -312,6 +353,7 @@ int main(void) {
     rows();
     space();
     collectives();
+    schedules();
     other_contexts();
     expect("destroy", lierne_context_destroy(context), LIERNE_OK, NULL);
     lierne_config_destroy(config);
