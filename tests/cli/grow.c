@@ -276,35 +276,40 @@ static void collectives(void) {
 }
 
 static void schedules(void) {
-    lierne_schedule *s, *out = NULL;
+    static const char text[] = "{\"rank\":0,\"operations\":[{\"kind\":\"local\"}],"
+                               "\"groups\":[{\"name\":\"g\",\"uid\":1,\"ranks\":[0]}]}";
+    static char group_names[3][2] = {"a", "b", "c"};
+    lierne_schedule *s, **read, *out = NULL;
     lierne_run *run = NULL;
-    int index, i = 0;
-    char group_name[3][2] = {"a", "b", "c"};
-    lierne_schedule_group_spec g = {
-        .size = sizeof g, .name = group_name[0], .uid = 1, .ranks = &zero, .nranks = 1};
+    int index, n, i = 0;
+    lierne_schedule_group_spec g = {.size = sizeof g, .uid = 1, .ranks = &zero};
+#ifndef SMALLER
+    g.nranks = 1;
+#endif
+    expect("schedule", lierne_schedule_create(&s, 0), LIERNE_OK, NULL);
+    TRY("schedule group", g, SHORT("nranks below 1"),
+        (g.name = group_names[i++], lierne_schedule_add_group(&index, s, &g)));
     lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+    o.kind = LIERNE_OPERATION_LOCAL;
+    TRY("operation", o, NULL, lierne_schedule_add_operation(&index, s, &o));
+    expect("schedules", lierne_schedules_deserialize(&read, &n, text, sizeof text - 1), LIERNE_OK,
+           NULL);
     lierne_isolation_spec p = LIERNE_ISOLATION_SPEC_INIT;
+    TRY("isolation", p, NULL,
+        (lierne_schedule_destroy(out), lierne_schedule_isolate(&out, read[0], &p)));
     lierne_run_spec r = {.size = sizeof r};
+    TRY("run", r, NULL, (lierne_run_destroy(run), lierne_run_create(&run, context, read[0], &r)));
+    lierne_run_destroy(run);
+    expect("run", lierne_run_create(&run, context, read[0], NULL), LIERNE_OK, NULL);
     BOX(lierne_schedule_group) group;
     BOX(lierne_order) order;
     BOX(lierne_run_event) event;
-    expect("schedule", lierne_schedule_create(&s, 0), LIERNE_OK, NULL);
-    TRY("schedule group", g, NULL,
-        (g.name = group_name[i++], lierne_schedule_add_group(&index, s, &g)));
-    o.kind = LIERNE_OPERATION_LOCAL;
-    TRY("operation", o, NULL, lierne_schedule_add_operation(&index, s, &o));
-    lierne_schedule_freeze(s);
-    TRY("isolation", p, NULL, (lierne_schedule_destroy(out), lierne_schedule_isolate(&out, s, &p)));
-    TRY("run", r, NULL, (lierne_run_destroy(run), lierne_run_create(&run, context, s, &r)));
-    if (!run) {
-        lierne_run_create(&run, context, s, NULL);
-    }
     PREPARE(group);
-    expect("group", lierne_schedule_get_group(&group.value, s, 0), LIERNE_OK, NULL);
+    expect("group", lierne_schedule_get_group(&group.value, read[0], 0), LIERNE_OK, NULL);
     AFTER("group", group);
     PREPARE(order);
     expect("order",
-           lierne_schedules_check(&order.value, NULL, 0, (const lierne_schedule *const *)&s, 1),
+           lierne_schedules_check(&order.value, NULL, 0, (const lierne_schedule *const *)read, n),
            LIERNE_OK, NULL);
     AFTER("order", order);
     PREPARE(event);
@@ -313,6 +318,7 @@ static void schedules(void) {
     lierne_run_destroy(run);
     lierne_schedule_destroy(s);
     lierne_schedule_destroy(out);
+    lierne_schedules_destroy(read, n);
 }
 
 /* Functions of a world of one rank. */

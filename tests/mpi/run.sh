@@ -75,7 +75,7 @@ done
 launch 2 one_way fragments
 # Over shared memory, on one node and on several.
 export LIERNE_TRANSPORTS=shm,mpi,self
-for run in "4 known_answer" "3 steps" "3 sparse" "4 golden" "2 one_way" "3 late_rank" "3 timeout"; do
+for run in "4 known_answer" "4 schedule" "3 steps" "3 sparse" "4 golden" "2 one_way" "3 late_rank" "3 timeout"; do
     launch $run
 done
 export LIERNE_TEST_NODE_RANKS=2
