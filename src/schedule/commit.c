@@ -148,9 +148,9 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
     run->context->nplans -= lierne_context_remove_dependent(run->context, dependent);
     hold_plans(run, -1);
     for (size_t i = run->schedule->groups.count; i-- > 0;) {
-        lierne_group *group = run->groups[i];
-        if (group && --group->references == 0) {
-            lierne_status destroyed = lierne_group_destroy(&group);
+        lierne_group *own = run->groups[i];
+        if (own && --own->references == 0) {
+            lierne_status destroyed = lierne_group_destroy(&own);
             status = status == LIERNE_OK ? destroyed : status;
         }
     }
