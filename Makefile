@@ -53,7 +53,7 @@ MODULES := base json grid layout route control control/oob control/node memory t
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
-TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/run/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # Parts that several programs under mpirun share.

@@ -16,6 +16,8 @@ static const struct {
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
     {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
+    {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
+    {"export", "lierne export", tool_export, "write a grid for another tool"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -70,7 +72,7 @@ int main(int argc, char **argv) {
         }
     }
     return tool_usage((char *[]){"lierne"},
-                      "there is no command '%s', only check, groups, plan, simulate, run and "
-                      "schedule",
+                      "there is no command '%s', only check, groups, plan, simulate, run, "
+                      "schedule, import and export",
                       argv[1]);
 }

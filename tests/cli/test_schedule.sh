@@ -25,7 +25,7 @@ ends 2 "No such file" "$work/none.json"
 ends 2 "purpose is 'a b'" --isolate='a b' examples/moe-layer.json
 ends 2 "must be 1" examples/moe-layer.json examples/two-orders.json
 printf '{"schedules":[{"rank":0,\n"groups":[],"operations":[{"kind":"sum"}]}]}' >"$work/in"
-ends 2 "2:34: kind 'sum' is not known" -
+ends 2 "2:35: kind 'sum' is not known" -
 
 "$lierne" schedule --isolate=ep --format json examples/moe-layer.json >"$work/out"
 python3 - "$work/out" <<'END'
