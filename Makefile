@@ -50,7 +50,7 @@ CPPFLAGS += $(CJSON_INC)
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
 	transport/sim transport/shm transport/oob context \
-	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) config
+	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))

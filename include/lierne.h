@@ -28,6 +28,7 @@
  * Expert. What lierne does, as data, and what it is compared with.
  *   lierne/route.h         what a rank does in a plan, to execute it elsewhere
  *   lierne/group.h         communicators by identity and purpose, within a budget
+ *   lierne/schedule.h      the operations of a step, isolated by purpose, checked and run
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
  *   lierne/sim.h           all ranks of a world in one process
@@ -63,6 +64,7 @@
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"
+#include "lierne/schedule.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
 

@@ -76,7 +76,7 @@ typedef enum lierne_reduction {
 
 /* Frees a plan; not collective. NULL is allowed. If the context is dead, buffers of requests that
  * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
- * context is not dead, or coalesced plans hold it; nothing is freed). */
+ * context is not dead, or coalesced plans or a run hold it; nothing is freed). */
 LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
 
 /* The context that the plan was made in; NULL for NULL. Not collective. */

@@ -189,7 +189,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     if (plan->held > 0) {
         return LIERNE_FAIL(
-            LIERNE_BUSY, "rank %d: coalesced plans (%d of them) hold the plan, destroy them first",
+            LIERNE_BUSY,
+            "rank %d: coalesced plans or runs (%d of them) hold the plan, destroy them first",
             plan->context->rank, plan->held);
     }
     for (int d = 0; d < 2; d++) {
@@ -359,6 +360,7 @@ typedef struct call {
     lierne_direction direction;
     lierne_reduction reduction;
     bool reduces; /* lierne_reduce */
+    bool agreed;  /* the ranks have compared their calls */
 } call;
 
 static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction reduction) {
@@ -436,8 +438,13 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
     lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
-    LIERNE_TRY(
-        lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
+    if (c.agreed) {
+        decision = -1;
+        LIERNE_TRY(mine);
+    } else {
+        LIERNE_TRY(
+            lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
+    }
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->execution, plan->decision,
@@ -445,6 +452,11 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;
+}
+
+lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
+                                       lierne_direction direction, void *out, const void *in) {
+    return begin(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
 }
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,

@@ -17,6 +17,7 @@ int tool_groups(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_simulate(int argc, char **argv);
 int tool_run(int argc, char **argv);
+int tool_schedule(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
 

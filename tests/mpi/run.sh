@@ -18,7 +18,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
-    calls | collective | known_answer) echo 2 4 8 ;;
+    calls | collective | known_answer | schedule) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
@@ -75,7 +75,7 @@ done
 launch 2 one_way fragments
 # Over shared memory, on one node and on several.
 export LIERNE_TRANSPORTS=shm,mpi,self
-for run in "4 known_answer" "3 steps" "3 sparse" "4 golden" "2 one_way" "3 late_rank" "3 timeout"; do
+for run in "4 known_answer" "4 schedule" "3 steps" "3 sparse" "4 golden" "2 one_way" "3 late_rank" "3 timeout"; do
     launch $run
 done
 export LIERNE_TEST_NODE_RANKS=2
