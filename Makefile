@@ -64,7 +64,7 @@ CUDA_CODE := $(foreach sm,$(CUDA_KNOWN),-gencode arch=$(sm:sm_%=compute_%)$(comm
 CUDA_SRC := $(if $(NVCC),$(sort $(wildcard src/memory/cuda/*.c src/execute/cuda/*.c)))
 KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
-GPU_TESTS := $(if $(NCCL_INC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
+GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
@@ -126,10 +126,11 @@ tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests
 check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
 
-model: ## check the protocols of shared memory in all interleavings, with Spin (2 minutes)
+model: ## check protocols in all interleavings, with Spin (3 minutes)
 	@DEPS=$(DEPS) sh tests/deps.sh spin
 	@bash tests/model/barrier.sh $(MODEL_ARGS)
 	@bash tests/model/bell.sh
+	@bash tests/model/group_calls.sh
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
@@ -269,7 +270,7 @@ $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(if $(HAVE_MPI),$(MPILINK),$(LINK))
 
-$(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(CUDALIBS) $(B)/liblierne.so.$(VERSION)
+$(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt -lm
 

@@ -18,8 +18,8 @@ extern "C" {
 
 struct ncclComm; /* ncclComm_t is a pointer to it */
 
-/* Lets a context for CUDA memory (lierne_context_use_cuda, first) send its messages over NCCL. comm:
- * an ncclComm_t whose ranks are those of the context, in their order, on the device that is
+/* Lets a context for CUDA memory (lierne_context_use_cuda, first) send its messages over NCCL.
+ * comm: an ncclComm_t whose ranks are those of the context, in their order, on the device that is
  * current; it stays the caller's, must live as long as the context, and serves nothing else while a
  * call of the context is enqueued. NULL: lierne makes one, nonblocking, and the context's control
  * brings its id to all ranks; it is destroyed with the context. LIERNE_TRANSPORTS does not concern

@@ -76,7 +76,7 @@ struct lierne_context {
     int ncarriers;
     const lierne_memory *memory;                      /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
-    lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
+    lierne_device_query *device_query;                /* or NULL: CUDA was not loaded */
     lierne_members members; /* the world, and the ranks of it that the context has */
     int rank;               /* in the world */
     int index;              /* among the members */

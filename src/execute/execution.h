@@ -111,7 +111,7 @@ typedef struct lierne_recorded {
     struct {
         size_t first;
         size_t count;
-    } *launches;
+    } * launches;
     lierne_task_call call; /* the running one */
 } lierne_recorded;
 
@@ -162,9 +162,9 @@ struct lierne_execution {
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
-    bool on_stream; /* the running call */
-    void *stream;   /* of the running call */
-    void *fence;    /* of the stream driver, where it has them */
+    bool on_stream;            /* the running call */
+    void *stream;              /* of the running call */
+    void *fence;               /* of the stream driver, where it has them */
     lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
     bool withdrawn;
     bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */

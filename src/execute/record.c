@@ -138,7 +138,8 @@ static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
                 LIERNE_TRY(lierne_program_open(&r->program));
                 size_t first = r->program.launches.count - 1;
                 LIERNE_TRY(record_step(e, i, (lierne_recorded_step)step, reduction, from));
-                const lierne_task_launch *last = &r->program.launches.at[r->program.launches.count - 1];
+                const lierne_task_launch *last =
+                    &r->program.launches.at[r->program.launches.count - 1];
                 size_t at = place_of(e, i, (lierne_recorded_step)step, reduction);
                 r->launches[at].first = first;
                 r->launches[at].count =

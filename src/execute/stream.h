@@ -23,8 +23,8 @@ typedef struct lierne_stream_driver {
     /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. */
     lierne_status (*check)(const void *stream);
     /* All NULL, or what orders the calls of one execution, which may be on different streams: they
-     * use the same memory. begin: what follows on the stream waits for the last finish. fence_create is
-     * called while planning. */
+     * use the same memory. begin: what follows on the stream waits for the last finish.
+     * fence_create is called while planning. */
     lierne_status (*fence_create)(void **fence);
     void (*fence_destroy)(void *fence);
     lierne_status (*begin)(void *stream, void *fence);

@@ -11,9 +11,9 @@
 
 lierne_status lierne_program_open(lierne_program *p) {
     const lierne_task_launch empty = {.first = (int64_t)p->tasks.count,
-                                 .end = (int64_t)p->tasks.count,
-                                 .dtype = LIERNE_NO_SUMS,
-                                 .contiguous = true};
+                                      .end = (int64_t)p->tasks.count,
+                                      .dtype = LIERNE_NO_SUMS,
+                                      .contiguous = true};
     p->written.count = p->read.count = 0;
     if (p->launches.count > 0 && p->launches.at[p->launches.count - 1].end == empty.first &&
         p->launches.at[p->launches.count - 1].first == empty.first) {
@@ -93,8 +93,9 @@ static lierne_status add_list(lierne_program *p, const int64_t *rows, int64_t n,
 
 static lierne_status add_block(lierne_program *p, const lierne_operand *o, size_t size) {
     const lierne_block *b = o->block;
-    lierne_task_block block = {
-        .base = o->base, .offset = o->shift + b->offset * (int64_t)size, .rows = -1};
+    lierne_task_block block = {.base = o->base,
+                               .offset = o->shift + b->offset * (int64_t)size,
+                               .rows = -1};
     for (int d = 0; d < b->ndims; d++) {
         block.stride[d] = b->stride[d] * (int64_t)size;
     }
@@ -190,8 +191,8 @@ static lierne_status order_mentions(lierne_program *p, lierne_task *t, const lie
     lierne_status status = lierne_alloc(&spare, n, sizeof *spare);
     if (status == LIERNE_OK) {
         int64_t distinct = sort_rows(order, spare, serial ? NULL : to->rows, (int64_t)n);
-        status = distinct == (int64_t)n ? LIERNE_OK
-                                        : list_mentions(p, t, order, (int64_t)n, distinct);
+        status =
+            distinct == (int64_t)n ? LIERNE_OK : list_mentions(p, t, order, (int64_t)n, distinct);
     }
     lierne_mem_free(order);
     lierne_mem_free(spare);

@@ -203,9 +203,10 @@ LIERNE_COMBINE(u8, uint8_t, uint8_t, LIERNE_NEVER)
 
 /* One piece of a sum: each source is read once, in its order, and the result rounded once. */
 #define LIERNE_REDUCE(name, field, type, sum_type, combine, LOAD, STORE, DIVIDED)                  \
-    LIERNE_INLINE void lierne_reduce_##name(                                                       \
-        const lierne_task_table *table, const lierne_task_call *call, const lierne_task *t,        \
-        const lierne_task_index *index, int unit, int reduction) {                                 \
+    LIERNE_INLINE void lierne_reduce_##name(const lierne_task_table *table,                        \
+                                            const lierne_task_call *call, const lierne_task *t,    \
+                                            const lierne_task_index *index, int unit,              \
+                                            int reduction) {                                       \
         const lierne_task_block *blocks = &table->blocks[t->block];                                \
         enum { LANES = 16 / sizeof(type) < LIERNE_LANES ? 16 / sizeof(type) : LIERNE_LANES };      \
         sum_type sum[LANES];                                                                       \
@@ -276,8 +277,8 @@ LIERNE_INLINE void lierne_task_reduce(const lierne_task_table *table, const lier
  * all sums of the launch, or LIERNE_NO_SUMS; where it is a constant, a kernel has one dtype's code.
  */
 LIERNE_INLINE void lierne_task_apply(const lierne_task_table *table, const lierne_task_call *call,
-                                     const lierne_task *t, const lierne_task_index *index,
-                                     int unit, int inner, int dtype) {
+                                     const lierne_task *t, const lierne_task_index *index, int unit,
+                                     int inner, int dtype) {
     const lierne_task_block *blocks = &table->blocks[t->block];
     lierne_piece piece;
     if (dtype != LIERNE_NO_SUMS && t->kind == LIERNE_TASK_REDUCE) {
@@ -301,8 +302,7 @@ LIERNE_INLINE int lierne_task_unit(const lierne_task_call *call, const lierne_ta
 
 /* The piece that begins at a byte of the task. */
 LIERNE_INLINE void lierne_task_piece(const lierne_task_table *table, const lierne_task_call *call,
-                                     const lierne_task *t, int unit, uint64_t byte,
-                                     int dtype) {
+                                     const lierne_task *t, int unit, uint64_t byte, int dtype) {
     lierne_task_index index;
     uint64_t element = byte;
     int64_t inner = 0;

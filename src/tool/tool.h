@@ -16,6 +16,7 @@ int tool_check(int argc, char **argv);
 int tool_groups(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_simulate(int argc, char **argv);
+int tool_info(int argc, char **argv);
 int tool_run(int argc, char **argv);
 
 /* Options of a subcommand: either value or flag is set. */

@@ -13,9 +13,9 @@ typedef struct rank_calls {
     lierne_group_cutter cutter;
     lierne_posting *postings;
     size_t n;
-    size_t done;           /* of cutter.order */
-    size_t end;            /* of the current group call */
-    size_t own;            /* messages per group call where a rank cuts by its own order; 0: not */
+    size_t done; /* of cutter.order */
+    size_t end;  /* of the current group call */
+    size_t own;  /* messages per group call where a rank cuts by its own order; 0: not */
 } rank_calls;
 
 static unsigned state;

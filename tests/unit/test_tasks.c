@@ -4,14 +4,13 @@
 #include "memory/memory.h"
 #include "tasks.h"
 
-
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST     5 /* sources */
+#define MOST     5    /* sources */
 #define ELEMENTS 3400 /* more than the largest block spans */
 
 static unsigned state;
@@ -167,8 +166,8 @@ static void compare(lierne_dtype dtype, unsigned seed) {
     } else {
         lierne_host_zero(size, b.expected, &blocks[0]);
     }
-    cr_assert(same(dtype, b.at[0], b.expected, b.bytes), "%s, seed %u",
-              lierne_dtype_name(dtype), seed);
+    cr_assert(same(dtype, b.at[0], b.expected, b.bytes), "%s, seed %u", lierne_dtype_name(dtype),
+              seed);
     lierne_program_destroy(&p);
     free_buffers(&b);
 }
@@ -259,11 +258,8 @@ Test(tasks, long_tasks_share_a_launch) {
     for (int i = 0; i < 4; i++) {
         lierne_block to = lierne_block_range((3 - i) * N, N), from = lierne_block_range(i * N, N);
         lierne_operand target = {0, 0, 0, &to}, source = {1, 1, 0, &from};
-        lierne_work work = {.kind = LIERNE_TASK_COPY,
-                            .size = 4,
-                            .to = target,
-                            .from = &source,
-                            .nfrom = 1};
+        lierne_work work = {
+            .kind = LIERNE_TASK_COPY, .size = 4, .to = target, .from = &source, .nfrom = 1};
         cr_assert_eq(lierne_program_add(&p, &work, false), LIERNE_OK);
     }
     cr_assert_eq(p.launches.count, 1u);

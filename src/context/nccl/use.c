@@ -13,8 +13,7 @@
 
 static lierne_status check_given(const lierne_nccl *n) {
     int rank = -1, count = -1;
-    LIERNE_TRY(
-        lierne_nccl_check(n, n->call.ncclCommUserRank(n->comm, &rank), "ncclCommUserRank"));
+    LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommUserRank(n->comm, &rank), "ncclCommUserRank"));
     LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommCount(n->comm, &count), "ncclCommCount"));
     return rank == n->rank && count == n->world
                ? LIERNE_OK
@@ -58,9 +57,8 @@ static lierne_status prepare(lierne_nccl **out, const lierne_context *context, n
     if (comm) {
         return check_given(n);
     }
-    return n->rank == 0
-               ? lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId")
-               : LIERNE_OK;
+    return n->rank == 0 ? lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId")
+                        : LIERNE_OK;
 }
 
 /* Gives all ranks the id of the first one: its words are the greatest. */
@@ -96,9 +94,10 @@ static lierne_status create_comm(lierne_nccl *n, ncclUniqueId id) {
     ncclConfig_t config = configuration();
     n->owned = true;
     n->broken = true; /* until it is complete */
-    LIERNE_TRY(lierne_nccl_check(
-        n, n->call.ncclCommInitRankConfig(&n->comm, n->world, id, n->rank, &config),
-        "ncclCommInitRankConfig"));
+    LIERNE_TRY(
+        lierne_nccl_check(n,
+                          n->call.ncclCommInitRankConfig(&n->comm, n->world, id, n->rank, &config),
+                          "ncclCommInitRankConfig"));
     LIERNE_TRY(lierne_nccl_wait(n, "ncclCommInitRankConfig"));
     n->broken = false;
     return LIERNE_OK;

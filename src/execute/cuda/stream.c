@@ -47,15 +47,14 @@ static lierne_status begin(void *stream, void *self) {
     if (f->previous != f->device) {
         LIERNE_TRY(lierne_cuda_check(cudaSetDevice(f->device), "cudaSetDevice"));
     }
-    return f->recorded ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0),
-                                           "cudaStreamWaitEvent")
-                       : LIERNE_OK;
+    return f->recorded
+               ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0), "cudaStreamWaitEvent")
+               : LIERNE_OK;
 }
 
 static lierne_status finish(void *stream, void *self) {
     fence *f = self;
-    lierne_status status =
-        lierne_cuda_check(cudaEventRecord(f->event, stream), "cudaEventRecord");
+    lierne_status status = lierne_cuda_check(cudaEventRecord(f->event, stream), "cudaEventRecord");
     f->recorded |= status == LIERNE_OK;
     if (f->previous != f->device) {
         cudaSetDevice(f->previous);

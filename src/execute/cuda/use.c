@@ -62,8 +62,8 @@ lierne_status lierne_cuda_get_summary(char *text, size_t size) {
     cudaRuntimeGetVersion(&runtime);
     cudaDriverGetVersion(&driver);
     cudaError_t error = cudaGetDeviceCount(&devices);
-    size_t used = (size_t)snprintf(text, size, "CUDA runtime %d.%d, ", runtime / 1000,
-                                   runtime % 1000 / 10);
+    size_t used =
+        (size_t)snprintf(text, size, "CUDA runtime %d.%d, ", runtime / 1000, runtime % 1000 / 10);
     if (used < size && driver == 0) {
         used += (size_t)snprintf(text + used, size - used, "no driver");
     } else if (used < size) {

@@ -21,8 +21,8 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
 #define FIND(name)                                                                                 \
     *(void **)&nccl->name = dlsym(library, #name);                                                 \
     if (!nccl->name) {                                                                             \
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, LIBRARY " has no function " #name                   \
-                                                       ": it is too old");                         \
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,                                                     \
+                           LIBRARY " has no function " #name ": it is too old");                   \
     }
     LIERNE_NCCL_FUNCTIONS(FIND)
 #undef FIND

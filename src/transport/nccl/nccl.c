@@ -3,8 +3,8 @@
  * One communicator serves all plans of a context: each would take hundreds of megabytes. NCCL has
  * no match ids, so execution posts whole calls in the order of their begins (ordered). What was
  * posted is complete in the order of the stream, so that poll returns it at once. */
-#include "transport/group_calls.h"
 #include "transport/nccl/nccl.h"
+#include "transport/group_calls.h"
 
 typedef struct batch {
     lierne_nccl *nccl;
@@ -51,11 +51,13 @@ static void set_stream(void *self, void *stream) {
 
 static lierne_status post_one(const batch *b, const lierne_posting *p) {
     const lierne_nccl *n = b->nccl;
-    return p->receives ? lierne_nccl_check(n, n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer,
-                                                               n->comm, b->stream),
+    return p->receives ? lierne_nccl_check(n,
+                                           n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer,
+                                                            n->comm, b->stream),
                                            "ncclRecv")
-                       : lierne_nccl_check(n, n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer,
-                                                               n->comm, b->stream),
+                       : lierne_nccl_check(n,
+                                           n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer,
+                                                            n->comm, b->stream),
                                            "ncclSend");
 }
 
