@@ -10,13 +10,18 @@ failed=0
 logs=$build/logs
 mkdir -p "$logs"
 
-# run NAME SECONDS COMMAND...: shows one line, and the log of a test that failed.
-run() {
-    local name=$1 seconds=$2 log p f line start=$SECONDS
+# measure NAME SECONDS COMMAND...: into the log of NAME, and a file with its exit status and seconds.
+measure() {
+    local seconds=$2 log=$logs/${1//[^a-z0-9]/_}.log start=$SECONDS
     shift 2
-    log=$logs/${name//[^a-z0-9]/_}.log
-    timeout -k 5 "$seconds" "$@" >"$log" 2>&1
-    local rc=$?
+    timeout -k 5 "$seconds" "$@" >"$log" 2>&1 </dev/null
+    echo "$? $((SECONDS - start))" >"$log.rc"
+}
+
+# report NAME: shows one line, and the log of a test that failed.
+report() {
+    local log=$logs/${1//[^a-z0-9]/_}.log rc seconds p f line
+    read -r rc seconds <"$log.rc"
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
     if [ -n "$line" ]; then
         p=${line%% *}
@@ -33,7 +38,7 @@ run() {
     [ "$rc" -ne 0 ] && [ "$f" -eq 0 ] && f=1
     passed=$((passed + p))
     failed=$((failed + f))
-    printf '%-28s %5d passed %4d failed  %3d s\n' "$name" "$p" "$f" $((SECONDS - start))
+    printf '%-28s %5d passed %4d failed  %3d s\n' "$1" "$p" "$f" "$seconds"
     if [ "$f" -ne 0 ]; then
         echo "--- last lines of $log (exit $rc)"
         tail -n 25 "$log"
@@ -41,13 +46,26 @@ run() {
     fi
 }
 
+run() {
+    measure "$@"
+    report "$1"
+}
+
+# Those that take minutes of one core run beside the others.
+beside="sanitize transports fuzz"
+rm -f "$logs"/*.rc
+(for name in $beside; do
+    measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
+done) &
+
 run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
 run jobs 600 "$build/tests/jobs"
 run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}
-    run "${name%.sh}" 3000 bash "$script" "$build"
+    name=${name%.sh}
+    [[ " $beside " == *" $name "* ]] || run "$name" 3000 bash "$script" "$build"
 done
 if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
     run mpi 3000 bash tests/mpi/run.sh "$build"
@@ -67,5 +85,9 @@ if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
 else
     echo "no MPI: the tests under mpirun were left out"
 fi
+wait
+for name in $beside; do
+    report "$name"
+done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

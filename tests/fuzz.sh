@@ -5,36 +5,26 @@
 # with libFuzzer, a plain program replays the same inputs once, and a line says so.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
+. "$(dirname "$0")/verdict.sh"
 build=${1:?usage: fuzz.sh BUILD [SECONDS]}
 seconds=${2:-60}
 cd "$(dirname "$0")/.." || exit 2
-work=$build/fuzz
-log=$work/log
+dir=$build/fuzz
+log=$dir/log
 targets="config plan"
 flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 # Counts in texts of plans ask for any memory: more than this is none, in any way of asking.
 export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=256${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-rm -rf "$work/found" "$work/inputs"
-mkdir -p "$work/found" "$work/inputs"
-tar -xzf tests/fuzz/inputs.tar.gz -C "$work/inputs" || exit 2
+rm -rf "$dir/found" "$dir/inputs"
+mkdir -p "$dir/found" "$dir/inputs"
+tar -xzf tests/fuzz/inputs.tar.gz -C "$dir/inputs" || exit 2
 shopt -s nullglob
 
 inputs_of() { # inputs_of TARGET: into inputs
     case $1 in
-    config) inputs=("$work"/inputs/corpus/* grids/*.json grids/bad/*.json) ;;
-    plan) inputs=("$work"/inputs/plans/*) ;;
+    config) inputs=("$dir"/inputs/corpus/* grids/*.json grids/bad/*.json) ;;
+    plan) inputs=("$dir"/inputs/plans/*) ;;
     esac
-}
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
 }
 
 # A clang that can link a fuzz target: its runtime is a package of its own.
@@ -44,7 +34,7 @@ find_clang() {
         printf '%s\n' '#include <stddef.h>' \
             'int LLVMFuzzerTestOneInput(const char *data, size_t size);' \
             'int LLVMFuzzerTestOneInput(const char *data, size_t size) { return data && size ? 0 : 0; }' |
-            "$clang" -fsanitize=fuzzer,address -x c -o "$work/probe" - >/dev/null 2>&1 &&
+            "$clang" -fsanitize=fuzzer,address -x c -o "$dir/probe" - >/dev/null 2>&1 &&
             echo "$clang" && return
     done
     return 1
@@ -63,43 +53,42 @@ link() { # link FOLDER TARGET CC FLAG... OBJECT...
 }
 
 fuzz() { # fuzz TARGET
-    local corpus=$work/corpus-$1 seeds=$work/seeds-$1
+    local corpus=$dir/corpus-$1 seeds=$dir/seeds-$1
     inputs_of "$1"
     rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
     cp "${inputs[@]}" "$seeds"
-    "$work/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=20 -max_len=4096 \
+    "$dir/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=20 -max_len=4096 \
         -max_total_time=$(((seconds + 1) / 2)) -print_final_stats=1 \
-        -artifact_prefix="$work/found/$1-" >"$log.$1" 2>&1
-    verdict "fuzzing $1, see $log.$1 and $work/found" $?
+        -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
+    verdict $? "fuzzing $1, see $log.$1 and $dir/found"
     grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
 }
 
 if clang=$(find_clang); then
-    make_in "$work/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
+    make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
     for target in $targets; do
         # shellcheck disable=SC2086
-        link "$work/clang" $target "$clang" ${flags/address/fuzzer,address}
-        verdict "building $target with $clang" $?
+        link "$dir/clang" $target "$clang" ${flags/address/fuzzer,address}
+        verdict $? "building $target with $clang"
         fuzz $target
     done
 else
     echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
     # shellcheck disable=SC2086
-    make_in "$work/gcc" "${CC:-gcc}" "$flags"
+    make_in "$dir/gcc" "${CC:-gcc}" "$flags"
     for target in $targets; do
         # shellcheck disable=SC2086
-        link "$work/gcc" $target "${CC:-gcc}" $flags "$work/gcc/tests/fuzz/replay.o"
-        verdict "building $target" $?
+        link "$dir/gcc" $target "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
+        verdict $? "building $target"
         inputs_of $target
-        timeout -k 5 3000 "$work/gcc/$target" "${inputs[@]}" >"$log.$target" 2>&1
-        verdict "replaying $target, see $log.$target" $?
+        timeout -k 5 3000 "$dir/gcc/$target" "${inputs[@]}" >"$log.$target" 2>&1
+        verdict $? "replaying $target, see $log.$target"
     done
 fi
 for target in $targets; do
     [ "$failed" = 0 ] || tail -n 30 "$log.$target"
     slow=$(grep -c '^slow: ' "$log.$target")
     [ "$slow" = 0 ]
-    verdict "$target: $slow inputs took more than 500 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')" $?
+    verdict $? "$target: $slow inputs took more than 500 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')"
 done
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+verdicts

@@ -43,6 +43,9 @@ static inline void lierne_call_leave(const char **outer) {
 LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Errors: INVALID ("NAME is NULL") if it is. */
+lierne_status lierne_check_set(const void *value, const char *name);
+
 /* The text of the thread's message, without the function's name: to be kept or sent, for
  * lierne_set_error on another thread or rank, or in a later call. */
 LIERNE_PRIVATE const char *lierne_error_text(void);

@@ -43,6 +43,10 @@ const char *lierne_version(void) {
     return LIERNE_VERSION_STRING;
 }
 
+lierne_status lierne_check_set(const void *value, const char *name) {
+    return value ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", name);
+}
+
 const char *lierne_error_text(void) {
     return last_error + name_length;
 }

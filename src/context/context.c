@@ -283,8 +283,10 @@ lierne_status lierne_context_abort(lierne_context *context, lierne_status status
 
 lierne_status lierne_context_dump(char *text, size_t size, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
-    if (!context || !text || size == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context or text is NULL, or size is 0");
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_check_set(text, "text"));
+    if (size == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "size is 0, must be at least 1");
     }
     if (context->dead != LIERNE_OK) {
         snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
@@ -297,11 +299,10 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
 lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity, size_t *count,
                                           lierne_context *context) {
     LIERNE_PUBLIC_CALL();
-    if (!context || !count || (!list && capacity > 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "context or count is NULL, or list is NULL and its "
-                           "capacity %zu",
-                           capacity);
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_check_set(count, "count"));
+    if (!list && capacity > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "list is NULL, but capacity is %zu", capacity);
     }
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive, destroy them first",
@@ -317,9 +318,7 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
 
 lierne_status lierne_progress(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_context_enter(context);
     lierne_context_progress(context);

@@ -82,9 +82,7 @@ static bool release(lierne_context *context, void *data) {
 
 lierne_status lierne_context_dealloc(lierne_context *context, void *memory) {
     LIERNE_PUBLIC_CALL();
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     lierne_context_enter(context);
     bool found = !memory || release(context, memory);
     lierne_context_leave(context);

@@ -5,9 +5,7 @@ lierne_status lierne_context_create_self(lierne_context **out, const lierne_cont
     LIERNE_PUBLIC_CALL();
     lierne_context_spec own, *spec = &own;
     lierne_context *context;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     LIERNE_TRY(lierne_context_take_spec(spec, given));
     LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));

@@ -79,9 +79,7 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
     LIERNE_PUBLIC_CALL();
     lierne_context_spec own, *spec = &own;
     lierne_sim *sim;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     if (nranks < 1 || nranks > LIERNE_MAX_RANKS) {
         return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,

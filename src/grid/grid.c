@@ -37,9 +37,7 @@ lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *give
     int64_t ranks = 0;
     lierne_grid_spec own, *spec = &own;
     lierne_grid *grid;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     LIERNE_TRY(check_spec(spec));

@@ -119,9 +119,7 @@ static bool find(const lierne_group_keys *keys, const char *key, size_t *place) 
 static lierne_status read_key(const lierne_group_keys *keys, const char *view,
                               const char *const *dims, int ndims, char **key) {
     lierne_query query;
-    if (!keys) {
-        return LIERNE_FAIL(LIERNE_INVALID, "keys is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(keys, "keys"));
     LIERNE_TRY(lierne_query_read(&query, keys->grid, view, dims, ndims));
     return lierne_query_key(keys->grid, &query, key);
 }

@@ -283,9 +283,10 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
 }
 
 static lierne_status check_spec(const lierne_layout_spec *spec) {
-    if (!spec->grid || !spec->shape ||
-        (!spec->placements && lierne_grid_get_ndims(spec->grid, spec->view) > 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec's grid, shape or placements are NULL");
+    LIERNE_TRY(lierne_check_set(spec->grid, "spec->grid"));
+    LIERNE_TRY(lierne_check_set(spec->shape, "spec->shape"));
+    if (lierne_grid_get_ndims(spec->grid, spec->view) > 0) {
+        LIERNE_TRY(lierne_check_set(spec->placements, "spec->placements"));
     }
     if (spec->naxes < 1 || spec->naxes > LIERNE_MAX_AXES) {
         return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
@@ -314,9 +315,7 @@ static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec)
 lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
     LIERNE_PUBLIC_CALL();
     lierne_layout_spec own, *spec = &own;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     LIERNE_TRY(check_spec(spec));
@@ -432,9 +431,7 @@ lierne_status lierne_layout_get_elements(int64_t *stored, int64_t *owned,
     lierne_boxes boxes = {0};
     lierne_cell cell;
     int64_t shape[LIERNE_MAX_AXES] = {0}, sum = 0, product = 1;
-    if (!layout) {
-        return LIERNE_FAIL(LIERNE_INVALID, "layout is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(layout, "layout"));
     if (lierne_layout_cell(layout, rank, &cell)) {
         lierne_status status = lierne_layout_cell_boxes(layout, &cell, &boxes, shape);
         for (size_t i = 0; i < boxes.count; i++) {

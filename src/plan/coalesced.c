@@ -60,8 +60,11 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
                            LIERNE_MAX_COALESCED);
     }
     for (int i = 0; i < n; i++) {
-        if (!plans[i] || lierne_plan_context(plans[i]) != context) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is NULL or of another context",
+        if (!plans[i]) {
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is NULL", context->rank, i);
+        }
+        if (lierne_plan_context(plans[i]) != context) {
+            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is of another context",
                                context->rank, i);
         }
     }
@@ -108,8 +111,10 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     if (out) {
         *out = NULL;
     }
+    LIERNE_TRY(lierne_check_set(plans, "plans"));
     if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plans is NULL, or all %d of them are", n);
+        return LIERNE_FAIL(LIERNE_INVALID, "all %d plans are NULL, must be 1 to %d plans", n,
+                           LIERNE_MAX_COALESCED);
     }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? fill(&x, context, plans, n)

@@ -106,9 +106,7 @@ lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan
     if (out) {
         *out = NULL;
     }
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(plan->context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_transposed"},
                                    {.name = "plan", .value = plan->decision}};

@@ -281,9 +281,7 @@ lierne_status lierne_plan_destroy(lierne_plan *plan) {
 }
 
 lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction) {
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     if (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT) {
         return LIERNE_FAIL(LIERNE_INVALID, "direction is %d, must be %d (forward) or %d (adjoint)",
                            (int)direction, LIERNE_FORWARD, LIERNE_ADJOINT);

@@ -59,9 +59,7 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                     lierne_direction direction) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
-    if (!offset) {
-        return LIERNE_FAIL(LIERNE_INVALID, "offset is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(offset, "offset"));
     *offset = plan->alias[direction];
     return LIERNE_OK;
 }
@@ -70,9 +68,7 @@ lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_pla
                                     lierne_direction direction) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
-    if (!route) {
-        return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(route, "route"));
     *route = plan->parts.side[direction].route;
     return LIERNE_OK;
 }
@@ -107,9 +103,7 @@ lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_dir
     LIERNE_PUBLIC_CALL();
     lierne_text out = {0};
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
-    if (!text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(text, "text"));
     lierne_route_print(plan->parts.side[direction].route, &out);
     return lierne_text_take(&out, text);
 }

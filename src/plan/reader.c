@@ -113,9 +113,7 @@ lierne_status lierne_plan_reader_get_list(const lierne_plan_reader *r, const cha
 }
 
 lierne_status lierne_plan_reader_open(lierne_plan_reader *r, const char *text, size_t length) {
-    if (!text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(text, "text"));
     lierne_status status = lierne_json_parse(&r->doc, text, length);
     if (status == LIERNE_SYNTAX) {
         const lierne_json_fault *fault = &r->doc.fault;

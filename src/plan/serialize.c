@@ -14,10 +14,12 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
     LIERNE_PUBLIC_CALL();
     lierne_text out = {0};
-    if (!plan || !text || !plan->parts.saved_spec || !plan->parts.saved_spec->write) {
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
+    LIERNE_TRY(lierne_check_set(text, "text"));
+    if (!plan->parts.saved_spec || !plan->parts.saved_spec->write) {
         return LIERNE_FAIL(LIERNE_INVALID,
-                           "plan or text is NULL, or the plan is neither of references nor of a "
-                           "graph nor of swaps");
+                           "the plan's kind is %s, must be references, graph or halo",
+                           lierne_plan_get_kind(plan));
     }
     plan->parts.saved_spec->write(plan->parts.saved_spec, &out);
     return lierne_text_take(&out, text);
@@ -43,9 +45,7 @@ lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context
     lierne_plan_reader reader = {0};
     void *spec = NULL;
     int kind = 0;
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }

@@ -23,9 +23,7 @@ lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape) 
     LIERNE_PUBLIC_CALL();
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(plan->context));
     lierne_status status = reshape(plan, shape, &parts);
     if (status == LIERNE_OK) {

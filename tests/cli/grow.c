@@ -291,8 +291,9 @@ static int test(void *request, void *user) {
 static void other_contexts(void) {
     lierne_context *made = NULL;
     lierne_node_spec n = {.size = sizeof n, .world = 1, .name = "grow"};
-    lierne_oob_spec o = {
-        .size = sizeof o, .nranks = 1, .calls = {.allgather = allgather, .test = test}};
+    lierne_oob_spec o = {.size = sizeof o,
+                         .nranks = 1,
+                         .calls = {.allgather = allgather, .test = test}};
     TRY("node", n, NULL, (lierne_context_destroy(made), lierne_context_create_node(&made, &n)));
     lierne_context_destroy(made), made = NULL;
     TRY("oob", o, NULL, (lierne_context_destroy(made), lierne_context_create_oob(&made, &o)));

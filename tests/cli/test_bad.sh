@@ -2,28 +2,16 @@
 # Every file of grids/bad has exactly the diagnostics of grids/bad/expected.txt, in text and in JSON,
 # with the right exit status. $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
 lierne=$build/lierne
 bad=grids/bad
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-verdict() { # verdict NAME OK: counts, and names what failed
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 same() { # same NAME WANTED GOT: two files with equal content
     diff -u "$2" "$3" >"$work/diff"
     local status=$?
     [ $status = 0 ] || cat "$work/diff"
-    verdict "$1" $status
+    verdict $status "$1"
 }
 
 # "file line:column CODE pointer" from the text (which has no pointer) and from the JSON of check.
@@ -44,14 +32,14 @@ check_file() { # check_file NAME
     "$lierne" check "$bad/$name" >"$work/out" 2>"$work/err"
     status=$?
     [ $status = $wanted ] && [ ! -s "$work/err" ]
-    verdict "$name: exit status $status, wanted $wanted" $?
+    verdict $? "$name: exit status $status, wanted $wanted"
     from_text <"$work/out" >"$work/got"
     same "$name: text" "$work/wanted_text" "$work/got"
 
     "$lierne" check --strict --format json "$bad/$name" >"$work/out" 2>"$work/err"
     status=$?
     [ $status = 1 ] && grep -q '"valid":false' "$work/out"
-    verdict "$name: exit status $status with --strict, wanted 1" $?
+    verdict $? "$name: exit status $status with --strict, wanted 1"
     from_json "$name" <"$work/out" >"$work/got"
     same "$name: JSON" "$work/wanted" "$work/got"
 }
@@ -71,5 +59,4 @@ sed -n 's/^ *X(\([0-9]*\), [A-Z0-9_]*,.*/LG\1/p' include/lierne/diagnostics.h |
 grep -v '^#' "$bad/expected.txt" | cut -d' ' -f3 | sort -u >"$work/shown"
 same "every code has an example" "$work/codes" "$work/shown"
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

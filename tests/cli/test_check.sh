@@ -2,22 +2,19 @@
 # The commands check and groups: exit statuses, streams, several files, standard input, options.
 # test_bad.sh has the diagnostics of each bad file. $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
 lierne=$build/lierne
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 good=grids/encoder-llm-8.json
 bad=grids/bad/size-zero.json
 warned=grids/bad/warning-empty-dp-ranks.json
-passed=0
-failed=0
 
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
+verdict() { # verdict STATUS NAME
+    if [ "$1" = 0 ]; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        echo "FAIL $1"
+        echo "FAIL $2"
         sed 's/^/  out: /' "$work/out" | head -n 5
         sed 's/^/  err: /' "$work/err" | head -n 5
     fi
@@ -28,24 +25,24 @@ run() { # run WANTED ARGUMENT...: exit status, and on 2 something on stderr
     "$lierne" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [ $status = "$wanted" ] && { [ "$wanted" != 2 ] || [ -s "$work/err" ]; }
-    verdict "lierne $*: exit status $status, wanted $wanted" $?
+    verdict $? "lierne $*: exit status $status, wanted $wanted"
 }
 out_is() { # out_is TEXT: all of standard output
     printf '%s\n' "$1" >"$work/wanted"
     cmp -s "$work/wanted" "$work/out"
-    verdict "output is '$1'" $?
+    verdict $? "output is '$1'"
 }
 out_has() {
     grep -qF -- "$1" "$work/out"
-    verdict "output has '$1'" $?
+    verdict $? "output has '$1'"
 }
 err_has() {
     grep -qF -- "$1" "$work/err"
-    verdict "standard error has '$1'" $?
+    verdict $? "standard error has '$1'"
 }
 out_is_empty() {
     [ ! -s "$work/out" ]
-    verdict "output is empty" $?
+    verdict $? "output is empty"
 }
 
 # The command itself.
@@ -58,7 +55,7 @@ for help in --help "check --help" "groups --help" "groups -h"; do
     run 0 $help
     out_has "Usage: lierne"
     ! awk 'length > 79 { found = 1 } END { exit !found }' "$work/out"
-    verdict "lierne $help is under 80 columns" $?
+    verdict $? "lierne $help is under 80 columns"
 done
 
 # check: usage.
@@ -126,7 +123,7 @@ clean 8 '"a":{"order":["pp","dp","cp","tp"],"shape":{"cp":1,"dp":1,"tp":1,"pp":8
 clean 8 '"a":{"order":["dp","etp","tp"],"shape":{"dp":2,"etp":2,"tp":2}}'
 "$lierne" check grids/*.json >"$work/out" 2>"$work/err"
 ! grep -q 'LG10[567]' "$work/out"
-verdict "published configurations have no warning of order, idle ranks or offset" $?
+verdict $? "published configurations have no warning of order, idle ranks or offset"
 
 # check: zigzag over one rank cuts nothing, so it takes any size.
 printf '{"world_size":2,"grids":{%s},"bridges":[{"name":"x","src":"a","dst":"b","tensor":{"axes":
@@ -139,24 +136,24 @@ run 0 simulate --full "$work/one.json" --bridge x
 
 # check: standard input.
 "$lierne" check - <$good >"$work/out" 2>"$work/err"
-verdict "a valid file on standard input" $?
+verdict $? "a valid file on standard input"
 out_is "-: valid: 2 grids, 1 bridge"
 cat $bad | "$lierne" check - >"$work/out" 2>"$work/err"
 [ $? = 1 ]
-verdict "a bad file through a pipe" $?
+verdict $? "a bad file through a pipe"
 out_has "-:5:55: error: [LG024]"
 
 # check: colours. Not asked for, they are for terminals only.
 run 1 check $bad
 ! grep -q $'\033' "$work/out"
-verdict "no colour into a file" $?
+verdict $? "no colour into a file"
 run 1 check --color=always $bad
 out_has $'\033[1;31merror:\033[0m'
 run 0 check --color=always $warned
 out_has $'\033[1;35mwarning:\033[0m'
 run 1 check --color=never $bad
 ! grep -q $'\033' "$work/out"
-verdict "no colour with --color=never" $?
+verdict $? "no colour with --color=never"
 
 # check: JSON.
 run 1 check --format=json $good $bad
@@ -175,7 +172,7 @@ out_has "key 'a\"\\\\u0001é' is not known"
 if [ -e /dev/full ]; then
     "$lierne" check $good >/dev/full 2>"$work/err"
     [ $? = 2 ]
-    verdict "a full disk is not success" $?
+    verdict $? "a full disk is not success"
 fi
 
 # Control characters in names and paths are escaped (U+009B begins a sequence, as ESC [ does), and so
@@ -183,7 +180,7 @@ fi
 escaped() { # escaped NAME: the output of the last command has none of them
     ! cat "$work/out" "$work/err" | LC_ALL=C grep -qP \
         '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]'
-    verdict "$1 has no control characters" $?
+    verdict $? "$1 has no control characters"
 }
 wild=$'g\xc2\x9b31m\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8\xd8\x9c'
 shown='g\u009B31m\u202E\u2069\u2028\u061C'
@@ -206,7 +203,7 @@ escaped "JSON of wild names"
 out_has "there is no grid 'none$shown'"
 if command -v python3 >/dev/null; then
     python3 -m json.tool "$work/out" >"$work/json" 2>"$work/err"
-    verdict "JSON of wild names is JSON" $?
+    verdict $? "JSON of wild names is JSON"
 fi
 wild_file W
 run 0 check "$path"
@@ -274,8 +271,7 @@ out_is '{"grid":"llm","view":"expert","dims":[],"groups":[[0],[1],[2],[3],[4],[5
 run 0 groups grids/mimo-colocated-fanout-offset-8.json --grid images --dims tp
 out_is $'4 5\n6 7'
 "$lierne" groups - --grid llm --dims cp <$good >"$work/out" 2>"$work/err"
-verdict "groups of standard input" $?
+verdict $? "groups of standard input"
 out_is $'0 2\n1 3\n4 6\n5 7'
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

@@ -4,35 +4,23 @@
 # the program as far as a schema can. Commands shown with their output are run again, and no link is
 # broken. $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
 lierne=$build/lierne
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 "$build/tests/errors_md" | diff -u docs/errors.md -
-verdict "docs/errors.md is up to date (make docs/errors.md)" $?
+verdict $? "docs/errors.md is up to date (make docs/errors.md)"
 
 grep -o '(\.\./grids/[^)]*)' docs/grid-format.md | tr -d '()' | sort -u >"$work/links"
 [ -s "$work/links" ]
-verdict "docs/grid-format.md has links" $?
+verdict $? "docs/grid-format.md has links"
 while read -r link; do
     [ -e "docs/$link" ]
-    verdict "docs/grid-format.md links to $link" $?
+    verdict $? "docs/grid-format.md links to $link"
 done <"$work/links"
 for file in grids/bad/*.json; do
     grep -qF "(../$file)" docs/grid-format.md
-    verdict "docs/grid-format.md has a rule for $file" $?
+    verdict $? "docs/grid-format.md has a rule for $file"
 done
 
 # The examples of the format are valid files.
@@ -40,7 +28,7 @@ awk -v out="$work/example" '/^```json$/ { n++; inside = 1; next } /^```$/ { insi
     inside { print >(out n ".json") }' docs/grid-format.md
 examples=("$work"/example*.json)
 [ ${#examples[@]} -ge 2 ] && "$lierne" check --strict --quiet "${examples[@]}"
-verdict "the examples in docs/grid-format.md are valid" $?
+verdict $? "the examples in docs/grid-format.md are valid"
 
 # A console block holds commands, each behind "$ ", and below each all that it prints. Those of the
 # build folder and of the tests are run again.
@@ -53,7 +41,7 @@ replay() { # replay FILE: a verdict per command
             sed -i -e :a -e '/^\n*$/{$d;N;ba' -e '}' "$got" # blank lines at its end do not count
             diff -u "$shown" "$got" >"$work/diff"
             same=$?
-            verdict "$file: $command: $(head -n 12 "$work/diff")" $same
+            verdict $same "$file: $command: $(head -n 12 "$work/diff")"
             command=
         fi
         case $line in
@@ -72,11 +60,11 @@ for file in README.md docs/*.md; do
     replay "$file"
 done
 [ $((passed - before)) -ge 15 ]
-verdict "the documents show commands" $?
+verdict $? "the documents show commands"
 printf '```console\n$ build/lierne --version\nlierne 0\n```\n' >"$work/stale.md"
 wrong=$(replay "$work/stale.md")
 [[ $wrong == FAIL* ]]
-verdict "output that is not that of the command is found" $?
+verdict $? "output that is not that of the command is found"
 
 # Links lead to files of the repository, and no document names a path outside of it.
 links() { # links FILE...: those that lead nowhere
@@ -96,38 +84,38 @@ outside() { # outside FILE...: paths of somebody's machine
 pages=(README.md docs/*.md examples/*.md)
 bad=$(links "${pages[@]}")
 [ -z "$bad" ]
-verdict "links: $bad" $?
+verdict $? "links: $bad"
 bad=$(outside "${pages[@]}")
 [ -z "$bad" ]
-verdict "paths outside the repository: $bad" $?
+verdict $? "paths outside the repository: $bad"
 printf '[a](none.md) [b](../../../etc/passwd) `/home/me/x`\n' >"docs/.links.$$.md"
 found=$(links "docs/.links.$$.md" | wc -l)
 outside "docs/.links.$$.md" >/dev/null
 [ $? = 0 ] && [ "$found" = 2 ]
-verdict "bad links and paths are found" $?
+verdict $? "bad links and paths are found"
 rm -f "docs/.links.$$.md"
 
 # docs/testing.md names every test, and no test that does not exist.
 for file in tests/unit/test_*.c $(grep -l '^int main(' tests/mpi/*.c) tests/golden/*.json; do
     grep -qF "\`$file\`" docs/testing.md
-    verdict "docs/testing.md names $file" $?
+    verdict $? "docs/testing.md names $file"
 done
 for file in tests/cli/test_*.sh; do
     grep -qF "| \`${file##*/}\` |" docs/testing.md
-    verdict "docs/testing.md names $file" $?
+    verdict $? "docs/testing.md names $file"
 done
 grep -o '`[a-z_]*/[a-z0-9_]*`' docs/testing.md | tr -d '`' | grep -v '^tests/' | sort -u >"$work/tests"
 [ "$(wc -l <"$work/tests")" -ge 20 ]
-verdict "docs/testing.md names unit tests" $?
+verdict $? "docs/testing.md names unit tests"
 while IFS=/ read -r suite name; do
     case $suite in build | docs | grids) continue ;; esac
     grep -q "^Test($suite, ${name}[_0-9]*[,)]" tests/unit/*.c
-    verdict "docs/testing.md: there is a unit test $suite/$name" $?
+    verdict $? "docs/testing.md: there is a unit test $suite/$name"
 done <"$work/tests"
 grep -o '`\(tests/[a-z0-9_/.]*\|test_[a-z]*\.sh\)`' docs/testing.md | tr -d '`' | sort -u >"$work/files"
 while read -r file; do
     [ -e "$file" ] || [ -e "tests/cli/$file" ]
-    verdict "docs/testing.md: $file is there" $?
+    verdict $? "docs/testing.md: $file is there"
 done <"$work/files"
 
 # A schema cannot see duplicate keys or count ranks: it must take every valid file, and reject those
@@ -169,5 +157,4 @@ else
     echo "no python3 jsonschema: the schema was not compared"
 fi
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

@@ -5,31 +5,17 @@
 # from 7 peers.
 # $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 prints() { # prints NAME COMMAND...: ends with 0, and prints what stands on standard input
     local name=$1
     shift
     cat >"$work/wanted"
     timeout -k 5 600 "$@" >"$work/out" 2>"$work/err" </dev/null
-    verdict "$name ends well" $?
+    verdict $? "$name ends well"
     diff -u "$work/wanted" "$work/out"
-    verdict "$name prints what it must" $?
+    verdict $? "$name prints what it must"
 }
 
 prints 01_grid "$build/examples/01_grid" <<'END'
@@ -80,10 +66,9 @@ fi
 for source in examples/*.c; do
     name=$(basename "$source" .c)
     grep -q "^ *prints $name " "$0"
-    verdict "$name is run by this test" $?
+    verdict $? "$name is run by this test"
     grep -q "^| \[$name\.c\]($name\.c) | .* | .*\`.*build/examples/$name\` |\$" examples/README.md
-    verdict "$name has a line in examples/README.md" $?
+    verdict $? "$name has a line in examples/README.md"
 done
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

@@ -3,21 +3,9 @@
 # upgrading one of the two does. grow.c uses every public struct that begins with its size.
 # $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_grow.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.." || exit 2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 # The last fields that a smaller struct lacks: enough of them that its size is another one.
 fewer="context:1 grid:1 view:1 group:1 layout:1 redistribute:1 bridge:2 megatron:1 graph:1
@@ -28,7 +16,7 @@ all_to_all:2 barrier:2 oob:1 node:1"
 printf '%s\n' '#include <stdbool.h>' '#include <stdio.h>' '#include <string.h>' \
     '#include <lierne.h>' '#include <lierne/node.h>' '#include <lierne/oob.h>' '#include <lierne/sim.h>' |
     cc -E -P -dD -Iinclude - >"$work/same.h"
-verdict "the headers are preprocessed" $?
+verdict $? "the headers are preprocessed"
 
 # change larger|smaller|same: prints the declarations with other structs.
 change() {
@@ -57,21 +45,20 @@ change() {
 for how in same larger smaller; do
     mkdir "$work/$how"
     change $how <"$work/same.h" >"$work/$how/all.h" 2>"$work/$how/names"
-    verdict "$how headers" $?
+    verdict $? "$how headers"
     cmp -s <(sort "$work/$how/names") <(tr ' ' '\n' <<<"$fewer" | sed 's/:.*//' | sort)
-    verdict "$how: the structs with a size are those that grow.c uses" $?
+    verdict $? "$how: the structs with a size are those that grow.c uses"
     ${CC:-cc} -std=gnu11 -w -D"$(tr a-z A-Z <<<"$how")" -I"$work/$how" tests/cli/grow.c \
         "$(ls "$build"/liblierne.so.*.*.*)" -Wl,-rpath,"$build" -o "$work/$how/grow"
-    verdict "$how: grow.c compiles" $?
+    verdict $? "$how: grow.c compiles"
     line=$("$work/$how/grow" | tee "$work/out" | tail -n 1)
     grep '^FAIL' "$work/out" | sed "s/^FAIL/FAIL $how:/"
     if [[ $line =~ ^([1-9][0-9]*)\ passed,\ ([0-9]+)\ failed$ ]]; then
         passed=$((passed + BASH_REMATCH[1]))
         failed=$((failed + BASH_REMATCH[2]))
     else
-        verdict "$how: the program ran to its end" 1
+        verdict 1 "$how: the program ran to its end"
     fi
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+verdicts

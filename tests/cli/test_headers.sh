@@ -3,20 +3,8 @@
 # with each installed compiler; and all files that name the version name the same one.
 # $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 cd "$(dirname "$0")/../.." || exit 2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 headers=$(cd include && ls lierne.h lierne/*.h)
 # MPI's headers are not ours to judge.
@@ -41,7 +29,7 @@ while read -r compiler language standards; do
     for standard in $standards; do
         for header in $headers; do
             compiles "$compiler" "$language" "$standard" "$header"
-            verdict "$header, $compiler -std=$standard" $?
+            verdict $? "$header, $compiler -std=$standard"
         done
     done
 done <<'END'
@@ -51,7 +39,7 @@ clang c c99 c11
 clang++ cc c++11 c++17 c++20
 END
 [ $compilers -ge 2 ]
-verdict "a C and a C++ compiler are there" $?
+verdict $? "a C and a C++ compiler are there"
 
 # The check itself must be able to fail, each time for one reason.
 mkdir "$work/bad"
@@ -60,7 +48,7 @@ while read -r expected name text; do
     result=accepted
     compiles gcc c c11 "$name.h" "$work/bad" 2>/dev/null || result=rejected
     [ $result = "$expected" ]
-    verdict "a header with $name is $expected" $?
+    verdict $? "a header with $name is $expected"
 done <<'END'
 accepted nothing-wrong #pragma once\nint f(void);
 rejected an-include-forgotten #pragma once\nsize_t f(void);
@@ -72,33 +60,32 @@ for header in $headers; do
     name=${header##*/}
     guard=LIERNE_$(tr a-z. A-Z_ <<<"$name")
     [ "$(grep -c "^#ifndef $guard\$" "include/$header")" = 1 ] && [ "$(grep -c "^#define $guard\$" "include/$header")" = 1 ]
-    verdict "$header has the guard $guard" $?
+    verdict $? "$header has the guard $guard"
     grep -q '\<LIERNE_API\>.*(' "include/$header" || continue
     grep -q '^extern "C" {$' "include/$header"
-    verdict "$header declares its functions extern \"C\"" $?
+    verdict $? "$header declares its functions extern \"C\""
 done
 
 # One spelling per verb: what makes is _create, what frees is _destroy.
 verbs='_(init|new|make|open|free|release|delete|close)(_|$)'
 functions=$(cat include/lierne/*.h | grep -v '^ \*' | grep -oE '\<lierne_[a-z0-9_]+\(' | tr -d '(' | sort -u)
 [ "$(wc -l <<<"$functions")" -gt 130 ] && ! grep -E "$verbs" <<<"$functions"
-verdict "functions are named create and destroy" $?
+verdict $? "functions are named create and destroy"
 grep -qE "$verbs" <<<lierne_plan_free
-verdict "a function named otherwise is found" $?
+verdict $? "a function named otherwise is found"
 
 # One version. That of the .pc files and of the command is compared where they are installed.
 version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
 numbers=$(printf '#include <lierne/status.h>\nLIERNE_VERSION_MAJOR.LIERNE_VERSION_MINOR.LIERNE_VERSION_PATCH\n' |
     cc -E -P -Iinclude - | tail -n 1 | tr -d ' ')
 [ "$numbers" = "$version" ]
-verdict "LIERNE_VERSION_STRING $version is $numbers" $?
+verdict $? "LIERNE_VERSION_STRING $version is $numbers"
 top=$(sed -n 's/^## \([^ ]*\).*/\1/p' CHANGELOG.md | head -n 1)
 [ "$top" = "$version" ]
-verdict "the top entry of CHANGELOG.md, $top, is $version" $?
+verdict $? "the top entry of CHANGELOG.md, $top, is $version"
 for map in src/*.map; do
     grep -q "^LIERNE_${version%.*} {" "$map"
-    verdict "$map has a version for ${version%.*}" $?
+    verdict $? "$map has a version for ${version%.*}"
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+verdicts

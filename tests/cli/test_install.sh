@@ -3,30 +3,17 @@
 # shared and static, from C and C++, without and with MPI. The shared libraries export
 # the functions of the headers and nothing else. $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_install.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.." || exit 2
 # A make above this one must not hand its options down.
 unset MAKEFLAGS MAKELEVEL MFLAGS
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
 mpicc=${MPICC:-mpicc}
 mpirun=${MPIRUN:-mpirun}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
 
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 same() { # same NAME EXPECTED ACTUAL
     [ "$2" = "$3" ]
-    verdict "$1" $?
+    verdict $? "$1"
     [ "$2" = "$3" ] || diff <(echo "$2") <(echo "$3")
 }
 has_mpi() {
@@ -56,7 +43,7 @@ installed() { # installed FOLDER: every file and link in it
 
 prefix=$work/prefix
 targets install "PREFIX=$prefix"
-verdict "make install PREFIX=" $?
+verdict $? "make install PREFIX="
 same "files below PREFIX" "$(expected lib | LC_ALL=C sort)" "$(installed "$prefix")"
 
 # Editors complete by the schema that a file names: it must be there, in the source tree too.
@@ -69,10 +56,10 @@ same "files name a schema that is there" "" "$lost"
 # As a packager does it: staged, with a libdir of its own.
 staged=(PREFIX=/opt/lierne libdir=/opt/lierne/lib/triplet "DESTDIR=$work/stage")
 targets install "${staged[@]}"
-verdict "make install DESTDIR=" $?
+verdict $? "make install DESTDIR="
 same "files below DESTDIR" "$(expected lib/triplet | LC_ALL=C sort)" "$(installed "$work/stage/opt/lierne")"
 grep -rlF "$work" "$work/stage/opt/lierne/lib/triplet/pkgconfig"
-verdict "no .pc file names DESTDIR" $((1 - $?))
+verdict $((1 - $?)) "no .pc file names DESTDIR"
 same "a staged tree is found through a sysroot" "-I$work/stage/opt/lierne/include -L$work/stage/opt/lierne/lib/triplet -llierne" \
     "$(PKG_CONFIG_SYSROOT_DIR=$work/stage PKG_CONFIG_PATH=$work/stage/opt/lierne/lib/triplet/pkgconfig \
         pkg-config --cflags --libs lierne | xargs)"
@@ -92,7 +79,7 @@ declared() { # declared HEADER: functions that a header and those that it includ
 same "soname" liblierne.so.0 "$(dynamic liblierne.so SONAME)"
 same "liblierne needs no MPI" "" "$(dynamic liblierne.so NEEDED | grep -iE 'mpi|open-')"
 [ "$(declared lierne.h | wc -l)" -gt 50 ]
-verdict "the headers declare functions" $?
+verdict $? "the headers declare functions"
 same "liblierne exports the functions of all headers but mpi.h" \
     "$(for name in .h /node.h /oob.h /sim.h; do declared "lierne$name"; done | LC_ALL=C sort -u)" "$(exports liblierne.so LIERNE_0.1)"
 same "symbols have one of two versions" "" "$(nm -D --defined-only --with-symbol-versions "$prefix/lib/liblierne.so" |
@@ -118,15 +105,15 @@ consume() { # consume NAME COMPILER... : compiles tests/cli/consumer.c and runs 
     shift
     "$@" -Wall -Wextra -Werror tests/cli/consumer.c $(pkg-config --cflags lierne) -x none $(pkg-config --libs lierne) -o "$work/shared_$name" &&
         LD_LIBRARY_PATH=$prefix/lib timeout 600 "$work/shared_$name" >"$work/out" && grep -qx '0 wrong' "$work/out"
-    verdict "$name consumer, shared" $?
+    verdict $? "$name consumer, shared"
     readelf -d "$work/shared_$name" | grep -q 'NEEDED.*\[liblierne\.so\.0\]'
-    verdict "$name consumer, shared: needs liblierne.so.0" $?
+    verdict $? "$name consumer, shared: needs liblierne.so.0"
     "$@" -Wall -Wextra -Werror tests/cli/consumer.c $(pkg-config --cflags lierne) -x none \
         $(pkg-config --static --define-variable="libdir=$work/static" --libs lierne) -o "$work/static_$name" &&
         timeout 600 "$work/static_$name" >"$work/out" && grep -qx '0 wrong' "$work/out"
-    verdict "$name consumer, static" $?
+    verdict $? "$name consumer, static"
     readelf -d "$work/static_$name" | grep -q 'NEEDED.*liblierne'
-    verdict "$name consumer, static: needs no liblierne" $((1 - $?))
+    verdict $((1 - $?)) "$name consumer, static: needs no liblierne"
 }
 consume C cc -std=c11 -x c
 if command -v g++ >/dev/null; then
@@ -147,10 +134,10 @@ fi
 # The command, and its manual.
 same "the installed command" "lierne $version" "$("$prefix/bin/lierne" --version)"
 "$prefix/bin/lierne" check --quiet "$prefix"/share/lierne/grids/*.json
-verdict "the installed configurations are valid" $?
+verdict $? "the installed configurations are valid"
 if has_mpi; then
     timeout 1000 $mpirun -n 6 "$prefix/bin/lierne" run "$prefix/share/lierne/grids/uneven-dp-6.json" --bridge vision_to_llm >"$work/out" 2>&1
-    verdict "lierne run from the installed tree" $?
+    verdict $? "lierne run from the installed tree"
 fi
 sed 's/\\//g' "$prefix/share/man/man1/lierne.1" >"$work/man"
 options() {
@@ -166,13 +153,12 @@ if has_mpi; then
         "$(options <"$work/man")"
 fi
 grep -q "^\.TH LIERNE 1 .*\"lierne $version\"" "$work/man"
-verdict "the manual is that of this version" $?
+verdict $? "the manual is that of this version"
 
 targets uninstall "PREFIX=$prefix"
-verdict "make uninstall PREFIX=" $?
+verdict $? "make uninstall PREFIX="
 same "nothing is left below PREFIX" "" "$(installed "$prefix")$(find "$prefix" -name 'lierne*')"
 targets uninstall "${staged[@]}"
 same "nothing is left below DESTDIR" "" "$(installed "$work/stage")$(find "$work/stage/opt/lierne" -mindepth 1 -name 'lierne*')"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+verdicts

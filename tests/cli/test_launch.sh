@@ -3,24 +3,13 @@
 # ends the rest, hands signals on, and leaves no process behind.
 # $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:?usage: test_launch.sh BUILD}
 cd "$(dirname "$0")/../.." || exit 2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cp "$build/lierne" "$work/lierne" # no lierne-run beside it
 file=grids/megatron-cp-fanin-8.json
 bridge=encoder_to_llm
-passed=0
-failed=0
 
-verdict() { # verdict STATUS NAME
-    if [ "$1" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $2"
-    fi
-}
 ends() { # ends NAME STATUS ARGUMENT...: lierne run ARGUMENT... ends with STATUS
     local name=$1 wanted=$2 status
     shift 2
@@ -97,5 +86,4 @@ for signal in INT TERM KILL; do
     verdict $? "SIG$signal: exit status $status, must be $wanted"
 done
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+verdicts

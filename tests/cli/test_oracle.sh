@@ -3,23 +3,9 @@
 # gradients in every case of every pair of layouts where it matters, and in no other (a sum over cp
 # cannot be lost where cp is 1). $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
 train=$build/tests/mpi/train
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unused=0
-passed=0
-failed=0
-
-verdict() { # verdict NAME STATUS
-    if [ "$2" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1"
-    fi
-}
 
 matters() { # matters FAULT SRC_TP SRC_DP DST_TP DST_CP DST_DP
     case $1 in
@@ -46,10 +32,10 @@ check_run() { # check_run FAULT RANKS
             shown=1
         fi
         [ "$cases" -gt 0 ] && [ "$wrong" = "$wanted" ]
-        verdict "$fault on $n: $tp x $dp -> $dtp x $cp x $ddp ${order%:}: $wrong of $cases wrong, wanted $wanted" $?
+        verdict $? "$fault on $n: $tp x $dp -> $dtp x $cp x $ddp ${order%:}: $wrong of $cases wrong, wanted $wanted"
     done <"$work/out"
     [ "$pairs" -ge 9 ]
-    verdict "$fault on $n: $pairs pairs of layouts" $?
+    verdict $? "$fault on $n: $pairs pairs of layouts"
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/out")
     if [ "$fault" = none ]; then
         [ "${line#*, }" = '0 failed' ]
@@ -57,7 +43,7 @@ check_run() { # check_run FAULT RANKS
         [ "$shown" = 1 ] && [ -n "$line" ] && [ "${line#*, }" != '0 failed' ] &&
             grep -q 'encoder gradient (mean) is not that of equal dp' "$work/err"
     fi
-    verdict "$fault on $n: the program says '$line'" $?
+    verdict $? "$fault on $n: the program says '$line'"
 }
 
 if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || [ ! -x "$train" ]; then
@@ -74,7 +60,6 @@ done
 # A mistake that it does not know must not pass for one that it made, nor for none.
 LIERNE_TRAIN_FAULT=typo timeout -k 5 1100 "${MPIRUN:-mpirun}" -n 4 "$train" >"$work/out" 2>"$work/err" </dev/null
 [ $? = 2 ] && ! grep -q passed "$work/out"
-verdict "a mistake that is not known is rejected" $?
+verdict $? "a mistake that is not known is rejected"
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

@@ -2,23 +2,9 @@
 # lierne plan, simulate and run: output and exit status. The expected numbers are Megatron-LM's mapping
 # and byte counts computed from coordinates by hand, in units of one sample. $1: the build folder.
 set -u
+. "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
 lierne=$build/lierne
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-passed=0
-failed=0
-
-verdict() { # verdict OK NAME: counts, and names what failed. OK comes first: $? is that of the
-    # last command substitution, once one was expanded in the same line.
-    if [ "$1" = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $2"
-    fi
-}
 
 ends() { # ends NAME STATUS COMMAND...: its output goes to $work/out and $work/err
     local name=$1 wanted=$2 status
@@ -462,5 +448,4 @@ fi
 cp "$lierne" "$work/lierne"
 ends "run without lierne-run" 2 "$work/lierne" run $file -b vision_to_llm
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+verdicts

@@ -46,7 +46,7 @@ typedef struct lierne_oob_state {
     double timeout;           /* seconds */
     lierne_deadline deadline; /* of the running collective */
     int agreements;
-    bool abandoned;       /* a function may still read or write here */
+    bool abandoned; /* a function may still read or write here */
     struct lierne_oob_state *next_kept;
     bool pending_buffers; /* a sparse exchange failed with sends in flight */
     lierne_oob_record mine;

@@ -181,9 +181,7 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }
@@ -229,9 +227,7 @@ lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_t *row_owne
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(lierne_plan_context(plan)));
     lierne_status status = fill_again(plan, row_owner, &sides, &parts, &fields);
     lierne_bridge_sides_destroy(&sides);

@@ -100,10 +100,10 @@ lierne_status lierne_bridge_check_sides(const lierne_bridge_spec *spec) {
 
 static lierne_status check_axes(const lierne_bridge_spec *spec) {
     int b = spec->batch_axis, s = spec->sequence_axis;
-    if (spec->naxes < 2 || spec->naxes > 3 || !spec->shape) {
-        return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be 2 or 3, or shape is NULL",
-                           spec->naxes);
+    if (spec->naxes < 2 || spec->naxes > 3) {
+        return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be 2 or 3", spec->naxes);
     }
+    LIERNE_TRY(lierne_check_set(spec->shape, "shape"));
     if (spec->rows_per_sample != 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rows_per_sample is %lld, but the tensor has 3 axes",
                            (long long)spec->rows_per_sample);

@@ -21,9 +21,7 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
 
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
     LIERNE_PUBLIC_CALL();
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     lierne_context *context = lierne_plan_context(plan);
     lierne_saved_spec *saved = lierne_plan_saved_spec(plan, lierne_bridge_saved_spec_destroy);
     lierne_bridge_counts *c = saved ? ((lierne_bridge_saved_spec *)saved)->variable : NULL;

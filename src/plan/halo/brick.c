@@ -361,9 +361,7 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
     planner b = {.context = context};
     fingerprint f = {.fields = {{"lierne_brick_create"}}, .n = 1};
     int number = 0;
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }
@@ -402,9 +400,7 @@ void lierne_brick_destroy(lierne_brick *brick) {
 lierne_status lierne_brick_get_swaps(lierne_halo_spec *given, const lierne_brick *brick) {
     LIERNE_PUBLIC_CALL();
     lierne_halo_spec own, *spec = &own;
-    if (!brick) {
-        return LIERNE_FAIL(LIERNE_INVALID, "brick is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(brick, "brick"));
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     spec->nlocal = brick->nlocal;
     spec->nghost = (int64_t)brick->points.count / 3 - brick->nlocal;

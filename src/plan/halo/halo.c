@@ -120,9 +120,7 @@ lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context
                                       const lierne_halo_spec *given) {
     LIERNE_PUBLIC_CALL();
     lierne_halo_spec spec;
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }
@@ -150,9 +148,12 @@ lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_pla
 lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row, const lierne_plan *plan) {
     LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
-    if (!r || (r->spec.nghost > 0 && (!rank || !row))) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
-                           !r ? "plan is NULL or not one of swaps" : "rank or row is NULL");
+    if (!r) {
+        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
+    }
+    if (r->spec.nghost > 0) {
+        LIERNE_TRY(lierne_check_set(rank, "rank"));
+        LIERNE_TRY(lierne_check_set(row, "row"));
     }
     if (r->spec.nghost > 0 && r->spec.nswap == 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "the plan has %lld ghosts but no swaps that fill them",

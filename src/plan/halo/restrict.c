@@ -125,9 +125,7 @@ lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan
     if (out) {
         *out = NULL;
     }
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_restricted"},

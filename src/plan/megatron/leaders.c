@@ -102,9 +102,7 @@ lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
     LIERNE_PUBLIC_CALL();
     lierne_megatron_grids grids;
     lierne_megatron_leaders *leaders;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&leaders, 1, sizeof *leaders));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
@@ -133,9 +131,9 @@ void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders) {
 
 static lierne_status check_side(const lierne_megatron_leaders *leaders,
                                 lierne_megatron_side which) {
-    if (!leaders || (which != LIERNE_MEGATRON_SRC && which != LIERNE_MEGATRON_DST)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "leaders is NULL or side is %d, must be 0 or 1",
-                           (int)which);
+    LIERNE_TRY(lierne_check_set(leaders, "leaders"));
+    if (which != LIERNE_MEGATRON_SRC && which != LIERNE_MEGATRON_DST) {
+        return LIERNE_FAIL(LIERNE_INVALID, "side is %d, must be 0 or 1", (int)which);
     }
     return LIERNE_OK;
 }
@@ -145,9 +143,8 @@ lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
                                                 lierne_megatron_side which) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(check_side(leaders, which));
-    if (!ranks || !count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "ranks or count is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(ranks, "ranks"));
+    LIERNE_TRY(lierne_check_set(count, "count"));
     *ranks = leaders->sides[which].leaders;
     *count = leaders->sides[which].ndp;
     return LIERNE_OK;
@@ -158,9 +155,9 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
                                                  lierne_megatron_side which) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(check_side(leaders, which));
-    if (!ranks || !ngroups || !group_size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "ranks, ngroups or group_size is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(ranks, "ranks"));
+    LIERNE_TRY(lierne_check_set(ngroups, "ngroups"));
+    LIERNE_TRY(lierne_check_set(group_size, "group_size"));
     *ranks = leaders->sides[which].members;
     *ngroups = leaders->sides[which].ndp;
     *group_size = leaders->sides[which].group_size;
@@ -170,9 +167,9 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
 lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count,
                                                     const lierne_megatron_leaders *leaders) {
     LIERNE_PUBLIC_CALL();
-    if (!leaders || !ranks || !count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(leaders, "leaders"));
+    LIERNE_TRY(lierne_check_set(ranks, "ranks"));
+    LIERNE_TRY(lierne_check_set(count, "count"));
     *ranks = leaders->p2p;
     *count = leaders->np2p;
     return LIERNE_OK;
@@ -195,9 +192,11 @@ lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends
                                                 const int **recv_from, int *nrecvs,
                                                 const lierne_megatron_leaders *leaders, int rank) {
     LIERNE_PUBLIC_CALL();
-    if (!leaders || !send_to || !nsends || !recv_from || !nrecvs) {
-        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(leaders, "leaders"));
+    LIERNE_TRY(lierne_check_set(send_to, "send_to"));
+    LIERNE_TRY(lierne_check_set(nsends, "nsends"));
+    LIERNE_TRY(lierne_check_set(recv_from, "recv_from"));
+    LIERNE_TRY(lierne_check_set(nrecvs, "nrecvs"));
     const side *src = &leaders->sides[LIERNE_MEGATRON_SRC],
                *dst = &leaders->sides[LIERNE_MEGATRON_DST];
     find_peers(src, dst, rank, send_to, nsends);

@@ -134,9 +134,7 @@ lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
     LIERNE_PUBLIC_CALL();
     lierne_megatron_grids grids;
     lierne_megatron_map *map;
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "out"));
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
@@ -209,18 +207,14 @@ lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngro
                                                     int *group_size,
                                                     const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
-    if (!map) {
-        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(map, "map"));
     return give_groups(map->gather, map->ngather, map->dp_ratio, ranks, ngroups, group_size);
 }
 
 lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size,
                                                 const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
-    if (!map) {
-        return LIERNE_FAIL(LIERNE_INVALID, "map is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(map, "map"));
     return give_groups(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size);
 }
 
@@ -228,9 +222,9 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
                                             const lierne_megatron_map *map, int rank,
                                             int64_t batch) {
     LIERNE_PUBLIC_CALL();
-    if (!map || !start || !size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(map, "map"));
+    LIERNE_TRY(lierne_check_set(start, "start"));
+    LIERNE_TRY(lierne_check_set(size, "size"));
     if (!map->shares) {
         return LIERNE_FAIL(LIERNE_INVALID, "Megatron-LM rejects the pair, so it has no slices: %s",
                            map->rejection);
@@ -253,9 +247,9 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
 lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count,
                                                  const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
-    if (!map || !ranks || !count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "an argument is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(map, "map"));
+    LIERNE_TRY(lierne_check_set(ranks, "ranks"));
+    LIERNE_TRY(lierne_check_set(count, "count"));
     *ranks = map->nmisaligned ? map->misaligned : NULL;
     *count = map->nmisaligned;
     return LIERNE_OK;

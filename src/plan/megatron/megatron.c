@@ -92,9 +92,7 @@ lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *con
     lierne_megatron_bridge bridge = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }

@@ -504,9 +504,7 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
                                                int rank, const int *nodes) {
     LIERNE_PUBLIC_CALL();
     planner p = {.from = src, .to = dst, .nodes = nodes, .rank = rank};
-    if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "route is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(out, "route"));
     *out = NULL;
     LIERNE_TRY(check(src, dst, rank));
     p.members = (lierne_members){.world = src->world, .count = src->world};

@@ -101,9 +101,14 @@ static lierne_status check_graph(const contents *s) {
     const lierne_references_spec *p = &s->forest.references;
     const lierne_star_forest_graph *g = &s->graph;
     int64_t nrows = s->forest.nrows, rows = 0;
-    if (nrows < 0 || !lierne_add_i64(p->nowned, p->nghosts, &rows)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "nrows is %lld, or there are too many",
+    if (nrows < 0) {
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "nrows is %lld, must be at least 0",
                            (long long)nrows);
+    }
+    if (!lierne_add_i64(p->nowned, p->nghosts, &rows)) {
+        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+                           "%lld owned rows and %lld ghosts: their sum does not fit",
+                           (long long)p->nowned, (long long)p->nghosts);
     }
     LIERNE_TRY(check_range("owned", g->owned, p->nowned, nrows));
     LIERNE_TRY(check_range("needed", g->ghosts, p->nghosts, nrows));

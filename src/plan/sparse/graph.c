@@ -98,9 +98,13 @@ static lierne_status check_spec(const planning *w) {
                            "rank %d: nrows is %lld and nedges %lld, must be in 0 to %lld", w->rank,
                            (long long)s->nrows, (long long)s->nedges, (long long)(INT64_MAX / 16));
     }
-    if ((s->nrows > 0 && !s->owner) || (s->nedges > 0 && (!s->source || !s->target))) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", w->rank,
-                           s->nrows > 0 && !s->owner ? "owner" : "source or target");
+    if (s->nrows > 0 && !s->owner) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: owner is NULL, must have %lld entries",
+                           w->rank, (long long)s->nrows);
+    }
+    if (s->nedges > 0 && (!s->source || !s->target)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL, must have %lld entries", w->rank,
+                           s->source ? "target" : "source", (long long)s->nedges);
     }
     return LIERNE_OK;
 }
@@ -279,9 +283,7 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
                                        const lierne_graph_spec *given) {
     LIERNE_PUBLIC_CALL();
     lierne_graph_spec spec = {0};
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }
@@ -311,9 +313,7 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     LIERNE_PUBLIC_CALL();
     lierne_star_forest_spec forest = {.nrows = -1};
     lierne_status status = LIERNE_OK;
-    if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
         *out = NULL;
     }
@@ -353,9 +353,7 @@ static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *sp
 lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *given) {
     LIERNE_PUBLIC_CALL();
     lierne_graph_spec spec = {0};
-    if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is NULL");
-    }
+    LIERNE_TRY(lierne_check_set(plan, "plan"));
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));
     planning w = {.spec = &spec, .rank = context->rank, .members = &context->members};
