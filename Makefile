@@ -77,7 +77,7 @@ LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistri
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
-	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))

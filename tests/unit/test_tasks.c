@@ -101,6 +101,23 @@ static void run_program(lierne_program *p, lierne_reduction reduction, unsigned 
     }
 }
 
+/* A device traps where a piece is not aligned to itself; this host does not. */
+static void check_alignment(const lierne_program *p) {
+    for (size_t i = 0; i < p->tasks.count; i++) {
+        const lierne_task *t = &p->tasks.at[i];
+        for (int64_t b = t->block; b <= t->block + t->nfrom; b++) {
+            const lierne_task_block *block = &p->blocks.at[b];
+            int64_t last = block->stride[t->ndims - 1];
+            cr_assert_eq(block->offset % t->unit, 0);
+            cr_assert(t->unit <= t->size ? last % t->unit == 0 : last == t->size);
+            for (int d = 0; d < t->ndims - 1; d++) {
+                cr_assert_eq(block->stride[d] % t->unit, 0, "pieces of %d bytes, stride %lld",
+                             t->unit, (long long)block->stride[d]);
+            }
+        }
+    }
+}
+
 typedef struct buffers {
     unsigned char *memory[MOST + 1];
     unsigned char *at[MOST + 1];
@@ -157,6 +174,7 @@ static void compare(lierne_dtype dtype, unsigned seed) {
     lierne_program p = {0};
     cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
     cr_assert_eq(lierne_program_add(&p, &work, true), LIERNE_OK);
+    check_alignment(&p);
     run_program(&p, LIERNE_SUM, b.at, (int)n + 1);
     if (used > 1) {
         lierne_host_reduce(dtype, work.reduction, work.divisor, b.expected, &blocks[0],

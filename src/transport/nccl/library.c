@@ -63,11 +63,19 @@ lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what) {
     }
 }
 
+/* Destroying waits for the other ranks without a deadline; finalising first does not. */
+static bool is_finalised(const lierne_nccl *n) {
+    return !n->broken &&
+           lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize") ==
+               LIERNE_OK &&
+           lierne_nccl_wait(n, "ncclCommFinalize") == LIERNE_OK;
+}
+
 void lierne_nccl_end(lierne_nccl *n) {
-    if (n->comm && n->owned && n->broken) {
-        n->call.ncclCommAbort(n->comm);
-    } else if (n->comm && n->owned) {
+    if (n->comm && n->owned && is_finalised(n)) {
         n->call.ncclCommDestroy(n->comm);
+    } else if (n->comm && n->owned) {
+        n->call.ncclCommAbort(n->comm);
     }
     n->comm = NULL;
 }

@@ -49,16 +49,16 @@ static void set_stream(void *self, void *stream) {
     ((batch *)self)->stream = stream;
 }
 
+/* Both ends know that a message has no bytes. */
 static lierne_status post_one(const batch *b, const lierne_posting *p) {
     const lierne_nccl *n = b->nccl;
-    return p->receives ? lierne_nccl_check(n,
-                                           n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer,
-                                                            n->comm, b->stream),
-                                           "ncclRecv")
-                       : lierne_nccl_check(n,
-                                           n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer,
-                                                            n->comm, b->stream),
-                                           "ncclSend");
+    if (p->bytes == 0) {
+        return LIERNE_OK;
+    }
+    ncclResult_t result =
+        p->receives ? n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream)
+                    : n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream);
+    return lierne_nccl_check(n, result, p->receives ? "ncclRecv" : "ncclSend");
 }
 
 /* Posts the messages first to end - 1 of the cut as one group call, which ends after an error,
@@ -79,7 +79,7 @@ static lierne_status post_group(const batch *b, const lierne_posting *postings, 
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
-    (void)match;
+    (void)match; /* NCCL has none */
     lierne_group_cut(&b->cutter, postings, n, LIERNE_GROUP_CALL_OPERATIONS);
     for (size_t i = 0; i < n; i++) {
         b->posted[b->nposted++] = postings[i].slot;

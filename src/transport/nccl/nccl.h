@@ -12,6 +12,7 @@
     DO(ncclGetUniqueId)                                                                            \
     DO(ncclCommInitRankConfig)                                                                     \
     DO(ncclCommGetAsyncError)                                                                      \
+    DO(ncclCommFinalize)                                                                           \
     DO(ncclCommDestroy)                                                                            \
     DO(ncclCommAbort)                                                                              \
     DO(ncclCommCount)                                                                              \
@@ -48,7 +49,8 @@ lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const
 /* Waits until what was begun on a nonblocking communicator has been enqueued. Errors: TIMEOUT,
  * TRANSPORT. */
 lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what);
-/* Ends a communicator that lierne made: in order, or after an error. */
+/* Ends a communicator that lierne made: together with the other ranks, at most until the timeout;
+ * after an error at once. */
 void lierne_nccl_end(lierne_nccl *n);
 
 #endif
