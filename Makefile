@@ -121,7 +121,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
 
 check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
@@ -274,10 +274,15 @@ $(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt -lm
 
+# The NCCL transport over a NCCL that is played.
+$(B)/tests/nccl_ranks: $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o $(B)/tests/tasks.o $(call obj,$(NCCL_SRC)) $(LIB)
+	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
+
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
 $(call obj,$(CUDA_SRC)) $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
-$(call obj,$(NCCL_SRC)): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
+$(B)/tests/nccl/%.o: CPPFLAGS += -Itests
+$(call obj,$(NCCL_SRC)) $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o: CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(B)/kernels/%.cu.o: kernels/%.cu
 	@mkdir -p $(@D)

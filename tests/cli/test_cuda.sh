@@ -81,6 +81,10 @@ verdict "the functions from Python: $got" $?
 rm -f "$build/gpu_binding.py"
 [ -n "$nccl" ] || echo "skipped: no nccl.h, so that liblierne_nccl was not built"
 
+if [ -n "$nccl" ]; then
+    got=$(timeout 200 "$build/tests/nccl_ranks" 2>&1)
+    verdict "the transport over a NCCL that is played: $got" $?
+fi
 for program in "$build"/tests/gpu/*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
     got=$("$program" 2>&1)
