@@ -66,7 +66,7 @@ KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
-TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/run/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # Parts that several programs under mpirun share.

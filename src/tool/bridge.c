@@ -3,10 +3,11 @@
 #include "bridge.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 3, MAX_OPTIONS = 8 };
+enum { COMMON = 7, MAX_OPTIONS = 8 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
@@ -19,6 +20,20 @@ static int find_algorithm(const char *name) {
     return -1;
 }
 
+/* A file and a bridge of it, or a bridge on the command line. */
+static int find_input(tool_bridge *bridge, int argc, char **argv) {
+    if (!tool_inline_given(&bridge->given)) {
+        return tool_one_file(argc, argv, &bridge->path);
+    }
+    if (optind != argc || bridge->name) {
+        return tool_usage(argv,
+                          "--src, --dst, --tensor and --dtype stand in place of FILE and --bridge");
+    }
+    bridge->path = "the command line";
+    bridge->name = "src_to_dst";
+    return -1;
+}
+
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions) {
     const char *format = NULL;
@@ -26,13 +41,17 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         {"bridge", 'b', &bridge->name, NULL},
         {"algorithm", 'a', &bridge->algorithm, NULL},
         {"format", 0, &format, NULL},
+        {"src", 0, &bridge->given.src, NULL},
+        {"dst", 0, &bridge->given.dst, NULL},
+        {"tensor", 0, &bridge->given.tensor, NULL},
+        {"dtype", 0, &bridge->given.dtype, NULL},
     };
     for (int i = 0; i < noptions; i++) {
         all[COMMON + i] = options[i];
     }
     int status = tool_parse(argc, argv, help, all, COMMON + noptions);
     status = status < 0 ? tool_format(argv, format, &bridge->json) : status;
-    status = status < 0 ? tool_one_file(argc, argv, &bridge->path) : status;
+    status = status < 0 ? find_input(bridge, argc, argv) : status;
     if (status < 0 && !bridge->name) {
         return tool_usage(argv, "--bridge is missing");
     }
@@ -59,7 +78,9 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
 }
 
 int tool_bridge_load(tool_bridge *bridge, char **argv) {
-    int status = tool_load_valid(argv, bridge->path, &bridge->config);
+    int status = tool_inline_given(&bridge->given)
+                     ? tool_inline_load(argv, &bridge->given, false, &bridge->config)
+                     : tool_load_valid(argv, bridge->path, &bridge->config);
     return status < 0 ? tool_bridge_find(bridge, argv) : status;
 }
 

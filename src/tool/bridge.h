@@ -2,7 +2,7 @@
 #ifndef LIERNE_TOOL_BRIDGE_H
 #define LIERNE_TOOL_BRIDGE_H
 
-#include "tool.h"
+#include "inline.h"
 
 #include "lierne/sim.h"
 
@@ -14,6 +14,7 @@ typedef enum tool_algorithm {
 
 typedef struct tool_bridge {
     const char *path;
+    tool_inline given; /* in place of path and name */
     const char *name;
     const char *algorithm; /* as given; NULL: the file's */
     bool json;

@@ -14,8 +14,10 @@ static const struct {
     {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid"},
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
-    {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
+    {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
+    {"export", "lierne export", tool_export, "write a grid for another tool"},
+    {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -70,6 +72,7 @@ int main(int argc, char **argv) {
         }
     }
     return tool_usage((char *[]){"lierne"},
-                      "there is no command '%s', only check, groups, plan, simulate, info and run",
+                      "there is no command '%s', only check, groups, plan, simulate, run, import, "
+                      "export and info",
                       argv[1]);
 }

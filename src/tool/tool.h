@@ -18,6 +18,8 @@ int tool_plan(int argc, char **argv);
 int tool_simulate(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_run(int argc, char **argv);
+int tool_import(int argc, char **argv);
+int tool_export(int argc, char **argv);
 
 /* Options of a subcommand: either value or flag is set. */
 typedef struct tool_option {

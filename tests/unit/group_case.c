@@ -118,6 +118,7 @@ static lierne_status group_destroy(void *made, double timeout, bool alone) {
     pthread_mutex_lock(&s->lock);
     bool met = alone || meet(s, s->destructions, old.uid, old.n, timeout);
     s->communicators--;
+    s->alone += alone && old.uid == 1;
     pthread_mutex_unlock(&s->lock);
     free(made);
     return met ? LIERNE_OK

@@ -50,7 +50,8 @@ struct group_state {
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    int communicators;                      /* alive, over all ranks */
+    int communicators; /* alive, over all ranks */
+    int alone;         /* destructions of the group with uid 1 that waited for nobody */
     group_meeting creations[GROUP_AT_ONCE]; /* by uid, modulo their number */
     group_meeting destructions[GROUP_AT_ONCE];
     group_rank ranks[GROUP_RANKS];

@@ -125,6 +125,7 @@ Test(group_communicators, a_rank_that_does_not_call_is_a_timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.3};
     group_state s = {0};
     group_run(4, &spec, one_rank_does_not_call, &s);
+    cr_assert_eq(s.alone, 3);
 }
 
 static void many_rounds(lierne_context *context, void *shared) {

@@ -19,6 +19,9 @@ static const char help[] =
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
     "      --format=FORMAT  text (default) or json\n"
+    "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
+    "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
+    "                       the first dim varies fastest, tp2,dp4@8 begins at rank 8\n"
     "  -h, --help           show this help\n"
     "\n"
     "Exit status: 0 all right, 1 an element is wrong, FILE has errors, the bridge cannot be\n"
@@ -40,6 +43,10 @@ static int parse(run_state *run, int argc) {
 
 static int load_silently(run_state *run) {
     tool_bridge *bridge = &run->bridge;
+    if (tool_inline_given(&bridge->given)) {
+        int status = tool_inline_load(run->argv, &bridge->given, true, &bridge->config);
+        return status < 0 ? tool_bridge_find(bridge, run->argv) : status;
+    }
     if (lierne_config_read(&bridge->config, bridge->path) != LIERNE_OK) {
         tool_say(run->argv, "rank %d: %s", run->rank, tool_reason());
         return TOOL_USAGE;
