@@ -55,6 +55,7 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
+    context->device_query = lierne_device_query_find();
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
     double check = spec->check != 0;

@@ -135,13 +135,14 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 }
 
 lierne_status lierne_plan_refresh(lierne_plan *plan) {
+    lierne_status status = LIERNE_OK;
     for (int d = 0; d < 2; d++) {
         plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
-        for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_execution_resize(plan->requests[d][i].execution);
+        for (int i = 0; i < plan->parts.max_inflight && status == LIERNE_OK; i++) {
+            status = lierne_execution_resize(plan->requests[d][i].execution);
         }
     }
-    lierne_status status = lierne_connection_renew(plan->connection);
+    status = status == LIERNE_OK ? lierne_connection_renew(plan->connection) : status;
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
 }
 
@@ -306,6 +307,17 @@ static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
            lierne_dtype_size(plan->parts.dtype);
 }
 
+/* A buffer of another memory kind is an error here; later it would be a crash. */
+static lierne_status check_memory(const lierne_plan *plan, int d, const void *buffer,
+                                  const char *name) {
+    const lierne_context *context = plan->context;
+    char full[64];
+    snprintf(full, sizeof full, "rank %d: %s: %s", context->rank, direction_names[d], name);
+    return context->memory->check
+               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype), full)
+               : lierne_device_reject(context->device_query, buffer, full);
+}
+
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const void *out,
                                         const void *in, const void *stream) {
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
@@ -329,7 +341,11 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in and out overlap", rank,
                            direction_names[d]);
     }
-    return LIERNE_OK;
+    if (!plan->context->memory->check && !plan->context->device_query) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(n_in > 0 ? check_memory(plan, d, in, "in") : LIERNE_OK);
+    return out && n_out > 0 ? check_memory(plan, d, out, "out") : LIERNE_OK;
 }
 
 /* *next: a free request. Tags number calls, not requests, and repeat after LIERNE_MAX_INFLIGHT

@@ -18,6 +18,7 @@ static const struct {
     {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
     {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
     {"export", "lierne export", tool_export, "write a grid for another tool"},
+    {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -73,6 +74,6 @@ int main(int argc, char **argv) {
     }
     return tool_usage((char *[]){"lierne"},
                       "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "schedule, import and export",
+                      "schedule, import, export and info",
                       argv[1]);
 }
