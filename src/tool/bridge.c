@@ -41,14 +41,10 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
                       const tool_option *options, int noptions) {
     const char *format = NULL;
     tool_option all[COMMON + MAX_OPTIONS] = {
-        {"bridge", 'b', &bridge->name, NULL},
-        {"algorithm", 'a', &bridge->algorithm, NULL},
-        {"routing", 0, &bridge->routing, NULL},
-        {"format", 0, &format, NULL},
-        {"src", 0, &bridge->given.src, NULL},
-        {"dst", 0, &bridge->given.dst, NULL},
-        {"tensor", 0, &bridge->given.tensor, NULL},
-        {"dtype", 0, &bridge->given.dtype, NULL},
+        {"bridge", 'b', &bridge->name, NULL},       {"algorithm", 'a', &bridge->algorithm, NULL},
+        {"routing", 0, &bridge->routing, NULL},     {"format", 0, &format, NULL},
+        {"src", 0, &bridge->given.src, NULL},       {"dst", 0, &bridge->given.dst, NULL},
+        {"tensor", 0, &bridge->given.tensor, NULL}, {"dtype", 0, &bridge->given.dtype, NULL},
     };
     for (int i = 0; i < noptions; i++) {
         all[COMMON + i] = options[i];
