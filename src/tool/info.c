@@ -8,8 +8,14 @@
 #include <unistd.h>
 
 static const char help[] =
-    "Usage: lierne info [--format text|json]\n"
-    "Prints the version, and which libraries for MPI and GPUs are beside it and can run.\n";
+    "Usage: lierne info [OPTION]...\n"
+    "Prints the version, which libraries for MPI and GPUs are there, what they found, and why the\n"
+    "rest cannot run.\n"
+    "\n"
+    "      --format=FORMAT  text (default) or json\n"
+    "  -h, --help           show this help\n"
+    "\n"
+    "Exit status: 0 printed, 2 usage error.\n";
 
 static const struct {
     const char *name;
@@ -60,6 +66,9 @@ int tool_info(int argc, char **argv) {
     const tool_option options[] = {{"format", 0, &format, NULL}};
     char text[1024];
     int status = tool_parse(argc, argv, help, options, 1);
+    if (status < 0 && optind < argc) {
+        return tool_usage(argv, "'%s' is given, must be no file", argv[optind]);
+    }
     status = status < 0 ? tool_format(argv, format, &json) : status;
     if (status >= 0) {
         return status;

@@ -16,7 +16,7 @@
  * world a rank has at most one send and one receive: `most` / 2 of these pairs, in ascending order,
  * are a group call. Every rank makes its group calls in ascending order, and has nothing to do in
  * some. */
-LIERNE_PRIVATE int64_t lierne_group_call_of(int src, int dst, int64_t index, int world, int most);
+int64_t lierne_group_call_of(int src, int dst, int64_t index, int world, int most);
 
 /* Cuts what a rank posts. Zero-initialise. */
 typedef struct lierne_group_cutter {

@@ -24,6 +24,7 @@ enum { RANKS = 4, COUNT = 3001, MOST = 4 * COUNT };
 static atomic_int passed, failed;
 static lierne_memory memory;
 static char stream;
+static pthread_barrier_t planned; /* all ranks have their plans */
 
 static void check(bool good, const char *what) {
     atomic_fetch_add(good ? &passed : &failed, 1);
@@ -160,6 +161,7 @@ static void *fails(void *argument) {
     lierne_context *device = open_context(rank, "fails", true, 30);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    pthread_barrier_wait(&planned);
     if (rank == 0) {
         fake_nccl_fail_send();
         check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT &&
@@ -183,6 +185,7 @@ static void run_ranks(void *(*rank)(void *)) {
 }
 
 int main(void) {
+    pthread_barrier_init(&planned, NULL, RANKS);
     memory = test_task_memory;
     memory.name = "cuda";
     memory.copy = NULL;

@@ -124,6 +124,20 @@ Test(device, calls_launch_what_was_recorded) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
+/* lierne_reduce takes what out holds into account, which the adjoint does not. */
+Test(device, reductions_launch_what_was_recorded_for_them) {
+    lierne_context *context = open_context();
+    lierne_plan *plan = make_plan(context);
+    const float gradient[GHOSTS * WIDTH] = {9, -1, 5, 5, 2, 7};
+    const float expected[ROWS * WIDTH] = {5, 5, 4, 4, 9, 7, 4, 4};
+    float out[ROWS * WIDTH] = {3, 3, 4, 4, 3, 3, 4, 4};
+    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, out, gradient, &stream_a), LIERNE_OK, "%s",
+                 lierne_last_error());
+    cr_assert_arr_eq(out, expected, sizeof out);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
 static lierne_status failing_launch(const lierne_program *program, size_t launch,
                                     const lierne_task_call *call, void *stream) {
     (void)program, (void)launch, (void)call, (void)stream;
