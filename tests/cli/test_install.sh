@@ -154,7 +154,7 @@ if command -v cmake >/dev/null && command -v g++ >/dev/null; then
     for other in 0.0 0.2; do
         sed "s/find_package(lierne 0.1/find_package(lierne $other/" tests/cli/cmake/CMakeLists.txt >"$work/other/cmake/CMakeLists.txt"
         cmake -S "$work/other/cmake" -B "$work/$other" "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1
-        grep -q 'compatible with requested' "$work/log"
+        grep -q 'considered but not accepted' "$work/log"
         verdict $? "CMake rejects the library for a program of version $other"
     done
 else
