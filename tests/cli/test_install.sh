@@ -170,9 +170,13 @@ if command -v cmake >/dev/null && command -v g++ >/dev/null; then
         same "CMake consumer on 2 ranks" "2 ranks, 0 wrong 2 ranks, 0 wrong" \
             "$(timeout 600 $mpirun -n 2 "$work/cmake/consumer_mpi" | xargs)"
     fi
-    sed -i 's/find_package(lierne 0.1/find_package(lierne 0.2/' "$(cp -R tests/cli "$work/other" && echo "$work/other/cmake/CMakeLists.txt")"
-    cmake -S "$work/other/cmake" -B "$work/later" "-DCMAKE_PREFIX_PATH=$work/moved" >/dev/null 2>&1
-    verdict $((!$?)) "CMake rejects a later minor version"
+    cp -R tests/cli "$work/other"
+    for other in 0.0 0.2; do
+        sed "s/find_package(lierne 0.1/find_package(lierne $other/" tests/cli/cmake/CMakeLists.txt >"$work/other/cmake/CMakeLists.txt"
+        cmake -S "$work/other/cmake" -B "$work/$other" "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1
+        grep -q 'considered but not accepted' "$work/log"
+        verdict $? "CMake rejects the library for a program of version $other"
+    done
 else
     echo "no cmake: its consumers were left out"
 fi

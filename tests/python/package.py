@@ -174,10 +174,10 @@ class Bridges(unittest.TestCase):
         rank outside of the grid."""
         if not grid.rank_offset <= rank < grid.rank_offset + grid.size:
             return None
-        lane, n, m = grid.coords(rank)["dp"], grid.dims().get("cp", 1), 1
+        dp_rank, n, m = grid.coords(rank)["dp"], grid.dims().get("cp", 1), 1
         cp = grid.coords(rank).get("cp", 0)
         count = case["b_src" if kind == "x" else "b_dst"]
-        b, s, h = np.meshgrid(np.arange(count) + lane * count, np.arange(case["S"]),
+        b, s, h = np.meshgrid(np.arange(count) + dp_rank * count, np.arange(case["S"]),
                               np.arange(case["H"]), indexing="ij")
         if kind == "x":
             values = 10000 * b + 100 * s + h

@@ -366,8 +366,8 @@ def megatrons_colocated_bridge():
             axis, rank = mapping["b"], dist.get_rank()
 
             def mine(grid, tensor):
-                lane, n = rank // grid.shape[0], grid.shape[3]
-                return tensor.chunk(n, axis)[lane].contiguous()
+                dp_rank, n = rank // grid.shape[0], grid.shape[3]
+                return tensor.chunk(n, axis)[dp_rank].contiguous()
 
             x = mine(grids[0], whole).clone().requires_grad_()
             y = bridge.communicate(x)

@@ -18,9 +18,9 @@ from lierne.context import Context, World
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
-from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References, all_gather,
-                             all_reduce, all_to_all, barrier, broadcast, partition_morton,
-                             partition_split, reduce_scatter)
+from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
+                             all_gather, all_reduce, all_to_all, barrier, broadcast,
+                             partition_morton, partition_split, reduce_scatter)
 from lierne.simulate import simulate
 
 # The declarations were made from the headers of this version; another library is another ABI.
@@ -28,9 +28,9 @@ if text(lib.lierne_version()) != __version__:
     raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
                       f"{text(lib.lierne_version())}")
 
-__all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error", "Graph", "Grid",
-           "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan", "Redistribute",
-           "References", "Replicate", "Request", "Route", "Shard", "ShardRows", "ShardZigzag",
-           "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "check",
-           "check_plans", "errors", "partition_morton", "partition_split", "reduce_scatter",
+__all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
+           "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
+           "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
+           "ShardZigzag", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
+           "check", "check_plans", "errors", "partition_morton", "partition_split", "reduce_scatter",
            "simulate"]

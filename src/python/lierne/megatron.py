@@ -194,7 +194,7 @@ class ColocatedBridgeCommunicator:
     @staticmethod
     def _positions(grid):
         """rank -> (number of its tp group, place in it), as Megatron-LM enumerates them."""
-        return {rank: (lane, place) for lane, group in enumerate(grid.get_rank_enum(["tp"]))
+        return {rank: (dp_rank, place) for dp_rank, group in enumerate(grid.get_rank_enum(["tp"]))
                 for place, rank in enumerate(group)}
 
     def _build_gather_groups(self):
@@ -271,12 +271,12 @@ def _split(size, parts):
     return [size // parts + (i < size % parts) for i in range(parts)]
 
 
-def _counts_across(counts, lanes):
-    """Samples of the lanes of the other side: each part of a lane, or the sum of several."""
-    if len(counts) >= lanes:
-        k = len(counts) // lanes
-        return [sum(counts[i * k:(i + 1) * k]) for i in range(lanes)]
-    return [part for count in counts for part in _split(count, lanes // len(counts))]
+def _counts_across(counts, dp_ranks):
+    """Samples of the dp ranks of the other side: parts of one dp rank here, or the sum of several."""
+    if len(counts) >= dp_ranks:
+        k = len(counts) // dp_ranks
+        return [sum(counts[i * k:(i + 1) * k]) for i in range(dp_ranks)]
+    return [part for count in counts for part in _split(count, dp_ranks // len(counts))]
 
 
 class BridgeCommunicator:
@@ -407,12 +407,12 @@ class BridgeCommunicator:
     def _plan(self, direction, shapes):
         """The plan for what the ranks of the sending side have given, by place in _members."""
         groups = (self._src_groups, self._dest_groups)[direction]
-        lanes = [shapes[self._members.index(group[0])] for group in groups]
-        if None in lanes:
+        dp_ranks = [shapes[self._members.index(group[0])] for group in groups]
+        if None in dp_ranks:
             raise ValueError("a sending rank has given no tensor")
-        shape, dtype = list(lanes[0][0]), lanes[0][1]
+        shape, dtype = list(dp_ranks[0][0]), dp_ranks[0][1]
         axis = 0 if len(shape) == 2 else self.dim_mapping["b"]
-        counts = [entry[0][axis] for entry in lanes]
+        counts = [entry[0][axis] for entry in dp_ranks]
         other = _counts_across(counts, len((self._dest_groups, self._src_groups)[direction]))
         src, dst = (counts, other) if direction == 0 else (other, counts)
         shape[axis] = sum(counts)
