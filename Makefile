@@ -100,7 +100,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: python wheel check-torch check-long model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -160,6 +160,9 @@ mutants: tests ## break the code, one mutation at a time: some test must fail ea
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
+
+scale: $(B)/tests/bench/planning ## time and memory of one rank's plan, 64 to 131,072 ranks
+	@$<
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')

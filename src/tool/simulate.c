@@ -14,6 +14,7 @@ static const char help[] =
     "\n"
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
+    "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "      --full           the full size of every axis\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"

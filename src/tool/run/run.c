@@ -17,6 +17,7 @@ static const char help[] =
     "  -b, --bridge=B       the bridge\n"
     "  -l, --launch=N       start N ranks on this node\n"
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
+    "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
