@@ -264,7 +264,8 @@ LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
 /* Waits until all operations of this rank are complete, and ends the execution, also on failure.
  * Errors: INVALID (NULL, a run that was not begun); those of lierne_end; TIMEOUT also where nothing
  * has progressed for the context's timeout: the message names the operation that is held, or waits,
- * and the one that waits behind it. The context is dead then. */
+ * and the one that waits behind it. The context is dead then. IO: the execution is complete, but
+ * its events could not be written to the file of LIERNE_TRACE (lierne_run_get_trace). */
 LIERNE_API lierne_status lierne_run_end(lierne_run *run);
 
 /* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. */
@@ -284,9 +285,11 @@ LIERNE_API lierne_status lierne_run_get_event(lierne_run_event *event, const lie
 
 /* Writes the last execution as events of the Chrome trace format, one JSON object a line, with
  * commas between them: those of all ranks, joined by commas and put in [ ], open in Perfetto. The
- * process is the rank, the thread the queue; arrows lead from sends to receives. *text is the
- * caller's, to be freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not
- * ended), NO_MEMORY. */
+ * process is the rank, the thread the queue; arrows lead from sends to receives. Where the
+ * environment variable LIERNE_TRACE names a file, every lierne_run_end appends its events to it:
+ * all ranks may name the same one, on one host, and it opens as it is. *text is the caller's, to be
+ * freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not ended),
+ * NO_MEMORY. */
 LIERNE_API lierne_status lierne_run_get_trace(char **text, const lierne_run *run);
 
 #ifdef __cplusplus

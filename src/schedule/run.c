@@ -284,5 +284,6 @@ lierne_status lierne_run_end(lierne_run *run) {
     }
     end_requests(run);
     run->running = false;
-    return report(run);
+    LIERNE_TRY(report(run));
+    return lierne_run_append_trace(run);
 }

@@ -36,6 +36,12 @@ struct lierne_run {
 /* The queue of an operation. */
 int lierne_run_queue(const lierne_run *run, int operation);
 
+/* trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run);
+/* trace_file.c. Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
+ * NO_MEMORY. */
+lierne_status lierne_run_append_trace(const lierne_run *run);
+
 /* exchange.c. Collective: compares the schedules of all ranks, and creates the groups of passes
  * that have no uid, into run->groups. status: how this rank fared so far; the result is the same on
  * every rank. */

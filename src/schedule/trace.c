@@ -105,6 +105,15 @@ static void add_operation(lierne_text *text, const lierne_run *run, int i) {
     }
 }
 
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run) {
+    for (int q = 0; q < run->nqueues; q++) {
+        add_queue_name(text, run, q);
+    }
+    for (int i = 0; i < (int)run->schedule->operations.count; i++) {
+        add_operation(text, run, i);
+    }
+}
+
 lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {
     LIERNE_PUBLIC_CALL();
     lierne_text own = {0};
@@ -115,11 +124,6 @@ lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {
     if (run->running) {
         return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run has not ended", run->context->rank);
     }
-    for (int q = 0; q < run->nqueues; q++) {
-        add_queue_name(&own, run, q);
-    }
-    for (int i = 0; i < (int)run->schedule->operations.count; i++) {
-        add_operation(&own, run, i);
-    }
+    lierne_run_write_trace(&own, run);
     return lierne_text_take(&own, text);
 }
