@@ -140,7 +140,12 @@
     X(107, OFFSET,                                                                                 \
       "Grids that begin at rank 0 have together as many ranks as the world, and some ranks are "   \
       "in no grid. If the grids are meant to be disjoint, a rank_offset is missing. If they are "  \
-      "meant to share ranks, world_size is too large.")
+      "meant to share ranks, world_size is too large.")                                            \
+    X(108, DEFAULT_OWNER,                                                                          \
+      "The destination has context parallelism, and the bridge has no gradient: it is taken as "   \
+      "partial, every cp rank has a part of every row's gradient, and the parts are added. Where " \
+      "each cp rank has the gradients of its own rows only, name the owner. If partial is meant, " \
+      "write it.")
 /* clang-format on */
 
 #define LIERNE_DIAGNOSTIC_NUMBER(number) (1##number - 1000)

@@ -270,6 +270,19 @@ static void check_empty_dp_ranks(lierne_reader *r, values *v, entry *bridge) {
     }
 }
 
+static void check_default_owner(lierne_reader *r, values *v, entry *bridge) {
+    int cp = size_of(bridge, 1, "cp");
+    if (!v->gradient && cp > 1) {
+        lierne_diagnostic_add(
+            r, LIERNE_DIAGNOSTIC_DEFAULT_OWNER, v->dst,
+            "write \"gradient\": {\"owner\": \"partial\"}, or zigzag or contiguous "
+            "as context parallelism shards the sequence",
+            "cp of grid %s is %d, and the bridge does not say who owns a row's "
+            "gradient: partial is taken",
+            lierne_quote(name_of(bridge, 1)).text, cp);
+    }
+}
+
 /* Warns of a pair that Megatron-LM rejects or plans wrongly. */
 static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_comparison *c) {
     const int shown =
@@ -334,5 +347,8 @@ void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool
     }
     if (sound && errors == r->config->errors && bridge->spec.src && bridge->spec.dst) {
         check_pair(r, v, bridge);
+        if (errors == r->config->errors) {
+            check_default_owner(r, v, bridge);
+        }
     }
 }

@@ -6,6 +6,19 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
+static void add_unknown_grid(lierne_reader *r, const lierne_json_node *node) {
+    lierne_text hint = {0};
+    lierne_config_words names = {0};
+    for (size_t i = 0; i < r->config->grids.count; i++) {
+        names.at[names.n++] = r->config->grids.at[i].name;
+    }
+    lierne_config_suggest(&hint, lierne_json_string(node), "grids: ", &names);
+    r->failed |= hint.failed;
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_UNKNOWN, node, hint.data ? hint.data : "",
+                          "there is no grid %s", lierne_quote(lierne_json_string(node)).text);
+    lierne_text_clear(&hint);
+}
+
 /* Name of the grid that node names; NULL, with a diagnostic, if there is none. */
 static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_json_node *node) {
     for (size_t i = 0; node && i < r->config->grids.count; i++) {
@@ -14,9 +27,7 @@ static const lierne_config_grid_entry *find_grid(lierne_reader *r, const lierne_
         }
     }
     if (node) {
-        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_UNKNOWN, node,
-                              "name one of the keys of 'grids'", "there is no grid %s",
-                              lierne_quote(lierne_json_string(node)).text);
+        add_unknown_grid(r, node);
     }
     return NULL;
 }
@@ -92,6 +103,22 @@ static void read_counts(lierne_reader *r, lierne_config_bridge_nodes *nodes,
     bridge->spec.dst_counts = bridge->counts[1];
 }
 
+static void add_unknown_view(lierne_reader *r, const lierne_config_grid_entry *grid,
+                             const lierne_json_node *node) {
+    lierne_text hint = {0};
+    lierne_config_words names = {.n = lierne_grid_get_nviews(grid->grid)};
+    for (int i = 0; i < names.n; i++) {
+        names.at[i] = lierne_grid_get_view_name(grid->grid, i);
+    }
+    lierne_config_suggest(&hint, lierne_json_string(node),
+                          "its views, base for its own dims: ", &names);
+    r->failed |= hint.failed;
+    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_UNKNOWN, node, hint.data ? hint.data : "",
+                          "grid %s has no view %s", lierne_quote(grid->name).text,
+                          lierne_quote(lierne_json_string(node)).text);
+    lierne_text_clear(&hint);
+}
+
 /* The view's name as its grid has it, NULL, with a diagnostic, if the grid has no such view. */
 static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *grid,
                              const lierne_json_node *node) {
@@ -100,10 +127,7 @@ static const char *find_view(lierne_reader *r, const lierne_config_grid_entry *g
             return lierne_grid_get_view_name(grid->grid, i);
         }
     }
-    lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_UNKNOWN, node,
-                          "name one of its 'views', or base for its own dims",
-                          "grid %s has no view %s", lierne_quote(grid->name).text,
-                          lierne_quote(lierne_json_string(node)).text);
+    add_unknown_view(r, grid, node);
     return NULL;
 }
 

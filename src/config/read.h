@@ -81,6 +81,14 @@ lierne_quoted lierne_label(const lierne_json_node *node);
 /* What the last failed call of the library said, without the name of its function. */
 const char *lierne_reason(void);
 
+/* Hints (suggest.c): "did you mean 'llm'? ", intro, and the words. */
+typedef struct lierne_config_words {
+    int n;
+    const char *at[LIERNE_CONFIG_MAX_GRIDS];
+} lierne_config_words;
+void lierne_config_suggest(lierne_text *hint, const char *word, const char *intro,
+                           const lierne_config_words *words);
+
 /* Values (value.c). Each gives a diagnostic and false when the value is not as wanted; node NULL is
  * false without a diagnostic. */
 typedef struct lierne_config_key {

@@ -52,9 +52,11 @@ bool lierne_config_typed(lierne_reader *r, const lierne_json_node *node, int typ
 static void add_unknown_key(lierne_reader *r, const lierne_json_node *member,
                             const lierne_config_key *keys, int nkeys) {
     lierne_text hint = {0};
+    lierne_config_words words = {.n = nkeys};
     for (int i = 0; i < nkeys; i++) {
-        lierne_text_add(&hint, "%s%s", i ? ", " : "known keys here: ", keys[i].name);
+        words.at[i] = keys[i].name;
     }
+    lierne_config_suggest(&hint, lierne_json_key(member), "known keys here: ", &words);
     r->failed |= hint.failed;
     lierne_diagnostic_add_key(r, LIERNE_DIAGNOSTIC_UNKNOWN_KEY, member, hint.data ? hint.data : "",
                               "key %s is not known", lierne_label(member).text);
@@ -130,9 +132,9 @@ bool lierne_config_word(lierne_reader *r, const lierne_json_node *node, const ch
         }
     }
     lierne_text hint = {0};
-    for (int i = 0; i < nwords; i++) {
-        lierne_text_add(&hint, "%s%s", i ? ", " : "one of: ", words[i]);
-    }
+    lierne_config_words known = {.n = nwords};
+    memcpy(known.at, words, (size_t)nwords * sizeof *words);
+    lierne_config_suggest(&hint, lierne_json_string(node), "one of: ", &known);
     r->failed |= hint.failed;
     lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_CHOICE, node, hint.data ? hint.data : "",
                           "%s is %s, which is not known", lierne_label(node).text,

@@ -1,7 +1,7 @@
 /* lierne check: validates configurations. Every file is read, whatever the others hold, and all its
  * diagnostics are printed. The exit status is that of the worst file: unreadable is worse than
  * invalid. */
-#include "tool.h"
+#include "findings.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -14,8 +14,10 @@ static const char help[] =
     "\n"
     "  -s, --strict         warnings make a file invalid too\n"
     "  -q, --quiet          print nothing, only set the exit status\n"
-    "      --format=FORMAT  text (default) or json\n"
-    "      --color=WHEN     auto (default), always or never; NO_COLOR is heeded\n"
+    "      --ignore=CODES   leave out warnings, as LG103,LG104\n"
+    "      --format=FORMAT  text (default), json, sarif, github or junit\n"
+    "      --color=WHEN     auto (default), always or never; NO_COLOR is heeded;\n"
+    "                       with colours the line of the file is shown too\n"
     "  -h, --help           show this help\n"
     "\n"
     "Exit status: 0 all valid, 1 a file invalid, 2 usage error or unreadable file.\n";
@@ -23,9 +25,10 @@ static const char help[] =
 typedef struct settings {
     bool strict;
     bool quiet;
-    bool json;
     bool color;
-    int printed; /* files so far, for JSON's commas */
+    const char *ignore;            /* codes of warnings, between commas; NULL: none */
+    const findings_format *format; /* NULL: text */
+    int printed;                   /* files so far */
 } settings;
 
 static int read_color(char **argv, const char *when, bool *color) {
@@ -40,94 +43,159 @@ static int read_color(char **argv, const char *when, bool *color) {
     return -1;
 }
 
-static int count(const lierne_config *config, lierne_severity severity) {
-    int n = 0;
-    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
-        n += lierne_config_get_diagnostic(config, i)->severity == severity;
+static int read_format(char **argv, const char *name, const findings_format **format) {
+    *format = name ? findings_format_find(name) : NULL;
+    if (name && !*format && strcmp(name, "text") != 0) {
+        return tool_usage(argv, "--format is '%s', must be text, json, sarif, github or junit",
+                          name);
     }
-    return n;
+    return -1;
 }
 
-static void print_text(const settings *s, const char *path, const lierne_config *config) {
-    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
-        tool_print_diagnostic(stdout, path, lierne_config_get_diagnostic(config, i), s->color);
+/* Whether a code is in the list. */
+static bool is_listed(const char *list, const char *code) {
+    for (size_t n; list && *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (strlen(code) == n && strncmp(list, code, n) == 0) {
+            return true;
+        }
     }
-    if (count(config, LIERNE_ERROR) == 0) {
-        int ngrids = lierne_config_get_ngrids(config),
-            nbridges = lierne_config_get_nbridges(config);
-        tool_print_text(stdout, path);
+    return false;
+}
+
+/* Each code of --ignore is one of a warning. */
+static int check_ignore(char **argv, const char *list) {
+    static const char *const warnings[] = {
+#define CODE(number, name, text) #number[0] == '1' ? "LG" #number : "",
+        LIERNE_DIAGNOSTIC_TABLE(CODE)
+#undef CODE
+    };
+    size_t known = 0, given = list && *list;
+    for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++) {
+        known += *warnings[i] && is_listed(list, warnings[i]);
+    }
+    for (const char *c = list; c && *c; c++) {
+        given += *c == ',';
+    }
+    return known == given ? -1
+                          : tool_usage(argv,
+                                       "--ignore is '%s', must be codes of warnings, LG101 "
+                                       "and above, each once",
+                                       list);
+}
+
+/* The line of a diagnostic, and a caret below its column. */
+static void print_line(const char *path, const lierne_diagnostic *d) {
+    FILE *file = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t length = -1;
+    for (int i = 0; file && i < d->line; i++) {
+        length = getline(&line, &size, file);
+    }
+    if (length > 0 && d->column >= 1 && d->column <= length && length < 200) {
+        line[strcspn(line, "\r\n")] = '\0';
+        for (char *tab = line; (tab = strchr(tab, '\t'));) {
+            *tab = ' ';
+        }
+        printf("%6d | ", d->line);
+        tool_print_text(stdout, line);
+        line[d->column - 1] = '\0';
+        printf("\n       | %*s^\n", tool_text_columns(line), "");
+    }
+    free(line);
+    if (file) {
+        fclose(file);
+    }
+}
+
+static void print_text(const settings *s, const findings_file *file, int errors) {
+    for (int i = 0; i < lierne_config_get_ndiagnostics(file->config); i++) {
+        const lierne_diagnostic *d = lierne_config_get_diagnostic(file->config, i);
+        if (file->keep[i]) {
+            tool_print_diagnostic(stdout, file->path, d, s->color);
+        }
+        if (file->keep[i] && s->color) {
+            print_line(file->path, d);
+        }
+    }
+    if (errors == 0) {
+        int ngrids = lierne_config_get_ngrids(file->config),
+            nbridges = lierne_config_get_nbridges(file->config);
+        tool_print_text(stdout, file->path);
         printf(": valid: %d grid%s, %d bridge%s\n", ngrids, ngrids == 1 ? "" : "s", nbridges,
                nbridges == 1 ? "" : "s");
     }
 }
 
-static void print_json_diagnostic(const lierne_diagnostic *diagnostic) {
-    printf("{\"severity\":\"%s\",\"code\":", diagnostic->severity ? "error" : "warning");
-    tool_print_string(stdout, diagnostic->code);
-    printf(",\"line\":%d,\"column\":%d,\"pointer\":", diagnostic->line, diagnostic->column);
-    tool_print_string(stdout, diagnostic->pointer);
-    printf(",\"message\":");
-    tool_print_string(stdout, diagnostic->message);
-    printf(",\"hint\":");
-    tool_print_string(stdout, diagnostic->hint);
-    printf("}");
-}
-
-static void print_json(const settings *s, const char *path, const lierne_config *config,
-                       bool valid) {
-    printf("%s\n{\"file\":", s->printed ? "," : "");
-    tool_print_string(stdout, path);
-    printf(",\"valid\":%s,\"findings\":[", valid ? "true" : "false");
+/* keep[i]: whether diagnostic i counts. Returns the number of errors that do, with --strict also of
+ * warnings. */
+static int choose(const settings *s, const lierne_config *config, bool *keep, int *errors) {
+    int bad = 0;
+    *errors = 0;
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
-        printf("%s\n ", i ? "," : "");
-        print_json_diagnostic(lierne_config_get_diagnostic(config, i));
+        const lierne_diagnostic *d = lierne_config_get_diagnostic(config, i);
+        bool error = d->severity == LIERNE_ERROR;
+        keep[i] = !is_listed(s->ignore, d->code);
+        *errors += error;
+        bad += error || (s->strict && keep[i]);
     }
-    printf("]}");
+    return bad;
 }
 
 static int check_file(char **argv, settings *s, const char *path) {
     lierne_config *config;
-    int status = tool_load(argv, path, &config);
+    int errors, status = tool_load(argv, path, &config);
     if (status >= 0) {
         return status;
     }
-    bool valid =
-        count(config, LIERNE_ERROR) == 0 && !(s->strict && count(config, LIERNE_WARNING) > 0);
-    if (!s->quiet && s->json) {
-        print_json(s, path, config, valid);
+    bool *keep = calloc((size_t)lierne_config_get_ndiagnostics(config) + 1, sizeof *keep);
+    if (!keep) {
+        lierne_config_destroy(config);
+        return tool_usage(argv, "no memory for the diagnostics of %s", path);
+    }
+    findings_file file = {path, config, keep, choose(s, config, keep, &errors) == 0, s->printed};
+    if (!s->quiet && s->format) {
+        s->format->file(&file);
         s->printed++;
     } else if (!s->quiet) {
-        print_text(s, path, config);
+        print_text(s, &file, errors);
     }
+    free(keep);
     lierne_config_destroy(config);
-    return valid ? TOOL_VALID : TOOL_INVALID;
+    return file.valid ? TOOL_VALID : TOOL_INVALID;
+}
+
+static int check_files(char **argv, settings *s, int n, char **paths) {
+    const findings_format *format = s->quiet ? NULL : s->format;
+    int worst = TOOL_VALID;
+    if (format) {
+        format->begin(n);
+    }
+    for (int i = 0; i < n; i++) {
+        int status = check_file(argv, s, paths[i]);
+        worst = status > worst ? status : worst;
+    }
+    if (format) {
+        format->end();
+    }
+    return worst;
 }
 
 int tool_check(int argc, char **argv) {
     settings s = {0};
     const char *format = NULL, *color = NULL;
     const tool_option options[] = {
-        {"strict", 's', NULL, &s.strict},
-        {"quiet", 'q', NULL, &s.quiet},
-        {"format", 0, &format, NULL},
+        {"strict", 's', NULL, &s.strict}, {"quiet", 'q', NULL, &s.quiet},
+        {"ignore", 0, &s.ignore, NULL},   {"format", 0, &format, NULL},
         {"color", 0, &color, NULL},
     };
-    int worst = TOOL_VALID;
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
-    status = status < 0 ? tool_format(argv, format, &s.json) : status;
+    status = status < 0 ? read_format(argv, format, &s.format) : status;
     status = status < 0 ? read_color(argv, color, &s.color) : status;
+    status = status < 0 ? check_ignore(argv, s.ignore) : status;
     if (status < 0 && optind == argc) {
         status = tool_usage(argv, "no file given, must be at least 1; '-' is standard input");
     }
-    if (status >= 0) {
-        return status;
-    }
-    bool wrap = s.json && !s.quiet;
-    fputs(wrap ? "{\"files\":[" : "", stdout);
-    for (int i = optind; i < argc; i++) {
-        status = check_file(argv, &s, argv[i]);
-        worst = status > worst ? status : worst;
-    }
-    fputs(wrap ? "]}\n" : "", stdout);
-    return worst;
+    return status < 0 ? check_files(argv, &s, argc - optind, argv + optind) : status;
 }

@@ -72,6 +72,54 @@ run 2 check .
 err_has "Is a directory"
 
 # check: diagnostics, files, streams.
+# check: the nearest word, what other tools call it, the candidates; no guess where none is near.
+run 1 check grids/bad/bridge-unknown-grids.json
+out_has "there is no grid 'LLM'; did you mean 'llm'? grids: vision, llm"
+out_has "there is no grid 'encoder'; grids: vision, llm"
+run 1 check grids/bad/dtype-unknown.json
+out_has "which is not known; write 'f32'; one of: f64, f32, bf16"
+run 1 check grids/bad/owner-unknown.json
+out_has "did you mean 'zigzag'? one of: partial"
+run 1 check grids/bad/bridge-view-unknown.json
+out_has "its views, base for its own dims: base"
+
+# check: formats for CI services, the line with a caret, warnings left out.
+run 1 check --color always grids/bad/bridge-unknown-grids.json
+out_has '    12 |       "dst": "LLM",'
+grep -qxF '       |              ^' "$work/out"
+verdict $? "a caret below the column"
+run 1 check --format github grids/bad/dtype-unknown.json
+out_has "::error file=grids/bad/dtype-unknown.json,line=13,col=89,title=lierne LG026::'dtype' is 'float32'"
+cp grids/bad/dtype-unknown.json "$work/a,b:c%d.json"
+run 1 check --format github "$work/a,b:c%d.json"
+out_has "a%2Cb%3Ac%25d.json,line=13"
+run 1 check --format sarif grids/bad/dtype-unknown.json $good grids/bad/warning-default-owner.json
+python3 - "$work/out" <<'END'
+import json, sys
+run = json.load(open(sys.argv[1]))["runs"][0]
+assert [(r["ruleId"], r["level"]) for r in run["results"]] == [("LG026", "error"), ("LG108", "warning")]
+place = run["results"][0]["locations"][0]["physicalLocation"]
+assert place["artifactLocation"]["uri"] == "grids/bad/dtype-unknown.json"
+assert place["region"] == {"startLine": 13, "startColumn": 89}
+assert {r["ruleId"] for r in run["results"]} <= {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+END
+verdict $? "sarif: codes, levels, places, rules"
+run 1 check --format junit grids/bad/bridge-name-empty.json $good
+python3 - "$work/out" <<'END'
+import sys, xml.etree.ElementTree as tree
+suite = tree.parse(sys.argv[1]).getroot().find("testsuite")
+cases = suite.findall("testcase")
+assert suite.get("tests") == "2" and [len(c.findall("failure")) for c in cases] == [1, 0]
+assert "[LG025] name '' is empty" in cases[0].find("failure").text
+END
+verdict $? "junit: a case per file"
+run 1 check --strict grids/bad/warning-default-owner.json
+run 0 check --strict --ignore LG103,LG108 grids/bad/warning-default-owner.json
+out_is "grids/bad/warning-default-owner.json: valid: 2 grids, 1 bridge"
+run 2 check --ignore LG026 $good
+run 2 check --ignore LG108, $good
+err_has "must be codes of warnings"
+
 run 0 check $good
 out_is "$good: valid: 2 grids, 1 bridge"
 run 1 check $bad
