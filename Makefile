@@ -123,7 +123,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -137,8 +137,9 @@ check-torch: all ## install PyTorch in build/venv and run the tests of lierne.to
 	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
 	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
 
-check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
+check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives (15 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
+	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 
 model: ## check protocols in all interleavings, with Spin (3 minutes)
 	@DEPS=$(DEPS) sh tests/deps.sh spin
@@ -253,7 +254,7 @@ $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/launch: $(B)/tests/launched/launch.o
 	$(Q)$(LINK)
-$(B)/tests/jobs: $(B)/tests/node/jobs.o $(LIB)
+$(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^

@@ -74,7 +74,8 @@ struct lierne_context {
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
-    const lierne_memory *memory;                      /* the kind of all buffers */
+    char no_shm[200];            /* why shm is not used where it could be, for the dump */
+    const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     lierne_device_query *device_query;                /* or NULL: CUDA was not loaded */
     lierne_members members; /* the world, and the ranks of it that the context has */

@@ -13,7 +13,8 @@ typedef struct lierne_subroute {
     int64_t scratch; /* offset of its scratch in the execution's memory */
     char *base[LIERNE_BUFFERS];
     const char *in;
-    bool no_out;      /* out is NULL: the result is an alias, copies are skipped */
+    bool no_out;      /* out is NULL: the result is an alias, or has no elements; copies
+                         into it are skipped */
     bool accumulates; /* this call: its route does, or a reduction that is no sum */
 } lierne_subroute;
 
