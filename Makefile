@@ -2,7 +2,7 @@
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
 # SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
-# MODEL_ARGS=long for model; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
+# MODEL_ARGS=long for model; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
 CC      ?= gcc
@@ -16,6 +16,7 @@ B       := build
 # Below this folder it is relative, whoever gives it: dependency files name objects by one name only.
 override B := $(patsubst $(CURDIR)/%,%,$(abspath $(B)))
 DEPS    ?= 1
+comma   := ,
 GOLDEN_DIR ?= tests/golden
 SECONDS ?= 60
 Q       := $(if $(V),,@)
@@ -27,6 +28,7 @@ includedir   ?= $(PREFIX)/include
 datarootdir  ?= $(PREFIX)/share
 mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
+cmakedir     ?= $(libdir)/cmake/lierne
 pkgdatadir   ?= $(datarootdir)/lierne
 
 # Open MPI rejects root and more ranks than cores without these settings; both are normal in a
@@ -36,9 +38,11 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export OMPI_MCA_rmaps_base_oversubscribe := 1
 export OMPI_MCA_btl_base_warn_component_unused := 0
 
-# What is there: CUDA is found and named, PETSc is timed beside lierne; neither is required.
+# What is there; nothing of it is required. CUDA: nvcc below CUDA_HOME, on the path, in the default
+# place or where pkg-config says; NCCL's header below NCCL_HOME, in the toolkit or in Python's wheel.
 HAVE_MPI := $(shell command -v $(MPICC) >/dev/null 2>&1 && echo yes)
-NVCC     := $(shell command -v nvcc 2>/dev/null)
+NVCC     := $(shell sh tests/find_cuda.sh nvcc)
+NCCL_INC := $(if $(NVCC),$(shell sh tests/find_cuda.sh nccl "$(NVCC)"))
 PETSC    := $(if $(HAVE_MPI),$(shell pkg-config --libs PETSc 2>/dev/null))
 PETSC_INC := $(if $(PETSC),-DHAVE_PETSC $(patsubst -I%,-isystem %,$(shell pkg-config --cflags PETSc)))
 CJSON    := $(shell pkg-config --libs libcjson 2>/dev/null || echo -lcjson)
@@ -49,9 +53,19 @@ CPPFLAGS += $(CJSON_INC)
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
 	transport/sim transport/shm transport/oob context \
-	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) config
+	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
+# Devices: those of the list that the compiler knows, and PTX of the last one for later ones.
+CUDA_DIR := $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDA_ARCHS ?= 80 90 100
+CUDA_KNOWN := $(if $(NVCC),$(filter $(patsubst %,sm_%,$(CUDA_ARCHS)),$(shell $(NVCC) --list-gpu-code)))
+CUDA_CODE := $(foreach sm,$(CUDA_KNOWN),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm)) \
+	$(foreach sm,$(lastword $(CUDA_KNOWN)),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm:sm_%=compute_%))
+CUDA_SRC := $(if $(NVCC),$(sort $(wildcard src/memory/cuda/*.c src/execute/cuda/*.c)))
+KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
+NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
+GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
@@ -64,7 +78,7 @@ LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistri
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
-	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
@@ -79,12 +93,14 @@ RUN     := $(if $(HAVE_MPI),$(B)/lierne-run)
 # The headers have the version. Before 1.0 every soname is .so.0; symbol versions tell them apart.
 VERSION := $(shell sed -n 's/.*LIERNE_VERSION_STRING "\(.*\)"/\1/p' include/lierne/status.h)
 SOMAJOR := $(firstword $(subst ., ,$(VERSION)))
-SHARED  := $(patsubst %.a,%.so.$(VERSION),$(LIB) $(if $(HAVE_MPI),$(MPILIB)))
+CUDALIBS := $(if $(CUDA_SRC),$(B)/liblierne_cuda.so.$(VERSION)) $(if $(NCCL_SRC),$(B)/liblierne_nccl.so.$(VERSION))
+SHARED  := $(patsubst %.a,%.so.$(VERSION),$(LIB) $(if $(HAVE_MPI),$(MPILIB))) $(CUDALIBS)
 LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-.PHONY: check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+PYTHON  ?= python3
+.PHONY: python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -94,8 +110,7 @@ deps: ## install what is missing (Debian, Ubuntu); DEPS=0 only names it
 	@DEPS=$(DEPS) sh tests/deps.sh
 
 all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) $(SHARED) ## build the libraries and the command
-	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
-comma := ,
+	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi)$(if $(CUDA_SRC),$(comma) liblierne_cuda)$(if $(NCCL_SRC),$(comma) liblierne_nccl) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
 
 demo: ## install what is missing, build, run a published configuration on 8 ranks
 	@DEPS=$(DEPS) sh tests/deps.sh demo
@@ -108,15 +123,29 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
 
-check-long: tests ## what takes too long for check: all random cases on streams (10 minutes)
+python: all ## put the Python package together in build/python (needs cffi)
+	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
+
+wheel: python ## build the Python wheel in build/dist (needs setuptools 70.1 or later)
+	@rm -rf $(B)/dist && $(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w $(B)/dist $(B)/python
+	@echo "built $$(ls $(B)/dist/*.whl)"
+
+check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
+	@[ -x $(B)/venv/bin/torchrun ] || { python3 -m venv $(B)/venv && \
+	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
+	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
+
+check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives (15 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
+	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 
-model: ## check the protocols of shared memory in all interleavings, with Spin (2 minutes)
+model: ## check protocols in all interleavings, with Spin (3 minutes)
 	@DEPS=$(DEPS) sh tests/deps.sh spin
 	@bash tests/model/barrier.sh $(MODEL_ARGS)
 	@bash tests/model/bell.sh
+	@bash tests/model/group_calls.sh
 
 golden: $(B)/golden ## run every golden file of GOLDEN_DIR=path
 	@$(B)/golden $(GOLDEN_DIR)
@@ -140,12 +169,14 @@ format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
 # Everything that install puts anywhere; uninstall removes the same names.
-PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc)
+PC      := lierne.pc $(if $(HAVE_MPI),lierne_mpi.pc) $(if $(CUDA_SRC),lierne_cuda.pc) $(if $(NCCL_SRC),lierne_nccl.pc)
+CMAKE   := lierne-config.cmake lierne-config-version.cmake
 LINKS    = $(foreach so,$(notdir $(SHARED)),$(so:.$(VERSION)=.$(SOMAJOR)) $(so:.$(VERSION)=))
-HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h),$(wildcard include/lierne/*.h))
+HEADERS := $(filter-out $(if $(HAVE_MPI),,include/lierne/mpi.h) $(if $(CUDA_SRC),,include/lierne/cuda.h) \
+	$(if $(NCCL_SRC),,include/lierne/nccl.h),$(wildcard include/lierne/*.h))
 INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
 	$(addprefix $(libdir)/,$(notdir $(LIB) $(if $(HAVE_MPI),$(MPILIB)) $(SHARED)) $(LINKS)) \
-	$(addprefix $(pkgconfigdir)/,$(PC)) \
+	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
 	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
@@ -167,10 +198,13 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :
+	$(foreach file,$(CMAKE),sed -e 's|@VERSION@|$(VERSION)|' -e 's|@SOMAJOR@|$(SOMAJOR)|' \
+	-e "s|@INCLUDE@|$$(realpath -m --relative-to='$(cmakedir)' '$(includedir)')|" \
+	src/$(file).in >$(DESTDIR)$(cmakedir)/$(file) &&) :
 
 uninstall: ## remove what install put there (same PREFIX, DESTDIR, ...)
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	-rmdir $(addprefix $(DESTDIR),$(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
+	-rmdir $(addprefix $(DESTDIR),$(cmakedir) $(includedir)/lierne $(pkgdatadir)/grids $(pkgdatadir))
 
 clean: ## remove what was built
 	rm -rf $(B)
@@ -186,6 +220,14 @@ $(B)/liblierne.so.$(VERSION): $(call obj,$(LIB_SRC)) src/liblierne.map
 $(B)/liblierne_mpi.so.$(VERSION): $(call obj,$(MPI_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_mpi.map
 	$(Q)$(MPICC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
 	$(Q)$(SOLINKS)
+# CUDA's runtime is in the library, and hidden: it loads the driver when it is first called, so that
+# the library loads without one. NCCL is looked up at run time.
+$(B)/liblierne_cuda.so.$(VERSION): $(call obj,$(CUDA_SRC)) $(KERNELS) $(B)/liblierne.so.$(VERSION) src/liblierne_cuda.map
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION) $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt
+	$(Q)$(SOLINKS)
+$(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_nccl.map
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
+	$(Q)$(SOLINKS)
 # The names that the linker and the loader look for: programs run from the build folder.
 SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
 # A library finds the others beside it (RUNPATH $$ORIGIN), in the build folder and where installed.
@@ -196,10 +238,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
@@ -212,7 +254,7 @@ $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/launch: $(B)/tests/launched/launch.o
 	$(Q)$(LINK)
-$(B)/tests/jobs: $(B)/tests/node/jobs.o $(LIB)
+$(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
@@ -228,7 +270,7 @@ $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
-$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o
+$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case \
@@ -249,6 +291,24 @@ $(addprefix $(B)/tests/bench/,planning memory): $(B)/tests/bench/%: $(B)/tests/b
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(if $(HAVE_MPI),$(MPILINK),$(LINK))
+
+$(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt -lm
+
+# The NCCL transport over a NCCL that is played.
+$(B)/tests/nccl_ranks: $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o $(B)/tests/tasks.o $(call obj,$(NCCL_SRC)) $(LIB)
+	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
+
+# Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
+# bits are those of the host.
+$(call obj,$(CUDA_SRC)) $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(B)/tests/nccl/%.o: CPPFLAGS += -Itests
+$(call obj,$(NCCL_SRC)) $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o: CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
+NVCCFLAGS ?= -O3
+$(B)/kernels/%.cu.o: kernels/%.cu
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) -fmad=false -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # Copies and sums are where the time goes, and by hand likewise.
 $(B)/src/memory/%.o $(B)/tests/bench/%.o: CFLAGS += -O3

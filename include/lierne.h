@@ -2,7 +2,7 @@
  * exactly. This is the front page: what to read, from the simplest to the hardest, and what all
  * headers have in common. It includes every other header but those of single ways to create a
  * context: lierne/mpi.h, which needs mpi.h, lierne/node.h, lierne/oob.h, and lierne/sim.h, the
- * simulated world.
+ * simulated world; and those of the libraries for GPUs, lierne/cuda.h and lierne/nccl.h.
  *
  * Simple. Describe two grids, plan the bridge between them once, then call it every step. Seven
  * functions: lierne_grid_create, lierne_context_create_mpi, lierne_plan_create_bridge,
@@ -28,8 +28,10 @@
  * Expert. What lierne does, as data, and what it is compared with.
  *   lierne/route.h         what a rank does in a plan, to execute it elsewhere
  *   lierne/group.h         communicators by identity and purpose, within a budget
+ *   lierne/schedule.h      the operations of a step, isolated by purpose, checked and run
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
+ *   lierne/cuda.h          plans on memory of CUDA devices, on streams; lierne/nccl.h: over NCCL
  *   lierne/sim.h           all ranks of a world in one process
  *
  * What holds everywhere.
@@ -63,6 +65,7 @@
 #include "lierne/plan.h"
 #include "lierne/redistribute.h"
 #include "lierne/route.h"
+#include "lierne/schedule.h"
 #include "lierne/sparse.h"
 #include "lierne/status.h"
 

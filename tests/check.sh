@@ -61,6 +61,7 @@ done) &
 run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
 run jobs 600 "$build/tests/jobs"
+run refusals 600 "$build/tests/refusals"
 run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}

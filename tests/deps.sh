@@ -8,6 +8,12 @@ missing=
 need() { # need COMMAND PACKAGE: a command on the PATH
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
+module() { # module NAME PACKAGE: a Python module, for an interpreter that test_python.sh tries
+    for python in python3 /usr/bin/python3; do
+        "$python" -c "import $1" 2>/dev/null && return
+    done
+    missing="$missing $2"
+}
 header() { # header FILE PACKAGE: a header that the compiler finds
     printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1 || missing="$missing $2"
 }
@@ -18,6 +24,8 @@ need pkg-config pkg-config
 need mpicc libopenmpi-dev
 need mpirun openmpi-bin
 need git git
+module cffi python3-cffi # without these two the tests of the Python package are skipped
+module numpy python3-numpy
 for command in "$@"; do
     [ "$command" = demo ] || need "$command" "$command"
 done
@@ -34,6 +42,7 @@ if [ "${DEPS:-1}" = 0 ]; then
     echo "missing packages:$missing (not installed: DEPS=0)" >&2
     for package in $missing; do
         case "${1:-} $package" in
+        *' python3-cffi' | *' python3-numpy') ;;
         'demo g++' | 'demo pkg-config' | 'demo libopenmpi-dev' | 'demo openmpi-bin' | 'demo git' | \
             'demo libcriterion-dev') ;;
         *) exit 1 ;;

@@ -80,8 +80,8 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | jobs | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
-#   thread
+#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   thread PROGRAM
 catch() {
     local status name=$1
     case $1 in
@@ -103,11 +103,11 @@ catch() {
         status=$?
         name="cli $2, $(grep -m1 '^FAIL' out)"
         ;;
-    jobs)
-        make_here build build/tests/jobs || return 2
-        timeout -k 5 400 build/tests/jobs >out 2>&1
+    jobs | refusals)
+        make_here build "build/tests/$1" || return 2
+        timeout -k 5 400 "build/tests/$1" >out 2>&1
         status=$?
-        name="jobs, $(grep -m1 -oE 'jobs\.c:[0-9]+' out)"
+        name="$1, $(grep -m1 -oE '[a-z]+\.c:[0-9]+' out)"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2
@@ -124,12 +124,10 @@ catch() {
         ;;
     thread)
         make_here thread thread/liblierne.a || return 2
-        # shellcheck disable=SC2086
-        ${CC:-gcc} -std=c11 -D_GNU_SOURCE $thread -pthread -Iinclude -Isrc -o thread/threads \
-            tests/sanitize/threads.c thread/liblierne.a -lcjson -lm >make.log 2>&1 || return 2
-        timeout -k 5 400 setarch -R thread/threads >out 2>&1
+        CFLAGS=$thread bash tests/sanitize/link.sh "$2" thread >make.log 2>&1 || return 2
+        timeout -k 5 400 setarch -R "thread/$2" >out 2>&1
         status=$?
-        name="thread sim, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
+        name="thread $2, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
         ;;
     esac
     [ "$status" = 124 ] && name="$name (no end)"

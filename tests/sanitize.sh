@@ -84,11 +84,11 @@ units() {
 
 threads() {
     make_in "$build/thread" "$thread" liblierne.a || return
-    # shellcheck disable=SC2086
-    ${CC:-gcc} -std=c11 -D_GNU_SOURCE $thread -pthread -Iinclude -Isrc -o "$build/thread/threads" \
-        tests/sanitize/threads.c "$build/thread/liblierne.a" -lcjson -lm
     # Without address randomisation: the sanitizer of older compilers knows few memory maps.
+    CFLAGS=$thread bash tests/sanitize/link.sh threads "$build/thread" || failed=$((failed + 1))
     step "thread sim" setarch -R "$build/thread/threads"
+    CFLAGS=$thread bash tests/sanitize/link.sh windows "$build/thread" || failed=$((failed + 1))
+    step "thread windows" setarch -R "$build/thread/windows"
 }
 
 # Programs of tests/mpi: peers kills its own processes, and soak watches how much memory is

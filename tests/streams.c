@@ -4,6 +4,7 @@
 #include "context/context.h"
 #include "execute/stream.h"
 #include "plan/plan.h"
+#include "tasks.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,12 +27,15 @@ test_streams *test_streams_attach_asked(lierne_sim *sim, int n) {
     if (!asked || strcmp(asked, "stream") != 0 || n > MOST_RANKS) {
         return NULL;
     }
+    const char *memory = getenv("LIERNE_TEST_MEMORY");
+    bool records = memory && strcmp(memory, "tasks") == 0;
     test_streams *s = malloc(sizeof *s);
     *s = (test_streams){n, calloc((size_t)n, sizeof *s->contexts),
                         calloc((size_t)n, sizeof *s->streams)};
     for (int r = 0; r < n; r++) {
         s->contexts[r] = lierne_sim_get_context(sim, r);
         s->contexts[r]->stream_driver = &lierne_host_stream_driver;
+        s->contexts[r]->memory = records ? &test_task_memory : s->contexts[r]->memory;
         if (lierne_host_stream_create(&s->streams[r]) != LIERNE_OK) {
             fprintf(stderr, "no stream for rank %d\n", r);
             exit(2);

@@ -8,7 +8,8 @@
 typedef struct test_streams test_streams;
 
 /* Gives each of the first ranks of a world a stream, before the first plan, where the environment
- * variable LIERNE_TEST_EXECUTOR is "stream" and the world is not too large; else NULL. */
+ * variable LIERNE_TEST_EXECUTOR is "stream" and the world is not too large; else NULL. Where
+ * LIERNE_TEST_MEMORY is "tasks", their memory is that of tasks.h. */
 test_streams *test_streams_attach_asked(lierne_sim *sim, int n);
 /* After the world. NULL is allowed. */
 void test_streams_destroy(test_streams *streams);

@@ -49,8 +49,10 @@ extern "C" {
 /* How an all-reduce or a broadcast moves data; the bits do not depend on it. ONE_SHOT: one stage,
  * in which every rank that needs a value receives all contributions to it; for few bytes. TWO_SHOT:
  * the elements are divided among the ranks, in units of 16 bytes, the first ranks take one unit
- * more; each reduces or receives its part, and then sends it to the others. AUTO chooses by the
- * number of ranks and bytes; lierne_plan_get_report says what. The same on every rank. */
+ * more; each reduces or receives its part, and then sends it to the others. AUTO is what the
+ * environment variable LIERNE_COLLECTIVE says (one_shot or two_shot; another text is INVALID in
+ * every function here), else chosen by the number of ranks and bytes; lierne_plan_get_report says
+ * what. The same on every rank. */
 typedef enum lierne_collective_algorithm {
     LIERNE_COLLECTIVE_AUTO = 0,
     LIERNE_COLLECTIVE_ONE_SHOT = 1,

@@ -78,9 +78,9 @@ LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 
 /* Memory for buffers of calls: bytes of it (0 is allowed), zeroed, from the start of a page on.
- * With the transport shm, which serves ranks of one node (docs/transports.md), other ranks read it
- * in place: in, out and a gradient that lie in it are not copied on their way. With other
- * transports it is ordinary memory. Any part of it may be a buffer of any call, also of other
+ * Ranks of the same node read it in place (transport shm, docs/transports.md): in, out and a
+ * gradient that lie in it are not copied on their way. In a context without shm it is ordinary
+ * memory. Any part of it may be a buffer of any call, also of other
  * contexts, and ranks need not agree on what they allocate. It belongs to the caller, who frees it
  * with lierne_context_dealloc (or lierne_context_destroy_all). Not collective. *out is NULL on
  * failure. Errors: INVALID (out or context NULL), NO_MEMORY. */

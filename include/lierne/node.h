@@ -3,8 +3,8 @@
  * Each process connects to the others over Unix domain sockets in the abstract namespace, which no
  * file system knows and which disappear with the processes: no server, no port, no file, and
  * nothing is left when processes are killed. The system says which user a connected process belongs
- * to, and processes of other users are turned away. Messages move over the same connections
- * (transport "socket").
+ * to, and processes of other users are turned away. Tensors move through shared memory (transport
+ * "shm"), or over the same connections where the system refuses that ("socket").
  *
  * The name of a job keeps jobs apart: two that exist at once need different names, and a job that
  * is started again while its former processes may still run should be given another one. If two

@@ -2,8 +2,9 @@
  *
  * A program that can already gather a few bytes from all ranks (a TCP store, a launcher's key-value
  * store, UCC's out-of-band table, another library) gives lierne that function, and gets a context
- * in which everything can be planned. If it also gives functions that send and receive, plans
- * execute over them. lierne/node.h needs no functions, but has the ranks of one node only.
+ * in which everything can be planned. Between ranks of one node plans execute over shared memory,
+ * between others over functions that send and receive, if the program gives them too.
+ * lierne/node.h needs no functions, but has the ranks of one node only.
  *
  * The functions are called from the calls of lierne only, by the thread that called, and must not
  * wait for other ranks: they start something, and `test` asks whether it has ended. They return 0
@@ -39,8 +40,7 @@ typedef struct lierne_oob_calls {
      * the order in which they were started; those with different tags never do. Any number is in
      * flight, bytes may be 0, and the receiver asks for as many bytes as are sent; if not, a
      * function must return an error, or a wait ends at its deadline. Tags are 0 to 2^31 - 1. Both
-     * NULL: the context has no transport, and plans whose ranks exchange messages are UNSUPPORTED.
-     */
+     * NULL: plans with messages between ranks that share no memory are UNSUPPORTED. */
     int (*send)(void **request, const void *data, size_t bytes, int to, int tag, void *user);
     int (*receive)(void **request, void *data, size_t bytes, int from, int tag, void *user);
     /* 0 if the request has ended, 1 if not yet. Also has to progress everything in flight. */

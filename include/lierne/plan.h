@@ -5,9 +5,9 @@
  * lierne_plan_create_composed make plans of plans. Everything here is the same for all of them.
  *
  * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
- * without data, in the same order per plan and direction. A buffer is host memory of
- * lierne_plan_get_elements() elements; `in` is never written, except through out == in where a
- * planner allows that.
+ * without data, in the same order per plan and direction. A buffer has lierne_plan_get_elements()
+ * elements of host memory, or of CUDA memory in a context for that (lierne/cuda.h); `in` is never
+ * written, except through out == in where a planner allows that.
  *
  * Matching. Messages of different plans, directions and requests in flight are never taken for one
  * another: each call has a match id, made of the plan's number, the direction and the number of the
@@ -76,7 +76,7 @@ typedef enum lierne_reduction {
 
 /* Frees a plan; not collective. NULL is allowed. If the context is dead, buffers of requests that
  * were in flight stay borrowed (lierne/context.h). Errors: BUSY (a request is in flight and the
- * context is not dead, or coalesced plans hold it; nothing is freed). */
+ * context is not dead, or coalesced plans or a run hold it; nothing is freed). */
 LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
 
 /* The context that the plan was made in; NULL for NULL. Not collective. */
@@ -91,7 +91,7 @@ LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne
  * collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 
-/* The kind of memory that its buffers are in: "host". Static storage; NULL for NULL. Not
+/* The kind of memory that its buffers are in: "host" or "cuda". Static storage; NULL for NULL. Not
  * collective. */
 LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 
@@ -109,14 +109,16 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
                                                const lierne_plan *plan, lierne_direction direction);
 
 /* Computes out = F in. Collective; blocking; equal to lierne_forward_begin and lierne_end.
- * stream must be NULL (host memory; UNSUPPORTED otherwise). in and out are this rank's buffers;
- * either may be NULL if it has no elements; out may also be NULL where lierne_plan_get_alias gives
- * an offset. They must not overlap; out == in is allowed for plans with one combined buffer
- * (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
- * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
- * ranks called differently); NO_MEMORY (transports that need memory per message: sim, and MPI above
- * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
- * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
+ * stream must be NULL for host memory, a cudaStream_t for CUDA memory (lierne/cuda.h); otherwise,
+ * and for a device pointer in a context for host memory, UNSUPPORTED. in and out are this rank's
+ * buffers; either may be NULL if it has no elements; out may also be NULL where
+ * lierne_plan_get_alias gives an offset. They must not overlap; out == in is allowed for plans with
+ * one combined buffer (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY
+ * (max_inflight requests are in flight; this rank started nothing and may call again); MISMATCH
+ * (only where the context checks: ranks called differently); NO_MEMORY (transports that need memory
+ * per message: sim, and MPI above 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After
+ * NO_MEMORY and the last three the context is dead, and in and out stay borrowed until MPI_Finalize
+ * (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward; INVALID also for a plan
  * that has no adjoint (products, maxima and minima of lierne/collective.h): every function here
@@ -261,8 +263,8 @@ LIERNE_API lierne_status lierne_coalesced_destroy(lierne_coalesced *coalesced);
 /* Starts all plans in one direction. out and in have n entries: out[i] and in[i] are the buffers of
  * plan i, under the rules of lierne_forward; all are borrowed until lierne_coalesced_end has
  * returned, the two arrays themselves are not. Each direction may be in flight once, both at the
- * same time. Collective. stream must be NULL. Errors: as lierne_forward_begin; INVALID also for a
- * direction that does not exist. */
+ * same time. Collective. stream: as lierne_forward. Errors: as lierne_forward_begin; INVALID also
+ * for a direction that does not exist. */
 LIERNE_API lierne_status lierne_coalesced_begin(lierne_coalesced *coalesced,
                                                 lierne_direction direction, void *const *out,
                                                 const void *const *in, void *stream);

@@ -34,7 +34,8 @@ extern "C" {
     X(NO_MEMORY, -2, "An allocation failed. Nothing was kept; the message says how many bytes.")   \
     X(OVERFLOW, -3,                                                                                \
       "A product or sum of sizes does not fit its type. The message names the factors.")           \
-    X(IO, -4, "A file could not be read. The message has the path and the system's reason.")       \
+    X(IO, -4,                                                                                      \
+      "A file could not be read or written. The message has the path and the system's reason.")    \
     X(SYNTAX, -10,                                                                                 \
       "A text is not the JSON that lierne accepts (strict RFC 8259). The message has line and "    \
       "column.")                                                                                   \

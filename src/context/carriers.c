@@ -7,11 +7,19 @@
 #include <string.h>
 
 /* Transports of this version, whether or not a context has them. */
-static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket"};
+static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket", "nccl"};
 
 void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
                                   void *self) {
     context->carriers[context->ncarriers++] = (lierne_carrier){transport, self};
+}
+
+void lierne_context_prefer_transport(lierne_context *context, const lierne_transport *transport,
+                                     void *self) {
+    for (int i = context->ncarriers++; i > 0; i--) {
+        context->carriers[i] = context->carriers[i - 1];
+    }
+    context->carriers[0] = (lierne_carrier){transport, self};
 }
 
 void lierne_context_list_transports(char *text, size_t size, const lierne_context *context) {
@@ -49,9 +57,8 @@ static lierne_status select_name(const lierne_context *context, const char *name
     if (i < 0 && !is_known(name, length)) {
         return LIERNE_FAIL(
             LIERNE_INVALID,
-            "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob and "
-            "socket, "
-            "separated by commas",
+            "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob, "
+            "socket and nccl, separated by commas",
             (int)(length < 40 ? length : 40), name);
     }
     if (i >= 0 && find_name(selected, name, length) >= 0) {

@@ -55,6 +55,7 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
+    context->device_query = lierne_device_query_find();
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
     double check = spec->check != 0;
@@ -125,10 +126,15 @@ static const lierne_carrier *only_carrier(const lierne_context *context) {
 
 bool lierne_context_idle(const lierne_context *context) {
     const lierne_carrier *carrier = only_carrier(context);
-    if (carrier && carrier->transport->wait) {
-        return carrier->transport->wait(carrier->self);
+    const lierne_control *control = context->control;
+    if (!carrier || !carrier->transport->wait) {
+        return control->idle && control->idle(context->control_self);
     }
-    return context->control->idle && context->control->idle(context->control_self);
+    bool slept = carrier->transport->wait(carrier->self);
+    if (slept && control->progress) {
+        control->progress(context->control_self);
+    }
+    return slept;
 }
 
 void lierne_context_add_activity(lierne_context *context, lierne_activity *activity) {
@@ -231,6 +237,9 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
             c->transport->print(c->self, names, sizeof names);
             used = append(text, size, used, "%s: %s\n", c->transport->name, names);
         }
+    }
+    if (context->no_shm[0]) {
+        used = append(text, size, used, "shm is not used: %s\n", context->no_shm);
     }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {

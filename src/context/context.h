@@ -9,6 +9,7 @@
 #include "control/members.h"
 #include "control/processes.h"
 #include "lierne/context.h"
+#include "memory/device.h"
 #include "memory/memory.h"
 #include "transport/transport.h"
 
@@ -73,8 +74,10 @@ struct lierne_context {
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
-    const lierne_memory *memory;                      /* the kind of all buffers */
+    char no_shm[200];            /* why shm is not used where it could be, for the dump */
+    const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
+    lierne_device_query *device_query;                /* or NULL: CUDA was not loaded */
     lierne_members members; /* the world, and the ranks of it that the context has */
     int rank;               /* in the world */
     int index;              /* among the members */
@@ -128,6 +131,9 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
 /* Adds a transport, which comes after those that were added before. */
 LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
                                                  const lierne_transport *transport, void *self);
+/* Adds one before all others, to a context that has no plans. */
+LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
+                                                    const lierne_transport *transport, void *self);
 /* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To
  * be called once, after the last was added. Errors: INVALID (an unknown name, a name twice, none
  * that the context has). */
@@ -150,7 +156,7 @@ lierne_status lierne_context_check_memory(const lierne_context *context);
 void lierne_context_drop_memory(lierne_context *context);
 
 /* OK, or the error that killed the context, with its message. */
-lierne_status lierne_context_alive(const lierne_context *context);
+LIERNE_PRIVATE lierne_status lierne_context_alive(const lierne_context *context);
 /* Kills the context with status and the thread's message, and tells the other ranks that this one
  * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
@@ -194,8 +200,9 @@ void lierne_context_end_call(lierne_context *context, int64_t call, lierne_statu
 lierne_status lierne_context_agree(lierne_context *context, lierne_status mine,
                                    const lierne_field *fields, size_t n, int *id);
 /* The same, but waits until all ranks have taken part, in a simulated world too. */
-lierne_status lierne_context_agree_all(lierne_context *context, lierne_status mine,
-                                       const lierne_field *fields, size_t n, int *id);
+LIERNE_PRIVATE lierne_status lierne_context_agree_all(lierne_context *context, lierne_status mine,
+                                                      const lierne_field *fields, size_t n,
+                                                      int *id);
 /* The decision of an agreement so far: in a simulated world a rank may fail it later. */
 lierne_status lierne_context_agreement_status(const lierne_context *context, int id);
 /* Waits until all ranks have taken part in an agreement and returns the decision. */
@@ -218,7 +225,8 @@ lierne_status lierne_context_check_ranks(const lierne_context *context, const ch
 /* gave_up and alive of control/control.h; OK where the control has none. */
 lierne_status lierne_context_gave_up(const lierne_context *context, int rank);
 lierne_status lierne_context_peer_alive(const lierne_context *context, int rank);
-lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n);
+LIERNE_PRIVATE lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values,
+                                                          size_t n);
 /* Frees a buffer that control messages were sent from. Does nothing if a peer may still read it. */
 void lierne_context_free_message_memory(const lierne_context *context, void *memory);
 

@@ -4,7 +4,9 @@
  * As over MPI, everything that can fail on one rank alone comes first, and the ranks then agree on
  * the outcome, so that the rank that failed takes part and all others learn why. */
 #include "context/oob.h"
+#include "context/shm.h"
 #include "lierne/grid.h"
+#include "transport/shm/shm.h"
 
 #include <unistd.h>
 
@@ -16,6 +18,7 @@ static lierne_status prepare(lierne_context *context, lierne_oob_state *s,
     char host[HOST_SIZE] = "";
     context->control = &lierne_oob_control;
     context->control_self = s;
+    lierne_context_add_transport(context, &lierne_shm_transport, NULL);
     lierne_context_add_transport(context, transport, s);
     context->index = s->rank;
     context->members.count = s->world;
@@ -27,6 +30,19 @@ static lierne_status prepare(lierne_context *context, lierne_oob_state *s,
     LIERNE_TRY(lierne_oob_reserve(s));
     gethostname(host, sizeof host - 1);
     return lierne_context_node_id(&s->infos[s->rank].node, spec, s->rank, host);
+}
+
+static lierne_status find_nodes(lierne_context *context, lierne_oob_state *s,
+                                lierne_status *decision) {
+    bool shm[LIERNE_SHM_ANSWERS];
+    lierne_context_open_shm(context, &s->infos[s->rank]);
+    LIERNE_TRY(lierne_oob_meet(s));
+    const lierne_shm_ranks ranks = {s->infos, s->flag, s->world, s->flags != NULL};
+    lierne_context_map_shm(context, &ranks, shm);
+    lierne_context_number_nodes(context, s->infos, s->world);
+    LIERNE_TRY(lierne_oob_share_flags(s, shm, LIERNE_SHM_ANSWERS));
+    *decision = lierne_context_start_shm(context, shm, s->crowded);
+    return LIERNE_OK;
 }
 
 static lierne_status take_part(lierne_context *context, lierne_oob_state *s, lierne_status mine,
@@ -41,9 +57,7 @@ static lierne_status take_part(lierne_context *context, lierne_oob_state *s, lie
         return LIERNE_OK;
     }
     s->members = context->members; /* agreed: all ranks now mean the same by a rank */
-    LIERNE_TRY(lierne_oob_meet(s));
-    lierne_context_number_nodes(context, s->infos, s->world);
-    return LIERNE_OK;
+    return find_nodes(context, s, decision);
 }
 
 static bool progress_context(void *user) {

@@ -64,6 +64,10 @@ typedef struct lierne_control {
     /* Called after a poll without progress: lets other ranks of this machine run. Returns whether
      * it slept, in which case the caller must check the clock. May be NULL. */
     bool (*idle)(void *self);
+    /* Called from time to time by a rank that waits for messages of a transport only: MPI moves
+     * messages, also those of the caller that a peer may wait for, only while it is called. NULL
+     * where nothing needs it. */
+    void (*progress)(void *self);
     /* The lock around everything that progresses executions. NULL if a context needs none. */
     void (*enter)(void *self);
     void (*leave)(void *self);

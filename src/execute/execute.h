@@ -32,8 +32,9 @@ void lierne_execution_identify(lierne_execution *e, int plan, int match);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message
- * is longer than when the execution was created. */
-void lierne_execution_resize(lierne_execution *e);
+ * is longer than when the execution was created. Errors, of a memory kind that records work:
+ * NO_MEMORY, TRANSPORT; the execution must not run then. */
+lierne_status lierne_execution_resize(lierne_execution *e);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
 
 /* What the two ends of each message know of each other, for the transports that ask for it
@@ -51,9 +52,9 @@ lierne_status lierne_connection_establish(lierne_connection *c);
 /* The same, after the blocks of the routes changed. After an error the executions must not run. */
 lierne_status lierne_connection_renew(lierne_connection *c);
 
-/* Whether a transport serves streams only. check_stream: UNSUPPORTED where no executor serves a
- * call on this stream, or on none: a transport must be polled, and the stream cannot; a transport
- * serves streams only. */
+/* Whether a transport, or the memory, serves streams only. check_stream: UNSUPPORTED where no
+ * executor serves a call on this stream, or on none: a transport must be polled, and the stream
+ * cannot; a transport or the memory serves streams only; the stream takes no work now. */
 bool lierne_execution_needs_stream(const lierne_execution *e);
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream);
 

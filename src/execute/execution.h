@@ -13,7 +13,8 @@ typedef struct lierne_subroute {
     int64_t scratch; /* offset of its scratch in the execution's memory */
     char *base[LIERNE_BUFFERS];
     const char *in;
-    bool no_out;      /* out is NULL: the result is an alias, copies are skipped */
+    bool no_out;      /* out is NULL: the result is an alias, or has no elements; copies
+                         into it are skipped */
     bool accumulates; /* this call: its route does, or a reduction that is no sum */
 } lierne_subroute;
 
@@ -98,6 +99,23 @@ typedef struct lierne_range {
 /* Sums that read contributions where they are exposed (fused_sums.c). */
 typedef struct lierne_fused_sums lierne_fused_sums;
 
+/* The program of an execution (record.c), where its memory kind has them: launches per kind of
+ * call, phase and step. */
+typedef enum lierne_recorded_step {
+    LIERNE_RECORDED_SEND = 0, /* packing, and the copies of the stage */
+    LIERNE_RECORDED_DELIVER = 1,
+    LIERNE_RECORDED_SUM = 2
+} lierne_recorded_step;
+#define LIERNE_RECORDED_STEPS 3
+typedef struct lierne_recorded {
+    lierne_program program;
+    struct {
+        size_t first;
+        size_t count;
+    } * launches;
+    lierne_task_call call; /* the running one */
+} lierne_recorded;
+
 typedef enum lierne_wait {
     LIERNE_WAIT_NONE = 0,
     LIERNE_WAIT_PHASE = 1, /* its phase */
@@ -145,7 +163,10 @@ struct lierne_execution {
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
-    bool on_stream; /* the running call */
+    bool on_stream;            /* the running call */
+    void *stream;              /* of the running call */
+    void *fence;               /* of the stream driver, where it has them */
+    lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
     bool withdrawn;
     bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
 };
@@ -235,6 +256,16 @@ lierne_status lierne_execution_check_clock(lierne_execution *e);
 void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
 /* The stage that it is in, for messages: the last one also while sends linger after it. */
 size_t lierne_execution_stage(const lierne_execution *e);
+
+/* Records the work of all phases; again after the blocks of the routes changed. */
+lierne_status lierne_execution_record(lierne_execution *e);
+void lierne_execution_destroy_recorded(lierne_execution *e);
+/* Sets the addresses of the running call. */
+void lierne_execution_set_recorded(lierne_execution *e);
+/* Whether the running call launches what was recorded. */
+bool lierne_execution_launches(const lierne_execution *e);
+/* Launches a step of the current phase. */
+lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step);
 
 /* The stream executor. */
 lierne_status lierne_execution_create_steps(lierne_execution *e);

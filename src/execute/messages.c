@@ -77,7 +77,7 @@ static void copy_exposed(const lierne_execution *e, const lierne_coalesced_messa
 void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m) {
     if (lierne_execution_exposes(e, m)) {
         copy_exposed(e, m);
-    } else if (m->staging >= 0) {
+    } else if (m->staging >= 0 && !lierne_execution_launches(e)) {
         pack_message(e, m, true);
     }
 }
@@ -97,7 +97,7 @@ static const lierne_posting *refresh(const lierne_execution *e, const lierne_coa
     lierne_posting *posting = &e->batches[m->batch].postings[m->slot];
     if (m->staging < 0) {
         posting->data = (char *)start_of(e, m);
-    } else if (!posting->receives) {
+    } else if (!posting->receives && !lierne_execution_launches(e)) {
         pack_message(e, m, false);
     }
     if (posting->parts) {
@@ -176,6 +176,8 @@ lierne_status lierne_execution_post_phase(lierne_execution *e) {
             LIERNE_TRY(post_batch(e, &e->batches[b]));
         }
     }
-    lierne_execution_run_ops(e, false);
+    if (!lierne_execution_launches(e)) {
+        lierne_execution_run_ops(e, false);
+    }
     return LIERNE_OK;
 }

@@ -76,6 +76,9 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
         bool accumulate = op->accumulate && subroute->accumulates;
+        if (subroute->no_out && op->to.buffer == LIERNE_OUT) {
+            continue;
+        }
         if (op->from.count + accumulate > 1 || op->divisor > 1) {
             reduce(e, subroute, op, accumulate);
         } else if (op->from.count == 1) {
@@ -92,9 +95,7 @@ void lierne_execution_run_ops(const lierne_execution *e, bool sums) {
         const lierne_subroute *subroute = &e->subroutes[p];
         if (e->phase < subroute->route->stages.count) {
             const lierne_stage *s = &subroute->route->stages.at[e->phase];
-            if (sums || !subroute->no_out) {
-                run_ops(e, subroute, sums ? &s->sums : &s->copies);
-            }
+            run_ops(e, subroute, sums ? &s->sums : &s->copies);
         }
     }
 }

@@ -145,6 +145,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_steps(e));
+        LIERNE_TRY(lierne_execution_record(e));
     }
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
@@ -190,6 +191,7 @@ static void drop(lierne_activity *activity) {
     bool quiet = lierne_execution_withdraw(e);
     lierne_execution_destroy_batches(e);
     lierne_execution_destroy_steps(e);
+    lierne_execution_destroy_recorded(e);
     lierne_mem_free(e->subroutes);
     lierne_mem_free(e->segments.at);
     lierne_mem_free(e->messages.at);
@@ -273,7 +275,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
     }
 }
 
-void lierne_execution_resize(lierne_execution *e) {
+lierne_status lierne_execution_resize(lierne_execution *e) {
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;
@@ -283,4 +285,5 @@ void lierne_execution_resize(lierne_execution *e) {
         }
         e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
     }
+    return lierne_execution_record(e);
 }

@@ -78,6 +78,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     LIERNE_TRY(lierne_context_alive(context));
     reset(e, reduction, stream);
     set_buffers(e, out, in);
+    lierne_execution_set_recorded(e);
     e->call = lierne_context_begin_call(context, e->name, e->plan);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
     lierne_context_enter(context);

@@ -50,6 +50,9 @@ static lierne_status check_senders(const lierne_execution *e) {
 
 static inline lierne_status sum(const lierne_execution *e) {
     LIERNE_TRY(check_senders(e));
+    if (!e->fused && lierne_execution_launches(e)) {
+        return lierne_execution_launch(e, LIERNE_RECORDED_SUM);
+    }
     if (!e->fused) {
         lierne_execution_run_ops(e, true);
         return LIERNE_OK;

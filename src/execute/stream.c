@@ -75,7 +75,12 @@ static lierne_status await_step(lierne_execution *e, int step) {
     return LIERNE_OK;
 }
 
+static lierne_status launch(const lierne_execution *e, lierne_recorded_step step) {
+    return lierne_execution_launches(e) ? lierne_execution_launch(e, step) : LIERNE_OK;
+}
+
 static lierne_status post(lierne_execution *e) {
+    LIERNE_TRY(launch(e, LIERNE_RECORDED_SEND));
     LIERNE_TRY(lierne_execution_begin_phase(e));
     LIERNE_TRY(await_step(e, POST));
     e->activity.turn = e->unposted > 0 ? e->call : -1;
@@ -83,6 +88,7 @@ static lierne_status post(lierne_execution *e) {
 }
 
 static lierne_status deliver(const lierne_execution *e) {
+    LIERNE_TRY(launch(e, LIERNE_RECORDED_DELIVER));
     const lierne_phase *phase = &e->phases.at[e->phase];
     for (size_t i = phase->first; i < phase->first + phase->nrecvs; i++) {
         lierne_execution_deliver(e, &e->messages.at[i]);
@@ -115,19 +121,25 @@ static void finish(lierne_execution *e) {
     pthread_mutex_unlock(&e->event.lock);
 }
 
-/* One step of the stream; those after a failure do nothing. */
-static void run(lierne_stream_work *work) {
-    const lierne_execution_step *s = (const lierne_execution_step *)work;
-    lierne_execution *e = s->execution;
-    lierne_context_enter(e->context);
-    if (e->status == LIERNE_OK && s->number < STEPS * e->phases.count) {
-        e->status = run_step(e, (int)(s->number % STEPS));
+/* With the control's lock. Steps after a failure do nothing. Returns whether it is the last one. */
+static bool run_number(lierne_execution *e, size_t number) {
+    if (e->status == LIERNE_OK && number < STEPS * e->phases.count) {
+        e->status = run_step(e, (int)(number % STEPS));
         if (e->status != LIERNE_OK) {
             snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
         }
     }
-    bool last = s->number + 1 == e->nsteps;
+    bool last = number + 1 == e->nsteps;
     e->finished |= last;
+    return last;
+}
+
+/* One step of the stream. */
+static void run(lierne_stream_work *work) {
+    const lierne_execution_step *s = (const lierne_execution_step *)work;
+    lierne_execution *e = s->execution;
+    lierne_context_enter(e->context);
+    bool last = run_number(e, s->number);
     lierne_context_leave(e->context);
     if (last) {
         finish(e);
@@ -151,13 +163,22 @@ static lierne_status reject_stream(const lierne_execution *e) {
 }
 
 bool lierne_execution_needs_stream(const lierne_execution *e) {
-    return e->stream_only != NULL;
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    return e->stream_only || (driver && driver->required);
 }
 
 /* A stream that waited for a host, which may wait for the stream, could wait forever. */
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
     if (stream) {
-        return e->context->stream_driver && !e->polled_only ? LIERNE_OK : reject_stream(e);
+        LIERNE_TRY(driver && !e->polled_only ? LIERNE_OK : reject_stream(e));
+        return driver->check ? driver->check(stream) : LIERNE_OK;
+    }
+    if (driver && driver->required) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "rank %d: %s: stream is NULL, and calls on %s memory need one: for the "
+                           "default stream pass cudaStreamLegacy or cudaStreamPerThread",
+                           e->context->rank, e->name, e->context->memory->name);
     }
     return !e->stream_only
                ? LIERNE_OK
@@ -182,10 +203,14 @@ lierne_status lierne_execution_create_steps(lierne_execution *e) {
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&e->event.changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    return LIERNE_OK;
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    return driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK;
 }
 
 void lierne_execution_destroy_steps(lierne_execution *e) {
+    if (e->fence) {
+        e->context->stream_driver->fence_destroy(e->fence);
+    }
     if (e->steps) {
         pthread_cond_destroy(&e->event.changed);
         pthread_mutex_destroy(&e->event.lock);
@@ -193,12 +218,38 @@ void lierne_execution_destroy_steps(lierne_execution *e) {
     }
 }
 
-lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
-    e->event.done = false;
+/* The steps enqueue on the device. What they found is the begin's error. */
+static lierne_status run_all(lierne_execution *e) {
+    for (size_t i = 0; i < e->nsteps; i++) {
+        run_number(e, i);
+    }
+    e->event.done = true;
+    return e->status;
+}
+
+static lierne_status enqueue_steps(lierne_execution *e, void *stream) {
     for (size_t i = 0; i < e->nsteps; i++) {
         LIERNE_TRY(e->context->stream_driver->enqueue(stream, &e->steps[i].work));
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    e->event.done = false;
+    e->stream = stream;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        if (batch->batch && batch->transport->set_stream) {
+            batch->transport->set_stream(batch->batch, stream);
+        }
+    }
+    if (driver->begin) {
+        LIERNE_TRY(driver->begin(stream, e->fence));
+    }
+    lierne_status status = driver->enqueue ? enqueue_steps(e, stream) : run_all(e);
+    lierne_status finished = driver->finish ? driver->finish(stream, e->fence) : LIERNE_OK;
+    return status == LIERNE_OK ? finished : status;
 }
 
 /* The steps have deadlines of their own; this one is for a stream that other work keeps busy. */

@@ -16,8 +16,19 @@ typedef struct lierne_stream_work {
 typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
-    /* Runs work after everything that was enqueued before. Returns at once. */
+    bool required;    /* every call needs a stream: the host cannot work on the memory */
+    /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
+     * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
+    /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. */
+    lierne_status (*check)(const void *stream);
+    /* All NULL, or what orders the calls of one execution, which may be on different streams: they
+     * use the same memory. begin: what follows on the stream waits for the last finish.
+     * fence_create is called while planning. */
+    lierne_status (*fence_create)(void **fence);
+    void (*fence_destroy)(void *fence);
+    lierne_status (*begin)(void *stream, void *fence);
+    lierne_status (*finish)(void *stream, void *fence);
 } lierne_stream_driver;
 
 /* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.

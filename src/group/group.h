@@ -14,10 +14,11 @@ struct lierne_group {
     lierne_priority priority;
     int n;
     int *ranks;
-    int *indices;                               /* of the ranks among the members of the context */
-    int rank;                                   /* this rank's place among them, or -1 */
-    int smallest;                               /* rank */
-    size_t references;                          /* of plans */
+    int *indices;      /* of the ranks among the members of the context */
+    int rank;          /* this rank's place among them, or -1 */
+    int smallest;      /* rank */
+    int64_t source;    /* uid of the group that a schedule isolated it from; 0: none */
+    size_t references; /* of plans, or of runs of schedules */
     void *communicators[LIERNE_MAX_TRANSPORTS]; /* as the context's transports; NULL: none */
 };
 

@@ -8,23 +8,30 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float lierne_bits_to_float(uint32_t bits) {
+/* Functions that CUDA kernels call, too. */
+#ifdef __CUDACC__
+#define LIERNE_INLINE static inline __host__ __device__
+#else
+#define LIERNE_INLINE static inline
+#endif
+
+LIERNE_INLINE float lierne_bits_to_float(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline uint32_t lierne_float_to_bits(float value) {
+LIERNE_INLINE uint32_t lierne_float_to_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float lierne_bf16_to_float(uint16_t bits) {
+LIERNE_INLINE float lierne_bf16_to_float(uint16_t bits) {
     return lierne_bits_to_float((uint32_t)bits << 16);
 }
 
-static inline uint16_t lierne_bf16_from_float(float value) {
+LIERNE_INLINE uint16_t lierne_bf16_from_float(float value) {
     uint32_t bits = lierne_float_to_bits(value);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
@@ -34,7 +41,7 @@ static inline uint16_t lierne_bf16_from_float(float value) {
  * the fraction of 2^-14 instead, which is then subtracted: no intermediate value is a subnormal
  * float, which a process that flushes those to zero would lose. Infinities and NaNs get the largest
  * exponent. */
-static inline float lierne_f16_to_float(uint16_t bits) {
+LIERNE_INLINE float lierne_f16_to_float(uint16_t bits) {
     uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13, sign = (uint32_t)(bits & 0x8000) << 16;
     float fraction = lierne_bits_to_float(magnitude + 0x38800000u) - 0x1p-14f;
     uint32_t finite = magnitude + 0x38000000u, special = magnitude | 0x7f800000u;
@@ -42,7 +49,7 @@ static inline float lierne_f16_to_float(uint16_t bits) {
     return lierne_bits_to_float(sign | (magnitude >= 0x0f800000u ? special : finite));
 }
 
-static inline uint16_t lierne_f16_from_float(float value) {
+LIERNE_INLINE uint16_t lierne_f16_from_float(float value) {
     uint32_t bits = lierne_float_to_bits(value), sign = bits >> 16 & 0x8000;
     uint32_t magnitude = bits & 0x7fffffffu;
     /* Below 2^-14, adding 0.5 rounds at the bit 2^-24. */

@@ -5,6 +5,7 @@
 #define LIERNE_MEMORY_H
 
 #include "memory/host.h"
+#include "memory/program.h"
 
 typedef struct lierne_memory {
     const char *name;
@@ -19,6 +20,18 @@ typedef struct lierne_memory {
     void (*zero)(size_t size, void *to, const lierne_block *block);
     void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor, void *to,
                    const lierne_block *to_block, const lierne_contribution *from, size_t n);
+    /* NULL, or UNSUPPORTED for a buffer of a call that this kind cannot read and write, or whose
+     * address is no multiple of `align` bytes. name: of the buffer. */
+    lierne_status (*check)(const void *buffer, size_t align, const char *name);
+
+    /* NULL unless work is recorded while planning. Then calls on streams use these in place of
+     * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
+     * frees, and is called again when another has been recorded in its place. launch: enqueues the
+     * tasks of one of its launches. */
+    lierne_status (*prepare)(lierne_program *program);
+    void (*discard)(lierne_program *program);
+    lierne_status (*launch)(const lierne_program *program, size_t launch,
+                            const lierne_task_call *call, void *stream);
 } lierne_memory;
 
 extern const lierne_memory lierne_host_memory;

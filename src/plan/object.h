@@ -22,7 +22,7 @@ struct lierne_plan {
     lierne_request *requests[2];   /* max_inflight each */
     lierne_connection *connection; /* of the requests, or NULL */
     char transports[2][64];        /* that serve each direction */
-    bool needs_stream[2];          /* one of them serves streams only */
+    bool needs_stream[2];          /* a call without one is an error */
     size_t started[2];
     int held; /* by how many coalesced plans */
 };

@@ -135,13 +135,14 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 }
 
 lierne_status lierne_plan_refresh(lierne_plan *plan) {
+    lierne_status status = LIERNE_OK;
     for (int d = 0; d < 2; d++) {
         plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
-        for (int i = 0; i < plan->parts.max_inflight; i++) {
-            lierne_execution_resize(plan->requests[d][i].execution);
+        for (int i = 0; i < plan->parts.max_inflight && status == LIERNE_OK; i++) {
+            status = lierne_execution_resize(plan->requests[d][i].execution);
         }
     }
-    lierne_status status = lierne_connection_renew(plan->connection);
+    status = status == LIERNE_OK ? lierne_connection_renew(plan->connection) : status;
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(plan->context, status);
 }
 
@@ -189,7 +190,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     if (plan->held > 0) {
         return LIERNE_FAIL(
-            LIERNE_BUSY, "rank %d: coalesced plans (%d of them) hold the plan, destroy them first",
+            LIERNE_BUSY,
+            "rank %d: coalesced plans or runs (%d of them) hold the plan, destroy them first",
             plan->context->rank, plan->held);
     }
     for (int d = 0; d < 2; d++) {
@@ -305,6 +307,17 @@ static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
            lierne_dtype_size(plan->parts.dtype);
 }
 
+/* A buffer of another memory kind is an error here; later it would be a crash. */
+static lierne_status check_memory(const lierne_plan *plan, int d, const void *buffer,
+                                  const char *name) {
+    const lierne_context *context = plan->context;
+    char full[64];
+    snprintf(full, sizeof full, "rank %d: %s: %s", context->rank, direction_names[d], name);
+    return context->memory->check
+               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype), full)
+               : lierne_device_reject(context->device_query, buffer, full);
+}
+
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const void *out,
                                         const void *in, const void *stream) {
     size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
@@ -328,7 +341,11 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in and out overlap", rank,
                            direction_names[d]);
     }
-    return LIERNE_OK;
+    if (!plan->context->memory->check && !plan->context->device_query) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(n_in > 0 ? check_memory(plan, d, in, "in") : LIERNE_OK);
+    return out && n_out > 0 ? check_memory(plan, d, out, "out") : LIERNE_OK;
 }
 
 /* *next: a free request. Tags number calls, not requests, and repeat after LIERNE_MAX_INFLIGHT
@@ -359,6 +376,7 @@ typedef struct call {
     lierne_direction direction;
     lierne_reduction reduction;
     bool reduces; /* lierne_reduce */
+    bool agreed;  /* the ranks have compared their calls */
 } call;
 
 static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction reduction) {
@@ -436,8 +454,13 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
     lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
-    LIERNE_TRY(
-        lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
+    if (c.agreed) {
+        decision = -1;
+        LIERNE_TRY(mine);
+    } else {
+        LIERNE_TRY(
+            lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
+    }
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     lierne_execution_identify(next->execution, plan->decision,
@@ -445,6 +468,11 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;
+}
+
+lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
+                                       lierne_direction direction, void *out, const void *in) {
+    return begin(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
 }
 
 lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,

@@ -89,6 +89,10 @@ const lierne_route *lierne_plan_route(const lierne_plan *plan, lierne_direction 
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int direction, const void *out,
                                         const void *in, const void *stream);
 void lierne_plan_hold(lierne_plan *plan, int by);
+/* Begins a call that the ranks have compared before: nothing is compared where the context checks.
+ */
+lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
+                                       lierne_direction direction, void *out, const void *in);
 /* Before and after a call that executes. compare_call: where the context checks, the ranks agree
  * that each of them may call (mine), and to what and of which plan; *id is that of the agreement.
  * Elsewhere the result is mine, and *id is -1. end_call: waits for the execution; where an

@@ -15,8 +15,10 @@ static const struct {
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
+    {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
     {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
     {"export", "lierne export", tool_export, "write a grid for another tool"},
+    {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
@@ -70,8 +72,8 @@ int main(int argc, char **argv) {
             return finish(commands[i].run(argc - 1, argv + 1));
         }
     }
-    return tool_usage(
-        (char *[]){"lierne"},
-        "there is no command '%s', only check, groups, plan, simulate, run, import and export",
-        argv[1]);
+    return tool_usage((char *[]){"lierne"},
+                      "there is no command '%s', only check, groups, plan, simulate, run, "
+                      "schedule, import, export and info",
+                      argv[1]);
 }

@@ -16,7 +16,9 @@ int tool_check(int argc, char **argv);
 int tool_groups(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_simulate(int argc, char **argv);
+int tool_info(int argc, char **argv);
 int tool_run(int argc, char **argv);
+int tool_schedule(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
 

@@ -110,6 +110,10 @@ typedef struct lierne_transport {
      * of them. A send that was exposed is complete when the receiver has released it. */
     lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
 
+    /* NULL, or gets the stream of the next call, on which its posts enqueue; poll then returns them
+     * at once. Of transports that serve streams only. */
+    void (*set_stream)(void *batch, void *stream);
+
     /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
      * after a poll that found none of them. As idle in control/control.h. */
     bool (*wait)(void *self);

@@ -7,6 +7,7 @@
 #include "bench/bridge.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROUNDS_LARGE 15
@@ -114,6 +115,7 @@ int main(int argc, char **argv) {
                                    {"optimal", {&optimal_mpi}},
                                    {"bound", {&copy_bound, &stream_bound}}}};
     test_start(&argc, &argv);
+    setenv("LIERNE_TRANSPORTS", "mpi", 0); /* but for the rows that say shm or window */
     tables_ask(&t, argc, argv);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         run_shape(&t, &shapes[i]);

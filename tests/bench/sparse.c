@@ -7,6 +7,7 @@
 #include "bench/sparse.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROUNDS       41
@@ -42,8 +43,9 @@ static const cut cuts[] = {{2, {2, 1, 1}, {1, 1, 2}, {2, 1, 1}},
         .rewrite = sparse_rewrite, .text = sparse_text                                             \
     }
 
-static const method_kind *const graphs[] = {&lierne_graph, &petsc_graph, &neighbor_mpi,
-                                            &direct_mpi,   &gather_mpi,  &rows_bound};
+static const method_kind *const graphs[] = {&lierne_graph, &lierne_graph_shm, &lierne_graph_window,
+                                            &petsc_graph,  &neighbor_mpi,     &direct_mpi,
+                                            &gather_mpi,   &rows_bound};
 static const method_kind *const halos[] = {&lierne_swaps, &lierne_flat, &swaps_mpi, &petsc_halo,
                                            &rows_bound};
 static const method_kind *const plans[] = {&plan_edges, &plan_petsc_edges, &plan_pairs,
@@ -184,6 +186,7 @@ static void run_plans(const cut *c) {
 int main(int argc, char **argv) {
     tables *const all[] = {&graph_tables, &halo_tables, &plan_tables};
     test_start(&argc, &argv);
+    setenv("LIERNE_TRANSPORTS", "mpi", 0); /* but for the rows that say shm or window */
     petsc_start();
     for (int i = 0; i < 3; i++) {
         tables_ask(all[i], argc, argv);

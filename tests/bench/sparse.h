@@ -87,6 +87,7 @@ void rows_add(const sparse *w, char *to, const char *from, const int64_t *rows, 
 
 /* Of a graph. */
 extern const method_kind lierne_graph, petsc_graph, neighbor_mpi, direct_mpi, gather_mpi;
+extern const method_kind lierne_graph_shm, lierne_graph_window;
 /* Of a halo. */
 extern const method_kind lierne_swaps, lierne_flat, petsc_halo, swaps_mpi;
 /* Of both: each rank copies and adds as many rows, at the same places, from memory of its own and

@@ -11,6 +11,7 @@ typedef struct planned {
     lierne_plan *plan;
     lierne_graph_spec edges;
     lierne_references_spec pairs;
+    char *owned[2], *ghosts[2]; /* in shared memory, where the method has its own */
 } planned;
 
 static bool run_planned(method *m, int direction) {
@@ -31,8 +32,7 @@ static bool run_whole(method *m, int direction) {
 
 static void close_planned(method *m) {
     planned *p = (planned *)m;
-    CHECK(lierne_plan_destroy(p->plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(p->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy_all(p->context) == LIERNE_OK, "%s", lierne_last_error());
     free(p);
 }
 
@@ -84,6 +84,71 @@ static method *open_graph(const void *of) {
           lierne_last_error());
     check_bytes(p);
     return &p->base;
+}
+
+static method *open_shm(const void *of) {
+    char *list = getenv("LIERNE_TRANSPORTS");
+    char before[80] = "";
+    strncat(before, list ? list : "", sizeof before - 1);
+    setenv("LIERNE_TRANSPORTS", "shm,mpi", 1);
+    method *m = open_graph(of);
+    setenv("LIERNE_TRANSPORTS", before, 1);
+    return m;
+}
+
+static bool run_window(method *m, int direction) {
+    planned *p = (planned *)m;
+    return direction == FORWARD
+               ? lierne_forward(p->plan, p->ghosts[FORWARD], p->owned[FORWARD], NULL) == LIERNE_OK
+               : lierne_adjoint(p->plan, p->owned[ADJOINT], p->ghosts[ADJOINT], NULL) == LIERNE_OK;
+}
+
+static void take_over(char *own, const char *from, size_t bytes) {
+    if (memcmp(own, from, bytes) != 0) {
+        memcpy(own, from, bytes);
+    }
+}
+
+/* An input that has not changed is not written: its cache lines stay where they are. */
+static void before_window(method *m, int direction) {
+    planned *p = (planned *)m;
+    const sparse *w = m->workload;
+    take_over(p->owned[direction], w->owned[direction], w->owned_bytes);
+    take_over(p->ghosts[direction], w->ghosts[direction], w->ghost_bytes);
+    if (m->dirty) {
+        rewrite(direction == FORWARD ? p->owned[FORWARD] : p->ghosts[ADJOINT],
+                direction == FORWARD ? w->owned_bytes : w->ghost_bytes);
+    }
+}
+
+static void after_window(method *m, int direction) {
+    planned *p = (planned *)m;
+    const sparse *w = m->workload;
+    if (direction == FORWARD) {
+        memcpy(w->ghosts[FORWARD], p->ghosts[FORWARD], w->ghost_bytes);
+    } else {
+        memcpy(w->owned[ADJOINT], p->owned[ADJOINT], w->owned_bytes);
+    }
+}
+
+static char *share(const planned *p, size_t bytes) {
+    void *memory = NULL;
+    CHECK(lierne_context_alloc(&memory, p->context, bytes) == LIERNE_OK, "%s", lierne_last_error());
+    return memory;
+}
+
+static method *open_window(const void *of) {
+    method *m = open_shm(of);
+    planned *p = (planned *)m;
+    const sparse *w = of;
+    for (int d = FORWARD; d <= ADJOINT; d++) {
+        p->owned[d] = share(p, w->owned_bytes);
+        p->ghosts[d] = share(p, w->ghost_bytes);
+    }
+    m->run = run_window;
+    m->before = before_window;
+    m->after = after_window;
+    return m;
 }
 
 static method *open_swaps(const void *of) {
@@ -154,6 +219,8 @@ static method *open_pairs(const void *of) {
 }
 
 const method_kind lierne_graph = {"lierne", open_graph, close_planned};
+const method_kind lierne_graph_shm = {"lierne, shm", open_shm, close_planned};
+const method_kind lierne_graph_window = {"lierne, window", open_window, close_planned};
 const method_kind lierne_swaps = {"lierne, swaps", open_swaps, close_planned};
 const method_kind lierne_flat = {"lierne, flattened", open_flat, close_planned};
 const method_kind plan_edges = {"lierne from edges", open_edges, close_planned};

@@ -343,6 +343,50 @@ def collective_functions():
     ok(L.lierne_context_destroy_all(context))
 
 
+def schedule_functions():
+    context, schedule = made(L.lierne_context_create_self, None), made(L.lierne_schedule_create, 0)
+    index, spec = ctypes.c_int(9), struct("schedule_group_spec", name=b"g", uid=4, ranks=ints(0), nranks=1)
+    ok(L.lierne_schedule_add_group(ref(index), schedule, ref(spec)))
+    plan = made(L.lierne_plan_create_all_to_all, context, ref(struct("all_to_all_spec", count=2, dtype=F32)))
+    for kind, to in (3, plan.value), (9, None):
+        spec = struct("operation_spec", kind=kind, group=0, tag=b"ep", plan=to, held=kind == 9)
+        ok(L.lierne_schedule_add_operation(ref(index), schedule, ref(spec)))
+    ok(L.lierne_schedule_freeze(schedule))
+    isolated = made(L.lierne_schedule_isolate, schedule, ref(struct("isolation_spec", purpose=b"ep", kinds=8, singletons=1)))
+    check((L.lierne_schedule_get_rank(isolated), L.lierne_schedule_get_ngroups(isolated),
+           L.lierne_schedule_get_noperations(isolated)) == (0, 2, 2), "numbers of a schedule")
+    group, operation = struct("schedule_group"), struct("operation_spec")
+    ok(L.lierne_schedule_get_group(ref(group), isolated, 1))
+    ok(L.lierne_schedule_get_operation(ref(operation), isolated, 0))
+    check(group.source == 4 and operation.group == 1, "isolated")
+    order, cycle = struct("order"), ctypes.create_string_buffer(b"x", 9)
+    ok(L.lierne_schedules_check(ref(order), cycle, 9, array(P, isolated.value), 1))
+    check((order.safe_serialised, order.ncreated, cycle.value) == (1, 1, b""), "order")
+    text, several, count = P(), P(), ctypes.c_int()
+    ok(L.lierne_schedule_serialize(ref(text), isolated))
+    ok(L.lierne_schedules_deserialize(ref(several), ref(count), ctypes.cast(text, ctypes.c_char_p),
+                                      len(ctypes.string_at(text))))
+    L.lierne_schedules_destroy(several, count)
+    L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+    run, done, event = made(L.lierne_run_create, context, isolated, None), ctypes.c_int(), struct("run_event")
+    x, y = array(ctypes.c_float, 3, -5), array(ctypes.c_float, 7, 7)
+    ok(L.lierne_run_begin(run, array(P, ctypes.addressof(y), None), array(P, ctypes.addressof(x), None)))
+    ok(L.lierne_run_test(ref(done), run))
+    check(done.value == 0, "a held operation is complete")
+    ok(L.lierne_run_resume(run, 1))
+    ok(L.lierne_run_end(run))
+    check(list(y) == [3, -5], "a run")
+    ok(L.lierne_run_get_event(ref(event), run, 1))
+    check(event.ended >= event.resumed >= event.begun > 0, "an event")
+    ok(L.lierne_run_get_trace(ref(text), run))
+    check(b"all_to_all ep" in ctypes.string_at(text), "a trace")
+    L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+    ok(L.lierne_run_destroy(run))
+    for made_schedule in schedule, isolated:
+        L.lierne_schedule_destroy(made_schedule)
+    ok(L.lierne_context_destroy_all(context))
+
+
 def halo_functions(context):
     brick = struct("brick_spec", grid=(1, 1, 1), box=(1.0, 1.0, 1.0),
                    periodic=(1, 1, 1), cutoff=0.25, nlocal=1, positions=array(ctypes.c_double, 0.1, 0.5, 0.5))
@@ -399,7 +443,7 @@ def main():
     check(len(names) > 130, f"{len(names)} functions")
     L = Recorder(library)
     for test in (status_functions, grid_functions, context_functions, layout_functions, bridge_functions,
-                 megatron_functions, row_functions, collective_functions, config_functions):
+                 megatron_functions, row_functions, collective_functions, schedule_functions, config_functions):
         test()
     for name in sorted(names - L.called):
         check(False, f"{name} is called nowhere")

@@ -275,6 +275,52 @@ static void collectives(void) {
     lierne_plan_destroy(plan);
 }
 
+static void schedules(void) {
+    static const char text[] = "{\"rank\":0,\"operations\":[{\"kind\":\"local\"}],"
+                               "\"groups\":[{\"name\":\"g\",\"uid\":1,\"ranks\":[0]}]}";
+    static char group_names[3][2] = {"a", "b", "c"};
+    lierne_schedule *s, **read, *out = NULL;
+    lierne_run *run = NULL;
+    int index, n, i = 0;
+    lierne_schedule_group_spec g = {.size = sizeof g, .uid = 1, .ranks = &zero};
+#ifndef SMALLER
+    g.nranks = 1;
+#endif
+    expect("schedule", lierne_schedule_create(&s, 0), LIERNE_OK, NULL);
+    TRY("schedule group", g, SHORT("nranks below 1"),
+        (g.name = group_names[i++], lierne_schedule_add_group(&index, s, &g)));
+    lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+    o.kind = LIERNE_OPERATION_LOCAL;
+    TRY("operation", o, NULL, lierne_schedule_add_operation(&index, s, &o));
+    expect("schedules", lierne_schedules_deserialize(&read, &n, text, sizeof text - 1), LIERNE_OK,
+           NULL);
+    lierne_isolation_spec p = LIERNE_ISOLATION_SPEC_INIT;
+    TRY("isolation", p, NULL,
+        (lierne_schedule_destroy(out), lierne_schedule_isolate(&out, read[0], &p)));
+    lierne_run_spec r = {.size = sizeof r};
+    TRY("run", r, NULL, (lierne_run_destroy(run), lierne_run_create(&run, context, read[0], &r)));
+    lierne_run_destroy(run);
+    expect("run", lierne_run_create(&run, context, read[0], NULL), LIERNE_OK, NULL);
+    BOX(lierne_schedule_group) group;
+    BOX(lierne_order) order;
+    BOX(lierne_run_event) event;
+    PREPARE(group);
+    expect("group", lierne_schedule_get_group(&group.value, read[0], 0), LIERNE_OK, NULL);
+    AFTER("group", group);
+    PREPARE(order);
+    expect("order",
+           lierne_schedules_check(&order.value, NULL, 0, (const lierne_schedule *const *)read, n),
+           LIERNE_OK, NULL);
+    AFTER("order", order);
+    PREPARE(event);
+    expect("event", lierne_run_get_event(&event.value, run, 0), LIERNE_OK, NULL);
+    AFTER("event", event);
+    lierne_run_destroy(run);
+    lierne_schedule_destroy(s);
+    lierne_schedule_destroy(out);
+    lierne_schedules_destroy(read, n);
+}
+
 /* Functions of a world of one rank. */
 static int allgather(void **request, const void *mine, void *all, size_t bytes, void *user) {
     (void)user;
@@ -313,6 +359,7 @@ int main(void) {
     rows();
     space();
     collectives();
+    schedules();
     other_contexts();
     expect("destroy", lierne_context_destroy(context), LIERNE_OK, NULL);
     lierne_config_destroy(config);

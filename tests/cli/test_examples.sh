@@ -47,6 +47,25 @@ END
     prints 05_pipeline "${MPIRUN:-mpirun}" -n 8 "$build/examples/05_pipeline" <<'END'
 tp2 dp4 -> tp2 pp2 dp2, 4 microbatches: 0 wrong elements
 END
+    prints 09_schedule env LIERNE_TRACE="$work/appended.json" "${MPIRUN:-mpirun}" -n 8 "$build/examples/09_schedule" grids/encoder-llm-8.json "$work/trace.json" <<'END'
+as recorded: all-gather and all-to-all in one queue, 0 wrong elements
+isolated: all-gather and all-to-all in two queues, 0 wrong elements
+END
+    python3 - "$work/trace.json" "$work/appended.json" <<'END'
+import collections, json, sys
+bars = collections.defaultdict(list)
+for event in json.load(open(sys.argv[1])):
+    if event["ph"] == "X":
+        bars[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+assert len({rank for rank, _ in bars}) == 8 and sum(map(len, bars.values())) == 8 * 2 * 5
+appended = json.loads(open(sys.argv[2]).read().rstrip(",\n") + "]")
+text = [sorted(map(str, events)) for events in (appended, json.load(open(sys.argv[1])))]
+assert text[0] == text[1]
+for queue in bars.values():  # operations of one queue do not overlap
+    queue.sort()
+    assert all(a[1] <= b[0] + 0.01 for a, b in zip(queue, queue[1:]))
+END
+    verdict $? "the trace of 09_schedule"
     for n in 1 3 4; do
         prints 07_all_gather "${MPIRUN:-mpirun}" -n $n "$build/examples/07_all_gather" <<'END'
 all-gather of 64 elements per rank: 0 wrong

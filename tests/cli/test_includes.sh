@@ -14,7 +14,7 @@ no() {
 
 # Each module may include itself and what stands before it. A folder below a module (a transport, a
 # planner, what needs MPI) may include its module too, and not its neighbours.
-modules="base json grid layout route control memory transport context execute group plan config"
+modules="base json grid layout route control memory transport context execute group plan schedule config"
 rank() {
     local i=0 module
     for module in $modules; do
@@ -32,7 +32,7 @@ may() {
         return
     fi
     # What one library has of a module, another one may not use.
-    case $target in */mpi) case $from in */mpi) ;; *) return 1 ;; esac ;; esac
+    case $target in */mpi | */cuda | */nccl) case $from in */"${target##*/}") ;; *) return 1 ;; esac ;; esac
     [ "$(rank "${target%%/*}")" -ge 0 ] && [ "$(rank "${from%%/*}")" -gt "$(rank "${target%%/*}")" ]
 }
 # check_modules DIR: prints every include below DIR/src that points upward or sideways.
@@ -74,7 +74,8 @@ echo '#include "grid/grid.h"' >"$dir/src/base/x.c"
 echo '#include "base/base.h"' >"$dir/src/tool/y.c"
 echo '#include "plan/sparse/star_forest.h"' >"$dir/src/plan/halo/z.c"
 echo '#include "control/mpi/state.h"' >"$dir/src/context/w.c"
-if [ "$(check_modules "$dir" | wc -l)" -eq 4 ]; then ok; else no "not found: $(check_modules "$dir")"; fi
+echo '#include "memory/cuda/memory.h"' >"$dir/src/context/v.c"
+if [ "$(check_modules "$dir" | wc -l)" -eq 5 ]; then ok; else no "not found: $(check_modules "$dir")"; fi
 
 # needs DIR: "FILE NEEDED" for every object of a file below DIR/src that uses a symbol of another one.
 needs() {
@@ -94,7 +95,9 @@ if [ -z "$bad" ]; then ok; else no "$bad"; fi
 
 bad=$(grep -rnE '#include <mpi\.h>' include src | grep -vE '^(include/lierne/mpi\.h|src/(control|transport|context)/mpi/|src/tool/mpi/)')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
-bad=$(grep -rnE '#include <(cuda|nccl)' include src kernels 2>/dev/null | grep -vE '^(include/lierne/(cuda|nccl)\.h|src/transport/cuda/|kernels/)')
+bad=$(grep -rnE '#include <(cuda|nccl)' include src kernels | grep -vE '^(src/[a-z]+/(cuda|nccl)/|kernels/)')
+if [ -z "$bad" ]; then ok; else no "$bad"; fi
+bad=$(grep -rnE '#include "' kernels | grep -vE '"memory/cuda/launch\.h"')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
 
 # No symbol that aborts, exits, prints or names the world.

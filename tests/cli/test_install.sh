@@ -19,6 +19,9 @@ same() { # same NAME EXPECTED ACTUAL
 has_mpi() {
     [ -x "$build/lierne-run" ]
 }
+has() { # has cuda|nccl: whether the build has the library
+    [ -e "$build/liblierne_$1.so" ]
+}
 targets() { # targets TARGET VARIABLE=VALUE...
     make -s "B=$build" "$@" >"$work/make.log" 2>&1 || { cat "$work/make.log" && false; }
 }
@@ -32,8 +35,17 @@ expected() {
     for name in lierne $(has_mpi && echo lierne_mpi); do
         printf '%s\n' "$1/lib$name".{a,so,so.0,"so.$version"} "$1/pkgconfig/$name.pc"
     done
+    printf '%s\n' "$1"/cmake/lierne/lierne-config{,-version}.cmake
+    for name in $(has cuda && echo lierne_cuda) $(has nccl && echo lierne_nccl); do
+        printf '%s\n' "$1/lib$name".{so,so.0,"so.$version"} "$1/pkgconfig/$name.pc"
+    done
     echo include/lierne.h
-    ls include/lierne | sed 's|^|include/lierne/|' | if has_mpi; then cat; else grep -v /mpi.h; fi
+    for name in $(ls include/lierne); do
+        case $name in
+        mpi.h) has_mpi ;;
+        cuda.h | nccl.h) has "${name%.h}" ;;
+        esac && echo "include/lierne/$name"
+    done
     (cd grids && ls -- *.json) | sed 's|^|share/lierne/grids/|'
     printf '%s\n' share/lierne/grid.schema.json share/man/man1/lierne.1
 }
@@ -88,8 +100,17 @@ if has_mpi; then
     same "soname of liblierne_mpi" liblierne_mpi.so.0 "$(dynamic liblierne_mpi.so SONAME)"
     same "liblierne_mpi exports the functions of lierne/mpi.h" "$(declared lierne/mpi.h | comm -13 <(declared lierne.h) -)" \
         "$(exports liblierne_mpi.so 'LIERNE_[^@]*')"
-    same "liblierne lets liblierne_mpi call what it calls and no more" \
-        "$(nm -D -u --with-symbol-versions "$prefix/lib/liblierne_mpi.so" | sed -n "s/.* \(lierne_.*\)@LIERNE_PRIVATE_$version\$/\1/p" | LC_ALL=C sort)" \
+fi
+for name in cuda nccl; do
+    has $name || continue
+    same "soname of liblierne_$name" liblierne_$name.so.0 "$(dynamic liblierne_$name.so SONAME)"
+    same "liblierne_$name exports the functions of lierne/$name.h" \
+        "$(declared lierne/$name.h | comm -13 <(declared lierne.h) -)" "$(exports liblierne_$name.so 'LIERNE_[^@]*')"
+done
+# What a library that was not built calls is exported, too: then nothing can be said of the rest.
+if has_mpi && has nccl; then
+    same "liblierne lets its other libraries call what they call and no more" \
+        "$(nm -D -u --with-symbol-versions "$prefix"/lib/liblierne_{mpi,cuda,nccl}.so | sed -n "s/.* \(lierne_.*\)@LIERNE_PRIVATE_$version\$/\1/p" | LC_ALL=C sort -u)" \
         "$(exports liblierne.so "LIERNE_PRIVATE_$version")"
 fi
 same "every global name of the static libraries begins with lierne_" "" \
@@ -129,6 +150,35 @@ if has_mpi; then
         $(pkg-config --static --define-variable="libdir=$work/static" --libs lierne_mpi | sed "s|$prefix/lib|$work/static|") \
         -o "$work/mpi" && timeout 600 $mpirun -n 2 "$work/mpi" >"$work/out"
     same "MPI consumer on 2 ranks, static" "2 ranks, 0 wrong 2 ranks, 0 wrong" "$(xargs <"$work/out")"
+fi
+
+# CMake's way to find the library, in a tree that was moved after it was installed.
+if command -v cmake >/dev/null && command -v g++ >/dev/null; then
+    cp -R "$prefix" "$work/moved"
+    cmake -S tests/cli/cmake -B "$work/cmake" "-DCMAKE_PREFIX_PATH=$work/moved" \
+        -DWITH_MPI=$(has_mpi && echo ON || echo OFF) >"$work/log" 2>&1 &&
+        cmake --build "$work/cmake" >>"$work/log" 2>&1
+    status=$?
+    [ $status = 0 ] || cat "$work/log"
+    verdict $status "CMake finds the installed library"
+    for name in c cxx; do
+        same "CMake consumer in $name" "0 wrong" "$(timeout 600 "$work/cmake/consumer_$name" | tail -n 1)"
+    done
+    readelf -d "$work/cmake/consumer_c" | grep -q "$work/moved/lib"
+    verdict $? "CMake links the moved tree"
+    if has_mpi; then
+        same "CMake consumer on 2 ranks" "2 ranks, 0 wrong 2 ranks, 0 wrong" \
+            "$(timeout 600 $mpirun -n 2 "$work/cmake/consumer_mpi" | xargs)"
+    fi
+    cp -R tests/cli "$work/other"
+    for other in 0.0 0.2; do
+        sed "s/find_package(lierne 0.1/find_package(lierne $other/" tests/cli/cmake/CMakeLists.txt >"$work/other/cmake/CMakeLists.txt"
+        cmake -S "$work/other/cmake" -B "$work/$other" "-DCMAKE_PREFIX_PATH=$work/moved" >"$work/log" 2>&1
+        grep -q 'considered but not accepted' "$work/log"
+        verdict $? "CMake rejects the library for a program of version $other"
+    done
+else
+    echo "no cmake: its consumers were left out"
 fi
 
 # The command, and its manual.

@@ -7,7 +7,7 @@ empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT
 passed=0
 failed=0
-for name in death format lammps oracle petsc; do
+for name in death format lammps oracle petsc python torch; do
     text=$(CLANG_FORMAT=none bash "tests/cli/test_$name.sh" "$empty" 2>&1)
     status=$?
     if [ $status = 0 ] && [ "$(tail -n 1 <<<"$text")" = "0 passed, 0 failed" ] &&

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every golden case and thousands of random ones, over several transports at once (one that exposes, one without
-# match ids, and sim, each for some pairs of ranks), on streams, and both; rows also over a transport that
+# match ids, and sim, each for some pairs of ranks), on streams, both, and on streams with the arithmetic of
+# the CUDA kernels; rows also over a transport that
 # connects both ends of its messages. $1: the build folder; "long" as $2 adds random bridges on streams,
 # which take minutes: a thread per rank and world.
 set -u
@@ -40,6 +41,10 @@ golden LIERNE_TEST_TRANSPORTS=connected
 unit "$rows" LIERNE_TEST_TRANSPORTS=connected
 golden LIERNE_TEST_EXECUTOR=stream
 unit "$rows" LIERNE_TEST_EXECUTOR=stream
+golden LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
+unit "$rows" LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
+unit '@(collective|coalesced|redistribute)/*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
+[ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
 [ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream
 golden LIERNE_TEST_TRANSPORTS=mixed LIERNE_TEST_EXECUTOR=stream
 echo "$passed passed, $failed failed"

@@ -21,6 +21,8 @@ golden_check golden_graph, golden_graph_invalid, golden_partition, golden_halo, 
 golden_check golden_dtensor_case, golden_dtensor_pair;
 golden_check golden_all_gather, golden_reduce_scatter, golden_all_reduce, golden_order_sensitive;
 golden_check golden_uneven, golden_two_shot_partition;
+golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
+golden_check golden_overlap_gate;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
 void golden_halo_refuse(golden_case *c, int n);
 

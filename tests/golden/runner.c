@@ -15,7 +15,8 @@ typedef struct tally {
 } tally;
 
 /* Every list of a file that holds cases. Those without a check are set aside, and counted: they are
- * about the memory that ranks of a node share, which no part of lierne has. */
+ * about the memory that ranks of a node share, which no part of lierne has, or what a reference
+ * looks at. */
 static const struct {
     const char *file;
     const char *list;
@@ -32,6 +33,12 @@ static const struct {
     {"halo.json", "invalid", golden_halo_invalid},
     {"dtensor.json", "cases", golden_dtensor_case},
     {"dtensor.json", "pairs", golden_dtensor_pair},
+    {"isolation.json", "cases", golden_isolation},
+    {"isolation.json", "composition", golden_composition},
+    {"isolation.json", "spmd_agreement", golden_schedules_agree},
+    {"isolation.json", "launch_order", golden_launch_order},
+    {"isolation.json", "overlap_gate", golden_overlap_gate},
+    {"isolation.json", "upstream_scanned_kinds", NULL},
     {"windows.json", "allgather", golden_all_gather},
     {"windows.json", "reduce_scatter", golden_reduce_scatter},
     {"windows.json", "allreduce", golden_all_reduce},
@@ -73,7 +80,8 @@ static void run_list(const char *file, const cJSON *root, int list, tally *t) {
         golden_case c = {.item = item};
         lists[list].check(&c);
         if (c.failed) {
-            printf("FAIL %s %s %s: %s\n", file, lists[list].list, golden_string(item, "id"), c.why);
+            printf("FAIL %s %s %s%s: %s\n", file, lists[list].list, golden_string(item, "id"),
+                   golden_string(item, "name"), c.why);
         }
         t->passed += !c.failed;
         t->failed += c.failed;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh BUILD: programs of tests/mpi without MPI, on ranks of a node that build/tests/launch starts,
-# over sockets. Prints a line per launch; last line: N passed, N failed. A launch that hangs, crashes or
+# over shared memory; some also over sockets, and over both. Prints a line per launch; last line: N passed, N failed. A launch that hangs, crashes or
 # prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD}
@@ -19,24 +19,35 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     esac
 }
 
+launch() { # launch RANKS PROGRAM
+    local count bad status
+    timeout -k 5 600 "$build/tests/launch" "$1" "$build/tests/launched/$2" >"$log" 2>&1 </dev/null
+    status=$?
+    count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    bad=$(cut -d' ' -f3 <<<"$count")
+    if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
+        count="0 passed, 1 failed (exit status $status)"
+    fi
+    echo "launched $2 on $1: $count"
+    passed=$((passed + $(cut -d' ' -f1 <<<"$count")))
+    if [ "$(cut -d' ' -f3 <<<"$count")" != 0 ]; then
+        failed=$((failed + $(cut -d' ' -f3 <<<"$count")))
+        head -n 30 "$log" | sed 's/^/    /'
+    fi
+}
+
 for program in "$build"/tests/launched/*; do
     [ -x "$program" ] && [ -f "$program" ] || continue
     name=$(basename "$program")
     for n in $(sizes "$name"); do
-        timeout -k 5 600 "$build/tests/launch" "$n" "$program" >"$log" 2>&1 </dev/null
-        status=$?
-        count=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
-        bad=$(cut -d' ' -f3 <<<"$count")
-        if [ -z "$count" ] || { [ $status -ne 0 ] && [ "$bad" = 0 ]; }; then
-            count="0 passed, 1 failed (exit status $status)"
-        fi
-        echo "launched $name on $n: $count"
-        passed=$((passed + $(cut -d' ' -f1 <<<"$count")))
-        if [ "$(cut -d' ' -f3 <<<"$count")" != 0 ]; then
-            failed=$((failed + $(cut -d' ' -f3 <<<"$count")))
-            head -n 30 "$log" | sed 's/^/    /'
-        fi
+        launch "$n" "$name"
     done
+done
+for run in "4 golden" "3 sparse" "3 general" "3 redistribute"; do
+    # shellcheck disable=SC2086
+    LIERNE_TRANSPORTS=socket launch $run
+    # shellcheck disable=SC2086
+    LIERNE_TEST_NODE_RANKS=2 launch $run
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -1,5 +1,5 @@
-/* The flags and the bell of src/transport/shm/bell.c: each of RANKS ranks sends to the next one,
- * ROUNDS times.
+/* The flags and the bell of src/transport/shm: each of RANKS ranks sends to the next one, ROUNDS
+ * times. A message has LINES lines that take turns, as a short one has two.
  *
  * A rank writes its data, sets its ready flag and rings; the receiver copies the data, sets the
  * taken flag and rings. A rank that waits may poll again at any time, or announce that it sleeps,
@@ -8,7 +8,7 @@
  *
  * Checked: no deadlock, and no receiver copies data of another round. Each of these breaks it:
  * NO_FENCE (who rings does not wait until its flag is visible), NO_LAST_LOOK (a rank sleeps without
- * having looked again), NO_DONE (a sender does not wait until its data were copied). */
+ * having looked again), NO_DONE (a sender does not wait until what it writes over was copied). */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -21,9 +21,14 @@
 #define NEXT(r) (((r) + 1) % RANKS)
 #define LAST(r) (((r) + RANKS - 1) % RANKS)
 
-byte data[RANKS];  /* of each sender: the round it was written in */
-byte ready[RANKS]; /* of each sender */
-byte taken[RANKS];  /* of each sender: the last round that its receiver has copied */
+#ifndef LINES
+#define LINES 1
+#endif
+#define LINE(r, in_round) ((r) * LINES + (in_round) % LINES)
+
+byte data[RANKS * LINES];  /* of each line of a sender: the round it was written in */
+byte ready[RANKS * LINES];
+byte taken[RANKS * LINES]; /* the last round that its receiver has copied */
 bit asleep[RANKS];
 byte bell[RANKS];
 bit blocked[RANKS]; /* in the kernel, until woken */
@@ -64,17 +69,17 @@ inline ring(p) {
 /* Copies what has come; found: nothing more to wait for. */
 inline look(found) {
     if
-    :: ready[LAST(me)] == round && !copied ->
-        assert(data[LAST(me)] == round);
+    :: ready[LINE(LAST(me), round)] == round && !copied ->
+        assert(data[LINE(LAST(me), round)] == round);
         copied = 1;
-        stores[me]!TAKEN(LAST(me), round);
+        stores[me]!TAKEN(LINE(LAST(me), round), round);
         ring(LAST(me))
     :: else
     fi;
 #ifdef NO_DONE
     found = copied
 #else
-    found = copied && taken[me] == round
+    found = copied && taken[LINE(me, round + 1)] + LINES == round + 1
 #endif
 }
 
@@ -94,8 +99,8 @@ active [RANKS] proctype rank() {
     do
     :: round > ROUNDS -> break
     :: else ->
-        stores[me]!DATA(me, round);
-        stores[me]!READY(me, round);
+        stores[me]!DATA(LINE(me, round), round);
+        stores[me]!READY(LINE(me, round), round);
         ring(NEXT(me));
         do
         :: look(found);

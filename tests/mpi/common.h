@@ -28,7 +28,7 @@ int test_finish(void);
  * which would wait for them. */
 void test_leave(MPI_Comm comm);
 
-/* Whether LIERNE_TRANSPORTS names shm first. */
+/* Whether ranks of one node use shared memory, as far as LIERNE_TRANSPORTS says. */
 bool test_over_shm(void);
 
 /* Gives a context a shorter timeout, after a start that a busy machine may have slowed down. */

@@ -18,7 +18,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
-    calls | collective | known_answer) echo 2 4 8 ;;
+    calls | collective | known_answer | schedule | windows) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
@@ -62,25 +62,33 @@ for program in "$build"/tests/mpi/*; do
     done
 done
 if [ -n "${LIERNE_TEST_CONTEXTS:-}" ]; then # functions of a caller instead of MPI (contexts.c)
+    for run in "4 golden" "3 sparse" "3 redistribute" "3 bridge"; do
+        LIERNE_TRANSPORTS=oob launch $run
+        LIERNE_TEST_NODE_RANKS=2 launch $run
+    done
     echo "$passed passed, $failed failed"
     [ "$failed" = 0 ] && [ "$passed" != 0 ]
     exit
 fi
-# Ranks that are nodes of their own, and messages that MPI moves piece by piece, by both ends.
+# Ranks that are nodes of their own; two to a node, so that plans use shared memory and MPI.
 for n in 2 3; do
     launch $n late_rank apart
     launch $n abort apart
-    OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
-done
-launch 2 one_way fragments
-# Over shared memory, on one node and on several.
-export LIERNE_TRANSPORTS=shm,mpi,self
-for run in "4 known_answer" "3 steps" "3 sparse" "4 golden" "2 one_way" "3 late_rank" "3 timeout"; do
-    launch $run
 done
 export LIERNE_TEST_NODE_RANKS=2
-for run in "4 general" "3 halos" "8 redistribute"; do
+for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute"; do
     launch $run
+done
+unset LIERNE_TEST_NODE_RANKS
+launch 2 shm caller
+# Over MPI alone, and with messages that it moves piece by piece, by both ends.
+export LIERNE_TRANSPORTS=mpi
+for run in "4 bridge" "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" \
+    "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
+    launch $run
+done
+for n in 2 3; do
+    OMPI_MCA_btl_vader_single_copy_mechanism=none launch $n late_rank
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

@@ -257,11 +257,11 @@ static void the_lowest_failure_wins(lierne_context *context) {
 }
 
 static const lierne_transport *transport_of(const lierne_context *context) {
-    return context->carriers[0].transport;
+    return context->carriers[context->ncarriers - 1].transport;
 }
 
 static void *state_of(const lierne_context *context) {
-    return context->carriers[0].self;
+    return context->carriers[context->ncarriers - 1].self;
 }
 
 /* Polls until `wanted` slots are done or the transport fails. */

@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Called badly where there is MPI (tests/mpi/calls.c) or a transport with communicators
- * (test_group_communicators.c). */
-static const char *const elsewhere[] = {"lierne_context_create_mpi",
-                                        "lierne_context_create_mpi_fortran",
-                                        "lierne_group_destroy"};
+/* Called badly where there is MPI (tests/mpi/calls.c), a transport with communicators
+ * (test_group_communicators.c) or CUDA (tests/cli/test_cuda.sh). */
+static const char *const elsewhere[] = {
+    "lierne_context_create_mpi", "lierne_context_create_mpi_fortran", "lierne_group_destroy",
+    "lierne_context_use_cuda",   "lierne_cuda_get_summary",           "lierne_context_use_nccl",
+    "lierne_nccl_get_summary"};
 
 static char called[16384]; /* names, with a space before and after each */
 
@@ -248,6 +249,50 @@ static void execute_badly(world *w) {
     cr_assert_eq(lierne_coalesced_end(w->coalesced, LIERNE_FORWARD), LIERNE_OK);
 }
 
+/* A run of one operation that is held. */
+static lierne_run *begin_run(const world *w) {
+    lierne_operation_spec local = LIERNE_OPERATION_SPEC_INIT;
+    lierne_schedule *s;
+    lierne_run *run;
+    int index;
+    local.kind = LIERNE_OPERATION_LOCAL;
+    local.held = 1;
+    cr_assert_eq(lierne_schedule_create(&s, 0), LIERNE_OK);
+    BAD(lierne_schedule_add_group, &index, s, NULL);
+    cr_assert_eq(lierne_schedule_add_operation(&index, s, &local), LIERNE_OK);
+    BAD(lierne_schedule_isolate, &(lierne_schedule *){NULL}, s, NULL);
+    cr_assert_eq(lierne_schedule_freeze(s), LIERNE_OK);
+    BAD(lierne_schedule_add_operation, &index, s, &local);
+    BAD(lierne_schedule_get_operation, NULL, s, 1);
+    BAD(lierne_run_create, &run, w->context, NULL, NULL);
+    cr_assert_eq(lierne_run_create(&run, w->context, s, NULL), LIERNE_OK, "%s",
+                 lierne_last_error());
+    lierne_schedule_destroy(s);
+    BAD(lierne_run_end, run);
+    BAD(lierne_run_resume, run, 0);
+    cr_assert_eq(lierne_run_begin(run, NULL, NULL), LIERNE_OK);
+    return run;
+}
+
+static void schedule_badly(const world *w) {
+    lierne_run *run = begin_run(w);
+    int n;
+    BAD(lierne_schedule_create, NULL, 0);
+    BAD(lierne_schedule_freeze, NULL);
+    BAD(lierne_schedule_get_group, NULL, NULL, 0);
+    BAD(lierne_schedules_check, NULL, NULL, 0, NULL, 0);
+    BAD(lierne_schedule_serialize, &(char *){NULL}, NULL);
+    BAD(lierne_schedules_deserialize, &(lierne_schedule **){NULL}, &n, "[]", 2);
+    BAD(lierne_run_begin, run, NULL, NULL);
+    BAD(lierne_run_destroy, run);
+    BAD(lierne_run_test, NULL, run);
+    BAD(lierne_run_get_event, NULL, run, 0);
+    BAD(lierne_run_get_trace, &(char *){NULL}, run);
+    cr_assert_eq(lierne_run_resume(run, 0), LIERNE_OK);
+    cr_assert_eq(lierne_run_end(run), LIERNE_OK);
+    cr_assert_eq(lierne_run_destroy(run), LIERNE_OK);
+}
+
 Test(call_names, every_message_begins_with_the_function_called) {
     world w = {.in = {1, 2, 3, 4, 5, 6}};
     glob_t headers;
@@ -259,6 +304,7 @@ Test(call_names, every_message_begins_with_the_function_called) {
     plan_badly(&w);
     ask_plans_badly(&w);
     execute_badly(&w);
+    schedule_badly(&w);
     close_world(&w);
     cr_assert_eq(glob("include/lierne/*.h", 0, NULL, &headers), 0);
     for (size_t i = 0; i < headers.gl_pathc; i++) {

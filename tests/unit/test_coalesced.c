@@ -329,7 +329,7 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     make_buffers(&w);
     make_buffers(&other);
     cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_BUSY);
-    cr_assert(strstr(lierne_last_error(), "coalesced plans (1 of them) hold the plan"));
+    cr_assert(strstr(lierne_last_error(), "coalesced plans or runs (1 of them) hold the plan"));
     cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_INVALID);
     cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_INVALID);
     lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};

@@ -567,3 +567,21 @@ Test(collective, auto_chooses_by_ranks_and_bytes) {
     cr_expect_str_eq(chosen(8, 1 << 20), "two_shot");
     cr_expect_str_eq(chosen(4, 1 << 20), "two_shot");
 }
+
+Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
+    lierne_context *context;
+    lierne_plan *plan;
+    lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 5, .dtype = LIERNE_F32};
+    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    setenv("LIERNE_COLLECTIVE", "two_shot", 1);
+    cr_expect_str_eq(chosen(8, 16), "two_shot");
+    setenv("LIERNE_COLLECTIVE", "one_shot", 1);
+    cr_expect_str_eq(chosen(8, 1 << 20), "one_shot");
+    setenv("LIERNE_COLLECTIVE", "", 1);
+    cr_expect_str_eq(chosen(8, 1 << 20), "two_shot");
+    setenv("LIERNE_COLLECTIVE", "three_shot", 1);
+    cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_INVALID);
+    cr_expect(!plan && strstr(lierne_last_error(), "LIERNE_COLLECTIVE is 'three_shot'"), "%s",
+              lierne_last_error());
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}

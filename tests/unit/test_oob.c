@@ -234,10 +234,14 @@ static void begin_in_another_order(lierne_context *context, void *shared) {
     }
 }
 
+/* Over shared memory, then over functions and sockets. */
 Test(oob, messages_of_two_plans_are_not_mixed_up) {
-    shared_state calls = {0}, node = {0};
-    run(OOB_CALLS, 4, 120, &calls, begin_in_another_order);
-    run(OOB_NODE, 4, 120, &node, begin_in_another_order);
+    for (int i = 0; i < 2; i++) {
+        shared_state calls = {0}, node = {0};
+        run(OOB_CALLS, 4, 120, &calls, begin_in_another_order);
+        run(OOB_NODE, 4, 120, &node, begin_in_another_order);
+        setenv("LIERNE_TRANSPORTS", "oob,socket", 1);
+    }
 }
 
 static void plan_without_messages(lierne_context *context, void *shared) {
@@ -248,9 +252,15 @@ static void plan_without_messages(lierne_context *context, void *shared) {
     NOTE(b, exchange(b, context, RING, 1) == LIERNE_OK);
 }
 
-Test(oob, without_send_and_receive_nothing_moves) {
+Test(oob, without_send_and_receive_nothing_moves_between_nodes) {
     shared_state b = {.words = 5};
+    setenv("LIERNE_TRANSPORTS", "oob", 1);
     run(OOB_GATHER_ONLY, 3, 120, &b, plan_without_messages);
+}
+
+Test(oob, without_send_and_receive_ranks_of_a_node_share_memory) {
+    shared_state b = {0};
+    run(OOB_GATHER_ONLY, 4, 120, &b, begin_in_another_order);
 }
 
 /* --- threads that each do their own --- */
@@ -436,6 +446,7 @@ static void *do_everything(void *argument) {
 /* That rank gets its code. The others learn it; nobody waits for the deadline. */
 Test(oob, a_function_that_fails) {
     int failures = 0;
+    setenv("LIERNE_TRANSPORTS", "oob", 1);
     for (int k = 1; k < 300; k += k < 40 ? 1 : 29) {
         actor actors[3] = {{0}, {.fail_at = k}};
         act_all(actors, 3, OOB_CALLS, 5, do_everything);

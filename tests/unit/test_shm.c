@@ -188,15 +188,18 @@ Test(shm, a_full_segment_is_no_memory_and_keeps_nothing) {
     lierne_segment s;
     void *memory;
     size_t before = lierne_mem_live();
+    lierne_mem_fail_at(1);
+    cr_assert_eq(lierne_segment_open(&s), LIERNE_NO_MEMORY);
+    lierne_mem_fail_at(0);
+    cr_assert_eq(lierne_mem_live(), before);
     cr_assert_eq(lierne_segment_open(&s), LIERNE_OK, "%s", lierne_last_error());
+    size_t opened = lierne_mem_live();
     cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_NO_MEMORY);
     cr_assert(strstr(lierne_last_error(), "memory of the machine"), "%s", lierne_last_error());
-    lierne_mem_fail_at(1);
-    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, 1), LIERNE_NO_MEMORY);
-    lierne_mem_fail_at(0);
     cr_assert_not(lierne_segment_free(&s, &s));
-    cr_assert_eq(lierne_mem_live(), before);
+    cr_assert_eq(lierne_mem_live(), opened);
     lierne_segment_close(&s);
+    cr_assert_eq(lierne_mem_live(), before);
 }
 
 /* Where there is no shm, it is ordinary memory. */

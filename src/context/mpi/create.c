@@ -7,12 +7,10 @@
  * Nodes are found by gathering one number per rank, a hash of the host's name. MPI_Comm_split_type
  * would create a communicator and has no nonblocking form. */
 #include "context/context.h"
-#include "context/mpi/shm.h"
+#include "context/shm.h"
 #include "lierne/mpi.h"
 #include "transport/mpi/mpi.h"
 #include "transport/shm/shm.h"
-
-#include <stdlib.h>
 
 #define PIECE ((size_t)1 << 30)
 
@@ -70,9 +68,7 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
                              const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
     context->control = &lierne_mpi_control;
-    if (getenv("LIERNE_TRANSPORTS")) {
-        lierne_context_add_transport(context, &lierne_shm_transport, NULL);
-    }
+    lierne_context_add_transport(context, &lierne_shm_transport, NULL);
     lierne_context_add_transport(context, &lierne_mpi_transport, m);
     context->control_self = m;
     context->index = m->rank;
@@ -96,8 +92,8 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
 static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
                                 lierne_status *decision) {
     MPI_Request request;
-    bool shm[2]; /* whether it can be used, whether private memory can be read */
-    lierne_mpi_open_shm(context, m);
+    bool shm[LIERNE_SHM_ANSWERS];
+    lierne_context_open_shm(context, &m->ranks[m->rank]);
     LIERNE_TRY(
         lierne_mpi_wait(m,
                         MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, m->ranks,
@@ -105,12 +101,13 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
                         &request, "finding nodes"));
     lierne_mpi_watch(m);
     bool reached = lierne_mpi_map_flags(m);
-    lierne_mpi_map_shm(context, m, &shm[0], &shm[1]);
+    const lierne_shm_ranks ranks = {m->ranks, m->flag, m->world, m->flags != NULL};
+    lierne_context_map_shm(context, &ranks, shm);
     lierne_context_number_nodes(context, m->ranks, m->world);
     lierne_mem_free(m->ranks);
     m->ranks = NULL;
-    LIERNE_TRY(lierne_mpi_share_flags(m, reached, shm, 2));
-    *decision = lierne_mpi_start_shm(context, m, shm[0], shm[1]);
+    LIERNE_TRY(lierne_mpi_share_flags(m, reached, shm, LIERNE_SHM_ANSWERS));
+    *decision = lierne_context_start_shm(context, shm, m->crowded);
     return LIERNE_OK;
 }
 

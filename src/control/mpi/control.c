@@ -16,6 +16,12 @@ static bool idle(void *state) {
     return false;
 }
 
+static void progress(void *state) {
+    const lierne_mpi_state *m = state;
+    int arrived;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &arrived, MPI_STATUS_IGNORE);
+}
+
 static lierne_status allreduce_max(void *state, int64_t *values, size_t n) {
     lierne_mpi_state *m = state;
     lierne_mpi_start_deadline(m);
@@ -40,5 +46,6 @@ const lierne_control lierne_mpi_control = {
     .any_gave_up = lierne_mpi_any_gave_up,
     .gave_up = lierne_mpi_gave_up,
     .idle = idle,
+    .progress = progress,
     .close = lierne_mpi_close,
 };

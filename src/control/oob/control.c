@@ -71,16 +71,28 @@ static void close_descriptor(lierne_oob_state *s) {
     }
 }
 
-/* Descriptors of flags stay open until every rank has mapped them. */
 lierne_status lierne_oob_meet(lierne_oob_state *s) {
-    int64_t missed;
     lierne_rank_info own = s->infos[s->rank];
     lierne_oob_start_deadline(s);
     LIERNE_TRY(lierne_oob_gather(s, &own, s->infos, sizeof own, "finding nodes"));
     s->crowded = lierne_processes_watch(s->watches, s->infos, s->world, s->rank);
-    missed = !lierne_processes_map_flags(&s->flags, s->flag, s->infos, s->world, s->rank);
-    LIERNE_TRY(lierne_oob_allreduce_max(s, &missed, 1));
-    s->flags_reach_all = !missed;
+    s->flags_reach_all =
+        lierne_processes_map_flags(&s->flags, s->flag, s->infos, s->world, s->rank);
+    return LIERNE_OK;
+}
+
+/* Descriptors of flags stay open until every rank has mapped them. */
+lierne_status lierne_oob_share_flags(lierne_oob_state *s, bool *answers, int n) {
+    int64_t noes[LIERNE_MAX_REDUCED];
+    noes[n] = !s->flags_reach_all;
+    for (int i = 0; i < n; i++) {
+        noes[i] = !answers[i];
+    }
+    LIERNE_TRY(lierne_oob_allreduce_max(s, noes, (size_t)n + 1));
+    for (int i = 0; i < n; i++) {
+        answers[i] = !noes[i];
+    }
+    s->flags_reach_all = !noes[n];
     s->ready = true;
     close_descriptor(s);
     return LIERNE_OK;

@@ -114,9 +114,13 @@ lierne_status lierne_oob_sparse_exchange(void *state, const lierne_control_messa
 lierne_status lierne_oob_open(lierne_oob_state **out, int rank, int world, lierne_status *mine);
 /* Everything else that can fail on this rank alone. */
 lierne_status lierne_oob_reserve(lierne_oob_state *s);
-/* Gathers infos, this rank's among them, watches the processes and shares abort flags. Collective.
+/* Gathers infos, this rank's among them, watches the processes and maps the abort flags.
+ * Collective.
  */
 lierne_status lierne_oob_meet(lierne_oob_state *s);
+/* Waits until all ranks have mapped their flags. Each of n answers, at most LIERNE_MAX_REDUCED - 1,
+ * becomes that of all ranks. Collective. */
+lierne_status lierne_oob_share_flags(lierne_oob_state *s, bool *answers, int n);
 /* Frees the state. Collective unless dead. */
 void lierne_oob_close(void *state, bool dead);
 extern const lierne_control lierne_oob_control;

@@ -94,6 +94,9 @@ static lierne_status create(lierne_plan **out, lierne_context *context, lierne_s
         status = lierne_collective_check(&team, context, &spec);
     }
     if (status == LIERNE_OK) {
+        status = lierne_collective_read_environment(&spec.algorithm, context->rank);
+    }
+    if (status == LIERNE_OK) {
         lierne_collective_compare(fields, &team, &spec);
         int64_t size = (int64_t)lierne_dtype_size(spec.dtype);
         spec.algorithm = lierne_collective_choose(spec.algorithm, team.n, spec.count * size);

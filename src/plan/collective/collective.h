@@ -59,6 +59,8 @@ void lierne_collective_compare(lierne_field fields[LIERNE_COLLECTIVE_FIELDS],
 lierne_status lierne_parts_by_count(int64_t **parts, int n, int64_t count, const int64_t *counts);
 lierne_status lierne_parts_two_shot(int64_t **parts, int n, int64_t count, lierne_dtype dtype);
 lierne_status lierne_parts_at(int64_t **parts, int n, int64_t count, int owner);
+/* AUTO becomes what LIERNE_COLLECTIVE says, if it is set. Errors: INVALID. */
+lierne_status lierne_collective_read_environment(lierne_collective_algorithm *algorithm, int rank);
 /* ONE_SHOT or TWO_SHOT: what was asked for, or for AUTO what n ranks and so many bytes need. */
 lierne_collective_algorithm lierne_collective_choose(lierne_collective_algorithm asked, int n,
                                                      int64_t bytes);

@@ -1,6 +1,9 @@
 /* How buffers are divided among the ranks, and which algorithm divides them. */
 #include "plan/collective/collective.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define UNIT 16 /* bytes in which the two-shot algorithm divides */
 
 lierne_status lierne_parts_by_count(int64_t **parts, int n, int64_t count, const int64_t *counts) {
@@ -37,6 +40,23 @@ static const struct {
     int ranks; /* this many and more, up to the next entry */
     int64_t bytes;
 } two_shot_from[] = {{3, 64 << 10}, {6, 16 << 10}};
+
+lierne_status lierne_collective_read_environment(lierne_collective_algorithm *algorithm, int rank) {
+    const char *text = getenv("LIERNE_COLLECTIVE");
+    bool one = text && strcmp(text, "one_shot") == 0, two = text && strcmp(text, "two_shot") == 0;
+    if (!text || !*text) {
+        return LIERNE_OK;
+    }
+    if (!one && !two) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: LIERNE_COLLECTIVE is '%.40s', must be one_shot or two_shot",
+                           rank, text);
+    }
+    if (*algorithm == LIERNE_COLLECTIVE_AUTO) {
+        *algorithm = one ? LIERNE_COLLECTIVE_ONE_SHOT : LIERNE_COLLECTIVE_TWO_SHOT;
+    }
+    return LIERNE_OK;
+}
 
 lierne_collective_algorithm lierne_collective_choose(lierne_collective_algorithm asked, int n,
                                                      int64_t bytes) {

@@ -18,15 +18,27 @@ typedef struct lierne_line {
     atomic_uint taken;  /* pieces that the receiver has read; 1 where there are no pieces */
     uint32_t way;
     uint64_t bytes;
+    struct lierne_line *next; /* of the batch, for the sender alone */
     uint64_t bases[]; /* of each part: an address of the sender's; in a window, the offset of the
                          first byte of the blocks in its segment */
 } lierne_line;
 
-/* A line of the sender's that may hold a message for this rank, and the slot of that line. */
+/* A line that may hold a message, and its slot. */
 typedef struct lierne_line_view {
     lierne_line *line;
     char *slot;
 } lierne_line_view;
+
+/* A line of this rank's, and where it and its slot are in the segment. */
+typedef struct lierne_own_line {
+    lierne_line_view at;
+    uint64_t line_offset, slot_offset;
+    size_t slot_bytes;
+} lierne_own_line;
+
+/* A short message has two lines that take turns. Its send is complete once it is packed: the next
+ * call packs into the other slot, and only the one after it may have to wait for the receiver. */
+#define LIERNE_LINES 2
 
 /* The bytes that the blocks of a part span, from its base on. */
 typedef struct lierne_span {
@@ -46,12 +58,15 @@ typedef struct lierne_shm_message {
     lierne_cursor cursor;   /* over own parts, where there are pieces */
     unsigned pieces;        /* done */
     /* Of a send. */
-    lierne_line_view mine;
-    uint64_t line_offset, slot_offset;
-    size_t slot_bytes;
-    bool scattered; /* has runs that are packed in any case */
+    lierne_own_line mine[LIERNE_LINES];
+    unsigned nlines;
+    unsigned turn;     /* of them */
+    size_t slot_bytes; /* that are needed */
+    bool scattered;    /* has runs that are packed in any case */
+    bool started;      /* the line was free */
+    lierne_way sent_by;
     /* Of a receive. */
-    lierne_line_view *views; /* of each of the peer's executions */
+    lierne_line_view *views; /* of the lines of each of the peer's executions */
     size_t nviews;
     const lierne_line_view *found;
     lierne_way way; /* of what was found: the line is the sender's again once it was taken */
@@ -60,15 +75,17 @@ typedef struct lierne_shm_message {
     lierne_part *shown;
 } lierne_shm_message;
 
-/* send.c. Whether the message is to be packed whatever memory it is in, and the bytes of its slot.
- */
+/* send.c. Whether the message is to be packed whatever memory it is in, its lines, and the bytes of
+ * a slot. */
 void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const lierne_part *parts);
-/* Says in the line where the data of a message is; packs it if need be. */
-void lierne_shm_send(lierne_shm *shm, lierne_shm_message *m, unsigned key,
-                     const lierne_part *parts);
-/* Whether the receiver has taken all; packs the next piece if there is one. *moved becomes true if
+/* Says in the line where the data of a message is; packs it if need be. Returns false if the
+ * receiver has not yet taken what is in the line: to be tried again. */
+bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m);
+/* Whether the data may change; packs the next piece if there is one. *moved becomes true if
  * something was packed. */
 bool lierne_shm_sent(lierne_shm_message *m, bool *moved);
+/* Whether a line has something that its receiver has not taken. */
+bool lierne_shm_pending(const lierne_line *line);
 
 /* receive.c. Takes a message if it is there; *done: all of it. */
 lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, bool *done,

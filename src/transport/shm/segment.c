@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define FIRST_CHUNK ((uint64_t)1 << 20)
@@ -16,7 +17,18 @@
 
 _Static_assert(sizeof(lierne_segment_head) <= LIERNE_PAGE, "the head is one page");
 
+/* A file beyond the limit would end the process by a signal. */
+static bool may_grow(uint64_t bytes) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+           bytes <= limit.rlim_cur;
+}
+
 static int create_file(void) {
+    if (!may_grow(LIERNE_PAGE + FIRST_CHUNK)) {
+        errno = EFBIG;
+        return -1;
+    }
     int descriptor = memfd_create("lierne", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0) {
         return -1;
@@ -30,8 +42,7 @@ static int create_file(void) {
     return descriptor;
 }
 
-lierne_status lierne_segment_open(lierne_segment *s) {
-    *s = (lierne_segment){0};
+static lierne_status open_file(lierne_segment *s) {
     int descriptor = create_file();
     void *head = descriptor < 0
                      ? MAP_FAILED
@@ -52,6 +63,19 @@ lierne_status lierne_segment_open(lierne_segment *s) {
     s->head->token = token;
     s->head->address = (uint64_t)(uintptr_t)head;
     return LIERNE_OK;
+}
+
+/* The list exists as long as the segment, so that memory that is freed after its owner, the plan,
+ * has gone leaves nothing on the heap. */
+lierne_status lierne_segment_open(lierne_segment *s) {
+    *s = (lierne_segment){0};
+    LIERNE_TRY(lierne_vec_grow(&s->used.at, 0, &s->used.capacity, sizeof *s->used.at));
+    lierne_status status = open_file(s);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(s->used.at);
+        s->used.at = NULL;
+    }
+    return status;
 }
 
 static uint64_t round_up(uint64_t bytes) {
@@ -104,6 +128,9 @@ static lierne_status add_chunk(lierne_segment *s, uint64_t bytes) {
     if (n == LIERNE_SEGMENT_CHUNKS) {
         return no_memory(bytes, "its table of chunks is full");
     }
+    if (!may_grow(offset + size)) {
+        return no_memory(bytes, "more than a file may have (RLIMIT_FSIZE)");
+    }
     if (ftruncate((int)s->name.descriptor, (off_t)(offset + size)) != 0) {
         return no_memory(bytes, strerror(errno));
     }
@@ -138,15 +165,6 @@ static bool find_place(const lierne_segment *s, uint64_t bytes, uint64_t *offset
     return false;
 }
 
-/* What was allocated and freed leaves nothing. */
-static void forget_empty(lierne_segment *s) {
-    if (s->used.count == 0) {
-        lierne_mem_free(s->used.at);
-        s->used.at = NULL;
-        s->used.capacity = 0;
-    }
-}
-
 /* Inserts an extent of whole pages; *out is where. */
 static lierne_status insert(lierne_segment *s, uint64_t bytes, uint64_t *out) {
     size_t at;
@@ -165,11 +183,7 @@ static lierne_status insert(lierne_segment *s, uint64_t bytes, uint64_t *out) {
 lierne_status lierne_segment_alloc(void **out, uint64_t *offset, lierne_segment *s, size_t size) {
     uint64_t bytes = round_up(size ? size : 1), place;
     LIERNE_TRY(check_size(size));
-    lierne_status status = insert(s, bytes, &place);
-    if (status != LIERNE_OK) {
-        forget_empty(s);
-        return status;
-    }
+    LIERNE_TRY(insert(s, bytes, &place));
     *out = lierne_segment_address(s, place, bytes);
     if (offset) {
         *offset = place;
@@ -188,7 +202,6 @@ bool lierne_segment_free(lierne_segment *s, const void *memory) {
             fallocate((int)s->name.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                       (off_t)u.offset, (off_t)u.bytes);
             memmove(&s->used.at[i], &s->used.at[i + 1], (--s->used.count - i) * sizeof *s->used.at);
-            forget_empty(s);
             return true;
         }
     }

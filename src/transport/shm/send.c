@@ -12,6 +12,7 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
                  LIERNE_CACHE_LINE;
     }
     m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
+    m->nlines = m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_LINES : 1;
     m->slot_bytes = m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
                     : shm->pulls                                  ? 0
                                                                   : 2 * LIERNE_PIECE_BYTES;
@@ -24,7 +25,7 @@ static bool find_in_window(const lierne_shm *shm, const lierne_shm_message *m,
         const lierne_span *s = &m->spans[i];
         const char *first = (const char *)parts[i].base + s->low;
         if (s->high > s->low && !lierne_segment_find(&shm->own, first, (size_t)(s->high - s->low),
-                                                     &m->mine.line->bases[i])) {
+                                                     &m->mine[m->turn].at.line->bases[i])) {
             return false;
         }
     }
@@ -45,48 +46,28 @@ static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
 }
 
 static void pack(const lierne_shm_message *m, const lierne_part *parts) {
+    char *slot = m->mine[m->turn].at.slot;
     for (size_t i = 0; i < m->nparts; i++) {
         const lierne_part *p = &parts[i];
         int64_t offset = 0;
         for (size_t b = 0; b < p->nblocks; b++) {
             lierne_block packed = lierne_block_packed(&p->blocks[b], offset);
-            lierne_host_copy(p->size, m->mine.slot + m->at[i], &packed, p->base, &p->blocks[b]);
+            lierne_host_copy(p->size, slot + m->at[i], &packed, p->base, &p->blocks[b]);
             offset += lierne_block_elements(&p->blocks[b]);
         }
     }
 }
 
 static void pack_piece(lierne_shm_message *m) {
-    char *to = m->mine.slot + m->pieces % 2 * LIERNE_PIECE_BYTES, *from;
+    const lierne_line_view *at = &m->mine[m->turn].at;
+    char *to = at->slot + m->pieces % 2 * LIERNE_PIECE_BYTES, *from;
     size_t left = LIERNE_PIECE_BYTES, bytes;
     while (left > 0 && (bytes = lierne_cursor_next(&m->cursor, &from, left)) > 0) {
         memcpy(to, from, bytes);
         to += bytes;
         left -= bytes;
     }
-    atomic_store_explicit(&m->mine.line->filled, ++m->pieces, memory_order_release);
-}
-
-void lierne_shm_send(lierne_shm *shm, lierne_shm_message *m, unsigned key,
-                     const lierne_part *parts) {
-    lierne_line *line = m->mine.line;
-    lierne_way way = choose(shm, m, parts);
-    m->own = parts;
-    m->pieces = 0;
-    line->way = way;
-    shm->sent[way]++;
-    line->bytes = m->bytes;
-    if (way == LIERNE_PACKED) {
-        pack(m, parts);
-    } else if (way == LIERNE_PRIVATE_MEMORY) {
-        for (size_t i = 0; i < m->nparts; i++) {
-            line->bases[i] = (uint64_t)(uintptr_t)parts[i].base;
-        }
-    } else if (way == LIERNE_IN_PIECES) {
-        m->cursor = lierne_cursor_at(parts, m->nparts);
-        pack_piece(m);
-    }
-    atomic_store_explicit(&line->ready, key, memory_order_release);
+    atomic_store_explicit(&at->line->filled, ++m->pieces, memory_order_release);
 }
 
 static void clear(lierne_line *line) {
@@ -95,16 +76,56 @@ static void clear(lierne_line *line) {
     atomic_store_explicit(&line->taken, 0, memory_order_release);
 }
 
+/* Frees the line of a message that was complete before it was taken. */
+static bool is_free(lierne_line *line) {
+    if (atomic_load_explicit(&line->ready, memory_order_relaxed) == 0) {
+        return true;
+    }
+    if (atomic_load_explicit(&line->taken, memory_order_acquire) == 0) {
+        return false;
+    }
+    clear(line);
+    return true;
+}
+
+bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m) {
+    lierne_line *line = m->mine[m->turn].at.line;
+    m->started = is_free(line);
+    if (!m->started) {
+        return false;
+    }
+    m->pieces = 0;
+    m->sent_by = choose(shm, m, m->own);
+    shm->sent[m->sent_by]++;
+    line->way = m->sent_by;
+    line->bytes = m->bytes;
+    if (m->sent_by == LIERNE_PACKED) {
+        pack(m, m->own);
+    } else if (m->sent_by == LIERNE_PRIVATE_MEMORY) {
+        for (size_t i = 0; i < m->nparts; i++) {
+            line->bases[i] = (uint64_t)(uintptr_t)m->own[i].base;
+        }
+    } else if (m->sent_by == LIERNE_IN_PIECES) {
+        m->cursor = lierne_cursor_at(m->own, m->nparts);
+        pack_piece(m);
+    }
+    atomic_store_explicit(&line->ready, m->key, memory_order_release);
+    return true;
+}
+
 bool lierne_shm_sent(lierne_shm_message *m, bool *moved) {
-    lierne_line *line = m->mine.line;
+    lierne_line *line = m->mine[m->turn].at.line;
+    if (m->sent_by == LIERNE_PACKED && m->nlines > 1) {
+        return true;
+    }
     unsigned taken = atomic_load_explicit(&line->taken, memory_order_acquire);
-    unsigned all = line->way == LIERNE_IN_PIECES ? lierne_pieces_of(m->bytes) : 1;
+    unsigned all = m->sent_by == LIERNE_IN_PIECES ? lierne_pieces_of(m->bytes) : 1;
     if (taken == all) {
         clear(line);
         return true;
     }
     bool packed = false;
-    while (line->way == LIERNE_IN_PIECES && m->pieces < all && m->pieces - taken < 2) {
+    while (m->sent_by == LIERNE_IN_PIECES && m->pieces < all && m->pieces - taken < 2) {
         pack_piece(m);
         packed = true;
     }
@@ -114,4 +135,9 @@ bool lierne_shm_sent(lierne_shm_message *m, bool *moved) {
         *moved = true;
     }
     return false;
+}
+
+bool lierne_shm_pending(const lierne_line *line) {
+    return atomic_load_explicit(&line->ready, memory_order_relaxed) != 0 &&
+           atomic_load_explicit(&line->taken, memory_order_acquire) == 0;
 }

@@ -6,6 +6,14 @@
 #include <stdio.h>
 
 #define ARENA_BYTES (16 << 10)
+#define HEAD_BYTES  LIERNE_CACHE_LINE /* of an area */
+
+/* The begin of memory of the segment, which outlives its batch while receivers still read it. */
+typedef struct area {
+    struct area *next;       /* of the batch */
+    struct area *next_batch; /* of a batch's first: that of another batch that was destroyed */
+    lierne_line *lines;      /* of a batch's first */
+} area;
 
 typedef struct batch {
     lierne_shm *shm;
@@ -14,7 +22,8 @@ typedef struct batch {
     char *free;     /* what is left of the last of the areas, which lines and slots come from */
     uint64_t free_offset;
     size_t left;
-    LIERNE_VEC(void *) areas;
+    area *areas;
+    lierne_line *lines;
     size_t capacity;
     lierne_shm_message messages[];
 } batch;
@@ -33,8 +42,33 @@ static bool reaches(void *self, int peer) {
     return find_peer(self, peer) >= 0;
 }
 
+static void free_areas(lierne_shm *shm, area *first) {
+    for (area *a = first, *next; a; a = next) {
+        next = a->next;
+        lierne_segment_free(&shm->own, a);
+    }
+}
+
+/* Frees the areas of destroyed batches of which all messages were taken since; all at the end. */
+static void sweep(lierne_shm *shm, bool all) {
+    for (area **at = (area **)&shm->destroyed; *at;) {
+        area *a = *at;
+        bool pending = false;
+        for (const lierne_line *line = a->lines; line && !all; line = line->next) {
+            pending |= lierne_shm_pending(line);
+        }
+        if (pending) {
+            at = &a->next_batch;
+            continue;
+        }
+        *at = a->next_batch;
+        free_areas(shm, a);
+    }
+}
+
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
+    sweep(self, false);
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
     b->shm = self;
     b->capacity = capacity;
@@ -69,15 +103,19 @@ static void forget(lierne_shm_message *m) {
     m->views = NULL;
 }
 
+/* A late receiver still reads what was packed for it, and complete. */
 static void batch_destroy(void *self) {
     batch *b = self;
+    lierne_shm *shm = b->shm;
     for (size_t i = 0; i < b->capacity; i++) {
         forget(&b->messages[i]);
     }
-    for (size_t i = 0; i < b->areas.count; i++) {
-        lierne_segment_free(&b->shm->own, b->areas.at[i]);
+    if (b->areas) {
+        b->areas->lines = b->lines;
+        b->areas->next_batch = shm->destroyed;
+        shm->destroyed = b->areas;
     }
-    lierne_mem_free(b->areas.at);
+    sweep(shm, false);
     lierne_mem_free(b->active);
     lierne_mem_free(b);
 }
@@ -86,14 +124,15 @@ static void batch_destroy(void *self) {
 static lierne_status take_area(batch *b, size_t bytes, char **out, uint64_t *offset) {
     bytes = (bytes + LIERNE_CACHE_LINE - 1) / LIERNE_CACHE_LINE * LIERNE_CACHE_LINE;
     if (bytes > b->left) {
-        size_t size = bytes > ARENA_BYTES ? bytes : ARENA_BYTES;
-        void *area;
-        LIERNE_TRY(
-            lierne_vec_grow(&b->areas.at, b->areas.count, &b->areas.capacity, sizeof *b->areas.at));
-        LIERNE_TRY(lierne_segment_alloc(&area, &b->free_offset, &b->shm->own, size));
-        b->areas.at[b->areas.count++] = area;
-        b->free = area;
-        b->left = size;
+        size_t size = bytes + HEAD_BYTES > ARENA_BYTES ? bytes + HEAD_BYTES : ARENA_BYTES;
+        void *memory;
+        LIERNE_TRY(lierne_segment_alloc(&memory, &b->free_offset, &b->shm->own, size));
+        area *a = memory;
+        a->next = b->areas;
+        b->areas = a;
+        b->free = (char *)memory + HEAD_BYTES;
+        b->free_offset += HEAD_BYTES;
+        b->left = size - HEAD_BYTES;
     }
     *out = b->free;
     *offset = b->free_offset;
@@ -103,20 +142,20 @@ static lierne_status take_area(batch *b, size_t bytes, char **out, uint64_t *off
     return LIERNE_OK;
 }
 
-/* A message that is described again keeps its line, and its slot if that is long enough. */
-static lierne_status describe_send(batch *b, lierne_shm_message *m, const lierne_posting *p) {
-    size_t had = m->slot_bytes;
+/* A message that is described again keeps its lines, and a slot that is long enough. */
+static lierne_status reserve_line(batch *b, const lierne_shm_message *m, lierne_own_line *own) {
     char *line;
-    lierne_shm_size_slot(b->shm, m, p->parts);
-    if (!m->mine.line) {
+    if (!own->at.line) {
         size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
-        LIERNE_TRY(take_area(b, bytes, &line, &m->line_offset));
-        m->mine.line = (lierne_line *)(void *)line;
+        LIERNE_TRY(take_area(b, bytes, &line, &own->line_offset));
+        own->at.line = (lierne_line *)(void *)line;
+        own->at.line->next = b->lines;
+        b->lines = own->at.line;
     }
-    if (m->slot_bytes > had) {
-        return take_area(b, m->slot_bytes, &m->mine.slot, &m->slot_offset);
+    if (m->slot_bytes > own->slot_bytes) {
+        LIERNE_TRY(take_area(b, m->slot_bytes, &own->at.slot, &own->slot_offset));
+        own->slot_bytes = m->slot_bytes;
     }
-    m->slot_bytes = had;
     return LIERNE_OK;
 }
 
@@ -163,23 +202,27 @@ static lierne_status describe(void *self, const lierne_posting *p, lierne_record
         lierne_shm_size_slot(b->shm, m, p->parts);
         return list_packed(m, p->parts);
     }
+    lierne_shm_size_slot(b->shm, m, p->parts);
     LIERNE_TRY(span_parts(m, p->parts));
-    LIERNE_TRY(describe_send(b, m, p));
-    record->words[0] = (int64_t)m->line_offset;
-    record->words[1] = (int64_t)m->slot_offset;
-    record->words[2] = (int64_t)m->slot_bytes;
+    for (unsigned k = 0; k < m->nlines; k++) {
+        lierne_own_line *own = &m->mine[k];
+        LIERNE_TRY(reserve_line(b, m, own));
+        record->words[3 * k] = (int64_t)own->line_offset;
+        record->words[3 * k + 1] = (int64_t)own->slot_offset;
+        record->words[3 * k + 2] = (int64_t)own->slot_bytes;
+    }
     return LIERNE_OK;
 }
 
-static lierne_status view_line(lierne_shm_message *m, lierne_line_view *view,
-                               const lierne_record *record) {
+/* words: the three of a line. */
+static lierne_status view_line(const lierne_shm_message *m, lierne_line_view *view,
+                               const int64_t *words) {
     size_t bytes = sizeof(lierne_line) + m->nparts * sizeof(uint64_t);
-    view->line = lierne_segment_address(&m->peer->segment, (uint64_t)record->words[0], bytes);
-    view->slot = record->words[2]
-                     ? lierne_segment_address(&m->peer->segment, (uint64_t)record->words[1],
-                                              (size_t)record->words[2])
-                     : NULL;
-    return view->line && (view->slot || !record->words[2]) ? LIERNE_OK : LIERNE_TRANSPORT;
+    lierne_segment *segment = &m->peer->segment;
+    view->line = lierne_segment_address(segment, (uint64_t)words[0], bytes);
+    view->slot =
+        words[2] ? lierne_segment_address(segment, (uint64_t)words[1], (size_t)words[2]) : NULL;
+    return view->line && (view->slot || !words[2]) ? LIERNE_OK : LIERNE_TRANSPORT;
 }
 
 static lierne_status connect_ends(void *self, const lierne_remote *remotes, size_t n) {
@@ -191,10 +234,11 @@ static lierne_status connect_ends(void *self, const lierne_remote *remotes, size
         }
         LIERNE_TRY(span_parts(m, remotes[i].parts));
         m->theirs = remotes[i].parts;
-        m->nviews = remotes[i].nrecords;
+        m->nviews = remotes[i].nrecords * m->nlines;
         LIERNE_TRY(lierne_alloc(&m->views, m->nviews, sizeof *m->views));
         for (size_t k = 0; k < m->nviews; k++) {
-            LIERNE_TRY(view_line(m, &m->views[k], &remotes[i].records[k]));
+            const int64_t *words = remotes[i].records[k / m->nlines].words;
+            LIERNE_TRY(view_line(m, &m->views[k], &words[3 * (k % m->nlines)]));
         }
     }
     return LIERNE_OK;
@@ -212,7 +256,8 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
         m->found = NULL;
         b->active[b->nactive++] = p->slot;
         if (!p->receives) {
-            lierne_shm_send(b->shm, m, m->key, p->parts);
+            m->turn = (m->turn + 1) % m->nlines;
+            lierne_shm_send(b->shm, m);
             sends++;
         }
     }
@@ -227,6 +272,16 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
     return LIERNE_OK;
 }
 
+/* A send whose line was not free when it was posted. */
+static bool start_late(lierne_shm *shm, lierne_shm_message *m) {
+    if (!lierne_shm_send(shm, m)) {
+        return false;
+    }
+    lierne_bell_fence();
+    lierne_bell_wake(m->peer->segment.head);
+    return true;
+}
+
 static lierne_status poll_lines(void *self, size_t *done, size_t *ndone) {
     batch *b = self;
     bool moved = false;
@@ -234,10 +289,10 @@ static lierne_status poll_lines(void *self, size_t *done, size_t *ndone) {
     *ndone = 0;
     for (size_t i = 0; i < b->nactive; i++) {
         lierne_shm_message *m = &b->messages[b->active[i]];
-        bool complete;
+        bool complete = false;
         if (m->receives) {
             LIERNE_TRY(lierne_shm_receive(b->shm, m, &complete, &moved));
-        } else {
+        } else if (m->started || start_late(b->shm, m)) {
             complete = lierne_shm_sent(m, &moved);
         }
         if (complete) {
@@ -267,6 +322,9 @@ static bool wait_step(void *self) {
 }
 
 static void close_state(void *self) {
+    if (self) {
+        sweep(self, true);
+    }
     lierne_shm_destroy(self);
 }
 

@@ -32,7 +32,8 @@ typedef struct lierne_shm {
     int npeers;
     bool pulls; /* every rank may read the memory of every other one of its node */
     lierne_bell bell;
-    uint64_t sent[LIERNE_WAYS];    /* messages */
+    uint64_t sent[LIERNE_WAYS]; /* messages */
+    void *destroyed; /* memory of batches with messages that receivers may not have taken */
     const lierne_control *control; /* knows whether a peer that cannot be read gave up */
     void *control_self;
     lierne_members members; /* for messages; not its own */
@@ -40,20 +41,18 @@ typedef struct lierne_shm {
 
 /* Creates the state, with the segment of this rank, and no peers yet. Errors: NO_MEMORY,
  * UNSUPPORTED (the system refuses it). */
-LIERNE_PRIVATE lierne_status lierne_shm_create(lierne_shm **out);
+lierne_status lierne_shm_create(lierne_shm **out);
 /* Adds a peer, in ascending order of the index. Errors: NO_MEMORY, UNSUPPORTED. */
-LIERNE_PRIVATE lierne_status lierne_shm_add_peer(lierne_shm *shm, int index,
-                                                 lierne_segment_name name);
+lierne_status lierne_shm_add_peer(lierne_shm *shm, int index, lierne_segment_name name);
 /* Whether the system lets this rank read the memory of all its peers. */
-LIERNE_PRIVATE bool lierne_shm_can_pull(const lierne_shm *shm);
+bool lierne_shm_can_pull(const lierne_shm *shm);
 /* Before the first plan. pulls: every rank of the node can read the memory of its peers. crowded:
  * there are more ranks than cores, so a wait yields at once. control knows which peers gave up; it
  * may be NULL. */
-LIERNE_PRIVATE void lierne_shm_start(lierne_shm *shm, bool pulls, bool crowded,
-                                     const lierne_control *control, void *control_self,
-                                     const lierne_members *members);
+void lierne_shm_start(lierne_shm *shm, bool pulls, bool crowded, const lierne_control *control,
+                      void *control_self, const lierne_members *members);
 /* NULL is allowed. */
-LIERNE_PRIVATE void lierne_shm_destroy(lierne_shm *shm);
+void lierne_shm_destroy(lierne_shm *shm);
 
 LIERNE_PRIVATE extern const lierne_transport lierne_shm_transport;
 

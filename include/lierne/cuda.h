@@ -1,0 +1,46 @@
+/* Plans on memory of CUDA devices. Library liblierne_cuda; needs no header of CUDA. The library
+ * loads, and everything here can be called, on machines without a GPU or a driver.
+ *
+ * A context is for one kind of memory. After lierne_context_use_cuda all plans made in it take
+ * buffers in device memory (also managed memory, and host memory of cudaHostAlloc), aligned to
+ * their elements, and every call that executes takes a stream: a cudaStream_t in place of the void
+ * pointer. NULL is an error; the default streams are cudaStreamLegacy and cudaStreamPerThread. A
+ * program that has tensors in both kinds of memory has two contexts.
+ *
+ * A call enqueues its work on the stream and returns. What was enqueued before it is done first,
+ * what is enqueued afterwards comes after it; the host waits for nothing, and lierne_end returns at
+ * once. The buffers are borrowed until the stream has passed that work. Results have the bits of
+ * host memory; any NaN counts as any other.
+ *
+ * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started. What fails on the
+ * device after a call has returned is reported by CUDA, at the next call of CUDA or lierne.
+ *
+ * Messages between ranks need a transport for device memory: lierne/nccl.h. Without one, plans
+ * whose ranks exchange messages are UNSUPPORTED when they are executed. */
+#ifndef LIERNE_CUDA_H
+#define LIERNE_CUDA_H
+
+#include "lierne/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes the context one for memory of the device that is current (cudaGetDevice). That device must
+ * also be current where plans are made or updated; executing switches to it, and back. Collective
+ * over the context, before its first plan; waits for all ranks. Calling it again changes nothing.
+ * Not thread-safe with other calls on the context. Errors that all ranks get alike: INVALID (plans
+ * are alive), UNSUPPORTED (no driver or no device: the message has CUDA's reason), MISMATCH (a rank
+ * calls something else), TIMEOUT, PEER_FAILED, TRANSPORT. Of this rank alone: INVALID (context is
+ * NULL). After an error the context is what it was. */
+LIERNE_API lierne_status lierne_context_use_cuda(lierne_context *context);
+
+/* Writes one line to text of size bytes: versions of CUDA's runtime and driver, and the devices, or
+ * why there are none. What does not fit is cut off. Not collective; thread-safe. Errors: INVALID
+ * (text is NULL, size is 0). */
+LIERNE_API lierne_status lierne_cuda_get_summary(char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* Messages between GPUs over NCCL. Library liblierne_nccl; needs no header of NCCL or CUDA. NCCL
+ * itself is looked up at run time (libnccl.so.2: the one that the process has loaded, else the one
+ * that the loader finds); the library loads without it.
+ *
+ * Every stage of a plan is one or more group calls of sends and receives, each of at most 256
+ * operations, on one communicator per context. NCCL's messages have no ids, so all ranks must begin
+ * all calls of the context in the same order, across plans and directions (lierne/plan.h); a
+ * context that checks finds ranks that do not. Sums are lierne's own, with the bits that it
+ * promises. */
+#ifndef LIERNE_NCCL_H
+#define LIERNE_NCCL_H
+
+#include "lierne/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ncclComm; /* ncclComm_t is a pointer to it */
+
+/* Lets a context for CUDA memory (lierne_context_use_cuda, first) send its messages over NCCL.
+ * comm: an ncclComm_t whose ranks are those of the context, in their order, on the device that is
+ * current; it stays the caller's, must live as long as the context, and serves nothing else while a
+ * call of the context is enqueued. NULL: lierne makes one, nonblocking, and the context's control
+ * brings its id to all ranks; it is destroyed with the context. LIERNE_TRANSPORTS does not concern
+ * NCCL. Collective over the context, before its first plan; waits for all ranks, at most the
+ * timeout. Not thread-safe with other calls on the context.
+ *
+ * Deadlines. A call that executes waits until NCCL has enqueued it, at most the timeout (TIMEOUT);
+ * with a blocking communicator of the caller's there is no such deadline. The first calls between
+ * two ranks may take long: NCCL connects them then. What waits on the device for a rank that never
+ * comes is found by NCCL and CUDA alone, when the stream is synchronised. After an error the
+ * context is dead; a communicator of lierne's is aborted when the context is destroyed.
+ *
+ * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
+ * comm has other ranks), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks
+ * give comm), NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID
+ * (context is NULL). After an error the context is what it was, unless it is dead. */
+LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
+
+/* Writes one line to text of size bytes: NCCL's version, or why there is none. What does not fit is
+ * cut off. Not collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
+LIERNE_API lierne_status lierne_nccl_get_summary(char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

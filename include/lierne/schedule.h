@@ -1,0 +1,298 @@
+/* Schedules: the operations of a step as data, isolated by purpose, checked, and run.
+ *
+ * Operations of one group run one after the other, as NCCL runs those of one communicator, whatever
+ * streams the caller uses. An all-to-all that shares its group with other collectives waits for
+ * them, and an overlap that the step was designed for does not happen. Isolation gives the traffic
+ * of one purpose a group of its own over the same ranks.
+ *
+ * A schedule is what one rank does: groups, and operations in the order in which the rank launches
+ * them. It is pure data: recording, passes, checks and texts need no context. A run executes it:
+ *
+ *   record                        freeze   pass       pass        commit           every step
+ *   add_group, add_operation ... ------> isolate -> isolate -> lierne_run_create -> begin, test,
+ * end
+ *
+ * Queues. Every group is a queue. Operations of one queue run one after the other, in the order in
+ * which they were recorded: one begins when the one before it is complete and its dependencies are.
+ * Different queues run concurrently. Operations of kind LOCAL that name no group have a queue of
+ * their own.
+ *
+ * Identity. A group is known by its uid (that of lierne/group.h, or any number that the caller
+ * gives out), not by its ranks or name: two groups of equal ranks are two queues, two names of one
+ * uid are one queue. One uid with two different lists of ranks is an error; the order of ranks
+ * counts.
+ *
+ * Thread safety: a schedule may be read by any number of threads once it is frozen. A run is used
+ * by one thread at a time, as its context. */
+#ifndef LIERNE_SCHEDULE_H
+#define LIERNE_SCHEDULE_H
+
+#include "lierne/group.h"
+#include "lierne/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lierne_schedule lierne_schedule;
+typedef struct lierne_run lierne_run;
+
+#define LIERNE_MAX_GROUP_NAME 63 /* characters of the name of a group in a schedule */
+
+/* What an operation is. SEND and RECV are the two ends of a message between two ranks of the group.
+ * PLAN is any plan. LOCAL communicates nothing: a place for the caller's own computation. */
+typedef enum lierne_operation_kind {
+    LIERNE_OPERATION_ALL_GATHER = 0,
+    LIERNE_OPERATION_REDUCE_SCATTER = 1,
+    LIERNE_OPERATION_ALL_REDUCE = 2,
+    LIERNE_OPERATION_ALL_TO_ALL = 3,
+    LIERNE_OPERATION_BROADCAST = 4,
+    LIERNE_OPERATION_BARRIER = 5,
+    LIERNE_OPERATION_SEND = 6,
+    LIERNE_OPERATION_RECV = 7,
+    LIERNE_OPERATION_PLAN = 8,
+    LIERNE_OPERATION_LOCAL = 9
+} lierne_operation_kind;
+
+/* A group of a schedule. Set size to its sizeof and the rest to zero first. */
+typedef struct lierne_schedule_group_spec {
+    size_t size;
+    const char *name; /* 1 to LIERNE_MAX_GROUP_NAME characters, not that of another group */
+    int64_t uid;      /* at least 1 */
+    const int *ranks; /* of the world, each once, in the group's order; copied */
+    int nranks;       /* at least 1 */
+    lierne_priority priority;
+} lierne_schedule_group_spec;
+
+/* An operation. Begin with LIERNE_OPERATION_SPEC_INIT. */
+typedef struct lierne_operation_spec {
+    size_t size;
+    lierne_operation_kind kind;
+    int group;        /* index from lierne_schedule_add_group; -1: none, of LOCAL only */
+    const char *tag;  /* the purpose of its traffic, "ep": at most LIERNE_MAX_PURPOSE characters of
+                         a-z A-Z 0-9 _ - . NULL: "" */
+    const int *after; /* indices of earlier operations that must be complete before it begins, also
+                         in other queues; nafter of them */
+    int nafter;
+    lierne_dtype dtype; /* compared between ranks, and so is count; not read with a plan */
+    int64_t count;      /* elements, at least 0 */
+    int root;           /* of a broadcast: a rank of the group; else 0 */
+    int peer;           /* of SEND and RECV: another rank of the group; else 0 */
+    lierne_plan *plan;  /* what a run executes; NULL for LOCAL and for schedules that are only
+                           checked. A plan of the same kind as the operation, any plan for SEND,
+                           RECV and PLAN. The caller's, not copied */
+    lierne_direction direction; /* of the plan */
+    int held; /* nonzero: it begins in its turn, but does its part only after lierne_run_resume on
+                 this rank. For LOCAL: the caller computes between begin and resume */
+} lierne_operation_spec;
+#define LIERNE_OPERATION_SPEC_INIT                                                                 \
+    { .size = sizeof(lierne_operation_spec), .group = -1 }
+
+/* Creates an empty schedule of a rank of the world. Free it with lierne_schedule_destroy, which
+ * takes NULL. Not collective. Errors: INVALID (NULL, a negative rank), NO_MEMORY. */
+LIERNE_API lierne_status lierne_schedule_create(lierne_schedule **out, int rank);
+LIERNE_API void lierne_schedule_destroy(lierne_schedule *schedule);
+
+/* Adds a group. *index is its number, from 0 on. spec is copied. Not collective. Errors: INVALID
+ * (NULL, a frozen schedule, name, uid, priority, no ranks, a negative rank or one twice, a uid that
+ * has other ranks already or the same in another order), DUPLICATE (name), NO_MEMORY. */
+LIERNE_API lierne_status lierne_schedule_add_group(int *index, lierne_schedule *schedule,
+                                                   const lierne_schedule_group_spec *spec);
+
+/* Adds an operation behind the others. *index is its number, from 0 on. spec is copied, the plan is
+ * not. Not collective. Errors: INVALID (NULL, a frozen schedule, a kind, a group that was not
+ * added or that the rank is not in, a tag, an index in after that is not of an earlier operation,
+ * dtype, count, a root or peer that is not in the group, a plan of another kind, a direction),
+ * NO_MEMORY. */
+LIERNE_API lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedule,
+                                                       const lierne_operation_spec *spec);
+
+/* Ends recording: passes, checks and runs need it, and nothing can be added any more. Not
+ * collective. Errors: INVALID (NULL). */
+LIERNE_API lierne_status lierne_schedule_freeze(lierne_schedule *schedule);
+
+/* How traffic is isolated. Begin with LIERNE_ISOLATION_SPEC_INIT, which is the case of expert
+ * parallelism: all-to-alls tagged "ep" get a group of high priority. */
+typedef struct lierne_isolation_spec {
+    size_t size;
+    const char *purpose;      /* tag of the operations, purpose of the new groups: 1 to
+                                 LIERNE_MAX_PURPOSE characters as in lierne/group.h */
+    uint32_t kinds;           /* of the operations: bits, 1u << LIERNE_OPERATION_... */
+    lierne_priority priority; /* of the new groups */
+    int any_tag;              /* nonzero: the kind alone selects, whatever the tag */
+    int singletons;           /* nonzero: groups of one rank, too */
+    int also_alone;           /* nonzero: also where a group carries no other operation */
+} lierne_isolation_spec;
+#define LIERNE_ISOLATION_SPEC_INIT                                                                 \
+    {                                                                                              \
+        .size = sizeof(lierne_isolation_spec), .purpose = "ep",                                    \
+        .kinds = 1u << LIERNE_OPERATION_ALL_TO_ALL, .priority = LIERNE_PRIORITY_HIGH               \
+    }
+/* All-gathers of sharded parameters on a group of their own, apart from the reduce-scatters. */
+#define LIERNE_ISOLATION_SPEC_SPLIT_ALL_GATHER                                                     \
+    {                                                                                              \
+        .size = sizeof(lierne_isolation_spec), .purpose = "fsdp_ag",                               \
+        .kinds = 1u << LIERNE_OPERATION_ALL_GATHER, .any_tag = 1, .also_alone = 1                  \
+    }
+
+/* Makes the schedule in which operations of these kinds and this tag have groups of their own.
+ * Targets are the operations with a kind in kinds and the tag purpose. A group is isolated if it
+ * carries at least one target and at least one other operation, of any kind: its targets then name
+ * a new group of the same ranks, purpose@uid. The number and order of operations stay. Where
+ * nothing is isolated the result equals the input, and a second call with the same spec changes
+ * nothing. A pure function: groups are created by lierne_run_create. The result is frozen and the
+ * caller's. Passes may be applied in any order; the result can differ where the first one leaves
+ * nothing to share. Not collective. Errors: INVALID (NULL, a schedule that is not frozen, purpose,
+ * kinds, priority), NO_MEMORY; *out is NULL then. */
+LIERNE_API lierne_status lierne_schedule_isolate(lierne_schedule **out,
+                                                 const lierne_schedule *schedule,
+                                                 const lierne_isolation_spec *spec);
+
+/* Its rank, and how many groups and operations it has; -1 for NULL. Not collective. */
+LIERNE_API int lierne_schedule_get_rank(const lierne_schedule *schedule);
+LIERNE_API int lierne_schedule_get_ngroups(const lierne_schedule *schedule);
+LIERNE_API int lierne_schedule_get_noperations(const lierne_schedule *schedule);
+
+/* A group of a schedule. Texts and ranks are the schedule's. */
+typedef struct lierne_schedule_group {
+    size_t size; /* sizeof(lierne_schedule_group), set by the caller; filled as far as it goes */
+    const char *name;
+    int64_t uid; /* 0: made by a pass, and not created yet */
+    const int *ranks;
+    int nranks;
+    lierne_priority priority;
+    const char *purpose; /* of a group that a pass made, else "" */
+    int64_t source;      /* uid of the group that it was isolated from, else 0 */
+} lierne_schedule_group;
+/* Fills *group with group `index`. Not collective. Errors: INVALID (NULL, index, size). */
+LIERNE_API lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
+                                                   const lierne_schedule *schedule, int index);
+
+/* Fills *operation with operation `index`, as it was added, with the group that passes gave it.
+ * size is set by the caller; tag and after are the schedule's. Not collective. Errors: INVALID
+ * (NULL, index, size). */
+LIERNE_API lierne_status lierne_schedule_get_operation(lierne_operation_spec *operation,
+                                                       const lierne_schedule *schedule, int index);
+
+/* What a check of the schedules of all ranks found. */
+typedef struct lierne_order {
+    size_t size;         /* sizeof(lierne_order), set by the caller; filled as far as it goes */
+    int safe_serialised; /* nonzero: the ranks complete even if each launches one operation after
+                            the other and waits for it */
+    int safe_concurrent; /* nonzero: they complete if queues are independent: only the order within
+                            a queue and dependencies count */
+    int ngroups;         /* that carry operations, over all ranks */
+    int ncreated;        /* of them, made by passes: communicators that a run must create */
+} lierne_order;
+
+/* Checks the schedules of several ranks against each other, in any order; those of ranks that are
+ * missing are not missed. First, whether ranks agree: one list of ranks per uid; the same groups
+ * isolated; per group the same operations in the same sequence, with equal kind, tag, dtype, count,
+ * root, plan and direction; for each send its receive. A difference is MISMATCH, and the message
+ * names rank, operation, group, sequence number, field, the value expected and the one found. Then
+ * the order: an operation of all ranks of a group is one event; the launch order of every rank must
+ * not close a cycle of events, in which ranks would wait for each other for ever. Schedules that
+ * agree pair by pair may still close one. cycle gets the shortest one, of concurrent queues where
+ * these have one, with ranks, operations and groups, or "": at most size bytes with the terminating
+ * zero; it may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that
+ * is not frozen, two of one rank), MISMATCH, NO_MEMORY. */
+LIERNE_API lierne_status lierne_schedules_check(lierne_order *order, char *cycle, size_t size,
+                                                const lierne_schedule *const *schedules, int n);
+
+/* Writes a schedule as a JSON object (docs/schedules.md). Plans are written as numbers. *text is
+ * the caller's, to be freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL, not
+ * frozen), NO_MEMORY. */
+LIERNE_API lierne_status lierne_schedule_serialize(char **text, const lierne_schedule *schedule);
+
+/* Reads the schedules of a text: {"schedules": [...]}, as many objects as were written, or one
+ * object alone. *out has *n schedules, frozen and without plans: to be freed with
+ * lierne_schedules_destroy, which takes NULL. Not collective. Errors: INVALID (NULL; a member that
+ * is missing, unknown or of another type: the message has line and column; what add_group and
+ * add_operation say), SYNTAX, NO_MEMORY; *out is NULL then. */
+LIERNE_API lierne_status lierne_schedules_deserialize(lierne_schedule ***out, int *n,
+                                                      const char *text, size_t length);
+LIERNE_API void lierne_schedules_destroy(lierne_schedule **schedules, int n);
+
+/* How a run is created. Set size to its sizeof and the rest to zero first; NULL is all zeros. */
+typedef struct lierne_run_spec {
+    size_t size;
+    int concurrent; /* nonzero: safe_concurrent of lierne_order is enough; zero: the order must be
+                       safe_serialised, as transports that launch in host order need it. The same
+                       on every rank */
+} lierne_run_spec;
+
+/* Commits a schedule: compares the schedules of all ranks (lierne_schedules_check, before anything
+ * is created), creates the groups that passes made and that no earlier run has, and makes a run.
+ * Collective over the context: every rank calls, with its own schedule, also a rank whose schedule
+ * is empty, and waits for all others (over sim: a thread per rank). Communication follows the
+ * number of ranks: the first rank gets all schedules. The run has a copy of the schedule; the plans
+ * stay the caller's and can be neither destroyed nor updated while the run holds them. On any
+ * rank's failure every rank gets the same error, nothing is created, and *out is NULL. Errors:
+ * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
+ * context, an operation without plan that is not LOCAL, a plan of another context, one plan and
+ * direction in two queues; a cycle, which the message has), MISMATCH (lierne_schedules_check; ranks
+ * hold different groups of earlier runs), UNSUPPORTED (a transport without match ids), NO_RESOURCE
+ * (max_groups), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
+                                           const lierne_schedule *schedule,
+                                           const lierne_run_spec *spec);
+
+/* Destroys a run, and the groups that no other run of the context uses, the newest first.
+ * Collective over their members where groups have communicators (lierne_group_destroy), else not.
+ * NULL is allowed. Errors: BUSY (it was begun and not ended, and the context is not dead; nothing
+ * is destroyed); those of lierne_group_destroy (the run is destroyed). */
+LIERNE_API lierne_status lierne_run_destroy(lierne_run *run);
+
+/* Starts all operations: out and in have an entry per operation, under the rules of
+ * lierne_forward; those of LOCAL are not read. All buffers are borrowed until lierne_run_end has
+ * returned, the two arrays are copied. Either array may be NULL where all its entries would be.
+ * Collective over the context. The calls are not compared again where the context checks. Errors:
+ * INVALID (NULL, a buffer that its plan rejects: nothing was started), BUSY (begun and not ended),
+ * or the error that killed the context. */
+LIERNE_API lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in);
+
+/* Lets a held operation do its part, or says that the caller's computation of a LOCAL one is
+ * complete. May be called before it begins; valid until lierne_run_end. Not collective. Errors:
+ * INVALID (NULL, no such operation, one that is not held, a run that was not begun). */
+LIERNE_API lierne_status lierne_run_resume(lierne_run *run, int operation);
+
+/* Progresses the run without waiting: call it now and then from a computation. *done becomes 1 if
+ * lierne_run_end would return at once, else 0. Not collective. Errors: INVALID (NULL, a run that
+ * was not begun), and those of lierne_run_end. */
+LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
+
+/* Waits until all operations of this rank are complete, and ends the execution, also on failure.
+ * Errors: INVALID (NULL, a run that was not begun); those of lierne_end; TIMEOUT also where nothing
+ * has progressed for the context's timeout: the message names the operation that is held, or waits,
+ * and the one that waits behind it. The context is dead then. IO: the execution is complete, but
+ * its events could not be written to the file of LIERNE_TRACE (lierne_run_get_trace). */
+LIERNE_API lierne_status lierne_run_end(lierne_run *run);
+
+/* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. */
+typedef struct lierne_run_event {
+    size_t size;    /* sizeof(lierne_run_event), set by the caller; filled as far as it goes */
+    int queue;      /* number of its queue: the first group of its uid; ngroups: the local one */
+    int64_t uid;    /* of its group; 0: none */
+    int64_t bytes;  /* that this rank sends to others */
+    double issued;  /* when lierne_run_begin was called */
+    double begun;   /* when its turn came */
+    double resumed; /* when it did its part: at begun, unless it is held */
+    double ended;
+} lierne_run_event;
+/* Fills *event for an operation. Not collective. Errors: INVALID (NULL, size, operation). */
+LIERNE_API lierne_status lierne_run_get_event(lierne_run_event *event, const lierne_run *run,
+                                              int operation);
+
+/* Writes the last execution as events of the Chrome trace format, one JSON object a line, with
+ * commas between them: those of all ranks, joined by commas and put in [ ], open in Perfetto. The
+ * process is the rank, the thread the queue; arrows lead from sends to receives. Where the
+ * environment variable LIERNE_TRACE names a file, every lierne_run_end appends its events to it:
+ * all ranks may name the same one, on one host, and it opens as it is. *text is the caller's, to be
+ * freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not ended),
+ * NO_MEMORY. */
+LIERNE_API lierne_status lierne_run_get_trace(char **text, const lierne_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

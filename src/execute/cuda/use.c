@@ -1,0 +1,81 @@
+/* Contexts for device memory, and what CUDA there is. */
+#include "execute/cuda/stream.h"
+#include "lierne/cuda.h"
+#include "memory/cuda/memory.h"
+
+#include "context/context.h"
+
+#include <stdio.h>
+
+static lierne_status find_device(void) {
+    int device;
+    void *memory = NULL;
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    LIERNE_TRY(lierne_cuda_memory.alloc(&memory, 1)); /* starts CUDA on it */
+    lierne_cuda_memory.free(memory);
+    return LIERNE_OK;
+}
+
+static lierne_status check(const lierne_context *context) {
+    if (context->nplans > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %zu plans of the context are alive, must be 0: choose the "
+                           "memory before the first plan",
+                           context->rank, context->nplans);
+    }
+    lierne_status status = find_device();
+    return status == LIERNE_OK
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
+                             context->rank, lierne_error_text());
+}
+
+lierne_status lierne_context_use_cuda(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    const lierne_field fields[1] = {{.name = "lierne_context_use_cuda"}};
+    if (!context) {
+        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    }
+    LIERNE_TRY(lierne_context_alive(context));
+    LIERNE_TRY(lierne_context_agree_all(context, check(context), fields, 1, NULL));
+    context->memory = &lierne_cuda_memory;
+    context->stream_driver = &lierne_cuda_stream_driver;
+    return LIERNE_OK;
+}
+
+/* Continues text of size bytes, `used` of them used. */
+static size_t add_device(char *text, size_t size, size_t used, int device) {
+    struct cudaDeviceProp p;
+    if (used >= size || cudaGetDeviceProperties(&p, device) != cudaSuccess) {
+        return used;
+    }
+    return used + (size_t)snprintf(text + used, size - used, "; device %d: %s, sm_%d%d, %zu MiB",
+                                   device, p.name, p.major, p.minor, p.totalGlobalMem >> 20);
+}
+
+lierne_status lierne_cuda_get_summary(char *text, size_t size) {
+    LIERNE_PUBLIC_CALL();
+    int runtime = 0, driver = 0, devices = 0;
+    if (!text || size == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL or size is 0");
+    }
+    cudaRuntimeGetVersion(&runtime);
+    cudaDriverGetVersion(&driver);
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    size_t used =
+        (size_t)snprintf(text, size, "CUDA runtime %d.%d, ", runtime / 1000, runtime % 1000 / 10);
+    if (used < size && driver == 0) {
+        used += (size_t)snprintf(text + used, size - used, "no driver");
+    } else if (used < size) {
+        used += (size_t)snprintf(text + used, size - used, "driver for %d.%d", driver / 1000,
+                                 driver % 1000 / 10);
+    }
+    if (used < size && error != cudaSuccess) {
+        used += (size_t)snprintf(text + used, size - used, ": %s", cudaGetErrorString(error));
+    }
+    cudaGetLastError();
+    for (int i = 0; i < devices; i++) {
+        used = add_device(text, size, used, i);
+    }
+    return LIERNE_OK;
+}

@@ -1,0 +1,36 @@
+"""lierne: moves tensors between parallel layouts that share the same ranks, forward and backward,
+exactly.
+
+    context = lierne.Context.node()                       # under torchrun, mpirun or srun
+    encoder = lierne.Grid({"tp": 2, "dp": 4})             # the first dim varies fastest
+    llm = lierne.Grid({"tp": 2, "cp": 2, "dp": 2})
+    bridge = lierne.Bridge(context, encoder, llm, (8, 1024, 1024), "f32", sequence_axis=1)
+    out = bridge.forward(activations)                     # every step
+    gradient = bridge.adjoint(gradient_of_out)
+
+Everything is planned and executed by the C library; its headers are the manual. Errors are exceptions
+with the C message (lierne.errors). For PyTorch there is lierne.torch."""
+from lierne._binding import VERSION as __version__
+from lierne._library import Error, lib, text
+from lierne import errors
+from lierne.config import Config, Diagnostic, check
+from lierne.context import Context, World
+from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
+                         ShardZigzag)
+from lierne.plan import Coalesced, Plan, Request, Route, check_plans
+from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
+                             all_gather, all_reduce, all_to_all, barrier, broadcast,
+                             partition_morton, partition_split, reduce_scatter)
+from lierne.simulate import simulate
+
+# The declarations were made from the headers of this version; another library is another ABI.
+if text(lib.lierne_version()) != __version__:
+    raise ImportError(f"the package is of lierne {__version__}, the library that it loaded of "
+                      f"{text(lib.lierne_version())}")
+
+__all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
+           "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
+           "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
+           "ShardZigzag", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
+           "check", "check_plans", "errors", "partition_morton", "partition_split", "reduce_scatter",
+           "simulate"]

@@ -1,0 +1,131 @@
+"""Buffers of calls: numpy arrays, and anything that exports DLPack (torch, jax, cupy on the host).
+
+The capsule of DLPack is read in place and never consumed: its producer frees it when the call has
+ended. numpy's own reader knows no bfloat16 and marks what it reads as read-only."""
+import ctypes
+
+import numpy as np
+
+from lierne._library import ffi, lib, text
+
+try:  # numpy has no bfloat16 of its own
+    from ml_dtypes import bfloat16 as _BF16
+except ImportError:
+    _BF16 = np.uint16
+
+_NUMPY = {"f64": np.float64, "f32": np.float32, "bf16": _BF16, "f16": np.float16, "i64": np.int64,
+          "i32": np.int32, "i8": np.int8, "u8": np.uint8, "bits8": np.uint8, "bits16": np.uint16,
+          "bits32": np.uint32, "bits64": np.uint64, "bits128": np.complex128}
+_NAMES = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16", "int64": "i64",
+          "int32": "i32", "int8": "i8", "uint8": "u8", "bool": "bits8", "int16": "bits16",
+          "uint16": "bits16", "uint32": "bits32", "uint64": "bits64", "complex64": "bits64",
+          "complex128": "bits128"}
+# The address of an empty buffer: NULL as an output would mean that the input is to be its alias.
+NOWHERE = ffi.new("char[16]")
+_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
+_DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor of the DLPack standard."""
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def dtype_name(dtype):
+    """lierne's name ("bf16") of a dtype: such a name, or one of numpy, torch or jax.
+
+    Types without arithmetic in lierne (bool, int16, complex, fp8) are opaque: "bits8" and so on."""
+    if isinstance(dtype, str) and dtype in _NUMPY:
+        return dtype
+    name = str(dtype).rsplit(".", 1)[-1] if "torch." in str(dtype) else None
+    if name is None:
+        name = np.dtype(dtype).name
+    if name in _NAMES:
+        return _NAMES[name]
+    if name.startswith("float8"):
+        return "bits8"
+    raise TypeError(f"lierne has no dtype for {dtype} (it has {', '.join(_NUMPY)})")
+
+
+def dtype_number(dtype):
+    """The enum lierne_dtype of a dtype."""
+    return getattr(lib, "LIERNE_" + dtype_name(dtype).upper())
+
+
+def numpy_dtype(name):
+    """The numpy dtype in which results of a dtype of lierne are returned; bf16 without the package
+    ml_dtypes as uint16, bits128 as complex128."""
+    return np.dtype(_NUMPY[name])
+
+
+def dtype_of_number(number):
+    return text(lib.lierne_dtype_name(number))
+
+
+def _contiguous(shape, strides):
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _read_dlpack(array):
+    """(address, shape, name of the dtype, contiguous, what owns the memory)"""
+    capsule = array.__dlpack__()
+    tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    if tensor.device not in _HOST:
+        raise TypeError(f"the array is in memory of DLPack device {tensor.device}; plans of this "
+                        "context take host memory")
+    shape = tuple(tensor.shape[:tensor.ndim])
+    flat = not tensor.strides or _contiguous(shape, tensor.strides[:tensor.ndim])
+    kind = _DLPACK.get(tensor.code, "opaque")
+    name = f"bits{tensor.bits * tensor.lanes}"
+    if kind != "opaque":
+        name = _NAMES.get("bool" if kind == "bool" else f"{kind}{tensor.bits}", name)
+    return (tensor.data or 0) + tensor.offset, shape, name, flat, (capsule, array)
+
+
+def _read(array, writable, what):
+    if isinstance(array, np.ndarray):
+        if writable and not array.flags.writeable:
+            raise ValueError(f"{what} is read-only")
+        name = dtype_name(array.dtype)
+        return array.ctypes.data, array.shape, name, array.flags.c_contiguous, array
+    if hasattr(array, "__dlpack__"):
+        return _read_dlpack(array)
+    raise TypeError(f"{what} is a {type(array).__name__}; it must be a numpy array or export DLPack")
+
+
+def _same_type(given, wanted):
+    """Opaque types, and bf16 without a type in numpy, only need the size."""
+    size = lambda name: lib.lierne_dtype_size(dtype_number(name))  # noqa: E731
+    loose = given.startswith("bits") or wanted.startswith("bits")
+    return given == wanted or loose and size(given) == size(wanted)
+
+
+def borrow(array, dtype, shape, writable, what):
+    """The memory of an array for one call, as (pointer, what keeps it alive).
+
+    The array must be contiguous, of the plan's dtype, and have as many elements as `shape`, which
+    must be its own shape where it has as many axes. None stands for an empty buffer."""
+    if array is None and not writable:
+        return ffi.NULL, None
+    address, own, name, flat, keep = _read(array, writable, what)
+    if not _same_type(name, dtype):
+        raise TypeError(f"{what} has dtype {name}; the plan's is {dtype}")
+    if not flat:
+        raise ValueError(f"{what} is not contiguous (row-major)")
+    shape = tuple(shape)
+    if np.prod(own, dtype=np.int64) != np.prod(shape, dtype=np.int64) or (
+            len(own) == len(shape) and tuple(own) != shape):
+        raise ValueError(f"{what} has shape {tuple(own)}; the plan needs {shape} on this rank")
+    return ffi.cast("void *", address or NOWHERE), keep

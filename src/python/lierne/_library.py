@@ -1,0 +1,142 @@
+"""The C library: loaded, its statuses as exceptions, its specs filled from keyword arguments.
+
+Structs, enums and functions are those of the generated module _binding; nothing of them is written
+here. A spec is filled by the types that its struct declares, so that a new field of a header can be
+used without a change of this file."""
+import os
+
+import numpy as np
+
+from lierne import _binding
+from lierne._binding import ffi
+
+_FOLDER = os.path.join(os.path.dirname(__file__), "lib")
+_NUMBERS = {"int": np.int32, "int32_t": np.int32, "int64_t": np.int64, "uint8_t": np.uint8,
+            "double": np.float64}
+# Python's own exceptions that a caller of Python code expects to catch.
+_BUILTIN = {"INVALID": ValueError, "NO_MEMORY": MemoryError, "OVERFLOW": OverflowError,
+            "IO": OSError, "TIMEOUT": TimeoutError, "UNSUPPORTED": NotImplementedError,
+            "UNKNOWN_DIM": KeyError, "UNKNOWN_VIEW": KeyError, "INDEX_RANGE": IndexError,
+            "PEER_FAILED": ConnectionError}
+
+
+def load(name):
+    """Opens a library of the package, or, where LIERNE_LIBRARY_PATH names a folder, of that one."""
+    folder = os.environ.get("LIERNE_LIBRARY_PATH", _FOLDER)
+    return ffi.dlopen(os.path.join(folder, name))
+
+
+lib = load("liblierne.so.0")
+
+
+class Error(Exception):
+    """An error of lierne: str() is the C message, with the value, the bound and what to do.
+
+    status is the number, name the status ("LIERNE_INVALID"). Each status has a subclass, as
+    lierne.errors.InvalidError, which is also the exception of Python that means the same."""
+    status = None
+    name = None
+
+    def __str__(self):
+        return str(self.args[0]) if self.args else ""
+
+
+def _error_classes():
+    classes = {}
+    for number, name in ffi.typeof("lierne_status").elements.items():
+        short = name[len("LIERNE_"):]
+        if number:
+            title = "".join(word.capitalize() for word in short.split("_")) + "Error"
+            bases = (Error, _BUILTIN[short]) if short in _BUILTIN else (Error,)
+            body = {"status": number, "name": name, "__module__": "lierne.errors",
+                    "__doc__": text(lib.lierne_status_text(number))}
+            classes[number] = type(title, bases, body)
+    return classes
+
+
+def text(pointer):
+    """A C string as str, None for NULL."""
+    return ffi.string(pointer).decode() if pointer else None
+
+
+ERRORS = _error_classes()
+
+
+def last_error(status):
+    """The exception for a status that a call of this thread has just returned."""
+    return ERRORS.get(status, Error)(text(lib.lierne_last_error()))
+
+
+def call(function, *arguments):
+    """Calls a function that returns a status; raises on any but OK."""
+    status = function(*arguments)
+    if status:
+        raise last_error(status)
+
+
+def make(kind, function, *arguments):
+    """Calls a function whose first argument receives a new `kind *`, and returns that."""
+    out = ffi.new(f"{kind} **")
+    call(function, out, *arguments)
+    return out[0]
+
+
+class Spec:
+    """A filled struct; `at` points to it. It keeps alive what its fields point to."""
+
+    def __init__(self, kind, **fields):
+        self.kept = []
+        self.at = ffi.new(f"{kind} *")
+        self._fill(self.at, ffi.typeof(kind), fields)
+
+    def _fill(self, struct, kind, fields):
+        types = dict(kind.fields)
+        if "size" in types:
+            struct.size = ffi.sizeof(kind)
+        unknown = set(fields) - set(types)
+        if unknown:
+            raise TypeError(f"{kind.cname} has no field {sorted(unknown)[0]!r}")
+        defaults = _binding.DEFAULTS.get(_plain(kind.cname), {})
+        for name, value in {**defaults, **fields}.items():
+            if value is not None:
+                setattr(struct, name, self._value(types[name].type, name, value))
+
+    def _value(self, kind, name, value):
+        if kind.kind != "pointer":
+            return int(value) if kind.kind == "primitive" and kind.cname != "double" else value
+        item = kind.item
+        if isinstance(value, Spec):
+            value, keep = value.at, value
+        elif isinstance(value, ffi.CData):
+            keep = value
+        elif isinstance(value, str):
+            keep = value = ffi.new("char[]", value.encode())
+        elif item.kind == "struct":
+            entries = [e if isinstance(e, dict) else vars(e) for e in value]
+            keep = value = ffi.new(f"{item.cname}[]", len(entries))
+            for struct, fields in zip(keep, entries):
+                self._fill(struct, item, fields)
+        elif item.kind == "pointer":
+            keep = [self._value(item, name, entry) for entry in value]
+            self.kept.append(keep)
+            value = keep = ffi.new(f"{_plain(item.cname)}[]", keep)
+        else:
+            value, keep = numbers(_plain(item.cname), name, value)
+        self.kept.append(keep)
+        return value
+
+
+def _plain(cname):
+    return cname.replace("const ", "").replace("struct ", "").strip()
+
+
+def numbers(cname, name, value):
+    """A list of numbers as (pointer, what owns it); NULL if it is empty."""
+    array = np.asarray(value)
+    kind = np.dtype(_NUMBERS[cname])
+    if array.size and not np.can_cast(array.dtype, kind, "same_kind"):
+        raise TypeError(f"{name} has elements of type {array.dtype}, not {kind}")
+    narrow = np.ascontiguousarray(array, dtype=kind).reshape(-1)
+    if array.size and (narrow != array.reshape(-1)).any():
+        raise OverflowError(f"{name} has a value that does not fit {kind}")
+    return (ffi.cast(f"{cname} *", narrow.ctypes.data) if narrow.size else ffi.NULL), narrow

@@ -1,0 +1,226 @@
+"""Contexts: this rank among the others. Context.self, .node, .mpi and .oob make one; Context.sim makes
+a world of them in this process.
+
+A context and everything made from it is used by one thread at a time. Handles that Python collects are
+freed by the next call of their context, in the thread that makes it, and not by the collector."""
+import threading
+import warnings
+
+import numpy as np
+
+from lierne import _library
+from lierne._arrays import dtype_name, numpy_dtype
+from lierne._library import Spec, call, ffi, lib, make, text
+
+
+def _spec(options):
+    """A lierne_context_spec; the number of members is that of the list."""
+    members = options.get("members") or ()
+    return Spec("lierne_context_spec", nmembers=len(members), **options)
+
+
+class Context:
+    """This rank in a world of ranks. Close it when done (`with`, or close()): closing is collective
+    except over self and sim.
+
+    Options of every way in, by keyword: timeout (seconds that any wait may take; 60), nodes (node of
+    each rank), check (compare every call with those of all other ranks), max_groups, members and
+    world_size (a context over some ranks of a larger world). They are the fields of
+    lierne_context_spec."""
+
+    def __init__(self, handle, destroy, keep=()):
+        self._handle = handle
+        self._destroy = destroy
+        self._keep = keep
+        self._doomed = []
+        self._lock = threading.RLock()
+
+    @classmethod
+    def self(cls, **options):
+        """A world of one rank. Not collective."""
+        spec = _spec(options)
+        return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
+                   lib.lierne_context_destroy_all, spec)
+
+    @classmethod
+    def node(cls, rank=0, world=0, name=None, **options):
+        """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
+        the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
+        spec = Spec("lierne_node_spec", rank=rank, world=world, name=name,
+                    context=_spec(options))
+        return cls(make("lierne_context", lib.lierne_context_create_node, spec.at),
+                   lib.lierne_context_destroy_all, spec)
+
+    @classmethod
+    def mpi(cls, comm, **options):
+        """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
+        MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
+        mpi = _library.load("liblierne_mpi.so.0")
+        spec = _spec(options)
+        return cls(make("lierne_context", mpi.lierne_context_create_mpi_fortran, comm.py2f(),
+                        spec.at), lib.lierne_context_destroy_all, (spec, mpi, comm))
+
+    @classmethod
+    def oob(cls, rank, nranks, calls, **options):
+        """Ranks that communicate through the caller's functions (see lierne.oob.Calls). Collective."""
+        from lierne.oob import bind
+        bound = bind(calls)
+        spec = Spec("lierne_oob_spec", rank=rank, nranks=nranks, calls=bound.struct,
+                    context=_spec(options))
+        try:
+            handle = make("lierne_context", lib.lierne_context_create_oob, spec.at)
+        except _library.Error as error:
+            raise error from bound.error
+        return cls(handle, lib.lierne_context_destroy_all, (spec, bound))
+
+    @staticmethod
+    def sim(nranks, **options):
+        """A World: all ranks of a world in this process, for tests and offline planning."""
+        return World(nranks, **options)
+
+    def _call(self, function, *arguments):
+        """A call on this context: frees what was collected, and excludes other threads."""
+        with self._lock:
+            if self._handle is None:
+                raise ValueError("the context is closed")
+            self._free_collected()
+            call(function, *arguments)
+
+    def _free_collected(self):
+        while self._doomed:
+            function, arguments = self._doomed.pop()
+            call(function, *arguments)
+
+    def _discard(self, function, *arguments):
+        """Frees a handle at the next call of this context; safe in a finalizer."""
+        if self._handle is not None:
+            self._doomed.append((function, arguments))
+
+    @property
+    def rank(self):
+        """This rank, of the larger world where the context has members."""
+        return lib.lierne_context_get_rank(self._handle)
+
+    @property
+    def world_size(self):
+        """Number of ranks, of the larger world where the context has members."""
+        return lib.lierne_context_get_world_size(self._handle)
+
+    @property
+    def members(self):
+        """The ranks of the context, ascending."""
+        n = lib.lierne_context_get_nmembers(self._handle)
+        return [lib.lierne_context_get_member(self._handle, i) for i in range(n)]
+
+    def empty(self, shape, dtype):
+        """A numpy array of zeros in memory that other ranks of the node read in place; as a buffer of
+        a call it saves a copy. Freed with the array."""
+        dtype = numpy_dtype(dtype_name(dtype))
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        out = ffi.new("void **")
+        self._call(lib.lierne_context_alloc, out, self._handle, nbytes)
+        handle = self._handle
+        free = lambda p: self._discard(lib.lierne_context_dealloc, handle, p)  # noqa: E731
+        memory = ffi.gc(out[0], free)
+        return np.frombuffer(ffi.buffer(memory, nbytes), dtype).reshape(shape)
+
+    def progress(self):
+        """Progresses everything in flight, without waiting."""
+        self._call(lib.lierne_progress, self._handle)
+
+    def abort(self, reason, status=-63):
+        """Kills the context; ranks that wait for this one get `status` and the reason at once."""
+        line = " ".join(str(reason).split()) or type(reason).__name__
+        self._call(lib.lierne_context_abort, self._handle, status, line.encode())
+
+    def dump(self):
+        """What this rank was doing: calls in flight, ranks waited for, the last calls."""
+        out = ffi.new("char[]", 1 << 16)
+        self._call(lib.lierne_context_dump, out, len(out), self._handle)
+        return text(out)
+
+    def close(self):
+        """Destroys the context with all that was made from it. Collective, unless it is dead."""
+        with self._lock:
+            if self._handle is not None:
+                self._free_collected()
+                if self._destroy:
+                    call(self._destroy, self._handle)
+                self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None and self._handle is not None:
+            self.abort(error)
+        self.close()
+
+    def __del__(self):
+        if self._handle is not None and self._destroy:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
+
+    def __repr__(self):
+        if self._handle is None:
+            return "Context(closed)"
+        return f"Context(rank {self.rank} of {self.world_size})"
+
+
+class World:
+    """A simulated world: world[rank] is the Context of a rank. Close it when done (`with`)."""
+
+    def __init__(self, nranks, **options):
+        spec = _spec(options)
+        self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)
+        self._contexts = {}
+        self._nranks = nranks
+
+    def __len__(self):
+        return self._nranks
+
+    def __getitem__(self, rank):
+        if rank not in self._contexts:
+            handle = lib.lierne_sim_get_context(self._handle, rank)
+            if not handle:
+                raise IndexError(f"the world of {self._nranks} ranks has no rank {rank}")
+            self._contexts[rank] = Context(handle, None, self)
+        return self._contexts[rank]
+
+    def run(self, function):
+        """Calls function(context) for every rank, each in a thread of its own, and returns their
+        results in order of the ranks. Raises the first rank's error."""
+        results, errors = [None] * len(self), [None] * len(self)
+
+        def call_rank(rank):
+            try:
+                results[rank] = function(self[rank])
+            except BaseException as error:  # handed to the caller's thread
+                errors[rank] = error
+                self._contexts[rank].abort(error)
+
+        threads = [threading.Thread(target=call_rank, args=(r,)) for r in range(len(self))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for error in errors:
+            if error is not None:
+                raise error
+        return results
+
+    def close(self):
+        """Destroys the world with everything that was made from its contexts."""
+        if self._handle is not None:
+            for context in self._contexts.values():
+                context.close()
+            call(lib.lierne_sim_destroy_all, self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:  # requests may be in flight, which would keep the world
+            for context in self._contexts.values():
+                context.abort(error)
+        self.close()

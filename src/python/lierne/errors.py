@@ -1,0 +1,5 @@
+"""The exceptions: Error, and a subclass for each status of the C library (InvalidError, ...)."""
+from lierne._library import ERRORS, Error
+
+globals().update({kind.__name__: kind for kind in ERRORS.values()})
+__all__ = ["Error", *(kind.__name__ for kind in ERRORS.values())]

@@ -1,0 +1,250 @@
+"""Grids (process meshes) and layouts (where a tensor lives on one)."""
+import dataclasses
+import typing
+
+import numpy as np
+
+from lierne._arrays import dtype_number
+from lierne._library import Spec, call, ffi, lib, make, text
+
+
+def _words(names):
+    return [ffi.new("char[]", name.encode()) for name in names]
+
+
+class Grid:
+    """A process mesh: named dims over the consecutive ranks rank_offset to rank_offset + size - 1.
+
+    dims: name -> size, the first dim varying FASTEST (as Megatron-LM; the reverse of a torch
+    DeviceMesh, for which there is Grid.from_device_mesh). world_size: ranks of the world, by default
+    those up to the grid's last rank; all grids of a context need the context's.
+
+    Raises errors.InvalidError, NameError, DimSizeError, DuplicateError, OversizedError and others
+    with the C message."""
+
+    def __init__(self, dims, rank_offset=0, world_size=None):
+        sizes = [int(size) for size in dims.values()]
+        if world_size is None:
+            world_size = max(rank_offset + int(np.prod(sizes, dtype=np.int64)), 1)
+        spec = Spec("lierne_grid_spec", ndims=len(sizes), names=list(dims), sizes=sizes,
+                    rank_offset=rank_offset, world_size=world_size)
+        self._own(make("lierne_grid", lib.lierne_grid_create, spec.at))
+
+    def _own(self, handle, owner=None):
+        """Takes a handle: its own, or one that `owner` (a Config) keeps."""
+        self._owner = owner
+        self._handle = handle if owner else ffi.gc(handle, lib.lierne_grid_destroy)
+
+    @classmethod
+    def _borrowed(cls, handle, owner):
+        grid = cls.__new__(cls)
+        grid._own(handle, owner)
+        return grid
+
+    @classmethod
+    def from_device_mesh(cls, mesh, world_size=None):
+        """The grid of a torch DeviceMesh, whose dims stand slowest first: they are turned round.
+
+        mesh: anything with .mesh (ranks, as a tensor or an array) and .mesh_dim_names. The ranks
+        must be consecutive and every dim must have one stride; a transposed mesh is a grid with
+        another order of dims. world_size: by default that of torch.distributed if it is
+        initialised, else the ranks up to the mesh's last one. Raises ValueError."""
+        ranks = np.asarray(mesh.mesh)
+        names = mesh.mesh_dim_names
+        if not names or len(names) != ranks.ndim:
+            raise ValueError(f"the mesh names its dims {names}; a grid needs {ranks.ndim} names")
+        dims, offset = _dims_of(ranks, names)
+        return cls(dims, offset, world_size or _world_of(ranks))
+
+    def add_view(self, name, dims, shared=(), with_view=None):
+        """Adds another factorisation of the same ranks. dims: name -> size, fastest first. shared:
+        dims that form the same groups as the dims of these names in with_view (base)."""
+        spec = Spec("lierne_view_spec", name=name, ndims=len(dims), names=list(dims),
+                    sizes=list(dims.values()), nshared=len(shared), shared=list(shared),
+                    **{"with": with_view})
+        call(lib.lierne_grid_add_view, self._handle, spec.at)
+
+    @property
+    def size(self):
+        """Number of ranks."""
+        return lib.lierne_grid_get_size(self._handle)
+
+    @property
+    def rank_offset(self):
+        """The first rank."""
+        return lib.lierne_grid_get_offset(self._handle)
+
+    @property
+    def world_size(self):
+        """Number of ranks of the world."""
+        return lib.lierne_grid_get_world_size(self._handle)
+
+    @property
+    def views(self):
+        """Names of the views, "base" first."""
+        n = lib.lierne_grid_get_nviews(self._handle)
+        return [text(lib.lierne_grid_get_view_name(self._handle, i)) for i in range(n)]
+
+    def dims(self, view="base"):
+        """name -> size of the dims of a view, fastest first."""
+        view = view.encode()
+        n = lib.lierne_grid_get_ndims(self._handle, view)
+        if n < 0:
+            raise KeyError(f"the grid has no view {view.decode()!r} (it has {', '.join(self.views)})")
+        return {text(lib.lierne_grid_get_dim_name(self._handle, view, i)):
+                lib.lierne_grid_get_dim_size(self._handle, view, i) for i in range(n)}
+
+    def coords(self, rank, view="base"):
+        """name -> coordinate of a rank of the world in a view."""
+        dims = self.dims(view)
+        coords = ffi.new("int[]", max(len(dims), 1))
+        call(lib.lierne_grid_get_coords, coords, self._handle, view.encode(), rank)
+        return dict(zip(dims, coords))
+
+    def rank(self, coords, view="base"):
+        """The rank at coordinates: name -> coordinate, one per dim."""
+        out = ffi.new("int *")
+        values = ffi.new("int[]", [coords[name] for name in self.dims(view)] or [0])
+        call(lib.lierne_grid_get_rank, out, self._handle, view.encode(), values)
+        return out[0]
+
+    def groups(self, *dims, view="base", ordered=False):
+        """The groups of ranks that differ in these dims only, as lists of ranks.
+
+        Ranks ascend inside a group and groups ascend by first rank; with ordered, the first dim named
+        varies slowest inside a group."""
+        function = lib.lierne_grid_get_groups_ordered if ordered else lib.lierne_grid_get_groups
+        ranks = ffi.new("int[]", self.size)
+        count, size = ffi.new("int *"), ffi.new("int *")
+        words = _words(dims)
+        names = ffi.new("char *[]", words)
+        call(function, ranks, count, size, self._handle, view.encode(), names, len(words))
+        flat = list(ranks)
+        return [flat[i * size[0]:(i + 1) * size[0]] for i in range(count[0])]
+
+    def key(self, *dims, view="base"):
+        """The identity of the groups of these dims: "dp-tp"."""
+        words = _words(dims)
+        names = ffi.new("char *[]", words)
+        needed = ffi.new("size_t *")
+        where = (self._handle, view.encode(), names, len(words))
+        call(lib.lierne_grid_get_key, ffi.NULL, 0, needed, *where)
+        out = ffi.new("char[]", needed[0])
+        call(lib.lierne_grid_get_key, out, needed[0], needed, *where)
+        return text(out)
+
+    def __repr__(self):
+        return f"Grid({self.dims()}, rank_offset={self.rank_offset}, world_size={self.world_size})"
+
+
+def _stride(ranks, axis):
+    """Ranks from one coordinate of an axis to the next; 1 for an axis of one."""
+    first = np.moveaxis(ranks, axis, 0).reshape(ranks.shape[axis], -1)[:, 0]
+    return int(first[1] - first[0]) if len(first) > 1 else 1
+
+
+def _dims_of(ranks, names):
+    """name -> size, fastest first, and the first rank of a mesh whose ranks form a grid."""
+    offset = int(ranks.min())
+    order = list(range(ranks.ndim))[::-1]
+    if not np.array_equal(ranks.reshape(-1), offset + np.arange(ranks.size)):
+        order.sort(key=lambda axis: _stride(ranks, axis))
+    dims = {names[axis]: ranks.shape[axis] for axis in order}
+    slowest_first = order[::-1]
+    expected = offset + np.arange(ranks.size).reshape([ranks.shape[a] for a in slowest_first])
+    if not np.array_equal(np.transpose(ranks, slowest_first), expected):
+        raise ValueError(f"the ranks of the mesh {ranks.tolist()} are not those of a grid: "
+                         "consecutive, with one stride per dim")
+    return dims, offset
+
+
+def _world_of(ranks):
+    try:
+        import torch.distributed as dist
+        if dist.is_available() and dist.is_initialized():
+            return dist.get_world_size()
+    except ImportError:
+        pass
+    return int(ranks.max()) + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where a tensor lies along one dim of a grid; made by the functions below."""
+    kind: int
+    axis: int = 0
+    at: int = 0
+    axis2: int = -1
+    counts: typing.Optional[typing.Sequence[int]] = None
+    rows: typing.Optional[typing.Sequence[int]] = None
+    share: int = 0
+    cut_order: int = 0
+
+
+def Replicate():
+    """Every coordinate holds the same."""
+    return Placement(lib.LIERNE_REPLICATE)
+
+
+def Shard(axis, counts=None, chunk=False, cut_order=0):
+    """The axis is cut into one contiguous share per coordinate: of `counts` elements; or balanced (as
+    torch.tensor_split); or, with chunk, as torch.chunk and DTensor cut. Of the dims that cut one axis
+    the lower cut_order cuts first, of equal ones the slower dim."""
+    return Placement(lib.LIERNE_SHARD, axis, counts=counts, cut_order=cut_order,
+                     share=lib.LIERNE_SHARE_CHUNK if chunk else lib.LIERNE_SHARE_BALANCED)
+
+
+def ShardZigzag(axis, cut_order=0):
+    """2n chunks: coordinate c of n holds chunks c and 2n - 1 - c, in that order."""
+    return Placement(lib.LIERNE_SHARD_ZIGZAG, axis, cut_order=cut_order)
+
+
+def ShardRows(axis, rows, axis2=-1):
+    """rows[i] is the coordinate that owns index i of the axis, or with axis2 >= 0 index (i, j)."""
+    return Placement(lib.LIERNE_SHARD_ROWS, axis, axis2=axis2, rows=rows)
+
+
+def Partial():
+    """Every coordinate holds a contribution; the value is their sum."""
+    return Placement(lib.LIERNE_PARTIAL)
+
+
+def At(coordinate):
+    """Only this coordinate holds the tensor, as a pipeline stage does."""
+    return Placement(lib.LIERNE_AT, at=coordinate)
+
+
+class Layout:
+    """Where a tensor of a global shape lives on a grid.
+
+    shape: global, 1 to 4 axes. dtype: as numpy, torch or lierne names it. placements: dim name ->
+    placement; dims that are not named replicate. view: of the grid. full_axes: axes of which a rank
+    stores the whole and owns a part. Raises errors.InvalidError, IndivisibleError and others."""
+
+    def __init__(self, grid, shape, dtype, placements, view="base", full_axes=()):
+        dims = grid.dims(view)
+        unknown = set(placements) - set(dims)
+        if unknown:
+            raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
+        spec = Spec("lierne_layout_spec", grid=grid._handle, view=view, naxes=len(shape),
+                    shape=list(shape), dtype=dtype_number(dtype),
+                    placements=[placements.get(name, Replicate()) for name in dims],
+                    full_axes=sum(1 << axis for axis in full_axes))
+        self.grid, self.naxes = grid, len(shape)
+        self._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create, spec.at),
+                              lib.lierne_layout_destroy)
+
+    def shape(self, rank):
+        """The shape of a rank's buffer; zeros if it holds nothing."""
+        out = ffi.new("int64_t[]", self.naxes)
+        call(lib.lierne_layout_get_shape, out, self._handle, rank)
+        return tuple(out)
+
+    def boxes(self, rank):
+        """What a rank owns: a list of (start, size, local), global indices and local ones per axis."""
+        count = ffi.new("size_t *")
+        call(lib.lierne_layout_get_boxes, ffi.NULL, 0, count, self._handle, rank)
+        boxes = ffi.new("lierne_box[]", max(count[0], 1))
+        call(lib.lierne_layout_get_boxes, boxes, count[0], count, self._handle, rank)
+        cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
+        return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]

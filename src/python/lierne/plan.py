@@ -1,0 +1,338 @@
+"""Plans: made once by a planner, executed any number of times, forward and adjoint.
+
+Execution is collective over the plan's context: all ranks call, also ranks without data. Buffers are
+numpy arrays or export DLPack (host memory, contiguous); results are numpy arrays, which export DLPack
+too."""
+import dataclasses
+import typing
+
+import numpy as np
+
+from lierne._arrays import borrow, dtype_of_number, numpy_dtype
+from lierne._library import Spec, call, ffi, lib, make, text
+
+FORWARD, ADJOINT = lib.LIERNE_FORWARD, lib.LIERNE_ADJOINT
+_NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
+_REDUCTIONS = {"sum": lib.LIERNE_SUM, "max": lib.LIERNE_MAX, "min": lib.LIERNE_MIN,
+               "prod": lib.LIERNE_PROD, "avg": lib.LIERNE_AVG}
+
+
+def direction_of(name):
+    """lierne_direction of "forward", "adjoint" or such a number."""
+    if name not in _NAMES:
+        raise ValueError(f"direction is {name!r}, must be 'forward' or 'adjoint'")
+    return _NAMES[name]
+
+
+def reduction_of(name):
+    """lierne_reduction of "sum", "max", "min", "prod" or "avg"."""
+    if name not in _REDUCTIONS:
+        raise ValueError(f"reduction is {name!r}, must be one of {', '.join(_REDUCTIONS)}")
+    return _REDUCTIONS[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Elements of a buffer: nested loops, see lierne/route.h. rows: an index list or None."""
+    offset: int
+    count: typing.Tuple[int, ...]
+    stride: typing.Tuple[int, ...]
+    rows: typing.Optional[np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A block of a buffer: 0 in, 1 out, 2 scratch."""
+    buffer: int
+    block: Block
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """Blocks of one buffer, to or from the rank `peer`."""
+    peer: int
+    buffer: int
+    elements: int
+    blocks: typing.List[Block]
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """to = the reduction of sources, in their order."""
+    to: Place
+    accumulate: bool
+    reduction: int
+    divisor: int
+    sources: typing.List[Place]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """What may be in flight at once: messages and copies, then the sums in their order."""
+    sends: typing.List[Message]
+    recvs: typing.List[Message]
+    copies: typing.List[Operation]
+    sums: typing.List[Operation]
+
+
+@dataclasses.dataclass(frozen=True)
+class Route:
+    """What one rank does in a direction; lierne/route.h says how to execute it."""
+    rank: int
+    dtype: str
+    accumulates: bool
+    elements: typing.Tuple[int, ...]
+    stages: typing.List[Stage]
+
+
+def _block(block):
+    n = block.ndims
+    rows = None
+    if block.rows:
+        rows = np.frombuffer(ffi.buffer(block.rows, 8 * block.count[0]), np.int64).copy()
+    return Block(block.offset, tuple(block.count)[:n], tuple(block.stride)[:n], rows)
+
+
+def _place(place):
+    return Place(place.buffer, _block(place.block))
+
+
+def _message(message):
+    return Message(message.peer, message.buffer, message.elements,
+                   [_block(message.blocks.at[i]) for i in range(message.blocks.count)])
+
+
+def _operation(op):
+    sources = getattr(op, "from")
+    return Operation(_place(op.to), op.accumulate, op.reduction, op.divisor,
+                     [_place(sources.at[i]) for i in range(sources.count)])
+
+
+def _stage(stage):
+    return Stage([_message(stage.sends.at[i]) for i in range(stage.sends.count)],
+                 [_message(stage.recvs.at[i]) for i in range(stage.recvs.count)],
+                 [_operation(stage.copies.at[i]) for i in range(stage.copies.count)],
+                 [_operation(stage.sums.at[i]) for i in range(stage.sums.count)])
+
+
+def read_route(route):
+    """The Route of a C route."""
+    return Route(route.rank, dtype_of_number(route.dtype), bool(route.accumulates),
+                 tuple(route.elements),
+                 [_stage(route.stages.at[i]) for i in range(route.stages.count)])
+
+
+class Request:
+    """An execution in flight. It borrows both buffers until wait() has returned."""
+
+    def __init__(self, plan, handle, out, kept):
+        self._plan, self._handle, self._out, self._kept = plan, handle, out, kept
+        plan._requests.add(self)
+
+    def test(self):
+        """Whether wait() would return at once. Progresses everything in flight."""
+        done = ffi.new("int *")
+        self._plan.context._call(lib.lierne_request_test, done, self._handle)
+        return bool(done[0])
+
+    def wait(self):
+        """Waits until the execution is complete and returns its output. All ranks must call."""
+        try:
+            self._plan.context._call(lib.lierne_end, self._handle)
+        finally:
+            self._plan._requests.discard(self)
+        return self._out
+
+
+class Plan:
+    """A plan of any kind; made by the planners (lierne.Bridge, lierne.Graph, ...).
+
+    context: the Context that it was made in. Freed when it is collected, or by close()."""
+
+    row_shape = None  # of plans of rows: the shape of one row, where the caller gave it
+
+    def __init__(self, context, function, *arguments):
+        self.context = context
+        self._requests = set()
+        self._handle = None
+        out = ffi.new("lierne_plan **")
+        context._call(function, out, *arguments)
+        self._handle = out[0]
+
+    @classmethod
+    def _derived(cls, context, function, *arguments):
+        plan = Plan.__new__(Plan)
+        Plan.__init__(plan, context, function, *arguments)
+        return plan
+
+    def close(self):
+        """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight."""
+        if self._handle is not None and self.context._handle is not None:
+            self.context._call(lib.lierne_plan_destroy, self._handle)
+        self._handle = None
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.context._discard(lib.lierne_plan_destroy, self._handle)
+
+    @property
+    def kind(self):
+        """What made it: "bridge", "graph", "halo" and so on."""
+        return text(lib.lierne_plan_get_kind(self._handle))
+
+    @property
+    def dtype(self):
+        """lierne's name of the dtype of its buffers, as "bf16"."""
+        out = ffi.new("lierne_dtype *")
+        call(lib.lierne_plan_get_dtype, out, self._handle)
+        return dtype_of_number(out[0])
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output buffers in a direction, in elements."""
+        n, sizes = ffi.new("int *"), ffi.new(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
+        direction = direction_of(direction)
+        call(lib.lierne_plan_get_shape, n, sizes, sizes + lib.LIERNE_MAX_AXES, self._handle,
+             direction)
+        both = tuple(sizes)
+        return (self._user_shape(both[:n[0]]),
+                self._user_shape(both[lib.LIERNE_MAX_AXES:][:n[0]]))
+
+    def _user_shape(self, shape):
+        if self.row_shape is None:
+            return shape
+        return (shape[0], *self.row_shape)
+
+    def _buffers(self, direction, data, out):
+        shapes = self.shapes(direction)
+        if out is None:
+            out = np.zeros(shapes[1], numpy_dtype(self.dtype))
+        source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
+        target, keep_out = borrow(out, self.dtype, shapes[1], True, "out")
+        return out, target, source, (keep_in, keep_out)
+
+    def _execute(self, function, direction, data, out, *first):
+        out, target, source, kept = self._buffers(direction, data, out)
+        self.context._call(function, self._handle, *first, target, source, ffi.NULL)
+        del kept
+        return out
+
+    def forward(self, data, out=None):
+        """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
+        out, a new numpy array unless one is given. Raises ValueError and TypeError for buffers that
+        do not fit, before anything starts; otherwise as lierne_forward (lierne/plan.h)."""
+        return self._execute(lib.lierne_forward, FORWARD, data, out)
+
+    def adjoint(self, gradient, out=None):
+        """out = F* gradient, the exact adjoint. Otherwise as forward."""
+        return self._execute(lib.lierne_adjoint, ADJOINT, gradient, out)
+
+    def begin(self, data, out=None, direction="forward"):
+        """Starts an execution and returns its Request. Otherwise as forward and adjoint."""
+        direction = direction_of(direction)
+        function = lib.lierne_forward_begin if direction == FORWARD else lib.lierne_adjoint_begin
+        out, target, source, kept = self._buffers(direction, data, out)
+        request = ffi.new("lierne_request **")
+        self.context._call(function, request, self._handle, target, source, ffi.NULL)
+        return Request(self, request[0], out, kept)
+
+    def reduce(self, data, reduction, out=None):
+        """As adjoint, with "max" or "min" in place of the sum; plans of rows only."""
+        return self._execute(lib.lierne_reduce, ADJOINT, data, out, reduction_of(reduction))
+
+    def report(self, direction="forward"):
+        """The cost of one execution on this rank, as a dict: the fields of lierne_report, bytes."""
+        spec = Spec("lierne_report")
+        call(lib.lierne_plan_get_report, spec.at, self._handle, direction_of(direction))
+        names = [name for name, _ in ffi.typeof("lierne_report").fields if name != "size"]
+        values = {name: getattr(spec.at, name) for name in names}
+        return {name: value if isinstance(value, int) else text(value)
+                for name, value in values.items()}
+
+    def text(self, direction="forward"):
+        """The route of a direction as text, a line per message and operation."""
+        out = make("char", lib.lierne_plan_print, self._handle, direction_of(direction))
+        try:
+            return text(out)
+        finally:
+            lib.lierne_text_destroy(out)
+
+    def route(self, direction="forward"):
+        """The Route of this rank: read-only data, to count or to execute over another transport."""
+        out = ffi.new("const lierne_route **")
+        call(lib.lierne_plan_get_route, out, self._handle, direction_of(direction))
+        return read_route(out[0])
+
+    def alias(self, direction="forward"):
+        """The element of the input at which this rank's result lies unchanged; None if it does not."""
+        out = ffi.new("int64_t *")
+        call(lib.lierne_plan_get_alias, out, self._handle, direction_of(direction))
+        return None if out[0] < 0 else out[0]
+
+    def transposed(self):
+        """The plan whose forward is this plan's adjoint, and the reverse. Collective."""
+        return self._derived(self.context, lib.lierne_plan_create_transposed, self._handle)
+
+    def then(self, second):
+        """The plan that executes this one and then `second`. Collective."""
+        return self._derived(self.context, lib.lierne_plan_create_composed, self._handle,
+                             second._handle)
+
+    def update_shape(self, shape):
+        """Gives a bridge or redistribution another global shape. Collective."""
+        sizes = ffi.new("int64_t[]", [int(size) for size in shape])
+        self.context._call(lib.lierne_plan_update_shape, self._handle, sizes)
+
+    def check(self):
+        """Checks this rank's routes without executing them; raises errors.InvalidError."""
+        check_plans([self])
+
+    def __repr__(self):
+        return f"<{self.kind} {self.shapes()[0]} -> {self.shapes()[1]} {self.dtype}>"
+
+
+def check_plans(plans):
+    """Checks the plans of all ranks of a world, in order, against each other; or one alone."""
+    handles = ffi.new("lierne_plan *[]", [plan._handle for plan in plans])
+    call(lib.lierne_plan_check, handles, len(plans))
+
+
+class Coalesced:
+    """Several plans of one context executed together, with one message per pair of ranks.
+
+    Collective. The plans can be neither closed nor updated while it lives."""
+
+    def __init__(self, plans):
+        self._plans = list(plans)
+        self.context = self._plans[0].context
+        handles = ffi.new("lierne_plan *[]", [plan._handle for plan in self._plans])
+        out = ffi.new("lierne_coalesced **")
+        self.context._call(lib.lierne_coalesced_create, out, handles, len(self._plans))
+        self._handle, self._flying = out[0], {}
+
+    def begin(self, data, outs=None, direction="forward"):
+        """Starts all plans in one direction: data has the input of each plan."""
+        direction = direction_of(direction)
+        outs = outs or [None] * len(self._plans)
+        filled = [plan._buffers(direction, x, out)
+                  for plan, x, out in zip(self._plans, data, outs)]
+        targets = ffi.new("void *[]", [entry[1] for entry in filled])
+        sources = ffi.new("const void *[]", [entry[2] for entry in filled])
+        self.context._call(lib.lierne_coalesced_begin, self._handle, direction, targets, sources,
+                           ffi.NULL)
+        self._flying[direction] = filled
+
+    def wait(self, direction="forward"):
+        """Waits until the execution of a direction is complete; returns the outputs."""
+        direction = direction_of(direction)
+        self.context._call(lib.lierne_coalesced_end, self._handle, direction)
+        return [entry[0] for entry in self._flying.pop(direction)]
+
+    def close(self):
+        """Releases the plans. Not collective."""
+        if self._handle is not None and self.context._handle is not None:
+            self.context._call(lib.lierne_coalesced_destroy, self._handle)
+        self._handle = None
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.context._discard(lib.lierne_coalesced_destroy, self._handle)

@@ -1,0 +1,346 @@
+"""The planners. Every one is collective over its context: all ranks call with the same arguments
+(what is a rank's own is said so), and an error of one rank is the same error on all."""
+import numpy as np
+
+from lierne._arrays import dtype_name, dtype_number
+from lierne._library import Spec, call, ffi, lib, make
+from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
+
+_OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_ZIGZAG,
+           "contiguous": lib.LIERNE_GRADIENT_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_ROWS}
+_STORAGES = {"full": lib.LIERNE_FULL, "compact": lib.LIERNE_COMPACT}
+_OUTPUTS = {"whole": lib.LIERNE_OUTPUT_WHOLE, "sharded": lib.LIERNE_OUTPUT_SHARDED}
+_ROW_ORDERS = {"sample": lib.LIERNE_SAMPLE_MAJOR, "sequence": lib.LIERNE_SEQUENCE_MAJOR}
+_GRAPHS = {"auto": lib.LIERNE_GRAPH_AUTO, "direct": lib.LIERNE_GRAPH_DIRECT,
+           "all_gather": lib.LIERNE_GRAPH_ALL_GATHER}
+_COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ONE_SHOT,
+                "two_shot": lib.LIERNE_COLLECTIVE_TWO_SHOT}
+_MEGATRON = {"collective": lib.LIERNE_MEGATRON_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_LEADER}
+
+
+def _choice(what, name, table):
+    if name not in table:
+        raise ValueError(f"{what} is {name!r}, must be one of {', '.join(table)}")
+    return table[name]
+
+
+def _placements(grid, view, placements):
+    if placements is None:
+        return None
+    from lierne.grid import Replicate
+    dims = grid.dims(view or "base")
+    unknown = set(placements) - set(dims)
+    if unknown:
+        raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
+    return [placements.get(name, Replicate()) for name in dims]
+
+
+def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_counts=None,
+                dst_counts=None, owner="partial", storage="full", row_owner=None,
+                require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
+                src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
+                row_order="sample", variable_rows=False):
+    """The C spec of a bridge; arguments as lierne.Bridge."""
+    return Spec("lierne_bridge_spec", src=src._handle, dst=dst._handle, naxes=len(shape),
+                shape=list(shape), dtype=dtype_number(dtype), batch_axis=batch_axis,
+                sequence_axis=-1 if sequence_axis is None else sequence_axis,
+                src_counts=src_counts, dst_counts=dst_counts,
+                gradient_owner=_choice("owner", owner, _OWNERS),
+                gradient_storage=_choice("storage", storage, _STORAGES),
+                row_owner=row_owner if row_owner is None else np.asarray(row_owner).reshape(-1),
+                require_divisible=require_divisible, max_inflight=max_inflight, src_view=src_view,
+                dst_view=dst_view, src_placements=_placements(src, src_view, src_placements),
+                dst_placements=_placements(dst, dst_view, dst_placements),
+                output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
+                row_order=_choice("row_order", row_order, _ROW_ORDERS),
+                variable_rows=variable_rows)
+
+
+class Bridge(Plan):
+    """The bridge between an encoder's grid (src) and an LLM's (dst): lierne/bridge.h.
+
+    shape: global, 2 or 3 axes; the batch axis counts the samples of all dp ranks. sequence_axis: an
+    axis or None. src_counts, dst_counts: samples of each dp rank, balanced by default. owner: which
+    cp rank of dst has the gradient of a row: "partial" (each has a contribution, they are summed),
+    "zigzag", "contiguous", "rows" (row_owner: a cp coordinate for each (sample, position)). storage
+    of an owned gradient: "full" or "compact". output: "whole" or "sharded". src_placements,
+    dst_placements: dim name -> placement of axes beyond the batch. rows_per_sample, row_order: of a
+    2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts).
+
+    Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
+
+    def __init__(self, context, src, dst, shape, dtype, **options):
+        spec = bridge_spec(src, dst, shape, dtype, **options)
+        self._flat_rows = bool(options.get("rows_per_sample"))
+        super().__init__(context, lib.lierne_plan_create_bridge, context._handle, spec.at)
+
+    @classmethod
+    def from_config(cls, context, config, name):
+        """The bridge of a configuration file (lierne.Config), by the algorithm that it names."""
+        plan = cls.__new__(cls)
+        plan._flat_rows = False
+        megatron = lib.lierne_config_get_megatron(config._handle, name.encode())
+        bridge = lib.lierne_config_get_bridge(config._handle, name.encode())
+        if not bridge:
+            raise KeyError(f"the file has no bridge {name!r} (it has {', '.join(config.bridges)})")
+        function = lib.lierne_plan_create_megatron if megatron else lib.lierne_plan_create_bridge
+        Plan.__init__(plan, context, function, context._handle, megatron or bridge)
+        return plan
+
+    def _user_shape(self, shape):
+        return (shape[0] * shape[1], shape[2]) if self._flat_rows else shape
+
+    def update_rows(self, row_owner):
+        """Replaces the row map of owner "rows". Collective."""
+        owner = np.ascontiguousarray(row_owner, np.int32)
+        self.context._call(lib.lierne_plan_update_rows, self._handle,
+                           ffi.cast("int32_t *", owner.ctypes.data))
+
+    def update_counts(self, rows):
+        """The rows of each sample of this rank's source dp rank (variable_rows); None on a rank that
+        holds no source. Collective."""
+        counts = None if rows is None else np.ascontiguousarray(rows, np.int64)
+        pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)
+        self.context._call(lib.lierne_plan_update_counts, self._handle, pointer)
+
+
+class BridgeRoutes:
+    """What one rank does in a bridge, without a context: pure, not collective. For programs that
+    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank."""
+
+    def __init__(self, rank, src, dst, shape, dtype, **options):
+        spec = bridge_spec(src, dst, shape, dtype, **options)
+        outs = [ffi.new("lierne_layout **") for _ in range(3)]
+        call(lib.lierne_bridge_layouts_create, *outs, spec.at)
+        source, target, gradient = (ffi.gc(out[0], lib.lierne_layout_destroy) for out in outs)
+        self.dtype = dtype_name(dtype)
+        self.identity = (repr(src), repr(dst), tuple(shape), self.dtype, sorted(options.items()))
+        self._pairs = {FORWARD: (source, target), ADJOINT: (gradient, source)}
+        self._rank, self._naxes = rank, 3 if options.get("rows_per_sample") else len(shape)
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output; with rows_per_sample of 3 axes."""
+        found = []
+        for layout in self._pairs[direction_of(direction)]:
+            sizes = ffi.new("int64_t[]", self._naxes)
+            call(lib.lierne_layout_get_shape, sizes, layout, self._rank)
+            found.append(tuple(sizes))
+        return tuple(found)
+
+    def route(self, direction="forward"):
+        """The Route of a direction."""
+        route = make("lierne_route", lib.lierne_route_create_redistribute, ffi.NULL,
+                     *self._pairs[direction_of(direction)], self._rank, ffi.NULL)
+        try:
+            return read_route(route)
+        finally:
+            lib.lierne_route_destroy(route)
+
+
+class Megatron(Plan):
+    """The same bridge by an algorithm of Megatron-LM: "collective" or "leader" (lierne/megatron.h).
+    Arguments as Bridge."""
+
+    def __init__(self, context, src, dst, shape, dtype, algorithm="collective", **options):
+        spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
+                    bridge=bridge_spec(src, dst, shape, dtype, **options))
+        super().__init__(context, lib.lierne_plan_create_megatron, context._handle, spec.at)
+
+
+class Redistribute(Plan):
+    """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
+
+    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. Raises errors.InvalidError,
+    UnsupportedError (a PARTIAL dim in dst), MismatchError and others."""
+
+    def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1):
+        gradient = [layout and layout._handle for layout in (adjoint_src, adjoint_dst)]
+        spec = Spec("lierne_redistribute_spec", src=src._handle, dst=dst._handle,
+                    adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight)
+        super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
+
+
+class _Rows(Plan):
+    """What graphs and references have in common. row_shape: the shape of a row, () for one element;
+    buffers have the shape (rows, *row_shape)."""
+
+    def _plan(self, context, function, kind, row_shape, algorithm, dtype, **fields):
+        self.row_shape = tuple(row_shape)
+        spec = Spec(kind, dtype=dtype_number(dtype), algorithm=_choice("algorithm", algorithm, _GRAPHS),
+                    width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
+        super().__init__(context, function, context._handle, spec.at)
+
+    def lists(self):
+        """What planning found, as a dict of the fields of lierne_graph_lists: numbers, and numpy
+        arrays (owned, ghosts, sender_ranks, edge_source, local_edges, ...)."""
+        spec = Spec("lierne_graph_lists")
+        call(lib.lierne_plan_get_graph_lists, spec.at, self._handle)
+        at = spec.at
+        lengths = {"owned": at.nowned, "ghosts": at.nghosts, "sender_ranks": at.nsenders,
+                   "sender_counts": at.nsenders, "receiver_ranks": at.nreceivers,
+                   "receiver_counts": at.nreceivers,
+                   "receiver_rows": sum(at.receiver_counts[0:at.nreceivers])
+                   if at.nreceivers else 0,
+                   "edge_source": at.nedges, "edge_target": at.nedges,
+                   "local_edges": at.nlocal_edges, "remote_edges": at.nremote_edges}
+        lists = {name: getattr(at, name) for name, _ in ffi.typeof("lierne_graph_lists").fields
+                 if name != "size" and name not in lengths}
+        return {**lists, **{name: _copy(getattr(at, name), n) for name, n in lengths.items()}}
+
+
+def _copy(pointer, count):
+    kind = np.int32 if "int32_t" in ffi.typeof(pointer).cname else np.int64
+    if not pointer or not count:
+        return np.zeros(0, kind)
+    return np.frombuffer(ffi.buffer(pointer, count * kind().itemsize), kind).copy()
+
+
+class Graph(_Rows):
+    """Remote rows of a graph: lierne/sparse.h. Forward copies the rows that this rank's edges read and
+    other ranks own (ghosts); the adjoint sums their gradients at the owners.
+
+    owner: the rank that owns each row of the graph, the same on every rank. source, target: global
+    rows of this rank's edges, whose targets it owns. row_shape: of one row. combined: owned rows and
+    ghosts share a buffer. Raises errors.OwnerRangeError, EdgeTargetNotOwnedError and others."""
+
+    def __init__(self, context, owner, source, target, dtype, row_shape=(), algorithm="auto",
+                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1):
+        self._options = dict(dtype=dtype, row_shape=row_shape, algorithm=algorithm,
+                             accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
+                             max_inflight=max_inflight)
+        self._plan(context, lib.lierne_plan_create_graph, "lierne_graph_spec", **self._options,
+                   **self._edges(owner, source, target))
+
+    @staticmethod
+    def _edges(owner, source, target):
+        if len(source) != len(target):
+            raise ValueError(f"source has {len(source)} edges and target has {len(target)}")
+        return dict(nrows=len(owner), owner=owner, nedges=len(source), source=source, target=target)
+
+    def update(self, owner, source, target):
+        """Gives the plan another graph. Collective."""
+        fields = dict(self._options, dtype=dtype_number(self._options["dtype"]),
+                      algorithm=_GRAPHS[self._options["algorithm"]],
+                      width=int(np.prod(self.row_shape, dtype=np.int64)))
+        del fields["row_shape"]
+        spec = Spec("lierne_graph_spec", **fields, **self._edges(owner, source, target))
+        self.context._call(lib.lierne_plan_update_graph, self._handle, spec.at)
+
+
+class References(_Rows):
+    """Remote rows by reference: ghost k is a copy of local row `row[k]` of rank `rank[k]`. nowned: of
+    this rank. Otherwise as Graph."""
+
+    def __init__(self, context, nowned, rank, row, dtype, row_shape=(), algorithm="auto",
+                 accumulate=False, combined=False, keep_ghosts=False, max_inflight=1):
+        if len(rank) != len(row):
+            raise ValueError(f"rank has {len(rank)} entries and row has {len(row)}")
+        self._plan(context, lib.lierne_plan_create_references, "lierne_references_spec", row_shape,
+                   algorithm, dtype, nowned=nowned, nghosts=len(rank), rank=rank, row=row,
+                   accumulate=accumulate, combined=combined, keep_ghosts=keep_ghosts,
+                   max_inflight=max_inflight)
+
+
+class Halo(Plan):
+    """Ghost rows in swaps, as LAMMPS has them: lierne/halo.h. All lists are this rank's.
+
+    nlocal, nghost: rows. sendlists[s]: the local rows that swap s sends to rank sendproc[s];
+    recvnum[s] rows come from rank recvproc[s]. Buffers have the shape (nlocal + nghost, *row_shape).
+    Raises errors.GhostCountError, RowNotYetFilledError, PeerCountError and others."""
+
+    def __init__(self, context, nlocal, nghost, sendproc, recvproc, sendlists, recvnum, dtype,
+                 row_shape=(), keep_ghosts=False, max_inflight=1):
+        swaps = {len(sendproc), len(recvproc), len(sendlists), len(recvnum)}
+        if len(swaps) != 1:
+            raise ValueError(f"the lists of swaps have different lengths: {sorted(swaps)}")
+        self.row_shape = tuple(row_shape)
+        spec = Spec("lierne_halo_spec", nlocal=nlocal, nghost=nghost, nswap=len(sendproc),
+                    sendproc=sendproc, recvproc=recvproc, sendnum=[len(x) for x in sendlists],
+                    recvnum=recvnum, sendlist=list(sendlists), dtype=dtype_number(dtype),
+                    width=int(np.prod(self.row_shape, dtype=np.int64)), keep_ghosts=keep_ghosts,
+                    max_inflight=max_inflight)
+        super().__init__(context, lib.lierne_plan_create_halo, context._handle, spec.at)
+
+    def flattened(self, separate=False):
+        """The same exchange in one round, straight from the owners. Collective."""
+        plan = self._derived(self.context, lib.lierne_plan_create_flattened, self._handle, separate)
+        plan.row_shape = self.row_shape
+        return plan
+
+    def restricted(self, keep):
+        """The same exchange without the rows whose entry of keep is zero. Collective."""
+        mask = np.ascontiguousarray(keep, np.uint8)
+        plan = self._derived(self.context, lib.lierne_plan_create_restricted, self._handle,
+                             ffi.cast("uint8_t *", mask.ctypes.data))
+        plan.row_shape = self.row_shape
+        return plan
+
+
+def _collective(name, context, dtype=None, ranks=None, **fields):
+    if dtype is not None:
+        fields["dtype"] = dtype_number(dtype)
+    spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), **fields)
+    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), context._handle, spec.at)
+
+
+def _counts(count):
+    return {"count": count} if np.ndim(count) == 0 else {"counts": count}
+
+
+def all_gather(context, count, dtype, ranks=None, max_inflight=1):
+    """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
+    or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
+    return _collective("all_gather", context, dtype, ranks, max_inflight=max_inflight,
+                       **_counts(count))
+
+
+def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1):
+    """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
+    reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
+    return _collective("reduce_scatter", context, dtype, ranks, max_inflight=max_inflight,
+                       reduction=reduction_of(reduction), **_counts(count))
+
+
+def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
+               max_inflight=1):
+    """A plan that reduces `count` elements over all ranks, with the same bits on each."""
+    return _collective("all_reduce", context, dtype, ranks, count=count,
+                       reduction=reduction_of(reduction), max_inflight=max_inflight,
+                       algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
+
+
+def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inflight=1):
+    """A plan that copies the root's `count` elements to all ranks; its adjoint sums at the root."""
+    return _collective("broadcast", context, dtype, ranks, root=root, count=count,
+                       max_inflight=max_inflight,
+                       algorithm=_choice("algorithm", algorithm, _COLLECTIVES))
+
+
+def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1):
+    """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
+    to each rank; receive: what it expects from each, to be compared, or None."""
+    lists = {"count": count} if np.ndim(count) == 0 else {"send_counts": count,
+                                                          "recv_counts": receive}
+    return _collective("all_to_all", context, dtype, ranks, max_inflight=max_inflight, **lists)
+
+
+def barrier(context, ranks=None):
+    """A plan whose execution is complete when all ranks have begun it: forward(None)."""
+    return _collective("barrier", context, None, ranks)
+
+
+def partition_split(nrows, world):
+    """Owners in contiguous shares: a numpy array of nrows ranks."""
+    owner = np.zeros(nrows, np.int32)
+    call(lib.lierne_partition_split, ffi.cast("int32_t *", owner.ctypes.data), nrows, world)
+    return owner
+
+
+def partition_morton(positions, world):
+    """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
+    positions = np.ascontiguousarray(positions)
+    owner = np.zeros(len(positions), np.int32)
+    call(lib.lierne_partition_morton, ffi.cast("int32_t *", owner.ctypes.data),
+         ffi.cast("void *", positions.ctypes.data), dtype_number(positions.dtype), len(positions),
+         world)
+    return owner

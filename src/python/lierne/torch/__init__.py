@@ -1,0 +1,257 @@
+"""lierne for PyTorch: plans as differentiable operations, under torchrun.
+
+    import torch.distributed as dist, lierne, lierne.torch
+    dist.init_process_group("gloo")
+    context = lierne.torch.context()
+    bridge = lierne.torch.Bridge(context, encoder_mesh, llm_mesh, (8, 1024, 1024), torch.float32)
+    hidden = bridge(activations)       # backward: the plan's adjoint
+
+Two ways to move data, chosen with the context. over="distributed": the plan's public route, executed
+with torch.distributed's point-to-point operations (gloo on CPUs, NCCL on GPUs), on any number of nodes;
+planning goes over the job's store. over="node": lierne's own transports between the processes of one
+node, host memory. Neither loads MPI.
+
+All ranks call every operation, forward and backward, also ranks without data: a rank whose result is
+empty calls backward() on it too (`result.sum().backward()`), or the others wait for it."""
+import collections
+import weakref
+import zlib
+
+import torch
+import torch.distributed as dist
+
+import lierne
+from lierne._arrays import NOWHERE, dtype_name
+from lierne._library import ffi, lib
+from lierne.plan import direction_of
+from lierne.torch._route import Execution
+from lierne.torch._store import StoreCalls
+
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Work", "context",
+           "grid"]
+
+# Contexts of the same members are made in one order on all of these, so that keys of the store agree.
+_contexts = collections.Counter()
+_operations = weakref.WeakValueDictionary()
+_next_operation = 0
+
+
+def context(over="distributed", group=None, store=None, **options):
+    """A lierne.Context of all ranks of the job. Collective; all ranks make contexts in one order.
+
+    over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
+    for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
+    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or lierne.errors as Context.oob and Context.node."""
+    if over == "node":
+        made = lierne.Context.node(**options)
+    elif over == "distributed":
+        calls = _store_calls(store, options)
+        made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
+        made.prefix = calls.prefix
+    else:
+        raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
+    made.routed, made.group = over == "distributed", group
+    return made
+
+
+def _store_calls(store, options):
+    """Planning over the store; sets world_size where the options name members."""
+    members = tuple(options.get("members") or range(dist.get_world_size()))
+    if options.get("members"):
+        options.setdefault("world_size", dist.get_world_size())
+    if store is None:
+        store = dist.distributed_c10d._get_default_store()
+    _contexts[members] += 1
+    prefix = f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
+    calls = StoreCalls(dist.PrefixStore(prefix, store), members.index(dist.get_rank()), len(members))
+    calls.prefix = prefix
+    return calls
+
+
+def grid(mesh_or_grid):
+    """A lierne.Grid as it is; that of a DeviceMesh otherwise (its dims turned round)."""
+    if isinstance(mesh_or_grid, lierne.Grid):
+        return mesh_or_grid
+    return lierne.Grid.from_device_mesh(mesh_or_grid)
+
+
+def _tag_of(plan, context):
+    """An even tag for the messages of an operation, the same on all its ranks: it tells exchanges in
+    flight apart. Operations of a context are made in one order; routes without one are their spec."""
+    if context is None:
+        name = repr(plan.identity)
+    else:
+        context.operations = getattr(context, "operations", 0) + 1
+        name = f"{getattr(context, 'prefix', '')}/{context.operations}"
+    return zlib.crc32(name.encode()) >> 2 << 1
+
+
+class Work:
+    """A differentiable execution in flight; the operation's input must not change before wait()."""
+
+    def __init__(self, flight, token):
+        self._flight, self._token = flight, token
+
+    def wait(self):
+        """Waits and returns the result. Its backward starts the adjoint, and the backward of begin()
+        waits for it: what autograd computes between the two overlaps with the exchange. Works of one
+        context are waited for in the order in which they were begun, the same on all ranks."""
+        return _End.apply(self._token, self._flight)
+
+
+class Operation:
+    """A plan as a differentiable function of tensors. Its backward is the plan's adjoint, whose
+    backward is the plan's forward. Works under torch.compile and torch.export.
+
+    plan: any plan of lierne whose context lierne.torch.context made; for host tensors, of any other
+    context; or BridgeRoutes, which move over torch.distributed. group: as in context, of BridgeRoutes."""
+
+    def __init__(self, plan, group=None):
+        global _next_operation
+        self.plan = plan
+        context = getattr(plan, "context", None)
+        self.routed = context is None or getattr(context, "routed", False)
+        self.group = getattr(context, "group", group)
+        self._tag = _tag_of(plan, context)
+        self.dtype, self._shapes, self._routes = plan.dtype, {}, {}
+        self.id, _next_operation = _next_operation, _next_operation + 1
+        _operations[self.id] = self
+
+    def __call__(self, tensor):
+        """The forward of a tensor of shapes()[0]. All ranks call."""
+        return torch.ops.lierne.move(tensor, self.id, False)
+
+    def adjoint(self, gradient):
+        """The adjoint of a tensor of shapes("adjoint")[0]. All ranks call."""
+        return torch.ops.lierne.move(gradient, self.id, True)
+
+    def begin(self, tensor, direction="forward"):
+        """Starts an execution and returns a Work."""
+        flight = _Flight(self, bool(direction_of(direction)))
+        return Work(flight, _Begin.apply(tensor, flight))
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output in a direction."""
+        key = direction_of(direction)
+        if key not in self._shapes:
+            self._shapes[key] = self.plan.shapes(key)
+        return self._shapes[key]
+
+    def updated(self):
+        """Forgets shapes and routes: to be called after the plan was updated."""
+        self._shapes, self._routes = {}, {}
+
+    def _start(self, tensor, adjoint):
+        """Begins to execute; returns a function that waits and gives the result."""
+        shapes = self.shapes(int(adjoint))
+        if dtype_name(tensor.dtype) != self.dtype and not self.dtype.startswith("bits"):
+            raise TypeError(f"the input has dtype {tensor.dtype}; the plan's is {self.dtype}")
+        if tuple(tensor.shape) != tuple(shapes[0]):
+            raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs "
+                             f"{tuple(shapes[0])} on this rank")
+        source = tensor.detach().contiguous()
+        out = source.new_zeros(shapes[1])
+        if self.routed:
+            if int(adjoint) not in self._routes:
+                self._routes[int(adjoint)] = self.plan.route(int(adjoint))
+            return Execution(self._routes[int(adjoint)], source, out, self.group,
+                             self._tag + int(adjoint)).finish
+        return self._start_own(source, out, adjoint)
+
+    def _start_own(self, source, out, adjoint):
+        if source.device.type != "cpu":
+            raise TypeError(f"the input is on {source.device}; this context moves host memory "
+                            "(lierne.torch.context(over='distributed') moves any)")
+        function = lib.lierne_adjoint_begin if adjoint else lib.lierne_forward_begin
+        request = ffi.new("lierne_request **")
+        pointer = lambda t: ffi.cast("void *", t.data_ptr() or NOWHERE)  # noqa: E731
+        self.plan.context._call(function, request, self.plan._handle, pointer(out),
+                                pointer(source), ffi.NULL)
+
+        def finish():
+            self.plan.context._call(lib.lierne_end, request[0])
+            return out
+
+        finish.borrowed = source  # until the request has ended
+        return finish
+
+
+class _Flight:
+    """What Begin and End of one execution share, forward and then backward."""
+
+    def __init__(self, operation, adjoint):
+        self.operation, self.adjoint, self.finish, self.back = operation, adjoint, None, None
+
+
+class _Begin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, flight):
+        ctx.flight = flight
+        flight.finish = flight.operation._start(tensor, flight.adjoint)
+        return tensor.new_empty(0)
+
+    @staticmethod
+    def backward(ctx, _):
+        finish, ctx.flight.back = ctx.flight.back, None
+        return finish(), None
+
+
+class _End(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, token, flight):
+        ctx.flight = flight
+        finish, flight.finish = flight.finish, None
+        return finish()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        flight = ctx.flight
+        flight.back = flight.operation._start(gradient, not flight.adjoint)
+        return gradient.new_empty(0), None
+
+
+@torch.library.custom_op("lierne::move", mutates_args=())
+def _move(tensor: torch.Tensor, operation: int, adjoint: bool) -> torch.Tensor:
+    return _operations[operation]._start(tensor, adjoint)()
+
+
+@_move.register_fake
+def _(tensor, operation, adjoint):
+    return tensor.new_empty(_operations[operation].shapes(int(adjoint))[1])
+
+
+def _setup(ctx, inputs, output):
+    _, ctx.operation, ctx.is_adjoint = inputs
+
+
+def _backward(ctx, gradient):
+    return torch.ops.lierne.move(gradient, ctx.operation, not ctx.is_adjoint), None, None
+
+
+_move.register_autograd(_backward, setup_context=_setup)
+
+
+def Bridge(context, src, dst, shape, dtype, **options):
+    """The Operation of a lierne.Bridge. src and dst: grids or DeviceMeshes whose dims are named tp, dp,
+    cp and so on; the rest as lierne.Bridge."""
+    return Operation(lierne.Bridge(context, grid(src), grid(dst), shape, dtype, **options))
+
+
+def Redistribute(context, src, dst, **options):
+    """The Operation of a lierne.Redistribute between two lierne.Layouts."""
+    return Operation(lierne.Redistribute(context, src, dst, **options))
+
+
+def Graph(context, owner, source, target, dtype, **options):
+    """The Operation of a lierne.Graph: own rows -> ghosts."""
+    return Operation(lierne.Graph(context, owner, source, target, dtype, **options))
+
+
+def References(context, nowned, rank, row, dtype, **options):
+    """The Operation of a lierne.References."""
+    return Operation(lierne.References(context, nowned, rank, row, dtype, **options))
+
+
+def Halo(context, *swaps, **options):
+    """The Operation of a lierne.Halo."""
+    return Operation(lierne.Halo(context, *swaps, **options))

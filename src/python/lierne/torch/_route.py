@@ -1,0 +1,167 @@
+"""Executes a route (lierne/route.h) with point-to-point operations of torch.distributed: gloo on CPUs,
+NCCL on GPUs, whatever the tensors' device is. Nothing of lierne's transports takes part.
+
+Results have the bits that lierne itself gives: copies are copies, sums are taken in the route's order,
+16-bit types in float32 with one rounding."""
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from lierne._library import lib
+
+IN, OUT, SCRATCH = lib.LIERNE_IN, lib.LIERNE_OUT, lib.LIERNE_SCRATCH
+_REDUCE = {lib.LIERNE_SUM: torch.Tensor.add_, lib.LIERNE_PROD: torch.Tensor.mul_,
+           lib.LIERNE_MAX: lambda a, b: torch.maximum(a, b, out=a),
+           lib.LIERNE_MIN: lambda a, b: torch.minimum(a, b, out=a)}
+
+
+def _view(flat, block):
+    """The elements of a block without an index list; of one with a list, all rows that it could name."""
+    if block.rows is None:
+        return flat.as_strided(block.count, block.stride, flat.storage_offset() + block.offset)
+    last = block.offset + (block.count[1] - 1) * block.stride[1]
+    nrows = (flat.numel() - 1 - last) // block.stride[0] + 1
+    return flat.as_strided((nrows, block.count[1]), block.stride,
+                           flat.storage_offset() + block.offset)
+
+
+def _rows(block, device, part=None):
+    rows = block.rows if part is None else block.rows[part]
+    return torch.from_numpy(rows).to(device, non_blocking=True)
+
+
+def _read(buffers, place, part=None):
+    """The elements of a place; `part`: only these iterations of the first loop."""
+    view = _view(buffers[place.buffer], place.block)
+    if place.block.rows is not None:
+        return view.index_select(0, _rows(place.block, view.device, part))
+    return view if part is None else view[torch.from_numpy(part).to(view.device)]
+
+
+def _write(buffers, place, values, part=None):
+    view = _view(buffers[place.buffer], place.block)
+    if place.block.rows is not None:
+        view.index_copy_(0, _rows(place.block, view.device, part), values)
+    elif part is None:
+        view.copy_(values)
+    else:
+        view[torch.from_numpy(part).to(view.device)] = values
+
+
+def _rounds(block):
+    """The iterations of an operation in parts that name no row twice, in the order of the list."""
+    if block.rows is None or len(np.unique(block.rows)) == len(block.rows):
+        return [None]
+    seen, occurrence = {}, np.empty(len(block.rows), np.int64)
+    for i, row in enumerate(block.rows.tolist()):
+        occurrence[i] = seen[row] = seen.get(row, -1) + 1
+    return [np.flatnonzero(occurrence == k) for k in range(occurrence.max() + 1)]
+
+
+def _combine(buffers, op, accumulate, part):
+    places = ([op.to] if accumulate else []) + list(op.sources)
+    dtype = buffers[op.to.buffer].dtype
+    if len(places) == 1 and op.divisor <= 1:
+        return _read(buffers, places[0], part)
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    if not places:
+        return torch.zeros((), dtype=dtype, device=buffers[op.to.buffer].device)
+    total = _read(buffers, places[0], part).to(wide, copy=True)
+    for place in places[1:]:
+        _REDUCE[op.reduction](total, _read(buffers, place, part).to(wide))
+    if op.divisor > 1:
+        total.div_(op.divisor)
+    return total.to(dtype)
+
+
+def _operate(buffers, op, accumulates):
+    for part in _rounds(op.to.block):
+        values = _combine(buffers, op, accumulates and op.accumulate, part)
+        if op.to.block.rows is not None and values.dim() == 0:
+            n = len(op.to.block.rows) if part is None else len(part)
+            values = values.expand(n, op.to.block.count[1])
+        _write(buffers, op.to, values, part)
+
+
+class Execution:
+    """One execution of a route in flight. Its constructor posts the first stage; finish() does the
+    rest. Executions of one group are begun in one order and finished in that order, on all ranks."""
+
+    def __init__(self, route, source, target, group, tag):
+        scratch = source.new_empty(route.elements[SCRATCH])
+        self.buffers = {IN: source.reshape(-1), OUT: target.reshape(-1), SCRATCH: scratch}
+        self.route, self.target, self.group, self.tag = route, target, group, tag
+        self.stage = 0
+        self._post()
+
+    def _post(self):
+        """Posts the messages of the current stage, then makes its copies while they are in flight."""
+        self.works, self.arriving = [], []
+        if self.stage == len(self.route.stages):
+            return
+        stage, ops = self.route.stages[self.stage], []
+        for message in stage.recvs:
+            tensor, direct = self._landing(message)
+            ops.append(dist.P2POp(dist.irecv, tensor, message.peer, self.group, self.tag))
+            if not direct:
+                self.arriving.append((message, tensor))
+        for message in stage.sends:
+            ops.append(dist.P2POp(dist.isend, self._packed(message), message.peer, self.group,
+                                  self.tag))
+        self.sent = ops  # keeps the tensors
+        if ops:
+            self.works = dist.batch_isend_irecv(ops)
+        for op in stage.copies:
+            _operate(self.buffers, op, self.route.accumulates)
+
+    def _one_view(self, message):
+        """The message's memory, where it is contiguous."""
+        if len(message.blocks) == 1 and message.blocks[0].rows is None:
+            view = _view(self.buffers[message.buffer], message.blocks[0])
+            if view.is_contiguous():
+                return view.reshape(-1)
+        return None
+
+    def _landing(self, message):
+        view = self._one_view(message)
+        if view is not None:
+            return view, True
+        return self.buffers[message.buffer].new_empty(message.elements), False
+
+    def _packed(self, message):
+        view = self._one_view(message)
+        if view is not None:
+            return view
+        flat = self.buffers[message.buffer]
+        parts = [_view(flat, b) if b.rows is None else
+                 _view(flat, b).index_select(0, _rows(b, flat.device)) for b in message.blocks]
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _unpack(self, message, tensor):
+        start, flat = 0, self.buffers[message.buffer]
+        for block in message.blocks:
+            n = int(np.prod(block.count))
+            values, view = tensor[start:start + n].reshape(block.count), _view(flat, block)
+            if block.rows is None:
+                view.copy_(values)
+            else:
+                view.index_copy_(0, _rows(block, flat.device), values)
+            start += n
+
+    def finish(self):
+        """Waits for all stages and returns the output."""
+        while self.stage < len(self.route.stages):
+            for work in self.works:
+                work.wait()
+            for message, tensor in self.arriving:
+                self._unpack(message, tensor)
+            for op in self.route.stages[self.stage].sums:
+                _operate(self.buffers, op, self.route.accumulates)
+            self.stage += 1
+            self._post()
+        return self.target
+
+    def done(self):
+        """Whether the messages posted so far are complete."""
+        return self.stage == len(self.route.stages) or (
+            self.stage == len(self.route.stages) - 1 and all(w.is_completed() for w in self.works))

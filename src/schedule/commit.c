@@ -1,0 +1,208 @@
+/* Creating and destroying runs.
+ *
+ * Everything that can fail on one rank alone comes before the ranks agree (exchange.c). A group
+ * that a pass made is created once per context and source; runs count their references to it. */
+#include "schedule/run.h"
+
+#include <string.h>
+
+int lierne_run_queue(const lierne_run *run, int operation) {
+    int group = run->schedule->operations.at[operation].group;
+    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
+}
+
+static lierne_status check_groups(const lierne_context *context, const lierne_schedule *s) {
+    for (size_t i = 0; i < s->groups.count; i++) {
+        const lierne_recorded_group *g = &s->groups.at[i];
+        for (int k = 0; k < g->n; k++) {
+            if (lierne_context_index(context, g->ranks[k]) < 0) {
+                char members[LIERNE_MEMBERS_TEXT];
+                lierne_members_print(members, sizeof members, &context->members);
+                return LIERNE_FAIL(LIERNE_INVALID,
+                                   "rank %d: ranks[%d] of group '%s' is %d, must be "
+                                   "%s",
+                                   context->rank, k, g->name, g->ranks[k], members);
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* A plan's calls in one direction are matched by their number, so they need one order. */
+static lierne_status check_plan(const lierne_run *run, const lierne_context *context, int i) {
+    const lierne_schedule *s = run->schedule;
+    const lierne_recorded_operation *o = &s->operations.at[i];
+    if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d (%s) has no plan to run",
+                           context->rank, i, lierne_operation_name(o->kind));
+    }
+    if (o->plan && lierne_plan_context(o->plan) != context) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: the plan of operation %d is of another "
+                           "context",
+                           context->rank, i);
+    }
+    for (int k = 0; o->plan && k < i; k++) {
+        const lierne_recorded_operation *other = &s->operations.at[k];
+        if (other->plan == o->plan && other->direction == o->direction &&
+            lierne_run_queue(run, k) != lierne_run_queue(run, i)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: operations %d and %d execute one plan in one direction, "
+                               "in two queues: make a plan for each",
+                               context->rank, k, i);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_transports(const lierne_context *context) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_transport *t = context->carriers[i].transport;
+        if (t->ordered) {
+            return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                               "rank %d: transport %s matches messages in the order of calls, so "
+                               "queues cannot run concurrently over it",
+                               context->rank, t->name);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) {
+    size_t n = schedule->operations.count, ngroups = schedule->groups.count;
+    LIERNE_TRY(lierne_schedule_copy(&run->schedule, schedule));
+    run->nqueues = (int)ngroups + 1;
+    LIERNE_TRY(lierne_alloc(&run->groups, ngroups, sizeof *run->groups));
+    LIERNE_TRY(lierne_alloc(&run->operations, n, sizeof *run->operations));
+    LIERNE_TRY(lierne_alloc(&run->next, ngroups + 1, sizeof *run->next));
+    LIERNE_TRY(lierne_alloc(&run->out, n, sizeof *run->out));
+    return lierne_alloc(&run->in, n, sizeof *run->in);
+}
+
+/* Everything that can fail on this rank alone. */
+static lierne_status prepare(lierne_run *run, lierne_context *context,
+                             const lierne_schedule *schedule, const lierne_run_spec *given,
+                             bool *concurrent) {
+    static const lierne_run_spec none = {.size = sizeof none};
+    lierne_run_spec spec;
+    LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
+    *concurrent = spec.concurrent != 0;
+    LIERNE_TRY(lierne_schedule_check_frozen(schedule));
+    if (schedule->rank != context->rank) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the schedule is of rank %d", context->rank,
+                           schedule->rank);
+    }
+    LIERNE_TRY(allocate(run, schedule));
+    LIERNE_TRY(check_transports(context));
+    LIERNE_TRY(check_groups(context, run->schedule));
+    for (int i = 0; i < (int)run->schedule->operations.count; i++) {
+        LIERNE_TRY(check_plan(run, context, i));
+    }
+    for (size_t i = 0; i < run->schedule->groups.count; i++) {
+        lierne_recorded_group *g = &run->schedule->groups.at[i];
+        const lierne_group *existing = lierne_run_find_group(context, g);
+        if (g->source) {
+            g->uid = existing ? existing->uid : 0;
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* By `by`: the plans may not be destroyed while a run has them. */
+static void hold_plans(const lierne_run *run, int by) {
+    for (size_t i = 0; i < run->schedule->operations.count; i++) {
+        if (run->schedule->operations.at[i].plan) {
+            lierne_plan_hold(run->schedule->operations.at[i].plan, by);
+        }
+    }
+}
+
+static void drop(lierne_run *run) {
+    if (run) {
+        lierne_schedule_destroy(run->schedule);
+        lierne_mem_free(run->groups);
+        lierne_mem_free(run->operations);
+        lierne_mem_free(run->next);
+        lierne_mem_free(run->out);
+        lierne_mem_free(run->in);
+        lierne_mem_free(run);
+    }
+}
+
+/* Of a run that was not created: groups of earlier runs stay with these. */
+static void return_groups(const lierne_run *run) {
+    for (size_t i = 0; run && run->groups && i < run->schedule->groups.count; i++) {
+        if (run->groups[i]) {
+            run->groups[i]->references--;
+        }
+    }
+}
+
+static bool dependent_busy(const lierne_dependent *dependent) {
+    return ((const lierne_run *)dependent)->running;
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_run *run = (lierne_run *)dependent;
+    lierne_status status = LIERNE_OK;
+    run->context->nplans -= lierne_context_remove_dependent(run->context, dependent);
+    hold_plans(run, -1);
+    for (size_t i = run->schedule->groups.count; i-- > 0;) {
+        lierne_group *own = run->groups[i];
+        if (own && --own->references == 0) {
+            lierne_status destroyed = lierne_group_destroy(&own);
+            status = status == LIERNE_OK ? destroyed : status;
+        }
+    }
+    drop(run);
+    return status;
+}
+
+static lierne_status create(lierne_run **out, lierne_context *context,
+                            const lierne_schedule *schedule, const lierne_run_spec *spec) {
+    lierne_run *run = NULL;
+    bool concurrent = false;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status =
+        out ? lierne_alloc(&run, 1, sizeof *run) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    if (status == LIERNE_OK) {
+        run->context = context;
+        status = prepare(run, context, schedule, spec, &concurrent);
+    }
+    int64_t call = lierne_context_begin_call(context, "committing", -1);
+    status = lierne_run_agree(run, context, status, concurrent);
+    lierne_context_end_call(context, call, status);
+    if (status != LIERNE_OK) {
+        return_groups(run);
+        drop(run);
+        return status;
+    }
+    run->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &run->dependent);
+    context->nplans++;
+    hold_plans(run, 1);
+    *out = run;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
+                                const lierne_schedule *schedule, const lierne_run_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    if (out) {
+        *out = NULL;
+    }
+    return context ? create(out, context, schedule, spec)
+                   : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+}
+
+lierne_status lierne_run_destroy(lierne_run *run) {
+    LIERNE_PUBLIC_CALL();
+    if (!run) {
+        return LIERNE_OK;
+    }
+    if (run->running && run->context->dead == LIERNE_OK) {
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
+                           run->context->rank);
+    }
+    return destroy_dependent(&run->dependent);
+}

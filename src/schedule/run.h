@@ -1,0 +1,53 @@
+/* A run from inside: commit.c makes it, run.c executes it, trace.c describes it. */
+#ifndef LIERNE_RUN_INTERNAL_H
+#define LIERNE_RUN_INTERNAL_H
+
+#include "context/context.h"
+#include "group/group.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+
+/* An operation of the running execution. */
+typedef struct lierne_run_operation {
+    lierne_request *request; /* NULL unless it is posted and not ended */
+    double begun;            /* these: 0 before */
+    double resumed;
+    double ended;
+    bool free; /* it is not held, or was resumed */
+} lierne_run_operation;
+
+struct lierne_run {
+    lierne_dependent dependent; /* of the context; the first member */
+    lierne_context *context;
+    lierne_schedule *schedule;        /* a copy, with the uids of groups that were created */
+    lierne_group **groups;            /* per group of the schedule: what a pass made, else NULL */
+    lierne_run_operation *operations; /* per operation of the schedule */
+    int nqueues;                      /* the last one is the local one */
+    int *next; /* per queue: operation whose turn it is, or the number of operations */
+    void **out;
+    const void **in;
+    bool running;
+    double issued;
+    lierne_deadline deadline; /* of nothing progressing; timeout 0: not started */
+    lierne_status status;     /* of the execution */
+    char message[LIERNE_MESSAGE_SIZE];
+};
+
+/* The queue of an operation. */
+int lierne_run_queue(const lierne_run *run, int operation);
+
+/* trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run);
+/* trace_file.c. Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
+ * NO_MEMORY. */
+lierne_status lierne_run_append_trace(const lierne_run *run);
+
+/* exchange.c. Collective: compares the schedules of all ranks, and creates the groups of passes
+ * that have no uid, into run->groups. status: how this rank fared so far; the result is the same on
+ * every rank. */
+lierne_status lierne_run_agree(lierne_run *run, lierne_context *context, lierne_status status,
+                               bool concurrent);
+/* The group that an earlier run has of this source and purpose, or NULL. */
+lierne_group *lierne_run_find_group(const lierne_context *context, const lierne_recorded_group *g);
+
+#endif

@@ -1,0 +1,122 @@
+/* A stage over NCCL: group calls of sends and receives of packed bytes, on the stream of the call.
+ *
+ * One communicator serves all plans of a context: each would take hundreds of megabytes. NCCL has
+ * no match ids, so execution posts whole calls in the order of their begins (ordered). What was
+ * posted is complete in the order of the stream, so that poll returns it at once. */
+#include "transport/nccl/nccl.h"
+#include "transport/group_calls.h"
+
+typedef struct batch {
+    lierne_nccl *nccl;
+    lierne_group_cutter cutter;
+    size_t *posted; /* slots that poll has not returned */
+    size_t nposted;
+    cudaStream_t stream;
+} batch;
+
+static void batch_destroy(void *self) {
+    batch *b = self;
+    lierne_group_cutter_destroy(&b->cutter);
+    lierne_mem_free(b->posted);
+    lierne_mem_free(b);
+}
+
+static lierne_status batch_create(void *self, size_t capacity, void **out) {
+    lierne_nccl *n = self;
+    batch *b;
+    LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b));
+    b->nccl = n;
+    lierne_status status = lierne_group_cutter_create(&b->cutter, n->rank, n->world, capacity);
+    if (status == LIERNE_OK) {
+        status = lierne_alloc(&b->posted, capacity, sizeof *b->posted);
+    }
+    if (status != LIERNE_OK) {
+        batch_destroy(b);
+        return status;
+    }
+    *out = b;
+    return LIERNE_OK;
+}
+
+/* What a failed post began, a peer may still write. */
+static bool withdraw(void *self) {
+    batch *b = self;
+    b->nccl->broken |= b->nposted > 0;
+    return b->nposted == 0;
+}
+
+static void set_stream(void *self, void *stream) {
+    ((batch *)self)->stream = stream;
+}
+
+/* Both ends know that a message has no bytes. */
+static lierne_status post_one(const batch *b, const lierne_posting *p) {
+    const lierne_nccl *n = b->nccl;
+    if (p->bytes == 0) {
+        return LIERNE_OK;
+    }
+    ncclResult_t result =
+        p->receives ? n->call.ncclRecv(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream)
+                    : n->call.ncclSend(p->data, p->bytes, ncclInt8, p->peer, n->comm, b->stream);
+    return lierne_nccl_check(n, result, p->receives ? "ncclRecv" : "ncclSend");
+}
+
+/* Posts the messages first to end - 1 of the cut as one group call, which ends after an error,
+ * too. A nonblocking communicator takes the next one when this one is enqueued. */
+static lierne_status post_group(const batch *b, const lierne_posting *postings, size_t first,
+                                size_t end) {
+    const lierne_nccl *n = b->nccl;
+    LIERNE_TRY(lierne_nccl_check(n, n->call.ncclGroupStart(), "ncclGroupStart"));
+    lierne_status status = LIERNE_OK;
+    for (size_t i = first; i < end && status == LIERNE_OK; i++) {
+        status = post_one(b, &postings[b->cutter.order[i].value]);
+    }
+    ncclResult_t ended = n->call.ncclGroupEnd();
+    LIERNE_TRY(status);
+    LIERNE_TRY(lierne_nccl_check(n, ended, "ncclGroupEnd"));
+    return lierne_nccl_wait(n, "ncclGroupEnd");
+}
+
+static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
+    batch *b = self;
+    (void)match; /* NCCL has none */
+    lierne_group_cut(&b->cutter, postings, n, LIERNE_GROUP_CALL_OPERATIONS);
+    for (size_t i = 0; i < n; i++) {
+        b->posted[b->nposted++] = postings[i].slot;
+    }
+    for (size_t first = 0, end; first < n; first = end) {
+        for (end = first; end < n && b->cutter.order[end].key == b->cutter.order[first].key;) {
+            end++;
+        }
+        LIERNE_TRY(post_group(b, postings, first, end));
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
+    batch *b = self;
+    for (size_t i = 0; i < b->nposted; i++) {
+        done[i] = b->posted[i];
+    }
+    *ndone = b->nposted;
+    b->nposted = 0;
+    return LIERNE_OK;
+}
+
+static void close_nccl(void *self) {
+    lierne_nccl_end(self);
+    lierne_mem_free(self);
+}
+
+const lierne_transport lierne_nccl_transport = {
+    .name = "nccl",
+    .executor = LIERNE_EXECUTOR_STREAM,
+    .ordered = true,
+    .close = close_nccl,
+    .batch_create = batch_create,
+    .withdraw = withdraw,
+    .batch_destroy = batch_destroy,
+    .set_stream = set_stream,
+    .post = post,
+    .poll = poll_posted,
+};

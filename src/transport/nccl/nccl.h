@@ -1,0 +1,56 @@
+/* The transport over an NCCL communicator, for device memory and streams. */
+#ifndef LIERNE_NCCL_TRANSPORT_H
+#define LIERNE_NCCL_TRANSPORT_H
+
+#include "transport/transport.h"
+
+#include <nccl.h>
+
+/* The functions of NCCL that lierne calls; of the library that the process has or finds. */
+#define LIERNE_NCCL_FUNCTIONS(DO)                                                                  \
+    DO(ncclGetVersion)                                                                             \
+    DO(ncclGetUniqueId)                                                                            \
+    DO(ncclCommInitRankConfig)                                                                     \
+    DO(ncclCommGetAsyncError)                                                                      \
+    DO(ncclCommFinalize)                                                                           \
+    DO(ncclCommDestroy)                                                                            \
+    DO(ncclCommAbort)                                                                              \
+    DO(ncclCommCount)                                                                              \
+    DO(ncclCommUserRank)                                                                           \
+    DO(ncclGetErrorString)                                                                         \
+    DO(ncclGetLastError)                                                                           \
+    DO(ncclGroupStart)                                                                             \
+    DO(ncclGroupEnd)                                                                               \
+    DO(ncclSend)                                                                                   \
+    DO(ncclRecv)
+typedef struct lierne_nccl_functions {
+#define DECLARE(name) __typeof__(&(name)) name;
+    LIERNE_NCCL_FUNCTIONS(DECLARE)
+#undef DECLARE
+} lierne_nccl_functions;
+/* Errors: UNSUPPORTED (there is no NCCL, or an older one than 2.14, which lacks nonblocking
+ * communicators). */
+lierne_status lierne_nccl_load(lierne_nccl_functions *nccl);
+
+/* The transport's state: a communicator whose ranks are those of a context. */
+typedef struct lierne_nccl {
+    lierne_nccl_functions call;
+    ncclComm_t comm;
+    bool owned;  /* lierne made it */
+    bool broken; /* aborted, or of no further use */
+    int rank;
+    int world;
+    double timeout;
+} lierne_nccl;
+extern const lierne_transport lierne_nccl_transport;
+
+/* TRANSPORT with NCCL's words, unless result is ncclSuccess or ncclInProgress. what: the call. */
+lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const char *what);
+/* Waits until what was begun on a nonblocking communicator has been enqueued. Errors: TIMEOUT,
+ * TRANSPORT. */
+lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what);
+/* Ends a communicator that lierne made: together with the other ranks, at most until the timeout;
+ * after an error at once. */
+void lierne_nccl_end(lierne_nccl *n);
+
+#endif

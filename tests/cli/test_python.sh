@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The Python package, from a folder with its shared libraries as a wheel has them. $1: the build folder.
+# PYTHON names the interpreter; by default the first one that has cffi and numpy.
+set -u
+. "$(dirname "$0")/../verdict.sh"
+build=$(cd "${1:?usage: test_python.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+python=
+for program in ${PYTHON:-python3 /usr/bin/python3}; do
+    if "$program" -c 'import cffi, numpy' 2>/dev/null; then
+        python=$program
+        break
+    fi
+done
+if [ -z "$python" ] || [ ! -e "$build/liblierne.so.0" ]; then
+    echo "skipped: there is no python3 with cffi and numpy"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+export PYTHONDONTWRITEBYTECODE=1
+PYTHON=$python sh src/python/stage.sh "$build" || exit 1
+PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/package.py >"$work/out" 2>&1
+[[ $(tail -n 1 "$work/out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || { cat "$work/out" && exit 1; }
+passed=${BASH_REMATCH[1]}
+failed=${BASH_REMATCH[2]}
+[ "$failed" = 0 ] || cat "$work/out"
+
+awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$work/shown"
+diff "$work/shown" examples/python/bridge.py
+verdict $? "the README shows examples/python/bridge.py"
+verdicts

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# lierne.torch on ranks of torchrun, where an interpreter has PyTorch (make check-torch installs it).
+# $1: the build folder. PYTHON names the interpreter.
+set -u
+. "$(dirname "$0")/../verdict.sh"
+build=$(cd "${1:?usage: test_torch.sh BUILD}" && pwd)
+cd "$(dirname "$0")/../.." || exit 2
+python=
+for program in ${PYTHON:-"$build/venv/bin/python" python3 /usr/bin/python3}; do
+    if "$program" -c 'import cffi, numpy, torch; assert torch.__version__ >= "2.4"' 2>/dev/null; then
+        python=$program
+        break
+    fi
+done
+if [ -z "$python" ] || [ ! -e "$build/liblierne.so.0" ]; then
+    echo "skipped: there is no python3 with PyTorch 2.4 or later (make check-torch installs it)"
+    echo "0 passed, 0 failed"
+    exit 0
+fi
+export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+torchrun=("$python" -m torch.distributed.run --standalone --nproc-per-node)
+
+# count COMMAND...: runs a program and adds what it counts.
+count() {
+    timeout 300 "$@" >"$work/out" 2>&1
+    if [[ $(grep -E '^[0-9]+ passed, ' "$work/out" | tail -n 1) =~ ^([0-9]+)\ passed,\ 0\ failed$ ]]; then
+        passed=$((passed + BASH_REMATCH[1]))
+    else
+        grep -v '^$' "$work/out" | head -n 60
+        verdict 1 "$*"
+    fi
+}
+# example PYTHONPATH FILE: an example on 4 ranks, from another folder; each rank prints what it has.
+example() {
+    (cd "$work" && PYTHONPATH=$1 timeout 120 "${torchrun[@]}" 4 "$2") >"$work/out" 2>&1 &&
+        [ "$(grep -o 'rank [0-3]: ' "$work/out" | sort -u | wc -l)" = 4 ]
+    local status=$?
+    [ $status = 0 ] || cat "$work/out"
+    verdict $status "$2 with the package of $1"
+}
+
+PYTHON=$python sh src/python/stage.sh "$build" || exit 1
+export PYTHONPATH=$build/python:tests/python
+count "$python" tests/python/megatron_mapping.py
+count "${torchrun[@]}" 4 tests/python/torch_ranks.py
+count "${torchrun[@]}" 8 tests/python/torch_ranks.py
+for file in examples/python/*.py; do
+    example "$build/python" "$PWD/$file"
+done
+
+# The wheel, as pip installs it into an empty folder.
+if "$python" -c 'import setuptools; assert int(setuptools.__version__.split(".")[0]) > 70' 2>/dev/null; then
+    "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$work/dist" "$build/python" &&
+        "$python" -m pip install -q --no-deps --target "$work/site" "$work"/dist/*.whl
+    verdict $? "pip installs the wheel"
+    example "$work/site" "$PWD/examples/python/bridge.py"
+else
+    echo "no setuptools above 70: the wheel was left out"
+fi
+verdicts

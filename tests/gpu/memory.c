@@ -1,0 +1,124 @@
+/* Plans on the memory of one GPU, against the same plans on host memory, bit by bit: references
+ * (rows, with gradients of one row summed) of every dtype that is summed, on two streams, and what
+ * must be rejected. Without a device it says why, and checks that this is an error like any other.
+ * Last line: N passed, N failed. */
+#include "lierne.h"
+#include "lierne/cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OWNED = 3000, GHOSTS = 5000, WIDTH = 24 };
+
+static int passed, failed;
+
+static void check(int good, const char *what) {
+    passed += good;
+    failed += !good;
+    if (!good) {
+        printf("FAIL %s: %s\n", what, lierne_last_error());
+    }
+}
+
+static unsigned state = 1;
+static unsigned draw(unsigned n) {
+    state = state * 1103515245u + 12345u;
+    return (state >> 16) % n;
+}
+
+static lierne_plan *make_plan(lierne_context *context, lierne_dtype dtype) {
+    static int32_t rank[GHOSTS];
+    static int64_t row[GHOSTS];
+    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
+    lierne_plan *plan = NULL;
+    state = 7;
+    for (int i = 0; i < GHOSTS; i++) {
+        row[i] = draw(OWNED);
+    }
+    spec.nowned = OWNED;
+    spec.nghosts = GHOSTS;
+    spec.rank = rank;
+    spec.row = row;
+    spec.width = WIDTH;
+    spec.dtype = dtype;
+    check(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning");
+    return plan;
+}
+
+/* One direction on the host and on the device, from the same bytes. */
+static void compare(lierne_plan *host, lierne_plan *device, lierne_direction direction,
+                    cudaStream_t stream) {
+    int64_t n_in = 0, n_out = 0;
+    lierne_dtype dtype = LIERNE_F32;
+    lierne_plan_get_dtype(&dtype, host);
+    lierne_plan_get_elements(&n_in, &n_out, host, direction);
+    size_t in_bytes = (size_t)n_in * lierne_dtype_size(dtype);
+    size_t out_bytes = (size_t)n_out * lierne_dtype_size(dtype);
+    unsigned char *in = malloc(in_bytes), *expected = malloc(out_bytes), *got = malloc(out_bytes);
+    void *d_in = NULL, *d_out = NULL;
+    for (size_t i = 0; i < in_bytes; i++) {
+        in[i] = (unsigned char)(draw(60)); /* no NaN and no infinity in any dtype */
+    }
+    memset(expected, 0xa5, out_bytes);
+    check(cudaMalloc(&d_in, in_bytes) == cudaSuccess, "cudaMalloc");
+    check(cudaMalloc(&d_out, out_bytes) == cudaSuccess, "cudaMalloc");
+    cudaMemcpyAsync(d_in, in, in_bytes, cudaMemcpyHostToDevice, stream);
+    cudaMemsetAsync(d_out, 0x5a, out_bytes, stream);
+    lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
+        direction == LIERNE_FORWARD ? lierne_forward : lierne_adjoint;
+    check(run(host, expected, in, NULL) == LIERNE_OK, "host");
+    check(run(device, d_out, d_in, stream) == LIERNE_OK, "device");
+    cudaMemcpyAsync(got, d_out, out_bytes, cudaMemcpyDeviceToHost, stream);
+    check(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
+    check(memcmp(expected, got, out_bytes) == 0, lierne_dtype_name(dtype));
+    check(run(device, d_out, in, stream) == LIERNE_UNSUPPORTED, "host memory is rejected");
+    check(run(device, d_out, d_in, NULL) == LIERNE_UNSUPPORTED, "no stream is rejected");
+    check(run(host, expected, d_in, NULL) == LIERNE_UNSUPPORTED, "device memory is rejected");
+    cudaFree(d_in);
+    cudaFree(d_out);
+    free(in);
+    free(expected);
+    free(got);
+}
+
+static void run_all(lierne_context *host, lierne_context *device) {
+    cudaStream_t streams[2];
+    for (int i = 0; i < 2; i++) {
+        check(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking) == cudaSuccess,
+              "cudaStreamCreate");
+    }
+    for (int dtype = LIERNE_F64; dtype <= LIERNE_U8; dtype++) {
+        lierne_plan *a = make_plan(host, (lierne_dtype)dtype);
+        lierne_plan *b = make_plan(device, (lierne_dtype)dtype);
+        for (int i = 0; a && b && i < 4; i++) {
+            compare(a, b, (lierne_direction)(i % 2), streams[i / 2]);
+        }
+        lierne_plan_destroy(a);
+        lierne_plan_destroy(b);
+    }
+    cudaStreamDestroy(streams[0]);
+    cudaStreamDestroy(streams[1]);
+}
+
+int main(void) {
+    int devices = 0;
+    char summary[1024] = "";
+    lierne_context *host = NULL, *device = NULL;
+    check(lierne_cuda_get_summary(summary, sizeof summary) == LIERNE_OK, "summary");
+    printf("%s\n", summary);
+    check(lierne_context_create_self(&device, NULL) == LIERNE_OK, "context");
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        check(lierne_context_use_cuda(device) == LIERNE_UNSUPPORTED, "an error without a device");
+        printf("skipped: there is no CUDA device\n");
+    } else {
+        check(lierne_context_use_cuda(device) == LIERNE_OK, "lierne_context_use_cuda");
+        check(lierne_context_create_self(&host, NULL) == LIERNE_OK, "context"); /* CUDA is loaded */
+        run_all(host, device);
+    }
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}

@@ -1,0 +1,268 @@
+/* Messages are matched by pair of ranks, in the order in which they were posted. */
+#include "fake.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_OPERATIONS = 256, MOST_SECONDS = 20 };
+
+struct ncclComm {
+    int world_id, rank, world;
+};
+
+typedef struct message {
+    struct message *next;
+    int world_id, from, to;
+    const void *data;
+    size_t bytes;
+    bool taken;
+} message;
+
+typedef struct operation {
+    struct ncclComm *comm;
+    int peer;
+    bool receives;
+    void *data;
+    size_t bytes;
+} operation;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static message *first, **last = &first;
+static fake_nccl_counts counts;
+static bool stalled, fails;
+static int last_id = 1000;
+static _Thread_local operation group[MOST_OPERATIONS + 1];
+static _Thread_local int noperations = -1;
+static _Thread_local bool broken; /* the group: nothing of it is begun */
+
+void fake_nccl_stall(bool stall) {
+    pthread_mutex_lock(&lock);
+    stalled = stall;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_fail_send(void) {
+    pthread_mutex_lock(&lock);
+    fails = true;
+    pthread_mutex_unlock(&lock);
+}
+
+fake_nccl_counts fake_nccl_count(void) {
+    pthread_mutex_lock(&lock);
+    fake_nccl_counts now = counts;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+ncclComm_t fake_nccl_comm(int world_id, int rank, int world) {
+    struct ncclComm *comm = malloc(sizeof *comm);
+    *comm = (struct ncclComm){world_id, rank, world};
+    return comm;
+}
+
+static ncclResult_t get_version(int *version) {
+    *version = NCCL_VERSION(2, 28, 9);
+    return ncclSuccess;
+}
+
+static ncclResult_t get_unique_id(ncclUniqueId *id) {
+    memset(id, 0x80, sizeof *id); /* words below zero, too */
+    pthread_mutex_lock(&lock);
+    int number = ++last_id;
+    pthread_mutex_unlock(&lock);
+    memcpy(id->internal + sizeof *id - sizeof number, &number, sizeof number);
+    return ncclSuccess;
+}
+
+static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
+                         ncclConfig_t *config) {
+    int number;
+    memcpy(&number, id.internal + sizeof id - sizeof number, sizeof number);
+    if (config->blocking != 0 || config->size != 24) {
+        return ncclInvalidArgument;
+    }
+    *comm = fake_nccl_comm(number, rank, world);
+    pthread_mutex_lock(&lock);
+    counts.created++;
+    pthread_mutex_unlock(&lock);
+    return ncclInProgress;
+}
+
+static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *state) {
+    (void)comm;
+    pthread_mutex_lock(&lock);
+    *state = stalled ? ncclInProgress : ncclSuccess;
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
+}
+
+static ncclResult_t finalize(ncclComm_t comm) {
+    (void)comm;
+    return ncclInProgress;
+}
+
+static ncclResult_t destroy(ncclComm_t comm) {
+    free(comm);
+    pthread_mutex_lock(&lock);
+    counts.destroyed++;
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
+}
+
+static ncclResult_t abort_comm(ncclComm_t comm) {
+    free(comm);
+    pthread_mutex_lock(&lock);
+    counts.aborted++;
+    pthread_mutex_unlock(&lock);
+    return ncclSuccess;
+}
+
+static ncclResult_t comm_count(const ncclComm_t comm, int *count) {
+    *count = comm->world;
+    return ncclSuccess;
+}
+
+static ncclResult_t comm_rank(const ncclComm_t comm, int *rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+}
+
+static const char *error_string(ncclResult_t result) {
+    return result == ncclSystemError ? "the fake timed out" : "the fake failed";
+}
+
+static const char *last_error(ncclComm_t comm) {
+    (void)comm;
+    return "";
+}
+
+static ncclResult_t group_start(void) {
+    noperations = 0;
+    broken = false;
+    return ncclSuccess;
+}
+
+static ncclResult_t add(ncclComm_t comm, int peer, bool receives, void *data, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    bool fail = fails && !receives;
+    fails &= !fail;
+    pthread_mutex_unlock(&lock);
+    if (noperations < 0 || noperations == MOST_OPERATIONS || bytes == 0 || fail) {
+        broken = true;
+        return ncclInvalidUsage;
+    }
+    group[noperations++] = (operation){comm, peer, receives, data, bytes};
+    return ncclSuccess;
+}
+
+static ncclResult_t send_bytes(const void *data, size_t bytes, ncclDataType_t type, int peer,
+                               ncclComm_t comm, cudaStream_t stream) {
+    return type == ncclInt8 && stream ? add(comm, peer, false, (void *)data, bytes)
+                                      : ncclInvalidArgument;
+}
+
+static ncclResult_t receive_bytes(void *data, size_t bytes, ncclDataType_t type, int peer,
+                                  ncclComm_t comm, cudaStream_t stream) {
+    return type == ncclInt8 && stream ? add(comm, peer, true, data, bytes) : ncclInvalidArgument;
+}
+
+/* Copies the first message of a pair, where there is one. */
+static bool take(const operation *o) {
+    for (message *m = first; m; m = m->next) {
+        if (!m->taken && m->world_id == o->comm->world_id && m->from == o->peer &&
+            m->to == o->comm->rank) {
+            if (m->bytes != o->bytes) {
+                return false;
+            }
+            memcpy(o->data, m->data, m->bytes);
+            m->taken = true;
+            pthread_cond_broadcast(&changed);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One look at all messages of the group; returns whether all are done. */
+static bool look(const message *sent, bool *done, int n) {
+    bool all = true;
+    for (int i = 0; i < n; i++) {
+        done[i] = done[i] || (group[i].receives ? take(&group[i]) : sent[i].taken);
+        all &= done[i];
+    }
+    return all;
+}
+
+static void link_sends(message *sent, int n) {
+    for (int i = 0; i < n; i++) {
+        const operation *o = &group[i];
+        sent[i] = (message){.world_id = o->comm->world_id,
+                            .from = o->comm->rank,
+                            .to = o->peer,
+                            .data = o->data,
+                            .bytes = o->bytes};
+        if (!o->receives) {
+            *last = &sent[i];
+            last = &sent[i].next;
+        }
+    }
+    pthread_cond_broadcast(&changed);
+}
+
+static void unlink_sends(const message *sent, int n) {
+    message **at = &first;
+    while (*at) {
+        if (*at >= sent && *at < sent + n) {
+            *at = (*at)->next;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    last = at;
+}
+
+static ncclResult_t group_end(void) {
+    message sent[MOST_OPERATIONS];
+    bool done[MOST_OPERATIONS] = {0}, all;
+    struct timespec until;
+    int n = noperations, late = 0;
+    noperations = -1;
+    if (broken) {
+        return ncclInvalidUsage;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += MOST_SECONDS;
+    pthread_mutex_lock(&lock);
+    counts.groups++;
+    counts.messages += n;
+    link_sends(sent, n);
+    while (!(all = look(sent, done, n)) && late == 0) {
+        late = pthread_cond_timedwait(&changed, &lock, &until);
+    }
+    unlink_sends(sent, n);
+    pthread_mutex_unlock(&lock);
+    return all ? ncclInProgress : ncclSystemError;
+}
+
+lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl);
+lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
+    *nccl = (lierne_nccl_functions){.ncclGetVersion = get_version,
+                                    .ncclGetUniqueId = get_unique_id,
+                                    .ncclCommInitRankConfig = init,
+                                    .ncclCommGetAsyncError = get_async_error,
+                                    .ncclCommFinalize = finalize,
+                                    .ncclCommDestroy = destroy,
+                                    .ncclCommAbort = abort_comm,
+                                    .ncclCommCount = comm_count,
+                                    .ncclCommUserRank = comm_rank,
+                                    .ncclGetErrorString = error_string,
+                                    .ncclGetLastError = last_error,
+                                    .ncclGroupStart = group_start,
+                                    .ncclGroupEnd = group_end,
+                                    .ncclSend = send_bytes,
+                                    .ncclRecv = receive_bytes};
+    return LIERNE_OK;
+}

@@ -1,0 +1,211 @@
+/* The NCCL transport without NCCL and without a GPU: 4 threads are the ranks of a node, their
+ * memory is recorded work on the host (tasks.h) under the name of CUDA's, and NCCL is played
+ * (fake.h). All-to-alls, sums and rows against the same plans over sockets, bit by bit, on a
+ * communicator of lierne's and on a caller's; errors of NCCL, of arguments, and a NCCL that never
+ * gets ready. Last line: N passed, N failed. */
+#include "context/context.h"
+#include "execute/stream.h"
+#include "fake.h"
+#include "tasks.h"
+
+#include "lierne.h"
+#include "lierne/nccl.h"
+#include "lierne/node.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 4, COUNT = 3001, MOST = 4 * COUNT };
+
+static atomic_int passed, failed;
+static lierne_memory memory;
+static char stream;
+static pthread_barrier_t planned; /* all ranks have their plans */
+
+static void check(bool good, const char *what) {
+    atomic_fetch_add(good ? &passed : &failed, 1);
+    if (!good) {
+        printf("FAIL %s: %s\n", what, lierne_last_error());
+    }
+}
+
+static const lierne_stream_driver driver = {.name = "cuda", .required = true};
+
+/* name: of the job; device: a context whose memory goes by the name of CUDA's. */
+static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
+    char job[64];
+    lierne_context *context = NULL;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    snprintf(job, sizeof job, "%s-%d", name, (int)getpid());
+    const lierne_node_spec node = {
+        .size = sizeof node, .rank = rank, .world = RANKS, .name = job, .context = &spec};
+    check(lierne_context_create_node(&context, &node) == LIERNE_OK, "context");
+    if (device) {
+        context->memory = &memory;
+        context->stream_driver = &driver;
+    }
+    return context;
+}
+
+static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
+    const lierne_all_to_all_spec all = {.size = sizeof all, .count = COUNT, .dtype = LIERNE_F32};
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_BF16,
+                                        .reduction = LIERNE_SUM,
+                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+    static int32_t rank[COUNT];
+    static int64_t row[COUNT];
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = 50;
+    rows.nghosts = COUNT / 3;
+    rows.rank = rank;
+    rows.row = row;
+    rows.width = 3;
+    rows.dtype = LIERNE_F16;
+    for (int i = 0; i < COUNT; i++) { /* the same on every rank */
+        rank[i] = i * 7 % RANKS;
+        row[i] = i * 13 % 50;
+    }
+    return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
+           : kind == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)
+                       : lierne_plan_create_references(plan, context, &rows);
+}
+
+/* Both directions of a plan, over sockets and over NCCL. */
+static void compare(lierne_plan *host, lierne_plan *device, int rank) {
+    static const char *const names[2] = {"forward has the bits of sockets",
+                                         "adjoint has the bits of sockets"};
+    unsigned char *in = malloc(MOST * 4), *expected = malloc(MOST * 4), *got = malloc(MOST * 4);
+    for (int i = 0; i < MOST * 4; i++) {
+        in[i] = (unsigned char)((i * 31 + rank * 17) % 59); /* no NaN in any dtype */
+    }
+    for (int d = 0; d < 2; d++) {
+        memset(expected, 0xa5, MOST * 4);
+        memset(got, 0xa5, MOST * 4);
+        lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
+            d ? lierne_adjoint : lierne_forward;
+        check(run(host, expected, in, NULL) == LIERNE_OK, "sockets");
+        for (int again = 0; again < 2; again++) {
+            check(run(device, got, in, &stream) == LIERNE_OK, "nccl");
+            check(memcmp(got, expected, MOST * 4) == 0, names[d]);
+        }
+    }
+    free(in);
+    free(expected);
+    free(got);
+}
+
+static void run_plans(lierne_context *host, lierne_context *device, int rank) {
+    for (int kind = 0; kind < 3; kind++) {
+        lierne_plan *a = NULL, *b = NULL;
+        lierne_report report = {.size = sizeof report};
+        check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
+        check(make_plan(&b, device, kind) == LIERNE_OK, "planning over nccl");
+        check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
+                  strcmp(report.transports, "nccl") == 0,
+              "the report names nccl");
+        compare(a, b, rank);
+        lierne_plan_destroy(a);
+        lierne_plan_destroy(b);
+    }
+}
+
+static void *works(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_context *host = open_context(rank, "host", false, 30);
+    for (int given = 0; given < 2; given++) {
+        ncclComm_t comm = given ? fake_nccl_comm(1, rank, RANKS) : NULL;
+        lierne_context *device = open_context(rank, given ? "given" : "own", true, 30);
+        check(lierne_context_use_nccl(device, comm) == LIERNE_OK, "lierne_context_use_nccl");
+        check(lierne_context_use_nccl(device, comm) == LIERNE_INVALID, "used twice");
+        run_plans(host, device, rank);
+        check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+        free(comm);
+    }
+    lierne_context *none = open_context(rank, "none", false, 30);
+    check(lierne_context_use_nccl(none, NULL) == LIERNE_INVALID, "host memory is rejected");
+    check(lierne_context_destroy(none) == LIERNE_OK, "destroy");
+    lierne_context *wrong = open_context(rank, "wrong", true, 30);
+    ncclComm_t comm = fake_nccl_comm(2, rank == 1 ? 2 : rank, RANKS);
+    check(lierne_context_use_nccl(wrong, comm) == LIERNE_INVALID &&
+              strstr(lierne_last_error(), "comm has rank 2 of 4, must have rank 1"),
+          "a communicator of other ranks is every rank's error");
+    check(lierne_context_use_nccl(wrong, rank ? comm : NULL) != LIERNE_OK, "given on some ranks");
+    check(lierne_context_destroy(wrong) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    free(comm);
+    return NULL;
+}
+
+/* NCCL never gets ready: an error in time, on every rank, and the communicators are aborted. */
+static void *stalls(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_context *device = open_context(rank, "stalls", true, 2);
+    double start = lierne_now();
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_TIMEOUT, "a stalled NCCL is TIMEOUT");
+    check(lierne_now() - start < 10, "in time");
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+/* One send fails: that rank's error at once, with NCCL's words; the others get it or their own. */
+static void *fails(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static float in[MOST], out[RANKS][MOST];
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, "fails", true, 30);
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    pthread_barrier_wait(&planned);
+    if (rank == 0) {
+        fake_nccl_fail_send();
+        check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT &&
+                  strstr(lierne_last_error(), "ncclSend: the fake failed"),
+              "an error of NCCL is TRANSPORT");
+        check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT, "the context is dead");
+    }
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_context_destroy(device);
+    return NULL;
+}
+
+static void run_ranks(void *(*rank)(void *)) {
+    pthread_t threads[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        pthread_create(&threads[r], NULL, rank, (void *)(intptr_t)r);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(threads[r], NULL);
+    }
+}
+
+int main(void) {
+    pthread_barrier_init(&planned, NULL, RANKS);
+    memory = test_task_memory;
+    memory.name = "cuda";
+    memory.copy = NULL;
+    memory.copy_blocks = NULL;
+    memory.zero = NULL;
+    memory.reduce = NULL;
+    run_ranks(works);
+    fake_nccl_counts counts = fake_nccl_count();
+    check(counts.created == RANKS && counts.destroyed == RANKS && counts.aborted == 0,
+          "communicators of lierne's are destroyed, a caller's is not");
+    check(counts.groups > 0 && counts.messages > 2 * counts.groups, "messages share group calls");
+    check(lierne_mem_live() == 0, "nothing leaks");
+    fake_nccl_stall(true);
+    run_ranks(stalls);
+    fake_nccl_stall(false);
+    counts = fake_nccl_count();
+    check(counts.aborted == RANKS, "stalled communicators are aborted");
+    run_ranks(fails);
+    counts = fake_nccl_count();
+    check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");
+    printf("%d passed, %d failed\n", (int)passed, (int)failed);
+    return failed > 0;
+}

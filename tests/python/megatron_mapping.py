@@ -1,0 +1,183 @@
+"""lierne.megatron against the golden files of Megatron-LM's own classes: groups and their life cycle,
+views, roles, slices and rejections. One process; the groups that would be created are recorded."""
+import os
+import unittest
+from unittest import mock
+
+import torch.distributed as dist
+
+import lierne.megatron as megatron
+from report import golden, main
+
+EXCEPTIONS = {"ValueError": ValueError, "RuntimeError": RuntimeError, "KeyError": KeyError,
+              "AssertionError": AssertionError}
+
+
+class Recorded:
+    """torch.distributed as far as grids need it, on a rank of no job."""
+
+    def __init__(self, world, rank=0):
+        self.created, self.destroyed = [], []
+        self.patches = [
+            mock.patch.dict(os.environ, WORLD_SIZE=str(world)),
+            mock.patch.object(dist, "get_rank", lambda group=None: rank),
+            mock.patch.object(dist, "new_group", lambda *a, **k: None),
+            mock.patch.object(dist, "new_subgroups_by_enumeration", self._create),
+            mock.patch.object(dist, "destroy_process_group", self.destroyed.append)]
+
+    def _create(self, ranks, backend=None, **kwargs):
+        self.created.append(ranks)
+        return ranks, ranks
+
+    def __enter__(self):
+        for patch in self.patches:
+            patch.start()
+        return self
+
+    def __exit__(self, *_):
+        for patch in self.patches:
+            patch.stop()
+
+
+def grid_of(side):
+    return megatron.HyperCommGrid(side["shape"], side["dim_names"], side["rank_offset"])
+
+
+class Grids(unittest.TestCase):
+    def test_constructors_and_queries(self):
+        compared = 0
+        for case in golden("grids")["cases"]:
+            with Recorded(case["world_size"]):
+                if "error" in case and "query" not in case:
+                    with self.assertRaises(EXCEPTIONS[case["error"]["type"]], msg=case["id"]):
+                        grid_of(case)
+                    compared += 1
+                elif case["category"] == "ctor_lax" and case["shape"]:
+                    with self.assertRaises(ValueError, msg=case["id"]):
+                        grid_of(case)
+                elif "query" in case:
+                    grid = grid_of(case)
+                    if "error" in case:
+                        with self.assertRaises(EXCEPTIONS[case["error"]["type"]], msg=case["id"]):
+                            grid.get_rank_enum(case["query"])
+                    else:
+                        self.assertEqual(grid.get_rank_enum(case["query"]), case["groups"])
+                    compared += 1
+                elif case["category"].startswith("enum") and case["shape"]:
+                    grid = grid_of(case)
+                    self.assertEqual(grid.size, case.get("expect", {"size": grid.size})["size"])
+                    for query in case["queries"]:
+                        raw = "dims_raw_order" in query
+                        got = (grid._gen_rank_enum(query["dims_raw_order"]) if raw
+                               else grid.get_rank_enum(query["dims"]))
+                        self.assertEqual(got, query["groups"], case["id"])
+                        compared += 1
+        self.assertGreater(compared, 300)
+
+    def step(self, grid, step):
+        op, *arguments = step["op"]
+        if op == "view":
+            name, shape, names, shared = arguments
+            return grid.register_view(name, shape, names, shared)
+        if op == "destroy":
+            return grid.destroy()
+        dims, view = arguments[0], arguments[1] if len(arguments) > 1 else None
+        function = {"create": grid.create_pg, "get": grid.get_pg, "enum": grid.get_rank_enum}[op]
+        return function(dims, view=view)
+
+    def test_life_cycles_and_views(self):
+        steps = 0
+        for case in golden("grids")["cases"]:
+            if "steps" not in case:
+                continue
+            with Recorded(case["world_size"]) as recorded:
+                grid = grid_of(case)
+                for number, step in enumerate(case["steps"]):
+                    where, before = f"{case['id']} step {number}", len(recorded.created)
+                    if step["ok"]:
+                        got = self.step(grid, step)
+                        if "groups" in step:
+                            self.assertEqual(got, step["groups"], where)
+                    else:
+                        with self.assertRaises(EXCEPTIONS[step["error"]["type"]], msg=where):
+                            self.step(grid, step)
+                    created = recorded.created[before:]
+                    self.assertEqual(created, [step["created_groups"]] if "created_groups" in step
+                                     else [], where)
+                    self.assertEqual(sorted(grid._pgs), sorted(step["keys"]), where)
+                    steps += 1
+        self.assertGreater(steps, 200)
+
+
+class Colocated(unittest.TestCase):
+    def pair(self, case):
+        return megatron.ColocatedBridgeCommunicator(grid_of(case["src"]), grid_of(case["dst"]))
+
+    def test_mappings_groups_slices_and_errors(self):
+        accepted = rejected = 0
+        for case in golden("bridges")["cases"]:
+            reference = case.get("cp1_reference")
+            if reference is None:
+                continue
+            if reference != "ok":
+                with Recorded(case["world_size"]), self.assertRaises(
+                        EXCEPTIONS[reference["type"]], msg=case["id"]):
+                    self.pair(case)
+                rejected += 1
+            elif "expect" in case and not case["expect"]["reference_defects"]:
+                self.compare(case)
+                accepted += 1
+        self.assertGreater(min(accepted, rejected), 20)
+
+    def compare(self, case):
+        expect = case["expect"]
+        first = case["src"]["rank_offset"]
+        for rank in {first, first + len(expect["src_pos"]) - 1}:
+            with Recorded(case["world_size"], rank):
+                bridge = self.pair(case)
+                self.assertEqual(bridge.is_fan_in(), expect["direction"] == "fan_in")
+                self.assertEqual(bridge.is_fan_out(), expect["direction"] == "fan_out")
+                self.assertEqual(max(bridge.fan_in_scale, bridge.fan_out_scale), expect["scale"])
+                self.assertEqual(bridge.rank_to_src_pos,
+                                 {r: (d, t) for r, d, t in expect["src_pos"]}, case["id"])
+                self.assertEqual(bridge.rank_to_dest_pos,
+                                 {r: (d, t) for r, d, t in expect["dst_pos_cp0"]}, case["id"])
+                groups = bridge.all_gather_group_ranks + bridge.fan_out_gather_group_ranks
+                self.assertEqual(groups, expect["gather_groups"], case["id"])
+                for batch, slices in expect["slices"].items():
+                    if isinstance(slices, dict):
+                        with self.assertRaises(ValueError):
+                            bridge.get_slice_info(int(batch))
+                        continue
+                    start, size = next((s, n) for r, s, n in slices if r == rank)
+                    self.assertEqual(bridge.get_slice_info(int(batch)),
+                                     megatron.SliceInfo(start, size), case["id"])
+
+
+class Disjoint(unittest.TestCase):
+    def test_leaders_groups_and_map(self):
+        compared = rejected = 0
+        for case in golden("noncolocated")["cases"]:
+            with Recorded(case["world_size"]):
+                build = lambda: megatron.BridgeCommunicator(  # noqa: E731
+                    grid_of(case["src"]), grid_of(case["dst"]))
+                if "error" in case:
+                    with self.assertRaises(EXCEPTIONS[case["error"]["type"]], msg=case["id"]):
+                        build()
+                    rejected += 1
+                    continue
+                bridge, expect = build(), case["expect"]
+                self.assertEqual(bridge.src_tp_leaders, expect["src_leaders"], case["id"])
+                self.assertEqual(bridge.dest_tp_leaders, expect["dst_leaders"], case["id"])
+                self.assertEqual(bridge._src_groups, expect["src_broadcast_groups"], case["id"])
+                self.assertEqual(bridge._dest_groups, expect["dst_broadcast_groups"], case["id"])
+                for rank, role, send, receive in expect["comm_map"]:
+                    info = bridge.comm_map[rank]
+                    self.assertEqual((info.role.value.lower(), info.send_to_ranks,
+                                      info.recv_from_ranks), (role, send, receive), case["id"])
+                compared += 1
+        self.assertGreater(min(compared, 10 * rejected), 20)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,519 @@
+"""The package without PyTorch: grids, layouts, buffers, errors and every planner, on simulated worlds,
+against the golden files of the C library."""
+import gc
+import os
+import tempfile
+import threading
+import types
+import unittest
+
+import numpy as np
+
+import lierne
+import lierne.oob
+from report import ROOT, golden, main
+
+
+def grid_of(case, world):
+    return lierne.Grid(dict(zip(case["dim_names"], case["shape"])), case["rank_offset"], world)
+
+
+def begin_all(plans, data, direction="forward"):
+    requests = [plan.begin(x, direction=direction) for plan, x in zip(plans, data)]
+    return [request.wait() for request in requests]
+
+
+class Grids(unittest.TestCase):
+    def test_golden_groups(self):
+        compared = 0
+        for case in golden("grids")["cases"]:
+            if not case["category"].startswith("enum") or len(set(case["dim_names"])) == 0:
+                continue
+            grid = grid_of(case, case["world_size"])
+            for query in case["queries"]:
+                dims = query.get("dims", query.get("dims_raw_order"))
+                dims = [dims] if isinstance(dims, str) else dims
+                ordered = "dims_raw_order" in query
+                self.assertEqual(grid.groups(*dims, ordered=ordered), query["groups"], case["id"])
+                if "key" in query:
+                    self.assertEqual(grid.key(*dims), query["key"])
+                compared += 1
+            for i, coords in enumerate(case.get("coords", [])):
+                rank = case["rank_offset"] + i
+                self.assertEqual(list(grid.coords(rank).values()), coords)
+                self.assertEqual(grid.rank(grid.coords(rank)), rank)
+        self.assertGreater(compared, 300)
+
+    def test_device_mesh_is_turned_round(self):
+        mesh = types.SimpleNamespace(mesh=np.arange(8, 32).reshape(4, 3, 2),
+                                     mesh_dim_names=("dp", "cp", "tp"))
+        grid = lierne.Grid.from_device_mesh(mesh)
+        self.assertEqual(list(grid.dims().items()), [("tp", 2), ("cp", 3), ("dp", 4)])
+        self.assertEqual((grid.rank_offset, grid.world_size), (8, 32))
+        for index in np.ndindex(4, 3, 2):
+            coords = dict(zip(mesh.mesh_dim_names, index))
+            self.assertEqual(grid.rank(coords), mesh.mesh[index])
+
+    def test_transposed_mesh_keeps_its_ranks(self):
+        ranks = np.arange(24).reshape(4, 3, 2).transpose(1, 2, 0)
+        mesh = types.SimpleNamespace(mesh=ranks, mesh_dim_names=("a", "b", "c"))
+        grid = lierne.Grid.from_device_mesh(mesh, world_size=30)
+        for index in np.ndindex(*ranks.shape):
+            self.assertEqual(grid.rank(dict(zip("abc", index))), ranks[index])
+
+    def test_mesh_of_other_ranks_is_rejected(self):
+        for ranks in ([[0, 1], [3, 2]], [[0, 2], [4, 6]]):
+            mesh = types.SimpleNamespace(mesh=np.array(ranks), mesh_dim_names=("a", "b"))
+            with self.assertRaisesRegex(ValueError, "not those of a grid"):
+                lierne.Grid.from_device_mesh(mesh)
+        mesh = types.SimpleNamespace(mesh=np.arange(4), mesh_dim_names=None)
+        with self.assertRaisesRegex(ValueError, "names its dims None"):
+            lierne.Grid.from_device_mesh(mesh)
+
+    def test_views_and_errors(self):
+        grid = lierne.Grid({"tp": 2, "cp": 2, "dp": 2, "pp": 2})
+        grid.add_view("expert", {"ep": 8, "pp": 2}, shared=["pp"])
+        self.assertEqual(grid.views, ["base", "expert"])
+        self.assertEqual(grid.groups("ep", view="expert")[1], list(range(8, 16)))
+        self.assertEqual(grid.key("pp", view="expert"), "pp")
+        with self.assertRaises(lierne.errors.UnknownDimError) as caught:
+            grid.groups("xp")
+        self.assertIsInstance(caught.exception, KeyError)
+        self.assertRegex(str(caught.exception), r"lierne_grid_get_groups: .*xp.*tp")
+        self.assertEqual((caught.exception.status, caught.exception.name), (-21, "LIERNE_UNKNOWN_DIM"))
+        with self.assertRaises(lierne.errors.DimSizeError):
+            lierne.Grid({"tp": 0})
+        with self.assertRaises(lierne.errors.OversizedError):
+            lierne.Grid({"tp": 4}, rank_offset=1, world_size=4)
+
+
+class Buffers(unittest.TestCase):
+    def setUp(self):
+        self.context = lierne.Context.self()
+        self.plan = lierne.all_reduce(self.context, 6, "f32")
+
+    def tearDown(self):
+        self.context.close()
+
+    def test_what_does_not_fit_is_rejected(self):
+        good = np.arange(6, dtype=np.float32)
+        np.testing.assert_array_equal(self.plan.forward(good), good)
+        with self.assertRaisesRegex(TypeError, "the input has dtype f64; the plan's is f32"):
+            self.plan.forward(good.astype(float))
+        with self.assertRaisesRegex(TypeError, "the input has dtype i32"):
+            self.plan.forward(good.astype(np.int32))
+        with self.assertRaisesRegex(ValueError, r"has shape \(5,\); the plan needs \(6,\)"):
+            self.plan.forward(good[:5])
+        with self.assertRaisesRegex(ValueError, "not contiguous"):
+            self.plan.forward(np.arange(12, dtype=np.float32)[::2])
+        fixed = np.zeros(6, np.float32)
+        fixed.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "out is read-only"):
+            self.plan.forward(good, fixed)
+        with self.assertRaisesRegex(TypeError, "the input is a list"):
+            self.plan.forward([1.0] * 6)
+        np.testing.assert_array_equal(self.plan.forward(good.reshape(2, 3)), good)
+
+    def test_dlpack_in_and_out(self):
+        class Exported:
+            """An array that offers nothing but DLPack."""
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self):
+                return self.array.__dlpack__()
+
+        good, out = np.arange(6, dtype=np.float32) - 2, np.full(6, 7, np.float32)
+        self.plan.forward(Exported(good), Exported(out))
+        np.testing.assert_array_equal(out, good)
+        with self.assertRaisesRegex(TypeError, "dtype f64"):
+            self.plan.forward(Exported(good.astype(float)))
+        with self.assertRaisesRegex(ValueError, "not contiguous"):
+            self.plan.forward(Exported(np.arange(12, dtype=np.float32)[::2]))
+        again = np.from_dlpack(self.plan.forward(good))
+        np.testing.assert_array_equal(again, good)
+
+    def test_memory_of_the_context(self):
+        array = self.context.empty((2, 3), "f32")
+        self.assertEqual((array.shape, array.dtype, array.any()), ((2, 3), np.float32, False))
+        array[:] = 5
+        np.testing.assert_array_equal(self.plan.forward(array), np.full(6, 5, np.float32))
+        del array
+        gc.collect()
+        self.context.progress()
+
+    def test_every_dtype(self):
+        for name in ("f64", "f32", "bf16", "f16", "i64", "i32", "i8", "u8", "bits8", "bits16",
+                     "bits32", "bits64", "bits128"):
+            plan = lierne.all_gather(self.context, 3, name)
+            self.assertEqual(plan.dtype, name)
+            data = np.frombuffer(os.urandom(3 * plan.forward(
+                np.zeros(3, lierne._arrays.numpy_dtype(name))).itemsize), np.uint8)
+            data = data.view(lierne._arrays.numpy_dtype(name))
+            self.assertEqual(plan.forward(data).tobytes(), data.tobytes(), name)
+
+
+class Bridges(unittest.TestCase):
+    @staticmethod
+    def bridge(world, case):
+        """The plans of all ranks of a golden case, in float64."""
+        src, dst = (grid_of(case[side], case["world_size"]) for side in ("src", "dst"))
+        batch = case["b_src"] * dict(zip(case["src"]["dim_names"], case["src"]["shape"]))["dp"]
+        mapping, sizes = case["dim_mapping"], {"b": batch, "s": case["S"], "h": case["H"]}
+        if "s" not in mapping:
+            sizes["b"] *= case["S"]
+        shape = [0] * len(mapping)
+        for name, axis in mapping.items():
+            shape[axis] = sizes[name]
+        return [lierne.Bridge(world[r], src, dst, shape, "f64", batch_axis=mapping["b"],
+                              sequence_axis=mapping.get("s")) for r in range(len(world))]
+
+    @staticmethod
+    def inputs(case, grid, rank, kind):
+        """The input (kind "x") or the gradient of the output (kind "g") of a golden case; None on a
+        rank outside of the grid."""
+        if not grid.rank_offset <= rank < grid.rank_offset + grid.size:
+            return None
+        dp_rank, n, m = grid.coords(rank)["dp"], grid.dims().get("cp", 1), 1
+        cp = grid.coords(rank).get("cp", 0)
+        count = case["b_src" if kind == "x" else "b_dst"]
+        b, s, h = np.meshgrid(np.arange(count) + dp_rank * count, np.arange(case["S"]),
+                              np.arange(case["H"]), indexing="ij")
+        if kind == "x":
+            values = 10000 * b + 100 * s + h
+        else:
+            chunk = np.maximum(case["S"] // (2 * n), 1)
+            m = {"dense": lambda: cp + 1, "contiguous": lambda: s // (case["S"] // n) == cp,
+                 "zigzag": lambda: (s // chunk == cp) | (s // chunk == 2 * n - 1 - cp),
+                 "rowmap": lambda: (3 * b + 5 * s + s // 3) % n == cp}[case["grad_mode"]]()
+            m = np.ones_like(s) if case["grad_mode"] == "zigzag" and n == 1 else m
+            values = m * (1000 * (b + 1) + 10 * s + h + 1)
+        mapping = case["dim_mapping"]
+        if "s" not in mapping:
+            return values.reshape(-1, case["H"]).astype(float)
+        axes = sorted(mapping, key=mapping.get)
+        return np.ascontiguousarray(values.transpose(["bsh".index(a) for a in axes]), dtype=float)
+
+    def test_golden_tensors(self):
+        compared = 0
+        for case in golden("bridge_tensors")["cases"]:
+            n = case["world_size"]
+            with lierne.Context.sim(n) as world:
+                plans = self.bridge(world, case)
+                lierne.check_plans(plans)
+                src, dst = (grid_of(case[side], n) for side in ("src", "dst"))
+                forward = begin_all(plans, [self.inputs(case, src, r, "x") for r in range(n)])
+                back = begin_all(plans, [self.inputs(case, dst, r, "g") for r in range(n)], "adjoint")
+                for r in range(n):
+                    np.testing.assert_array_equal(forward[r].ravel(), case["forward"].get(str(r), []),
+                                                  case["id"])
+                    np.testing.assert_array_equal(back[r].ravel(), case["input_grad"].get(str(r), []),
+                                                  case["id"])
+                    compared += 2
+        self.assertGreater(compared, 200)
+
+    def test_errors_are_the_librarys(self):
+        with lierne.Context.sim(2) as world:
+            grid = lierne.Grid({"tp": 1, "dp": 2})
+            with self.assertRaisesRegex(lierne.errors.InvalidError, "owner"):
+                lierne.Bridge(world[0], grid, grid, (4, 2), "f32", owner="zigzag")
+            with self.assertRaisesRegex(ValueError, "owner is 'zigzak', must be one of partial"):
+                lierne.Bridge(world[0], grid, grid, (4, 2), "f32", owner="zigzak")
+            with self.assertRaisesRegex(KeyError, "no dim 'cp'"):
+                lierne.Bridge(world[0], grid, grid, (4, 2), "f32",
+                              src_placements={"cp": lierne.Shard(1)})
+
+    def test_rows_and_reports(self):
+        grid = lierne.Grid({"tp": 1, "dp": 2})
+        one = lierne.Grid({"tp": 2, "dp": 1})
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.Bridge(world[r], grid, one, (12, 2), "i32", rows_per_sample=3)
+                     for r in range(2)]
+            self.assertEqual(plans[0].shapes(), ((6, 2), (12, 2)))
+            report = plans[0].report()
+            self.assertEqual((report["received_bytes"], report["algorithm"]), (6 * 2 * 4, "direct"))
+            x = np.arange(24, dtype=np.int32).reshape(12, 2)
+            for out in begin_all(plans, [x[:6], x[6:]]):
+                np.testing.assert_array_equal(out, x)
+            self.assertIn("receive from 1, 12 elements", plans[0].text())
+            stage = plans[0].route().stages[0]
+            self.assertEqual([(m.peer, m.elements) for m in stage.recvs], [(1, 12)])
+
+    def test_configuration_files(self):
+        path = os.path.join(ROOT, "grids", "megatron-cp-fanin-8.json")
+        config = lierne.Config(path)
+        self.assertEqual(lierne.check(path), [])
+        bridge = config.bridges[0]
+        with lierne.Context.sim(config.world_size) as world:
+            plans = [lierne.Bridge.from_config(world[r], config, bridge) for r in range(len(world))]
+            lierne.check_plans(plans)
+        bad = os.path.join(ROOT, "grids", "bad", "order-missing-dim.json")
+        with self.assertRaises(lierne.errors.ConfigError) as caught:
+            lierne.Config(bad)
+        self.assertEqual(caught.exception.diagnostics, lierne.check(bad))
+        self.assertRegex(str(caught.exception), r"order-missing-dim.json:\d+:\d+: error: \[LG041\]")
+        with self.assertRaises(OSError):
+            lierne.Config(bad + ".not-there")
+
+    def test_simulation_of_files(self):
+        for name, shape in (("megatron-cp-fanin-8", None), ("uneven-dp-6", None),
+                            ("megatron-cp-zigzag-fanin-8", None)):
+            path = os.path.join(ROOT, "grids", name + ".json")
+            spec = lierne.Config(path)
+            result = lierne.simulate(path, shape=shape or (8 * 3, 32, 4))
+            self.assertEqual(result["world"], spec.world_size)
+            for direction in ("forward", "adjoint"):
+                self.assertGreater(result[direction]["checked"], 1000)
+                self.assertEqual(result[direction]["wrong"], 0, (name, direction))
+
+
+class Rows(unittest.TestCase):
+    @staticmethod
+    def f(g, width):
+        return (37 * np.asarray(g)[:, None] + 11 * np.arange(width)) % 257 - 128.0
+
+    @staticmethod
+    def h(rank, n, width):
+        return (53 * rank + 29 * np.arange(n)[:, None] + 13 * np.arange(width)) % 127 - 63.0
+
+    def test_golden_graphs(self):
+        file = golden("graph_a2a")
+        width = file["width"]
+        for case in file["cases"]:
+            edges, owner = np.array(case["edges"]).reshape(2, -1), np.array(case["assignment"])
+
+            def rank(context):
+                mine = owner[edges[1]] == context.rank if edges.size else np.zeros(0, bool)
+                plan = lierne.Graph(context, owner, edges[0][mine], edges[1][mine], "f64",
+                                    row_shape=(width,), algorithm="direct")
+                lists, expect = plan.lists(), case["ranks"][context.rank]
+                ghosts = plan.forward(self.f(lists["owned"], width))
+                back = plan.adjoint(self.h(context.rank, lists["nghosts"], width))
+                self.assertEqual(lists["owned"].tolist(), expect["owned"])
+                self.assertEqual(lists["ghosts"].tolist(), expect["needed"])
+                self.assertEqual(lists["local_edges"].tolist(), expect["local_edge_idx"])
+                self.assertEqual(lists["remote_edges"].tolist(), expect["remote_edge_idx"])
+                np.testing.assert_array_equal(ghosts, np.reshape(expect["forward"], ghosts.shape))
+                np.testing.assert_array_equal(back, np.reshape(expect["backward"], back.shape))
+
+            with lierne.Context.sim(case["world"]) as world:
+                world.run(rank)
+
+    def test_golden_halos(self):
+        file, compared = golden("halo"), 0
+        for case in file["cases"]:
+            if "phantom" in case or "null" in case or case.get("upstream") == "q":
+                continue
+            width = file["width"]
+
+            def rank(context):
+                part = case["ranks"][context.rank]
+                n, ghosts = part["nlocal"], part["nghost"]
+                plan = lierne.Halo(context, n, ghosts, part["sendproc"], part["recvproc"],
+                                   part["sendlist"], part["recvnum"], "f64", row_shape=(width,))
+                x = np.full((n + ghosts, width), -9999.0)
+                x[:n] = self.f(part["gid"][:n], width)
+                out = plan.forward(x)
+                np.testing.assert_array_equal(out[:n], x[:n])
+                back = plan.adjoint(self.h(context.rank, n + ghosts, width))
+                if case["nswap"]:
+                    np.testing.assert_array_equal(out[n:], np.reshape(part["forward_ghost"], (-1, width)))
+                    self.assertFalse(back[n:].any())
+                np.testing.assert_array_equal(back[:n], np.reshape(part["backward_local"], (-1, width)))
+                return True
+
+            with lierne.Context.sim(case["world"]) as world:
+                compared += len(world.run(rank))
+        self.assertGreater(compared, 50)
+
+    def test_graph_updates_and_references(self):
+        def rank(context):
+            me, other = context.rank, 1 - context.rank
+            owner = [0, 0, 1, 1]
+            graph = lierne.Graph(context, owner, [2 * other], [2 * me], "f32")
+            self.assertEqual(graph.lists()["ghosts"].tolist(), [2 * other])
+            graph.update(owner, [2 * other + 1, 2 * other], [2 * me, 2 * me])
+            x = np.array([10 * me + 1, 10 * me + 2], np.float32)
+            np.testing.assert_array_equal(graph.forward(x), [10 * other + 1, 10 * other + 2])
+            twice = lierne.References(context, 2, [other, other], [1, 1], "f32")
+            np.testing.assert_array_equal(twice.adjoint(np.float32([3, 4])), [0, 7])
+            np.testing.assert_array_equal(twice.reduce(np.float32([3, 4]), "max"), [0, 4])
+            back = twice.transposed().forward(np.float32([5, 6]))
+            np.testing.assert_array_equal(back.ravel(), [0, 11])
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
+
+    def test_a_bad_row_is_every_ranks_error(self):
+        def rank(context):
+            with self.assertRaises(lierne.errors.IndexRangeError) as caught:
+                lierne.References(context, 2, [0], [5 if context.rank else 1], "f32")
+            return str(caught.exception)
+
+        with lierne.Context.sim(2) as world:
+            first, second = world.run(rank)
+        self.assertEqual(first, second)
+        self.assertIn("5", first)
+
+
+class Plans(unittest.TestCase):
+    def test_collectives(self):
+        def rank(context):
+            r = context.rank
+            x = np.arange(6, dtype=np.int64) + 10 * r
+            gathered = lierne.all_gather(context, [1, 2, 3], "i64").forward(x[:r + 1])
+            np.testing.assert_array_equal(gathered, [0, 10, 11, 20, 21, 22])
+            part = lierne.reduce_scatter(context, 2, "i64").forward(x)
+            np.testing.assert_array_equal(part, 3 * x[2 * r:2 * r + 2] + 30 - 30 * r)
+            least = lierne.reduce_scatter(context, 2, "i64", reduction="min").forward(x)
+            np.testing.assert_array_equal(least, x[2 * r:2 * r + 2] - 10 * r)
+            most = lierne.all_reduce(context, 6, "i64", reduction="max").forward(x)
+            np.testing.assert_array_equal(most, np.arange(6) + 20)
+            root = lierne.broadcast(context, 6, "i64", root=1).forward(x if r == 1 else None)
+            np.testing.assert_array_equal(root, np.arange(6) + 10)
+            every = lierne.all_to_all(context, 2, "i64").forward(x)
+            np.testing.assert_array_equal(every.reshape(3, 2)[:, 0], [2 * r, 10 + 2 * r, 20 + 2 * r])
+            lierne.barrier(context).forward(None)
+
+        with lierne.Context.sim(3) as world:
+            world.run(rank)
+
+    def test_redistribution_and_composition(self):
+        with lierne.Context.sim(4) as world:
+            grid = lierne.Grid({"x": 2, "y": 2})
+            rows = lierne.Layout(grid, (6, 4), "f64", {"y": lierne.Shard(0)})
+            both = lierne.Layout(grid, (6, 4), "f64", {"y": lierne.Shard(0), "x": lierne.Shard(1)})
+            there = [lierne.Redistribute(world[r], rows, both) for r in range(4)]
+            back = [lierne.Redistribute(world[r], both, rows) for r in range(4)]
+            round_trip = [a.then(b) for a, b in zip(there, back)]
+            whole = np.arange(24.0).reshape(6, 4)
+            data = [whole[3 * (r // 2):3 * (r // 2) + 3] for r in range(4)]
+            for out, x in zip(begin_all(round_trip, data), data):
+                np.testing.assert_array_equal(out, x)
+            self.assertEqual(both.shape(1), (3, 2))
+            self.assertEqual(both.boxes(1), [((0, 2), (3, 2), (0, 0))])
+            together = [lierne.Coalesced([a, a2]) for a, a2 in zip(there, [
+                lierne.Redistribute(world[r], rows, both) for r in range(4)])]
+            for pair, x in zip(together, data):
+                pair.begin([x, -x])
+            for r, pair in enumerate(together):
+                one, two = pair.wait()
+                np.testing.assert_array_equal(one, data[r][:, 2 * (r % 2):2 * (r % 2) + 2])
+                np.testing.assert_array_equal(two, -one)
+
+    def test_requests(self):
+        with lierne.Context.sim(2) as world:
+            plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+            first = plans[0].begin(np.float32([1]))
+            self.assertFalse(first.test())
+            with self.assertRaises(lierne.errors.BusyError):
+                plans[0].close()
+            second = plans[1].begin(np.float32([2]))
+            for request in (first, second):
+                np.testing.assert_array_equal(request.wait(), [1, 2])
+            with self.assertRaises(lierne.errors.InvalidError):
+                first.wait()
+
+    def test_an_error_leaves_nothing_in_flight(self):
+        with self.assertRaisesRegex(RuntimeError, "mine"):
+            with lierne.Context.sim(2) as world:
+                plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
+                plans[0].begin(np.float32([1]))
+                raise RuntimeError("mine")
+
+    def test_collected_plans_are_freed_by_their_thread(self):
+        context = lierne.Context.self()
+        for _ in range(3):
+            lierne.all_gather(context, 4, "f32")
+        gc.collect()
+        self.assertEqual(len(context._doomed), 1)  # the first two were freed by later calls
+        context.progress()
+        self.assertEqual(context._doomed, [])
+        context.close()
+        with self.assertRaisesRegex(ValueError, "the context is closed"):
+            lierne.all_gather(context, 4, "f32")
+
+    def test_threads_on_one_context_exclude_each_other(self):
+        with lierne.Context.self() as context:
+            plan = lierne.all_reduce(context, 100000, "f64")
+            x, wrong = np.arange(100000.0), []
+
+            def work():
+                try:
+                    for _ in range(200):
+                        np.testing.assert_array_equal(plan.forward(x), x)
+                except BaseException as error:
+                    wrong.append(error)
+
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+
+    def test_specs_reject_what_does_not_fit(self):
+        with lierne.Context.self() as context:
+            with self.assertRaisesRegex(TypeError, "elements of type float64"):
+                lierne.References(context, 2, [0.5], [1], "f32")
+            with self.assertRaisesRegex(OverflowError, "does not fit int32"):
+                lierne.References(context, 2, [1 << 40], [1], "f32")
+            with self.assertRaisesRegex(TypeError, "no field 'timeot'"):
+                lierne.Context.self(timeot=3)
+
+    def test_own_functions(self):
+        class Alone(lierne.oob.Calls):
+            nranks = 1
+
+            def allgather(self, mine, everyone):
+                if self.fails:
+                    raise RuntimeError("the store is gone")
+                everyone[:] = mine
+
+        calls = Alone()
+        calls.fails = False
+        with lierne.Context.oob(0, 1, calls) as context:
+            np.testing.assert_array_equal(lierne.all_reduce(context, 1, "i32").forward(np.int32([4])), [4])
+        calls.fails = True
+        with self.assertRaises(lierne.errors.TransportError) as caught:
+            lierne.Context.oob(0, 1, calls)
+        self.assertIsInstance(caught.exception.__cause__, RuntimeError)
+
+    def test_a_nodes_processes(self):
+        name, failed = f"lierne-python-{os.getpid()}", []
+
+        def rank(r):
+            with lierne.Context.node(r, 2, name, timeout=30) as context:
+                out = lierne.all_gather(context, 1, "i32").forward(np.int32([r + 5]))
+                if out.tolist() != [5, 6]:
+                    failed.append(out)
+
+        threads = [threading.Thread(target=rank, args=(r,)) for r in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
+
+class Files(unittest.TestCase):
+    def test_specs_begin_with_the_headers_defaults(self):
+        self.assertEqual(lierne._library.Spec("lierne_bridge_spec").at.sequence_axis, -1)
+        self.assertEqual(lierne._library.Spec("lierne_graph_spec").at.width, 1)
+
+    def test_every_status_has_an_exception(self):
+        for number, kind in lierne._library.ERRORS.items():
+            self.assertLess(number, 0)
+            self.assertGreater(len(kind.__doc__), 20)
+            self.assertIs(getattr(lierne.errors, kind.__name__), kind)
+
+    def test_a_file_that_is_no_json(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write('{"world_size": 8,}')
+            file.flush()
+            found = lierne.check(file.name)
+        self.assertEqual((found[0].line, found[0].severity), (1, "error"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+/* Calls on memory that the host cannot touch: a memory kind whose work is recorded and launched,
+ * and streams whose work is enqueued by the thread that begins, as those of CUDA, played by the
+ * host. What the host must not do block by block is not there (NULL). */
+#include "context/context.h"
+#include "execute/stream.h"
+#include "tasks.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <string.h>
+
+enum { ROWS = 4, WIDTH = 2, GHOSTS = 3 };
+
+static char on_host[64]; /* the fake's host memory; everything else counts as the device's */
+static char stream_a, stream_b, captured;
+static int begun, finished, fences;
+static void *last_stream;
+
+static lierne_status check_buffer(const void *buffer, size_t align, const char *name) {
+    bool host = (const char *)buffer >= on_host && (const char *)buffer < on_host + sizeof on_host;
+    return host || (uintptr_t)buffer % align
+               ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s is no device memory", name)
+               : LIERNE_OK;
+}
+
+static lierne_status check_stream(const void *stream) {
+    return stream == &captured ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "captured") : LIERNE_OK;
+}
+
+static lierne_status fence_create(void **fence) {
+    fences++;
+    *fence = &fences;
+    return LIERNE_OK;
+}
+
+static void fence_destroy(void *fence) {
+    cr_assert_eq(fence, &fences);
+    fences--;
+}
+
+static lierne_status begin(void *stream, void *fence) {
+    cr_assert_eq(fence, &fences);
+    cr_assert_eq(begun, finished);
+    begun++;
+    last_stream = stream;
+    return LIERNE_OK;
+}
+
+static lierne_status finish(void *stream, void *fence) {
+    cr_assert_eq(fence, &fences);
+    cr_assert_eq(stream, last_stream);
+    finished++;
+    return LIERNE_OK;
+}
+
+static const lierne_stream_driver driver = {.name = "fake",
+                                            .required = true,
+                                            .check = check_stream,
+                                            .fence_create = fence_create,
+                                            .fence_destroy = fence_destroy,
+                                            .begin = begin,
+                                            .finish = finish};
+static lierne_memory memory;
+
+static lierne_context *open_context(void) {
+    lierne_context *context;
+    memory = test_task_memory;
+    memory.name = "fake";
+    memory.check = check_buffer;
+    memory.copy = NULL;
+    memory.copy_blocks = NULL;
+    memory.zero = NULL;
+    memory.reduce = NULL;
+    begun = finished = 0;
+    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    context->memory = &memory;
+    context->stream_driver = &driver;
+    return context;
+}
+
+/* Ghosts 0 and 2 are copies of one row. */
+static lierne_plan *make_plan(lierne_context *context) {
+    static const int32_t rank[GHOSTS] = {0};
+    static const int64_t row[GHOSTS] = {2, 0, 2};
+    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
+    lierne_plan *plan;
+    spec.nowned = ROWS;
+    spec.nghosts = GHOSTS;
+    spec.rank = rank;
+    spec.row = row;
+    spec.width = WIDTH;
+    spec.dtype = LIERNE_F32;
+    cr_assert_eq(lierne_plan_create_references(&plan, context, &spec), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return plan;
+}
+
+static const float rows[ROWS * WIDTH] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const float ghosts[GHOSTS * WIDTH] = {5, 6, 1, 2, 5, 6};
+static const float sums[ROWS * WIDTH] = {1, 2, 0, 0, 10, 12, 0, 0};
+
+Test(device, calls_launch_what_was_recorded) {
+    size_t live = lierne_mem_live(), before = test_task_launches();
+    lierne_context *context = open_context();
+    lierne_plan *plan = make_plan(context);
+    float out[GHOSTS * WIDTH], gradient[ROWS * WIDTH];
+    cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "fake");
+    cr_assert_eq(fences, 2);
+    for (int i = 0; i < 3; i++) {
+        memset(out, 0xa5, sizeof out);
+        memset(gradient, 0xa5, sizeof gradient);
+        cr_assert_eq(lierne_forward(plan, out, rows, i % 2 ? &stream_b : &stream_a), LIERNE_OK,
+                     "%s", lierne_last_error());
+        cr_assert_eq(lierne_adjoint(plan, gradient, out, &stream_a), LIERNE_OK);
+        cr_assert_arr_eq(out, ghosts, sizeof out);
+        cr_assert_arr_eq(gradient, sums, sizeof sums);
+    }
+    cr_assert_eq(begun, 6);
+    cr_assert_eq(finished, 6);
+    cr_assert_gt(test_task_launches() - before, 5u);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(fences, 0);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* lierne_reduce takes what out holds into account, which the adjoint does not. */
+Test(device, reductions_launch_what_was_recorded_for_them) {
+    lierne_context *context = open_context();
+    lierne_plan *plan = make_plan(context);
+    const float gradient[GHOSTS * WIDTH] = {9, -1, 5, 5, 2, 7};
+    const float expected[ROWS * WIDTH] = {5, 5, 4, 4, 9, 7, 4, 4};
+    float out[ROWS * WIDTH] = {3, 3, 4, 4, 3, 3, 4, 4};
+    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, out, gradient, &stream_a), LIERNE_OK, "%s",
+                 lierne_last_error());
+    cr_assert_arr_eq(out, expected, sizeof out);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
+static lierne_status failing_launch(const lierne_program *program, size_t launch,
+                                    const lierne_task_call *call, void *stream) {
+    (void)program, (void)launch, (void)call, (void)stream;
+    return LIERNE_FAIL(LIERNE_TRANSPORT, "the device is gone");
+}
+
+/* A launch that fails is the error of the begin, ends the call on the stream, and kills. */
+Test(device, a_launch_that_fails_kills_the_context) {
+    size_t live = lierne_mem_live();
+    lierne_context *context = open_context();
+    lierne_plan *plan = make_plan(context);
+    float out[GHOSTS * WIDTH];
+    memory.launch = failing_launch;
+    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_TRANSPORT);
+    cr_assert(strstr(lierne_last_error(), "the device is gone"), "%s", lierne_last_error());
+    cr_assert_eq(begun, finished);
+    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_TRANSPORT);
+    cr_assert_eq(begun, 1);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+static void rejects(lierne_plan *plan, void *out, const void *in, void *stream, const char *word) {
+    cr_assert_eq(lierne_forward(plan, out, in, stream), LIERNE_UNSUPPORTED);
+    cr_assert(strstr(lierne_last_error(), word), "%s", lierne_last_error());
+    cr_assert_eq(begun, 0, "a call that was rejected has begun");
+}
+
+Test(device, wrong_memory_and_streams_are_rejected_at_begin) {
+    lierne_context *context = open_context();
+    lierne_plan *plan = make_plan(context);
+    float out[GHOSTS * WIDTH];
+    rejects(plan, out, rows, NULL, "stream is NULL");
+    rejects(plan, out, rows, &captured, "captured");
+    rejects(plan, out, on_host, &stream_a, "forward: in is no device");
+    rejects(plan, on_host, rows, &stream_a, "forward: out is no device");
+    rejects(plan, (char *)out + 1, rows, &stream_a, "forward: out is no device");
+    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_OK);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
+/* The driver's answers about memory, as cuPointerGetAttribute gives them: on_host plays the device,
+ * its second half managed memory. */
+static int query(void *data, int attribute, unsigned long long pointer) {
+    unsigned long long first = (unsigned long long)(uintptr_t)on_host;
+    if (pointer < first || pointer >= first + sizeof on_host) {
+        return 1;
+    }
+    bool managed = pointer >= first + sizeof on_host / 2;
+    *(unsigned *)data = attribute == 2 ? 2 : attribute == 8 ? managed : 0;
+    return 0;
+}
+
+Test(device, device_memory_in_a_host_context_is_an_error) {
+    lierne_context *context;
+    float out[GHOSTS * WIDTH], *managed = (float *)(void *)(on_host + sizeof on_host / 2);
+    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
+    lierne_plan *plan = make_plan(context);
+    cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "host");
+    memcpy(managed, rows, sizeof rows);
+    context->device_query = query;
+    cr_assert_eq(lierne_forward(plan, out, on_host, NULL), LIERNE_UNSUPPORTED);
+    cr_assert(strstr(lierne_last_error(), "forward: in is memory of a CUDA device"), "%s",
+              lierne_last_error());
+    cr_assert_eq(lierne_forward(plan, on_host, rows, NULL), LIERNE_UNSUPPORTED);
+    cr_assert_eq(lierne_forward(plan, out, managed, NULL), LIERNE_OK);
+    cr_assert_arr_eq(out, ghosts, sizeof out);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
