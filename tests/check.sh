@@ -51,12 +51,36 @@ run() {
     report "$1"
 }
 
+has_mpi() {
+    command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]
+}
+
+# A second MPI. MPICH does not give up the core while it waits, so it gets no more ranks than there
+# are cores.
+measure_mpich() {
+    local ranks
+    make -s B="$build/mpich" MPICC=mpicc.mpich PETSC= mpi-tests >/dev/null
+    ranks=$(nproc)
+    [ "$ranks" -ge 2 ] || ranks=2
+    [ "$ranks" -le 4 ] || ranks=4
+    measure mpich 3000 env MPIRUN=mpirun.mpich UCX_LOG_LEVEL=error bash tests/mpi/run.sh "$build/mpich" "$ranks"
+}
+
 # Those that take minutes of one core run beside the others.
 beside="sanitize transports fuzz"
+mpich=
+if has_mpi && command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
+    mpich=mpich
+elif has_mpi; then
+    echo "no MPICH beside the MPI in use: left out"
+fi
 rm -f "$logs"/*.rc
-(for name in $beside; do
-    measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
-done) &
+(
+    for name in $beside; do
+        measure "$name" 3000 bash "tests/cli/test_$name.sh" "$build"
+    done
+    [ -z "$mpich" ] || measure_mpich
+) &
 
 run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
@@ -68,26 +92,15 @@ for script in tests/cli/test_*.sh; do
     name=${name%.sh}
     [[ " $beside " == *" $name "* ]] || run "$name" 3000 bash "$script" "$build"
 done
-if command -v mpirun >/dev/null 2>&1 && [ -x "$build/lierne-run" ]; then
+if has_mpi; then
     run mpi 3000 bash tests/mpi/run.sh "$build"
     run oob 1500 env LIERNE_TEST_CONTEXTS=oob bash tests/mpi/run.sh "$build" 4
-    # A second MPI. MPICH does not give up the core while it waits, so it gets no more ranks than
-    # there are cores.
-    if command -v mpicc.mpich mpirun.mpich >/dev/null 2>&1; then
-        make -s B="$build/mpich" MPICC=mpicc.mpich PETSC= mpi-tests
-        ranks=$(nproc)
-        [ "$ranks" -ge 2 ] || ranks=2
-        [ "$ranks" -le 4 ] || ranks=4
-        run mpich 3000 env MPIRUN=mpirun.mpich UCX_LOG_LEVEL=error bash tests/mpi/run.sh "$build/mpich" "$ranks"
-    else
-        echo "no MPICH beside the MPI in use: left out"
-    fi
     run bench 1500 bash tests/bench/run.sh "$build" quick
 else
     echo "no MPI: the tests under mpirun were left out"
 fi
 wait
-for name in $beside; do
+for name in $beside $mpich; do
     report "$name"
 done
 echo "$passed passed, $failed failed"
