@@ -38,7 +38,9 @@ static lierne_rows elements_at(const void *base, const lierne_block *block, cons
 
 static void copy_run(char *to, const char *from, size_t bytes) {
     if (bytes < LIERNE_PAST_CACHE) {
-        memcpy(to, from, bytes);
+        if (bytes > 0) { /* memcpy takes no NULL, which a buffer without elements may be */
+            memcpy(to, from, bytes);
+        }
         return;
     }
     lierne_nontemporal_copy(to, from, bytes);

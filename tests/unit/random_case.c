@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t state;
-static int64_t draw(int64_t n) { /* xorshift64* */
+static _Thread_local uint64_t state; /* ranks may be threads */
+static int64_t draw(int64_t n) {     /* xorshift64* */
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
