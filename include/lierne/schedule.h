@@ -8,9 +8,8 @@
  * A schedule is what one rank does: groups, and operations in the order in which the rank launches
  * them. It is pure data: recording, passes, checks and texts need no context. A run executes it:
  *
- *   record                        freeze   pass       pass        commit           every step
- *   add_group, add_operation ... ------> isolate -> isolate -> lierne_run_create -> begin, test,
- * end
+ *   record                      freeze   pass       pass        commit             every step
+ *   add_group, add_operation --------> isolate -> isolate -> lierne_run_create -> begin, test, end
  *
  * Queues. Every group is a queue. Operations of one queue run one after the other, in the order in
  * which they were recorded: one begins when the one before it is complete and its dependencies are.
