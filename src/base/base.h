@@ -105,7 +105,7 @@ bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
 
 /* Continues a hash (0 at first) over bytes; the same on every machine. */
-LIERNE_PRIVATE uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
+uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* Sorts items by ascending key; equal keys keep their order. spare has space for n items. No key is
  * larger than most. */

@@ -65,6 +65,15 @@ bool lierne_field_same_lists(const lierne_field *first, const lierne_field *mine
            (first->kind == LIERNE_ITEM_TEXT || first->count == mine->count);
 }
 
+uint64_t lierne_fields_hash(const lierne_field *fields, size_t n) {
+    uint64_t hash = lierne_hash(0, &n, sizeof n);
+    for (size_t i = 0; i < n; i++) {
+        hash = lierne_hash(hash, fields[i].name, strlen(fields[i].name) + 1);
+        hash = lierne_hash(hash, &fields[i].value, sizeof fields[i].value);
+    }
+    return hash;
+}
+
 lierne_status lierne_field_compare(size_t index, const lierne_field *first, int first_rank,
                                    const lierne_field *mine, int rank) {
     char theirs[48], own[48];

@@ -28,6 +28,9 @@ lierne_field lierne_field_list(const char *name, lierne_item_kind kind, const vo
 lierne_field lierne_field_text(const char *name, const char *text);
 LIERNE_PRIVATE size_t lierne_item_size(lierne_item_kind kind);
 
+/* Of names and values: equal on ranks whose fields are. */
+LIERNE_PRIVATE uint64_t lierne_fields_hash(const lierne_field *fields, size_t n);
+
 /* Compares field `index` of first_rank with that of rank; NULL: there is none. Reads no items.
  * Errors: MISMATCH, with both values. */
 LIERNE_PRIVATE lierne_status lierne_field_compare(size_t index, const lierne_field *first,

@@ -112,22 +112,6 @@ static void print(FILE *out, const sizes *src, const sizes *dst, const sizes *te
     fprintf(out, "}, \"batch\": \"b\"%s}]}\n", has(tensor, "s") ? ", \"sequence\": \"s\"" : "");
 }
 
-static int parse(char **argv, const char *text, size_t length, bool quiet, lierne_config **out) {
-    lierne_status status = lierne_config_parse(out, text, length);
-    for (int i = 0; i < lierne_config_get_ndiagnostics(*out) && !quiet; i++) {
-        const lierne_diagnostic *d = lierne_config_get_diagnostic(*out, i);
-        tool_say(argv, "%s: [%s] %s; %s", d->severity ? "error" : "warning", d->code, d->message,
-                 d->hint);
-    }
-    if (status == LIERNE_OK) {
-        return -1;
-    }
-    int end = *out ? TOOL_INVALID : tool_failed(argv);
-    lierne_config_destroy(*out);
-    *out = NULL;
-    return end;
-}
-
 bool tool_inline_given(const tool_inline *given) {
     return given->src || given->dst || given->tensor || given->dtype;
 }
@@ -150,7 +134,7 @@ int tool_inline_load(char **argv, const tool_inline *given, bool quiet, lierne_c
     if (!memory || fclose(memory) != 0) {
         return tool_usage(argv, "no memory for the configuration");
     }
-    status = parse(argv, text, length, quiet, out);
+    status = tool_load_text(argv, text, length, quiet, out);
     free(text);
     return status;
 }

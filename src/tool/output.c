@@ -25,6 +25,22 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     return status;
 }
 
+int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lierne_config **out) {
+    lierne_status status = lierne_config_parse(out, text, length);
+    for (int i = 0; i < lierne_config_get_ndiagnostics(*out) && !quiet; i++) {
+        const lierne_diagnostic *d = lierne_config_get_diagnostic(*out, i);
+        tool_say(argv, "%s: [%s] %s%s%s", d->severity ? "error" : "warning", d->code, d->message,
+                 *d->hint ? "; " : "", d->hint);
+    }
+    if (status == LIERNE_OK) {
+        return -1;
+    }
+    int end = *out ? TOOL_INVALID : tool_failed(argv);
+    lierne_config_destroy(*out);
+    *out = NULL;
+    return end;
+}
+
 int tool_no_such(char **argv, const char *what, const char *name, const char *path,
                  const lierne_config *config) {
     char list[400] = "";

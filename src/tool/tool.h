@@ -54,6 +54,8 @@ int tool_load(char **argv, const char *path, lierne_config **out);
 /* The same for a subcommand that needs it without errors: diagnostics go to stderr. Returns -1, or
  * the exit status to end with, and *out is NULL then. */
 int tool_load_valid(char **argv, const char *path, lierne_config **out);
+/* The same for a text that the command has made; quiet: diagnostics are not printed. */
+int tool_load_text(char **argv, const char *text, size_t length, bool quiet, lierne_config **out);
 
 /* Where standard error is a terminal: prints what is being done, and how many of all ranks are
  * done. At 0 at once, then a few times a second. tool_progress_end, which tool_say calls too,

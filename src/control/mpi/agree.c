@@ -50,15 +50,6 @@ static lierne_status broadcast_decision(lierne_mpi_state *m, int root, lierne_st
     return LIERNE_OK;
 }
 
-static uint64_t hash_fields(const lierne_field *fields, size_t n) {
-    uint64_t hash = lierne_hash(0, &n, sizeof n);
-    for (size_t i = 0; i < n; i++) {
-        hash = lierne_hash(hash, fields[i].name, strlen(fields[i].name) + 1);
-        hash = lierne_hash(hash, &fields[i].value, sizeof fields[i].value);
-    }
-    return hash;
-}
-
 static const lierne_field *nth(const lierne_field *fields, size_t n, size_t i) {
     return i < n ? &fields[i] : NULL;
 }
@@ -158,7 +149,7 @@ lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_fie
     lierne_mpi_state *m = state;
     *id = m->agreements++;
     set_decision(m, mine);
-    LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, hash_fields(fields, n)));
+    LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, lierne_fields_hash(fields, n)));
     if (m->reduce_out[FAILED] < 0) {
         return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d destroys its context while others plan",
                            lierne_mpi_name(m, (int)(-1 - m->reduce_out[FAILED])));

@@ -31,15 +31,6 @@ lierne_status lierne_oob_begin(lierne_oob_state *s, lierne_oob_kind kind) {
     return LIERNE_OK;
 }
 
-static uint64_t hash_fields(const lierne_field *fields, size_t n) {
-    uint64_t hash = lierne_hash(0, &n, sizeof n);
-    for (size_t i = 0; i < n; i++) {
-        hash = lierne_hash(hash, fields[i].name, strlen(fields[i].name) + 1);
-        hash = lierne_hash(hash, &fields[i].value, sizeof fields[i].value);
-    }
-    return hash;
-}
-
 /* Every rank takes over the message of one that failed. */
 static lierne_status take_message(lierne_oob_state *s, int failed) {
     char message[LIERNE_MESSAGE_SIZE];
@@ -132,8 +123,9 @@ lierne_status lierne_oob_agree(void *state, lierne_status mine, const lierne_fie
     lierne_oob_state *s = state;
     *id = s->agreements++;
     keep_message(s);
-    s->mine =
-        (lierne_oob_record){.status = mine, .hash = hash_fields(fields, n), .count = (int64_t)n};
+    s->mine = (lierne_oob_record){.status = mine,
+                                  .hash = lierne_fields_hash(fields, n),
+                                  .count = (int64_t)n};
     LIERNE_TRY(lierne_oob_begin(s, LIERNE_OOB_AGREE));
     *decision = LIERNE_OK;
     for (int r = 0; r < s->world; r++) {

@@ -25,7 +25,7 @@ typedef struct finder {
     const lierne_planner *p;
     lierne_pairs *pairs;
     found_cells seen[2]; /* of the source and of the destination */
-    found_cells todo[2];
+    found_cells pending[2];
     size_t ranks;
 } finder;
 
@@ -60,7 +60,7 @@ static lierne_status see(finder *f, int s, const lierne_cell *cell) {
     LIERNE_TRY(LIERNE_VEC_PUSH(seen, found));
     memmove(&seen->at[low + 1], &seen->at[low], (seen->count - 1 - low) * sizeof *seen->at);
     seen->at[low] = found;
-    return LIERNE_VEC_PUSH(&f->todo[s], found);
+    return LIERNE_VEC_PUSH(&f->pending[s], found);
 }
 
 /* The cells on the other side of the ranks that hold a cell. */
@@ -126,9 +126,9 @@ static bool too_many(const finder *f) {
 }
 
 static lierne_status look(finder *f) {
-    for (int s = 0; f->todo[0].count + f->todo[1].count > 0 && !too_many(f); s = !s) {
-        while (f->todo[s].count > 0 && !too_many(f)) {
-            const lierne_cell cell = f->todo[s].at[--f->todo[s].count].cell;
+    for (int s = 0; f->pending[0].count + f->pending[1].count > 0 && !too_many(f); s = !s) {
+        while (f->pending[s].count > 0 && !too_many(f)) {
+            const lierne_cell cell = f->pending[s].at[--f->pending[s].count].cell;
             LIERNE_TRY(see_members(f, s, &cell));
             LIERNE_TRY(find_others(f, s, &cell));
         }
@@ -189,7 +189,7 @@ lierne_status lierne_pairs_find(lierne_pairs *pairs, bool *all, const lierne_pla
     lierne_status status = find(&f, all);
     for (int s = 0; s < 2; s++) {
         lierne_mem_free(f.seen[s].at);
-        lierne_mem_free(f.todo[s].at);
+        lierne_mem_free(f.pending[s].at);
     }
     return status;
 }

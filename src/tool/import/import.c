@@ -97,20 +97,13 @@ static void complete(import_world *world) {
 /* Prints the text, unless the library finds errors in it. */
 static int check_and_print(const import_world *world, const char *text, size_t length) {
     lierne_config *config;
-    bool valid = true;
-    lierne_status status = lierne_config_parse(&config, text, length);
-    if (!config) {
-        return tool_failed(world->argv);
+    int status = tool_load_text(world->argv, text, length, false, &config);
+    if (status >= 0) {
+        return status;
     }
-    for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
-        const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(config, i);
-        tool_say(world->argv, "%s: [%s] %s; %s", diagnostic->severity ? "error" : "warning",
-                 diagnostic->code, diagnostic->message, diagnostic->hint);
-    }
-    valid = status == LIERNE_OK;
     lierne_config_destroy(config);
-    fputs(valid ? text : "", stdout);
-    return valid ? TOOL_VALID : TOOL_INVALID;
+    fputs(text, stdout);
+    return TOOL_VALID;
 }
 
 static int write_world(import_world *world, const char *format) {
