@@ -77,6 +77,8 @@ LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config
                                                      int axis);
 /* Node of each rank: lierne_config_get_world_size() ints. NULL if the file has no "nodes". */
 LIERNE_API const int *lierne_config_get_nodes(const lierne_config *config);
+/* What links cost, for lierne_context_spec; NULL if the file has no "links". */
+LIERNE_API const lierne_links *lierne_config_get_links(const lierne_config *config);
 
 #ifdef __cplusplus
 }

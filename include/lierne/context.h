@@ -38,12 +38,28 @@
 #include "lierne/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct lierne_context lierne_context;
+
+/* What a link costs. Messages of a stage are under way at the same time: a stage takes the latency
+ * once, and what its busiest rank sends or receives over the link divided by the bandwidth. */
+typedef struct lierne_link {
+    int64_t latency_ns;           /* 0 to 1e9 */
+    int64_t megabytes_per_second; /* of each rank, in each direction, 1e6 bytes each; 0 to 1e9. 0:
+                                     no limit */
+} lierne_link;
+
+/* The links of a machine, as LIERNE_ROUTING_AUTO (lierne/plan.h) compares them. What a rank copies
+ * from itself costs the same in every routing, and is not compared. */
+typedef struct lierne_links {
+    lierne_link same_node;  /* between two ranks of one node */
+    lierne_link other_node; /* between ranks of two nodes */
+} lierne_links;
 
 /* How to create a context. Set size to sizeof(lierne_context_spec) and the rest to zero first; NULL
  * in place of a spec is the same as all zeros. */
@@ -68,12 +84,14 @@ typedef struct lierne_context_spec {
     int nmembers;       /* 0 without members */
     int world_size;     /* ranks of the larger world, 1 to LIERNE_MAX_RANKS (lierne/grid.h). 0 where
                            it follows: without members, and for lierne_sim_create. */
+    const lierne_links *links; /* NULL: links inside a node cost nothing, those to other nodes 20 us
+                                  and 50 GB/s. The same on every rank. Copied */
 } lierne_context_spec;
 
 /* Creates a context of a world of one rank, or with one member of a larger world. Not collective.
  * spec may be NULL. Destroy it with lierne_context_destroy; *out is NULL on failure.
- * Errors: INVALID (out NULL, spec->size, timeout, max_groups, LIERNE_TIMEOUT_MS or LIERNE_CHECK not
- * a number, members), NO_MEMORY. */
+ * Errors: INVALID (out NULL, spec->size, timeout, max_groups, links, LIERNE_TIMEOUT_MS or
+ * LIERNE_CHECK not a number, members), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
                                                     const lierne_context_spec *spec);
 

@@ -54,9 +54,9 @@ typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_
 /* Who sends what in a redistribution or a bridge. Results have the same bits in every case, and all
  * ranks together move as few bytes. */
 typedef enum lierne_routing {
-    /* BALANCED where ranks that exchange something are on several nodes, and the busiest rank sends
-     * so much less, or all of them so much less to other nodes on average, that it is worth more
-     * stages: 1 MiB for each. Otherwise DIRECT. */
+    /* BALANCED where it takes less time by the links of the context (lierne_context_spec),
+     * otherwise DIRECT: small tensors have the fewest stages, large ones the least to move for the
+     * busiest rank. lierne_report has both times. */
     LIERNE_ROUTING_AUTO = 0,
     LIERNE_ROUTING_DIRECT = 1, /* one rank sends all that another one needs of what it holds */
     /* What ranks send is divided so that the busiest of them sends as little as possible: several
@@ -213,6 +213,12 @@ typedef struct lierne_report {
                               "one_shot", "two_shot", "dissemination". Static storage */
     const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
                                mpi"; "" without messages. Belongs to the plan */
+    int64_t
+        direct_ns; /* estimates by the context's links (lierne_context_spec) of the two routings */
+    int64_t balanced_ns; /* that AUTO compared; both 0 where it compared none, because the routing
+                            was given, or all ranks that exchange something are on one node whose
+                            links cost nothing. Ranks that exchange nothing with each other,
+                            directly or over others, may have different ones */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

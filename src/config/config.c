@@ -43,13 +43,41 @@ static void read_nodes(lierne_reader *r, const lierne_json_node *nodes) {
     }
 }
 
+static void read_link(lierne_reader *r, const lierne_json_node *node, lierne_link *link) {
+    enum { LATENCY, BANDWIDTH, KEYS, MOST = 1000000000 };
+    static const lierne_config_key keys[KEYS] = {
+        [LATENCY] = {"latency_ns", LIERNE_JSON_NUMBER, true},
+        [BANDWIDTH] = {"megabytes_per_second", LIERNE_JSON_NUMBER, true},
+    };
+    const lierne_json_node *found[KEYS];
+    if (node && lierne_config_object(r, node, keys, KEYS, found)) {
+        lierne_config_integer(r, found[LATENCY], 0, MOST, &link->latency_ns);
+        lierne_config_integer(r, found[BANDWIDTH], 0, MOST, &link->megabytes_per_second);
+    }
+}
+
+static void read_links(lierne_reader *r, const lierne_json_node *node) {
+    enum { NEAR, FAR, KEYS };
+    static const lierne_config_key keys[KEYS] = {
+        [NEAR] = {"same_node", LIERNE_JSON_OBJECT, true},
+        [FAR] = {"other_node", LIERNE_JSON_OBJECT, true},
+    };
+    const lierne_json_node *found[KEYS];
+    if (node && lierne_config_object(r, node, keys, KEYS, found)) {
+        read_link(r, found[NEAR], &r->config->links.same_node);
+        read_link(r, found[FAR], &r->config->links.other_node);
+        r->config->has_links = true;
+    }
+}
+
 static void read_file(lierne_reader *r) {
-    enum { WORLD, GRIDS, BRIDGES, NODES, COVER, KEYS };
+    enum { WORLD, GRIDS, BRIDGES, NODES, LINKS, COVER, KEYS };
     static const lierne_config_key keys[KEYS] = {
         [WORLD] = {"world_size", LIERNE_JSON_NUMBER, true},
         [GRIDS] = {"grids", LIERNE_JSON_OBJECT, true},
         [BRIDGES] = {"bridges", LIERNE_JSON_ARRAY, false},
         [NODES] = {"nodes", LIERNE_JSON_NUMBER | LIERNE_JSON_ARRAY, false},
+        [LINKS] = {"links", LIERNE_JSON_OBJECT, false},
         [COVER] = {"cover_world", LIERNE_JSON_BOOLEAN, false},
     };
     const lierne_json_node *found[KEYS];
@@ -65,6 +93,7 @@ static void read_file(lierne_reader *r) {
     if (found[BRIDGES]) {
         lierne_config_read_bridges(r, found[BRIDGES]);
     }
+    read_links(r, found[LINKS]);
     if (found[NODES] && known) {
         read_nodes(r, found[NODES]);
     }

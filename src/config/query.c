@@ -82,3 +82,7 @@ const char *lierne_config_get_bridge_axis(const lierne_config *config, const cha
 const int *lierne_config_get_nodes(const lierne_config *config) {
     return config ? config->nodes : NULL;
 }
+
+const lierne_links *lierne_config_get_links(const lierne_config *config) {
+    return config && config->has_links ? &config->links : NULL;
+}

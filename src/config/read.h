@@ -47,6 +47,8 @@ struct lierne_config {
     LIERNE_VEC(lierne_config_grid_entry) grids;
     LIERNE_VEC(lierne_config_bridge_entry *) bridges;
     int *nodes;
+    lierne_links links;
+    bool has_links;
 };
 
 typedef struct lierne_reader {

@@ -53,11 +53,35 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
     return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
 }
 
+static lierne_status check_link(const char *name, const lierne_link *link) {
+    enum { MOST = 1000000000 };
+    if (link->latency_ns < 0 || link->latency_ns > MOST) {
+        return LIERNE_FAIL(LIERNE_INVALID, "links.%s.latency_ns is %lld, must be 0 to 1000000000",
+                           name, (long long)link->latency_ns);
+    }
+    if (link->megabytes_per_second < 0 || link->megabytes_per_second > MOST) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "links.%s.megabytes_per_second is %lld, must be 0 to 1000000000", name,
+                           (long long)link->megabytes_per_second);
+    }
+    return LIERNE_OK;
+}
+
+/* By default a stage between nodes costs what a link of 400 Gb/s moves in 20 us: 1 MB. */
+static lierne_status take_links(lierne_context *context, const lierne_context_spec *spec) {
+    static const lierne_links usual = {
+        .other_node = {.latency_ns = 20000, .megabytes_per_second = 50000}};
+    context->links = spec->links ? *spec->links : usual;
+    LIERNE_TRY(check_link("same_node", &context->links.same_node));
+    return check_link("other_node", &context->links.other_node);
+}
+
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
     context->memory = &lierne_host_memory;
     context->device_query = lierne_device_query_find();
     LIERNE_TRY(find_timeout(spec, &context->timeout));
     LIERNE_TRY(lierne_context_take_members(context, spec));
+    LIERNE_TRY(take_links(context, spec));
     double check = spec->check != 0;
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;

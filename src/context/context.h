@@ -83,6 +83,7 @@ struct lierne_context {
     int index;              /* among the members */
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
+    lierne_links links;
     bool owned_by_sim;
     struct lierne_context *next_used; /* in a simulated world: the one first used after this one */
     bool check;                       /* compare every call with the other ranks' */
@@ -123,7 +124,7 @@ LIERNE_PRIVATE void lierne_context_number_nodes(lierne_context *context, lierne_
                                                 int world);
 /* What the ranks of a new context compare in a call: fields, which are zero before, have space for
  * LIERNE_CONTEXT_FIELDS. Selects the transports (below) and has its errors. */
-#define LIERNE_CONTEXT_FIELDS 6
+#define LIERNE_CONTEXT_FIELDS 7
 LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
                                                         lierne_context *context,
                                                         const lierne_context_spec *spec,

@@ -65,5 +65,7 @@ lierne_status lierne_context_list_fields(lierne_field *fields, lierne_context *c
     fields[3] = lierne_field_text("LIERNE_TRANSPORTS", list && *list ? list : NULL);
     fields[4] = (lierne_field){.name = "world_size", .value = members->world};
     fields[5] = lierne_field_list("members", LIERNE_ITEM_I32, members->ranks, count);
+    fields[6] = lierne_field_list("links", LIERNE_ITEM_I64, &context->links,
+                                  sizeof context->links / sizeof(int64_t));
     return lierne_context_select_transports(context);
 }

@@ -15,8 +15,10 @@ typedef struct lierne_plan_side {
     int naxes;
     int64_t in[LIERNE_MAX_AXES];
     int64_t out[LIERNE_MAX_AXES];
-    int64_t min_elements;           /* elements that this rank must receive under any schedule */
-    bool balanced;                  /* see lierne_routing */
+    int64_t min_elements; /* elements that this rank must receive under any schedule */
+    bool balanced;        /* see lierne_routing */
+    int64_t direct_ns;    /* see lierne_report */
+    int64_t balanced_ns;
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
 } lierne_plan_side;
 

@@ -91,6 +91,8 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .stages = (int64_t)side->route->stages.count,
         .algorithm = side->balanced ? "balanced" : plan->parts.algorithm[direction],
         .transports = plan->transports[direction],
+        .direct_ns = side->direct_ns,
+        .balanced_ns = side->balanced_ns,
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 8, MAX_OPTIONS = 8 };
+enum { COMMON = 9, MAX_OPTIONS = 8 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
@@ -37,6 +37,27 @@ static int find_input(tool_bridge *bridge, int argc, char **argv) {
     return -1;
 }
 
+/* Four numbers: latency and bandwidth inside a node, and between nodes. */
+static int read_links(char **argv, tool_bridge *bridge) {
+    lierne_links *l = &bridge->own_links;
+    int64_t *to[4] = {&l->same_node.latency_ns, &l->same_node.megabytes_per_second,
+                      &l->other_node.latency_ns, &l->other_node.megabytes_per_second};
+    const char *at = bridge->links;
+    bool good = true;
+    for (int i = 0; i < 4 && good; i++) {
+        size_t digits = strspn(at, "0123456789");
+        good = digits > 0 && digits <= 10 && at[digits] == (i < 3 ? ',' : '\0');
+        *to[i] = strtoll(at, NULL, 10);
+        good = good && *to[i] <= 1000000000;
+        at += good ? digits + 1 : 0;
+    }
+    return good ? -1
+                : tool_usage(argv,
+                             "--links is '%s', must be four whole numbers from 0 to 1000000000 "
+                             "with commas: nanoseconds and MB/s inside a node, and between nodes",
+                             bridge->links);
+}
+
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions) {
     const char *format = NULL;
@@ -45,6 +66,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         {"routing", 0, &bridge->routing, NULL},     {"format", 0, &format, NULL},
         {"src", 0, &bridge->given.src, NULL},       {"dst", 0, &bridge->given.dst, NULL},
         {"tensor", 0, &bridge->given.tensor, NULL}, {"dtype", 0, &bridge->given.dtype, NULL},
+        {"links", 0, &bridge->links, NULL},
     };
     for (int i = 0; i < noptions; i++) {
         all[COMMON + i] = options[i];
@@ -63,7 +85,7 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         return tool_usage(argv, "--routing is '%s', must be auto, direct or balanced",
                           bridge->routing);
     }
-    return status;
+    return status < 0 && bridge->links ? read_links(argv, bridge) : status;
 }
 
 int tool_bridge_find(tool_bridge *bridge, char **argv) {
@@ -131,10 +153,16 @@ lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
                                     : lierne_plan_create_megatron(out, context, &megatron);
 }
 
+lierne_context_spec tool_bridge_context(const tool_bridge *bridge) {
+    const lierne_links *links = lierne_config_get_links(bridge->config);
+    return (lierne_context_spec){.size = sizeof(lierne_context_spec),
+                                 .nodes = lierne_config_get_nodes(bridge->config),
+                                 .links = bridge->links ? &bridge->own_links : links};
+}
+
 lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv) {
     lierne_sim *sim;
-    const lierne_context_spec spec = {.size = sizeof spec,
-                                      .nodes = lierne_config_get_nodes(bridge->config)};
+    const lierne_context_spec spec = tool_bridge_context(bridge);
     if (lierne_sim_create(&sim, bridge->world, &spec) != LIERNE_OK) {
         tool_failed(argv);
     }

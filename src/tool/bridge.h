@@ -18,6 +18,8 @@ typedef struct tool_bridge {
     const char *name;
     const char *algorithm; /* as given; NULL: the file's */
     const char *routing;   /* as given, or NULL */
+    const char *links;
+    lierne_links own_links; /* those of links */
     bool json;
     lierne_config *config;
     int world;
@@ -25,7 +27,7 @@ typedef struct tool_bridge {
     tool_algorithm method; /* the one given, or the file's */
 } tool_bridge;
 
-/* Parses the options that all have (--bridge, --algorithm, --routing,
+/* Parses the options that all have (--bridge, --algorithm, --routing, --links,
  * --format) and those of the subcommand.
  * Returns -1 to go on, or the exit status to end with. */
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
@@ -47,6 +49,9 @@ const char *tool_bridge_owner(lierne_gradient_owner owner);
 /* Plans a bridge with an algorithm. Collective. */
 lierne_status tool_bridge_plan(lierne_plan **out, lierne_context *context,
                                const lierne_bridge_spec *spec, tool_algorithm algorithm);
+
+/* How to create its context: nodes and links of the command line or the file. */
+lierne_context_spec tool_bridge_context(const tool_bridge *bridge);
 
 /* A simulated world of as many ranks as the file has, on its nodes. NULL: failed, and said so. */
 lierne_sim *tool_bridge_sim(const tool_bridge *bridge, char **argv);

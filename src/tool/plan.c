@@ -13,6 +13,8 @@ static const char help[] =
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
+    "                       and to other nodes (default: the file's)\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
@@ -38,6 +40,8 @@ static lierne_status add_cost(plan_summary *summary, const lierne_plan *plan,
     cost->max_rank_bytes = max(cost->max_rank_bytes, report.received_bytes);
     cost->max_rank_sent = max(cost->max_rank_sent, report.sent_bytes);
     cost->stages = max(cost->stages, report.stages);
+    cost->direct_ns = max(cost->direct_ns, report.direct_ns);
+    cost->balanced_ns = max(cost->balanced_ns, report.balanced_ns);
     summary->groups = max(summary->groups, report.groups);
     summary->balanced |= status == LIERNE_OK && strcmp(report.algorithm, "balanced") == 0;
     return status;

@@ -17,6 +17,8 @@ typedef struct plan_cost {
     int64_t max_node_sent;  /* the most of them that one node sends */
     int64_t *node_sent;     /* of each node; NULL where nodes are not known */
     int64_t stages;         /* the most that one rank has */
+    int64_t direct_ns;      /* what AUTO compared, the most of a rank; 0: nothing */
+    int64_t balanced_ns;
 } plan_cost;
 
 typedef struct plan_summary {

@@ -63,6 +63,10 @@ static void print_cost(const plan_summary *summary, const char *key, const plan_
         printf(",\"between_nodes_bytes\":%" PRId64 ",\"max_node_sent_bytes\":%" PRId64,
                cost->crossing_bytes, cost->max_node_sent);
     }
+    if (cost->direct_ns > 0) {
+        printf(",\"direct_ns\":%" PRId64 ",\"balanced_ns\":%" PRId64, cost->direct_ns,
+               cost->balanced_ns);
+    }
     if (summary->only < 0) {
         printf(",\"bound_rank_bytes\":%" PRId64 ",\"bound_rank_sent_bytes\":%" PRId64,
                cost->bound_rank_bytes, cost->bound_rank_sent);

@@ -228,6 +228,10 @@ static void print_costs(const plan_summary *summary) {
             printf("%s between nodes: %" PRId64 ", most sent by one node %" PRId64 "\n",
                    d ? "adjoint" : "forward", cost->crossing_bytes, cost->max_node_sent);
         }
+        if (cost->direct_ns > 0) {
+            printf("%s by the links: direct %.1f us, balanced %.1f us\n", d ? "adjoint" : "forward",
+                   (double)cost->direct_ns / 1e3, (double)cost->balanced_ns / 1e3);
+        }
     }
     printf("groups of the plan: %" PRId64 " on a rank\n", summary->groups);
 }

@@ -15,6 +15,8 @@ static const char help[] =
     "  -b, --bridge=B       the bridge\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
+    "                       and to other nodes (default: the file's)\n"
     "      --full           the full size of every axis\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"

@@ -433,6 +433,7 @@ def config_functions():
     check((L.lierne_config_get_bridge_src(config, b"x"), L.lierne_config_get_bridge_dst(config, b"x"),
            L.lierne_config_get_bridge_axis(config, b"x", 1)) == (b"a", b"b", b"h"), "names")
     check(L.lierne_config_get_nodes(config), "nodes")
+    check(not L.lierne_config_get_links(config), "links")
     L.lierne_config_destroy(config)
 
 

@@ -201,6 +201,17 @@ has "no leaders" '"slices":{},"report":{"algorithm":"direct"' '"routing":"direct
 ends "balanced" 0 "$lierne" plan $disjoint -b equal -a direct --routing balanced --format json
 has "balanced" '"max_rank_sent_bytes":8192,"bound_rank_bytes":16384,"bound_rank_sent_bytes":8192}' \
     '"routing":"balanced","groups":0}'
+ends "links, latency" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
+    --links 0,0,900000000,50000 --format json
+has "links, latency" '"direct_ns":904194304,"balanced_ns":72' '"routing":"direct"'
+ends "links, bandwidth" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
+    --links 0,0,20000,50000 --format text
+has "links, bandwidth" "direct, balanced" "forward by the links: direct 4214.3 us, balanced "
+for bad in 1,2,3 1,2,3,4,5 1,2,3,x 1,2,3,-4 1,2,3,1000000001; do
+    ends "links $bad" 2 "$lierne" plan $disjoint -b equal --links $bad
+    grep -qF -- "--links is '$bad', must be four whole numbers from 0 to 1000000000" "$work/err"
+    verdict $? "links $bad: $(cat "$work/err")"
+done
 ends "bad routing" 2 "$lierne" plan $disjoint -b equal --routing fast
 grep -qF "is 'fast', must be auto, direct or balanced" "$work/err"
 verdict $? "bad routing: $(cat "$work/err")"

@@ -141,6 +141,9 @@ static void nodes_are_found(void) {
     nodes[0] += test_rank == last;
     if (test_world > 1) {
         creation_fails("nodes that differ", &spec, &context, LIERNE_MISMATCH);
+        const lierne_links links = {.other_node = {.latency_ns = test_rank == last}};
+        spec.nodes = NULL, spec.links = &links;
+        creation_fails("links that differ", &spec, &context, LIERNE_MISMATCH);
     }
 }
 

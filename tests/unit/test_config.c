@@ -176,6 +176,20 @@ Test(config, reads_nodes) {
     lierne_config_destroy(config);
 }
 
+Test(config, reads_links) {
+    const char *text = "{\"world_size\":1,\"links\":{\"other_node\":{\"latency_ns\":3,"
+                       "\"megabytes_per_second\":4},\"same_node\":{\"megabytes_per_second\":2,"
+                       "\"latency_ns\":1}},\"grids\":{\"g\":{\"order\":[],\"shape\":{}}}}";
+    lierne_config *config = parse(text, LIERNE_OK);
+    const lierne_links *l = lierne_config_get_links(config);
+    cr_assert(l && l->same_node.latency_ns == 1 && l->same_node.megabytes_per_second == 2);
+    cr_expect(l->other_node.latency_ns == 3 && l->other_node.megabytes_per_second == 4);
+    lierne_config_destroy(config);
+    config = parse(full, LIERNE_OK);
+    cr_expect_null(lierne_config_get_links(config));
+    lierne_config_destroy(config);
+}
+
 Test(config, refuses_bad_arguments) {
     lierne_config *config = (lierne_config *)&config;
     cr_expect_eq(lierne_config_parse(NULL, "{}", 2), LIERNE_INVALID);
@@ -203,6 +217,7 @@ Test(config, answers_questions_about_nothing) {
     cr_expect_null(lierne_config_get_bridge(config, "x"));
     cr_expect_null(lierne_config_get_bridge_src(config, "x"));
     cr_expect_null(lierne_config_get_nodes(config));
+    cr_expect_null(lierne_config_get_links(config));
     cr_expect_null(lierne_config_get_diagnostic(config, 2));
     cr_expect_null(lierne_config_get_diagnostic(config, -1));
     lierne_config_destroy(config);

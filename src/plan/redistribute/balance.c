@@ -25,6 +25,9 @@
 /* Receivers pass on what they got where the busiest rank then sends less by one part in WORTH. */
 enum { WORTH = 32 };
 
+/* Bytes of an overlap that are worth a chunk. */
+enum { CHUNK = 4 << 20 };
+
 void lierne_balance_destroy(lierne_balance *b) {
     lierne_mem_free(b->shared.at);
     lierne_mem_free(b->reducers.at);
@@ -138,8 +141,7 @@ static lierne_status balance(lierne_balance *b) {
     int64_t flat;
     LIERNE_TRY(spread_deliveries(b, false, &flat));
     LIERNE_TRY(spread_deliveries(b, true, &b->least));
-    b->most = b->least;
-    return flat - b->least > b->least / WORTH ? LIERNE_OK : spread_deliveries(b, false, &b->most);
+    return flat - b->least > b->least / WORTH ? LIERNE_OK : spread_deliveries(b, false, &flat);
 }
 
 static lierne_status share_all(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
@@ -167,4 +169,15 @@ lierne_status lierne_balance_create(lierne_balance *b, const lierne_planner *p,
                                     const lierne_pair *pairs, size_t n) {
     *b = (lierne_balance){0};
     return fill(b, p, pairs, n);
+}
+
+int64_t lierne_balance_chunks(const lierne_balance *b, const lierne_planner *p,
+                              const lierne_shared *s) {
+    int64_t n = s->pair.elements * (int64_t)lierne_dtype_size(p->from->dtype) / CHUNK;
+    bool staged = b->relays || s->divided;
+    for (size_t i = 0; i < s->ndeliveries && !staged; i++) {
+        staged = b->deliveries.at[s->deliveries + i].depth > 0;
+    }
+    n = n < LIERNE_BALANCE_CHUNKS ? n : LIERNE_BALANCE_CHUNKS;
+    return staged && n > 1 ? n : 1;
 }

@@ -67,8 +67,6 @@ typedef struct lierne_balance {
     size_t nsends;
     int64_t received; /* elements that the busiest rank receives, at least */
     int64_t least;    /* that the busiest rank sends, at least, if the sums are divided like this */
-    int64_t crossing; /* that all ranks receive from other nodes */
-    int64_t most;     /* the same of the ways that were chosen */
     bool relays;      /* receivers pass on what they got */
 } lierne_balance;
 
@@ -76,6 +74,12 @@ typedef struct lierne_balance {
 lierne_status lierne_balance_create(lierne_balance *b, const lierne_planner *p,
                                     const lierne_pair *pairs, size_t n);
 void lierne_balance_destroy(lierne_balance *b);
+
+/* In how many chunks an overlap moves. Chunks serve to do two things at once: where there is one
+ * stage, there is one chunk. */
+#define LIERNE_BALANCE_CHUNKS 8
+int64_t lierne_balance_chunks(const lierne_balance *b, const lierne_planner *p,
+                              const lierne_shared *s);
 
 /* Bounds of the busiest receiver and of the busiest sender of these overlaps, in elements: no
  * schedule with the fewest bytes in total has less. */

@@ -6,13 +6,11 @@
  * all of its sources, so the order of additions does not depend on chunks. */
 #include "plan/redistribute/balanced.h"
 
+#include "plan/redistribute/cost.h"
 #include "plan/redistribute/reducers.h"
 
-/* Bytes of a delivery that are worth a chunk, and the most chunks; stages of a chunk. */
-enum { CHUNK = 4 << 20, MOST_CHUNKS = 8, DEPTH = 4 };
-
-/* Bytes that a link between nodes moves while a message is under way. */
-enum { LATENCY = 1 << 20 };
+/* Stages of a chunk. */
+enum { DEPTH = 4 };
 
 typedef struct builder {
     lierne_planner *p;
@@ -147,20 +145,9 @@ static lierne_status add_copies(builder *u) {
     return LIERNE_OK;
 }
 
-/* Chunks serve to do two things at once: where there is one stage, there is one chunk. */
-static int64_t chunks_of(const builder *u) {
-    int64_t bytes = u->s->pair.elements * (int64_t)lierne_dtype_size(u->p->from->dtype);
-    bool staged = u->b->relays || u->s->divided;
-    for (size_t i = 0; i < u->s->ndeliveries && !staged; i++) {
-        staged = u->b->deliveries.at[u->s->deliveries + i].depth > 0;
-    }
-    int64_t n = bytes / CHUNK < MOST_CHUNKS ? bytes / CHUNK : MOST_CHUNKS;
-    return staged && n > 1 ? n : 1;
-}
-
 static lierne_status add_overlap(builder *u, bool holds, bool needs) {
     lierne_planner *p = u->p;
-    u->chunks = chunks_of(u);
+    u->chunks = lierne_balance_chunks(u->b, p, u->s);
     LIERNE_TRY(lierne_cell_overlap_fill(p, &u->x));
     LIERNE_TRY(lierne_cell_overlap_choose(p, &u->x));
     p->min_elements += lierne_cell_overlap_bound(p, &u->x);
@@ -191,84 +178,14 @@ static lierne_status add_overlaps(lierne_planner *p, const lierne_balance *b) {
     return status;
 }
 
-/* What ranks send where nothing is balanced. */
-typedef struct direct_load {
-    int64_t *sent; /* of each member */
-    int64_t most;
-    int64_t crossing; /* between nodes */
-} direct_load;
-
-static void add_direct(const lierne_planner *p, const lierne_balance *b, direct_load *load,
-                       const int *ends, int64_t elements) {
-    int from = ends[0], to = ends[1];
-    int64_t *sent = &load->sent[lierne_balance_index(b, from)];
-    if (from != to) {
-        *sent += elements;
-        load->most = *sent > load->most ? *sent : load->most;
-        bool crosses = lierne_planner_node(p, from) != lierne_planner_node(p, to);
-        load->crossing += crosses ? elements : 0;
-    }
-}
-
-/* Adds what ranks of an overlap send: contributions, and sums to the receivers. */
-static lierne_status add_direct_overlap(const lierne_planner *p, const lierne_balance *b,
-                                        lierne_cell_overlap *x, direct_load *load) {
-    LIERNE_TRY(lierne_cell_overlap_choose(p, x));
-    int64_t n = (int64_t)x->reducers.count, all = x->elements;
-    for (int partial = 0; partial < p->from->partials; partial++) {
-        LIERNE_TRY(lierne_cell_overlap_assign(p, x, partial));
-        for (int64_t k = 0; k < n; k++) {
-            int64_t part = x->divided ? lierne_share(all, n, k + 1) - lierne_share(all, n, k) : all;
-            int ends[2] = {x->senders.at[k], x->reducers.at[k]};
-            add_direct(p, b, load, ends, part);
-            for (size_t i = 0; x->divided && partial == 0 && i < x->receivers.count; i++) {
-                int on[2] = {x->reducers.at[k], x->receivers.at[i]};
-                add_direct(p, b, load, on, part);
-            }
-        }
-    }
-    return LIERNE_OK;
-}
-
-static lierne_status find_direct(const lierne_planner *p, const lierne_balance *b,
-                                 direct_load *load) {
-    lierne_status status = LIERNE_OK;
-    LIERNE_TRY(lierne_alloc(&load->sent, b->members.count, sizeof *load->sent));
-    for (size_t i = 0; i < b->shared.count && status == LIERNE_OK; i++) {
-        const lierne_pair *pair = &b->shared.at[i].pair;
-        lierne_cell_overlap x = {.from = pair->from, .to = pair->to, .elements = pair->elements};
-        status = add_direct_overlap(p, b, &x, load);
-        lierne_cell_overlap_clear(&x);
-    }
-    lierne_mem_free(load->sent);
-    return status;
-}
-
-static bool on_one_node(const lierne_planner *p, const lierne_balance *b) {
-    for (size_t i = 1; i < b->members.count; i++) {
-        if (lierne_planner_node(p, b->members.at[i]) != lierne_planner_node(p, b->members.at[0])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether AUTO balances: inside a node all ranks share one memory, and another stage costs more
- * than an uneven load; between nodes a stage costs what a link moves in the latency of a message,
- * and is worth what the busiest rank is spared, or what a rank on average need not send to another
- * node. */
-static lierne_status is_worth_it(const lierne_planner *p, const lierne_balance *b, bool *worth) {
-    int64_t bytes = (int64_t)lierne_dtype_size(p->from->dtype);
-    direct_load load = {0};
-    *worth = p->routing == LIERNE_ROUTING_BALANCED;
-    if (*worth || on_one_node(p, b)) {
+/* Whether AUTO balances: where that takes less time by the links of the context. */
+static lierne_status is_worth_it(lierne_planner *p, const lierne_balance *b) {
+    p->balanced = p->routing == LIERNE_ROUTING_BALANCED;
+    if (p->balanced) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(find_direct(p, b, &load));
-    int64_t spared = load.most - b->most, ranks = (int64_t)b->members.count;
-    int64_t crossing = (load.crossing - b->crossing) / ranks;
-    int64_t stages = 1 + b->relays + (b->crossing > 0);
-    *worth = (spared > crossing ? spared : crossing) * bytes > LATENCY * stages;
+    LIERNE_TRY(lierne_cost_compare(&p->direct_ns, &p->balanced_ns, p, b));
+    p->balanced = p->balanced_ns < p->direct_ns;
     return LIERNE_OK;
 }
 
@@ -276,7 +193,7 @@ static lierne_status balance_all(lierne_planner *p, const lierne_pairs *pairs) {
     lierne_balance b;
     lierne_status status = lierne_balance_create(&b, p, pairs->at, pairs->count);
     if (status == LIERNE_OK) {
-        status = is_worth_it(p, &b, &p->balanced);
+        status = is_worth_it(p, &b);
     }
     if (status == LIERNE_OK && p->balanced) {
         status = add_overlaps(p, &b);
@@ -302,7 +219,7 @@ static lierne_status balance_each(lierne_planner *p, const lierne_pairs *pairs) 
 
 static lierne_status add_stages(lierne_planner *p) {
     lierne_stage *stage;
-    for (int i = 0; i < DEPTH + MOST_CHUNKS - 1; i++) {
+    for (int i = 0; i < DEPTH + LIERNE_BALANCE_CHUNKS - 1; i++) {
         LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     }
     return LIERNE_OK;
@@ -312,10 +229,17 @@ static bool is_empty(const lierne_stage *stage) {
     return stage->sends.count + stage->recvs.count + stage->copies.count + stage->sums.count == 0;
 }
 
+/* On one node whose links cost nothing, AUTO need not compare. */
+static bool is_free_inside(const lierne_planner *p) {
+    const lierne_link *link = &p->links.same_node;
+    return p->routing == LIERNE_ROUTING_AUTO && !p->nodes && link->latency_ns == 0 &&
+           link->megabytes_per_second == 0;
+}
+
 lierne_status lierne_balanced_fill(lierne_planner *p) {
     lierne_pairs pairs = {0};
     bool all = true;
-    if (p->routing == LIERNE_ROUTING_DIRECT || (p->routing == LIERNE_ROUTING_AUTO && !p->nodes)) {
+    if (p->routing == LIERNE_ROUTING_DIRECT || is_free_inside(p)) {
         return LIERNE_OK;
     }
     lierne_status status = lierne_pairs_find(&pairs, &all, p);

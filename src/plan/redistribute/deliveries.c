@@ -120,7 +120,6 @@ static lierne_status cross_part(work *w, const lierne_delivery *like, const grou
         LIERNE_TRY(add_receiver(w, &d, w->seats.at[g[i].first + k].rank));
     }
     const lierne_delivery part = d;
-    w->b->crossing += w->p->nodes ? d.size * (int64_t)d.nreceivers : 0;
     LIERNE_TRY(end(w, &d));
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(share_inside(w, &part, &g[i], k));

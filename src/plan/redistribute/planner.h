@@ -16,6 +16,9 @@ typedef struct lierne_planner {
     int rank;
     lierne_routing routing;
     bool balanced; /* the route is one of balanced.c */
+    lierne_links links;
+    int64_t direct_ns; /* what AUTO compared; 0: nothing */
+    int64_t balanced_ns;
     int64_t in_shape[LIERNE_MAX_AXES];
     int64_t out_shape[LIERNE_MAX_AXES];
     int64_t min_elements;

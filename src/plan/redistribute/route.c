@@ -291,11 +291,14 @@ lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne
                         .nodes = context->nodes,
                         .members = context->members,
                         .rank = context->rank,
-                        .routing = routing};
+                        .routing = routing,
+                        .links = context->links};
     LIERNE_TRY(lierne_plan_side_fill(side, p.rank, from, to));
     LIERNE_TRY(create_route(&p));
     side->route = p.route;
     side->min_elements = p.min_elements;
     side->balanced = p.balanced;
+    side->direct_ns = p.direct_ns;
+    side->balanced_ns = p.balanced_ns;
     return LIERNE_OK;
 }

@@ -71,3 +71,6 @@ class Config:
                         for i in range(lib.lierne_config_get_nbridges(self._handle))]
         nodes = lib.lierne_config_get_nodes(self._handle)
         self.nodes = list(nodes[0:self.world_size]) if nodes else None
+        links = lib.lierne_config_get_links(self._handle)
+        self.links = ((links.same_node.latency_ns, links.same_node.megabytes_per_second),
+                      (links.other_node.latency_ns, links.other_node.megabytes_per_second)) if links else None

@@ -18,6 +18,8 @@ static const char help[] =
     "  -l, --launch=N       start N ranks on this node\n"
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
+    "                       and to other nodes (default: the file's)\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
@@ -135,8 +137,7 @@ static int report(const run_state *run) {
 }
 
 static int work(run_state *run) {
-    const lierne_context_spec spec = {.size = sizeof spec,
-                                      .nodes = lierne_config_get_nodes(run->bridge.config)};
+    const lierne_context_spec spec = tool_bridge_context(&run->bridge);
     if (!run_all_ok(run, run->together->create(&run->context, &spec, run->together->user))) {
         return TOOL_INVALID;
     }

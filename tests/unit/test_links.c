@@ -1,0 +1,142 @@
+/* What LIERNE_ROUTING_AUTO chooses by the links of a context, and the two times that it compares,
+ * against formulas. Rank 0 sends S bytes to each of three others: directly it sends 3 S; balanced a
+ * third to each of them, which each passes on to the two others. */
+#include <lierne.h>
+#include <lierne/sim.h>
+
+#include "base/base.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { RECEIVERS = 3, WORLD = RECEIVERS + 1 };
+
+/* Plans a tensor of so many f32 on rank 0; returns the report of a rank. */
+static lierne_report report_of(int64_t elements, const lierne_links *links, const int *nodes,
+                               lierne_routing routing, int rank) {
+    const char *name = "tp";
+    const lierne_placement copies = {.kind = LIERNE_REPLICATE};
+    const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes, .links = links};
+    lierne_redistribute_spec r = {.size = sizeof r, .routing = routing};
+    lierne_report report = {.size = sizeof report};
+    lierne_layout *layouts[2];
+    lierne_sim *sim;
+    lierne_plan *plan;
+    for (int i = 0; i < 2; i++) {
+        lierne_grid *grid;
+        const lierne_grid_spec g = {.size = sizeof g,
+                                    .ndims = 1,
+                                    .names = &name,
+                                    .sizes = (int64_t[]){i ? RECEIVERS : 1},
+                                    .rank_offset = i,
+                                    .world_size = WORLD};
+        cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
+        const lierne_layout_spec l = {.size = sizeof l,
+                                      .grid = grid,
+                                      .naxes = 1,
+                                      .shape = &elements,
+                                      .dtype = LIERNE_F32,
+                                      .placements = &copies};
+        cr_assert_eq(lierne_layout_create(&layouts[i], &l), LIERNE_OK, "%s", lierne_last_error());
+        lierne_grid_destroy(grid);
+    }
+    r.src = layouts[0], r.dst = layouts[1];
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, rank), &r),
+                 LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_OK);
+    report.transports = NULL;
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    lierne_layout_destroy(layouts[0]);
+    lierne_layout_destroy(layouts[1]);
+    return report;
+}
+
+static bool is_balanced(const lierne_report *r) {
+    return strcmp(r->algorithm, "balanced") == 0;
+}
+
+/* b may differ from a by one part in 64, in which loads may exceed the least. */
+static void expect_ns(int64_t got, double wanted, const char *what, int64_t elements) {
+    double off = (double)got - wanted;
+    off = off < 0 ? -off : off;
+    cr_expect(off <= wanted / 50 + 1, "%s of %lld elements: %lld ns, expected %.0f", what,
+              (long long)elements, (long long)got, wanted);
+}
+
+/* One node, or a node per rank, whose links are the same then; in one chunk. */
+static void compare(int64_t elements, bool apart, int64_t latency, int64_t speed) {
+    static const int each[WORLD] = {0, 1, 2, 3};
+    const lierne_link link = {.latency_ns = latency, .megabytes_per_second = speed};
+    const lierne_link other = {.latency_ns = 7, .megabytes_per_second = 3};
+    const lierne_links links = {.same_node = apart ? other : link,
+                                .other_node = apart ? link : other};
+    double moved = (double)elements * 4 * 1000 / (double)speed;
+    double direct = (double)latency + 3 * moved;
+    double balanced = 2 * (double)latency + moved + 2 * moved / 3;
+    for (int rank = 0; rank < WORLD; rank++) {
+        const int *nodes = apart ? each : NULL;
+        lierne_report r = report_of(elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
+        expect_ns(r.direct_ns, direct, "direct", elements);
+        expect_ns(r.balanced_ns, balanced, "balanced", elements);
+        cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
+                     (long long)elements, r.algorithm);
+    }
+}
+
+/* Of 1,000 ns and 1,000 MB/s a stage is worth 750 bytes: 4/3 of what each passes on. */
+Test(links, choose_one_stage_for_small_tensors) {
+    static const int64_t sizes[] = {3, 90, 150, 240, 3000, 600000};
+    size_t before = lierne_mem_live();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        compare(sizes[i], false, 1000, 1000);
+        compare(sizes[i], true, 1000, 1000);
+        compare(sizes[i], true, 0, 1000);
+        compare(sizes[i], false, 100000, 100);
+    }
+    cr_expect_eq(lierne_mem_live(), before);
+}
+
+/* 6 chunks of 4 MiB through two stages: 7 stages; most of the time all of them at once. */
+Test(links, count_chunks) {
+    const lierne_links links = {.same_node = {.latency_ns = 50000, .megabytes_per_second = 1000}};
+    int64_t elements = 6 << 20;
+    double moved = (double)elements * 4;
+    lierne_report r = report_of(elements, &links, NULL, LIERNE_ROUTING_AUTO, 0);
+    expect_ns(r.direct_ns, 50000 + 3 * moved, "direct", elements);
+    expect_ns(r.balanced_ns, 7 * 50000.0 + moved * 5 / 3 / 6 + moved * 5 / 6, "balanced", elements);
+    cr_expect(is_balanced(&r));
+}
+
+Test(links, compare_nothing_without_need) {
+    static const int each[WORLD] = {0, 1, 2, 3};
+    const lierne_links links = {.same_node = {.latency_ns = 1000, .megabytes_per_second = 1000}};
+    lierne_report r = report_of(1 << 20, NULL, NULL, LIERNE_ROUTING_AUTO, 0);
+    cr_expect(!is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "one node, no links");
+    r = report_of(1 << 20, &links, NULL, LIERNE_ROUTING_DIRECT, 0);
+    cr_expect(!is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "direct");
+    r = report_of(3, &links, NULL, LIERNE_ROUTING_BALANCED, 0);
+    cr_expect(is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "balanced");
+    r = report_of(30000, NULL, each, LIERNE_ROUTING_AUTO, 0); /* 20 us and 50 GB/s */
+    cr_expect(!is_balanced(&r) && r.direct_ns == 20000 + 3 * 120000 / 50, "%lld",
+              (long long)r.direct_ns);
+}
+
+static void rejected(lierne_links links, const char *text) {
+    const lierne_context_spec spec = {.size = sizeof spec, .links = &links};
+    lierne_context *context;
+    cr_expect_eq(lierne_context_create_self(&context, &spec), LIERNE_INVALID);
+    cr_expect(strstr(lierne_last_error(), text), "%s", lierne_last_error());
+    cr_expect_null(context);
+}
+
+Test(links, refuse_what_is_out_of_range) {
+    rejected((lierne_links){.same_node = {.latency_ns = -1}},
+             "links.same_node.latency_ns is -1, must be 0 to 1000000000");
+    rejected((lierne_links){.same_node = {.megabytes_per_second = 1000000001}},
+             "links.same_node.megabytes_per_second is 1000000001, must be 0 to 1000000000");
+    rejected((lierne_links){.other_node = {.latency_ns = 1000000001}},
+             "links.other_node.latency_ns is 1000000001, must be");
+    rejected((lierne_links){.other_node = {.megabytes_per_second = -5}},
+             "links.other_node.megabytes_per_second is -5, must be");
+}
