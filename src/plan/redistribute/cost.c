@@ -30,7 +30,8 @@ static int link_of(const ledger *l, int from, int to) {
 }
 
 static load *load_of(ledger *l, int stage, int rank) {
-    return &l->loads[(size_t)stage * l->b->members.count + (size_t)lierne_balance_index(l->b, rank)];
+    return &l->loads[(size_t)stage * l->b->members.count +
+                     (size_t)lierne_balance_index(l->b, rank)];
 }
 
 static void add_sent(ledger *l, int stage, int rank, int link, int64_t elements) {
