@@ -53,7 +53,7 @@ CPPFLAGS += $(CJSON_INC)
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
 	transport/sim transport/shm transport/oob context \
-	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) schedule config
+	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) digest schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
 # Devices: those of the list that the compiler knows, and PTX of the last one for later ones.
@@ -162,8 +162,9 @@ mutants: tests ## break the code, one mutation at a time: some test must fail ea
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
-scale: $(B)/tests/bench/planning ## time and memory of one rank's plan, 64 to 131,072 ranks
+scale: $(B)/tests/bench/planning $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks
 	@$<
+	@python3 tests/bench/scale.py $(B)/lierne
 
 format: ## format the sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
@@ -311,7 +312,7 @@ $(B)/kernels/%.cu.o: kernels/%.cu
 	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) -fmad=false -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # Copies and sums are where the time goes, and by hand likewise.
-$(B)/src/memory/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
+$(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))

@@ -24,6 +24,7 @@
  *   lierne/halo.h          swaps as LAMMPS has them, and bricks
  *   lierne/collective.h    all-gather, reduce-scatter, all-reduce, all-to-all and others as plans
  *   lierne/config.h        layouts from a checked JSON file
+ *   lierne/digest.h        whether what was moved has arrived as it was sent
  *
  * Expert. What lierne does, as data, and what it is compared with.
  *   lierne/route.h         what a rank does in a plan, to execute it elsewhere
@@ -57,6 +58,7 @@
 #include "lierne/collective.h"
 #include "lierne/config.h"
 #include "lierne/context.h"
+#include "lierne/digest.h"
 #include "lierne/grid.h"
 #include "lierne/group.h"
 #include "lierne/halo.h"

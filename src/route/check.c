@@ -6,6 +6,8 @@
  * that stage, with as many elements. */
 #include "route/route.h"
 
+#include <stdlib.h>
+
 typedef struct checker {
     const lierne_route *route;
     size_t stage;
@@ -144,70 +146,96 @@ lierne_status lierne_route_check(const lierne_route *route, const lierne_block *
     return status;
 }
 
-/* The k-th message of a list that has this peer. */
-static const lierne_message *nth(const lierne_messages *messages, int peer, int k) {
-    for (size_t m = 0; m < messages->count; m++) {
-        if (messages->at[m].peer == peer && k-- == 0) {
-            return &messages->at[m];
-        }
-    }
-    return NULL;
-}
+/* One end of a message of a stage. */
+typedef struct message_end {
+    int from;
+    int to;
+    int order; /* of the messages of its rank in the stage: those of one pair match in order */
+    bool sends;
+    int64_t elements;
+} message_end;
+typedef LIERNE_VEC(message_end) message_ends;
 
-static int earlier(const lierne_messages *messages, size_t m) {
-    int k = 0;
-    for (size_t i = 0; i < m; i++) {
-        k += messages->at[i].peer == messages->at[m].peer;
-    }
-    return k;
-}
-
-/* The route of a rank; NULL if there is none. Routes ascend by rank. */
-static const lierne_route *route_of(const lierne_route *const *routes, int n, int rank) {
-    int low = 0, high = n - 1;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (routes[middle]->rank < rank) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return routes[low]->rank == rank ? routes[low] : NULL;
-}
-
-static lierne_status pair(const lierne_route *const *routes, int n, int r, size_t stage,
-                          bool sends) {
-    int rank = routes[r]->rank;
-    const lierne_stage *mine = &routes[r]->stages.at[stage];
-    const lierne_messages *messages = sends ? &mine->sends : &mine->recvs;
+static lierne_status add_ends(message_ends *ends, int rank, const lierne_messages *messages,
+                              bool sends) {
     for (size_t m = 0; m < messages->count; m++) {
         int peer = messages->at[m].peer;
-        const lierne_message *other = NULL;
-        const lierne_route *route = route_of(routes, n, peer);
-        if (route && stage < route->stages.count) {
-            const lierne_stage *theirs = &route->stages.at[stage];
-            other = nth(sends ? &theirs->recvs : &theirs->sends, rank, earlier(messages, m));
-        }
-        if (!other || other->elements != messages->at[m].elements) {
+        const message_end end = {.from = sends ? rank : peer,
+                                 .to = sends ? peer : rank,
+                                 .order = (int)m,
+                                 .sends = sends,
+                                 .elements = messages->at[m].elements};
+        LIERNE_TRY(LIERNE_VEC_PUSH(ends, end));
+    }
+    return LIERNE_OK;
+}
+
+/* By pair of ranks; of a pair first all that is sent, in order, then all that is expected. */
+static int compare_ends(const void *a, const void *b) {
+    const message_end *x = a, *y = b;
+    int from = (x->from > y->from) - (x->from < y->from), to = (x->to > y->to) - (x->to < y->to);
+    int kind = y->sends - x->sends, order = (x->order > y->order) - (x->order < y->order);
+    return from ? from : to ? to : kind ? kind : order;
+}
+
+/* The end of those that begin at i and are of one pair and, where asked, all sent. */
+static size_t run_of(const message_ends *ends, size_t i, bool sent) {
+    const message_end *first = &ends->at[i];
+    while (i < ends->count && ends->at[i].from == first->from && ends->at[i].to == first->to &&
+           (!sent || ends->at[i].sends)) {
+        i++;
+    }
+    return i;
+}
+
+static lierne_status compare_pair(const message_ends *ends, size_t stage, size_t i, size_t end) {
+    size_t middle = run_of(ends, i, true),
+           n = middle - i > end - middle ? middle - i : end - middle;
+    const message_end *pair = &ends->at[i];
+    for (size_t k = 0; k < n; k++) {
+        int64_t sent = i + k < middle ? ends->at[i + k].elements : -1;
+        int64_t expected = middle + k < end ? ends->at[middle + k].elements : -1;
+        if (sent != expected) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "stage %zu: rank %d %s rank %d %lld elements, but "
-                               "rank %d %s %lld",
-                               stage, rank, sends ? "sends" : "expects from", peer,
-                               (long long)messages->at[m].elements, peer,
-                               sends ? "expects" : "sends",
-                               (long long)(other ? other->elements : 0));
+                               "stage %zu: rank %d sends rank %d %lld elements, but rank %d "
+                               "expects %lld",
+                               stage, pair->from, pair->to, (long long)(sent < 0 ? 0 : sent),
+                               pair->to, (long long)(expected < 0 ? 0 : expected));
         }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status pair_stage(const lierne_route *const *routes, int n, size_t stage,
+                                message_ends *ends) {
+    ends->count = 0;
+    for (int r = 0; r < n; r++) {
+        if (stage < routes[r]->stages.count) {
+            const lierne_stage *s = &routes[r]->stages.at[stage];
+            LIERNE_TRY(add_ends(ends, routes[r]->rank, &s->sends, true));
+            LIERNE_TRY(add_ends(ends, routes[r]->rank, &s->recvs, false));
+        }
+    }
+    if (ends->count > 0) {
+        qsort(ends->at, ends->count, sizeof *ends->at, compare_ends);
+    }
+    for (size_t i = 0, next; i < ends->count; i = next) {
+        next = run_of(ends, i, false);
+        LIERNE_TRY(compare_pair(ends, stage, i, next));
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_routes_pair(const lierne_route *const *routes, int n) {
+    message_ends ends = {0};
+    size_t stages = 0;
+    lierne_status status = LIERNE_OK;
     for (int r = 0; r < n; r++) {
-        for (size_t i = 0; i < routes[r]->stages.count; i++) {
-            LIERNE_TRY(pair(routes, n, r, i, true));
-            LIERNE_TRY(pair(routes, n, r, i, false));
-        }
+        stages = routes[r]->stages.count > stages ? routes[r]->stages.count : stages;
     }
-    return LIERNE_OK;
+    for (size_t i = 0; i < stages && status == LIERNE_OK; i++) {
+        status = pair_stage(routes, n, i, &ends);
+    }
+    lierne_mem_free(ends.at);
+    return status;
 }

@@ -74,7 +74,8 @@ static bool owns_row(const form *f, int64_t b, int64_t s) {
            spec->row_owner[b * f->axes.size[f->axes.sequence] + s] == f->cp;
 }
 
-/* Global indices of an axis that the rank's buffer has. */
+/* Global indices of an axis that the rank's buffer has. The list is made of the whole axis and then
+ * cut: lists of all ranks must not take memory for the world each. */
 static bool index_axis(form *f, const place *p, int axis, bool whole) {
     int64_t size = f->axes.size[axis];
     int64_t *list = malloc((size_t)(size + 1) * sizeof *list);
@@ -84,8 +85,9 @@ static bool index_axis(form *f, const place *p, int axis, bool whole) {
     for (int64_t i = 0; i < size; i++) {
         list[i] = i;
     }
-    f->global[axis] = list;
     f->shape[axis] = whole && p->holds ? size : place_keep(p, axis, list, size);
+    f->global[axis] = realloc(list, (size_t)(f->shape[axis] + 1) * sizeof *list);
+    f->global[axis] = f->global[axis] ? f->global[axis] : list;
     return true;
 }
 

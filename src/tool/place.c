@@ -89,12 +89,17 @@ place place_of(const lierne_bridge_spec *spec, place_side side, bool owned, int 
 }
 
 static void share(const place_cut *cut, int64_t size, int64_t *start, int64_t *length) {
-    *start = 0;
-    *length = 0;
-    for (int i = 0; i <= cut->mine; i++) {
-        *start += *length;
-        *length = cut->counts ? cut->counts[i] : size / cut->n + (i < size % cut->n ? 1 : 0);
+    int64_t each = size / cut->n, rest = size % cut->n; /* the first `rest` have one more */
+    if (!cut->counts) {
+        *start = each * cut->mine + (cut->mine < rest ? cut->mine : rest);
+        *length = each + (cut->mine < rest);
+        return;
     }
+    *start = 0;
+    for (int i = 0; i < cut->mine; i++) {
+        *start += cut->counts[i];
+    }
+    *length = cut->counts[cut->mine];
 }
 
 static int64_t keep_part(const place_cut *cut, int64_t *list, int64_t length) {

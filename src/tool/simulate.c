@@ -74,12 +74,12 @@ static int plan_ranks(world *w, lierne_sim *sim) {
 static int64_t memory_needed(const world *w) {
     int64_t bytes = 0, sent[2] = {0};
     for (int r = 0; r < w->bridge->world; r++) {
-        bytes += verify_rank_lists(&w->spec);
         for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
             lierne_report report = {.size = sizeof report};
             int64_t in, out;
             lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d);
             lierne_plan_get_report(&report, w->plans[r], (lierne_direction)d);
+            bytes += verify_lists(w->plans[r], (lierne_direction)d);
             bytes += (in + out) * (int64_t)lierne_dtype_size(w->spec.dtype) + report.scratch_bytes;
             sent[d] += report.sent_bytes;
         }

@@ -67,13 +67,14 @@ static form_tensor tensor_out(lierne_direction direction) {
     return direction == LIERNE_FORWARD ? FORM_OUTPUT : FORM_RESULT;
 }
 
-int64_t verify_rank_lists(const lierne_bridge_spec *spec) {
-    place_axes axes = place_axes_of(spec);
-    int64_t entries = 0;
-    for (int axis = 0; axis < FORM_AXES; axis++) {
-        entries += axes.size[axis] + 1;
+int64_t verify_lists(const lierne_plan *plan, lierne_direction direction) {
+    int64_t in[LIERNE_MAX_AXES], out[LIERNE_MAX_AXES], entries = 0;
+    int naxes = 0;
+    lierne_plan_get_shape(&naxes, in, out, plan, direction);
+    for (int axis = 0; axis < naxes; axis++) {
+        entries += in[axis] + out[axis];
     }
-    return FORM_TENSORS * entries * (int64_t)sizeof(int64_t);
+    return entries * (int64_t)sizeof(int64_t);
 }
 
 int64_t verify_rank_elements(const verify_rank *rank) {

@@ -35,8 +35,8 @@ typedef struct verify_count {
 bool verify_rank_open(verify_rank *rank, const lierne_bridge_spec *spec, int number);
 void verify_rank_close(verify_rank *rank);
 
-/* Bytes of the lists that a rank keeps beside its buffers, about. */
-int64_t verify_rank_lists(const lierne_bridge_spec *spec);
+/* Bytes of the lists that a rank keeps beside the buffers of a direction, about. */
+int64_t verify_lists(const lierne_plan *plan, lierne_direction direction);
 /* Elements of all four buffers. */
 int64_t verify_rank_elements(const verify_rank *rank);
 /* Starts a direction from one of the buffers into another. */

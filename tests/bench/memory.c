@@ -5,6 +5,7 @@
  *
  * Times are the thread's own, the best of many rounds, so that a busy machine changes them little.
  * quick is one round. Results are compared before they are timed. */
+#include "digest/digest.h"
 #include "memory/host.h"
 
 #include <stdio.h>
@@ -207,11 +208,39 @@ static void time_runs(void) {
     free(from);
 }
 
+static uint64_t digest; /* kept, so that it is computed */
+
+static void run_digest(const work *w) {
+    static lierne_digest_factors factors;
+    lierne_digest_factors_set(&factors, 1, 2);
+    digest += lierne_digest_bytes(&factors, w->from[0], 0, w->bytes);
+}
+
+/* The digest of a buffer takes at most the time of a copy of it. */
+static void time_digests(void) {
+    static const size_t sizes[] = {4, 32, 1024, 8192, 65536};
+    printf("digests, GB/s\n%6s %10s %10s %10s\n", "KiB", "digest", "memcpy", "ratio");
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t bytes = sizes[s] << 10;
+        char *to = take(bytes), *from = take(bytes);
+        work ways[2] = {{.run = run_digest, .to = to, .bytes = bytes, .from = {from}}};
+        ways[1] = ways[0];
+        ways[1].run = run_memcpy;
+        double rate[2];
+        rates(rate, ways, 2);
+        printf("%6zu %10.2f %10.2f %10.2f\n", sizes[s], rate[0], rate[1], rate[0] / rate[1]);
+        check(digest != 0, "a digest");
+        free(to);
+        free(from);
+    }
+}
+
 int main(int argc, char **argv) {
     rounds = argc > 1 && strcmp(argv[1], "quick") == 0 ? 1 : ROUNDS;
     time_sums();
     time_large();
     time_runs();
+    time_digests();
     printf("%d passed, %d failed\n", counts[1], counts[0]);
     return counts[0] != 0;
 }

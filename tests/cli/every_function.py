@@ -175,6 +175,12 @@ def layout_functions():
     received, sent = longs(9), longs(9)
     ok(L.lierne_redistribute_get_bound(received, sent, layout, layout))
     check(received[0] == 0 and sent[0] == 0, "bound")
+    digest, numbers = ctypes.c_uint64(), struct("digest_spec", layout=layout, rank=1)
+    ok(L.lierne_digest_compute(ref(digest), stored, ref(numbers), (ctypes.c_float * 6)(1, 2, 3)))
+    check(digest.value != 0 and stored[0] == 6, "digest")
+    context = made(L.lierne_context_create_self, None)
+    ok(L.lierne_digest_check(context, ref(struct("digest_check_spec")), None, None))
+    ok(L.lierne_context_destroy(context))
     L.lierne_layout_destroy(layout)
     L.lierne_grid_destroy(g)
 

@@ -166,6 +166,14 @@ static void dense(void) {
     TRY("leaders", b, NULL,
         (lierne_megatron_leaders_destroy(leaders), lierne_megatron_leaders_create(&leaders, &b)));
     lierne_megatron_map_destroy(map), lierne_megatron_leaders_destroy(leaders);
+    uint64_t digest;
+    const float data[16] = {1};
+    const void *buffers[1] = {data};
+    const lierne_layout *layouts[1] = {l};
+    lierne_digest_spec d = {.size = sizeof d, .layout = l};
+    TRY("digest", d, NULL, lierne_digest_compute(&digest, NULL, &d, data));
+    lierne_digest_check_spec k = {.size = sizeof k, .ntensors = 1, .src = layouts, .dst = layouts};
+    TRY("digest check", k, NULL, lierne_digest_check(context, &k, buffers, buffers));
     expect("bridge", lierne_plan_create_bridge(&plan, context, &b), LIERNE_OK, NULL);
     PREPARE(report);
     expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD), LIERNE_OK, NULL);

@@ -1,0 +1,80 @@
+/* Digests: whether a tensor that was moved has arrived as it was sent, over any transport, also by
+ * other means than lierne.
+ *
+ * A digest is a sum, modulo 2^64, over elements. What an element adds depends on its bits, on its
+ * index in the whole tensor, on the tensor's number and on a key, and not on layouts, ranks,
+ * buffers or order. So digests of disjoint parts add up to that of the whole, and the same elements
+ * have the same digest in every layout. Each side computes from its own buffer, and 64 bits are
+ * compared.
+ *
+ * What is found: any change of one element, of two elements that are swapped, and, with another
+ * probability than 2^-32 or less under a key that does not depend on the fault, any other change:
+ * rows that are missing, doubled, moved or of another step, and another tensor's. Not a defence
+ * against who knows the key. Digests are equal only of the same version of the library, on machines
+ * of the same byte order.
+ *
+ * Thread safety: pure functions may run in many threads at once; for the others see
+ * lierne/context.h. */
+#ifndef LIERNE_DIGEST_H
+#define LIERNE_DIGEST_H
+
+#include "lierne/context.h"
+#include "lierne/layout.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whose elements a digest is of. Set size to sizeof(lierne_digest_spec) and the rest to zero first.
+ */
+typedef struct lierne_digest_spec {
+    size_t size;
+    const lierne_layout *layout; /* where the data lies: it is the buffer of rank */
+    int rank;
+    /* NULL: the elements that rank has to count, so that the digests of all ranks of the world add
+     * up to that of the tensor: all that it owns, if it is the lowest of its replicas, else none.
+     * Otherwise the elements that rank owns under layout and peer under peer_layout, of a tensor of
+     * the same shape and dtype: what the one had to give to the other. */
+    const lierne_layout *peer_layout;
+    int peer;
+    uint64_t key;    /* any number, the same on every rank; another one for each step, at best */
+    uint64_t tensor; /* the tensor's number */
+} lierne_digest_spec;
+
+/* The digest of elements of a buffer of host memory. *elements, which may be NULL: how many there
+ * are. data may be NULL if there are none. Pure: not collective. Takes about the time of reading
+ * the elements. Errors: INVALID (NULL, a rank below 0, layouts of different shape, dtype or world
+ * size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
+LIERNE_API lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
+                                               const lierne_digest_spec *spec, const void *data);
+
+/* Tensors that were moved. Set size to sizeof(lierne_digest_check_spec) and the rest to zero first.
+ * All of it is the same on every rank. */
+typedef struct lierne_digest_check_spec {
+    size_t size;
+    int ntensors;                    /* at least 0 */
+    const lierne_layout *const *src; /* the layouts of each tensor before and after */
+    const lierne_layout *const *dst;
+    uint64_t key;
+} lierne_digest_check_spec;
+
+/* Checks that every rank's out has what the ranks of the source have in `in`: in[t] and out[t] are
+ * this rank's buffers of tensor t under src[t] and dst[t], and may be NULL where they have no
+ * elements. To be called after the tensors were moved, while `in` is still what it was. The lowest
+ * holder of every element at the source computes its digest for each rank of the destination that
+ * needs it: 8 bytes per tensor and pair of ranks are sent. Collective; blocking; in a simulated
+ * world a thread per rank must call. Errors, the same on every rank: MISMATCH (the message names
+ * the tensor, the rank whose out is wrong, and the rank whose part of it; also ranks that gave
+ * another number of tensors or another key), INVALID (NULL, ntensors, layouts of different shape,
+ * dtype or world size, a rank of a layout that is no member), UNSUPPORTED (a PARTIAL dim),
+ * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+LIERNE_API lierne_status lierne_digest_check(lierne_context *context,
+                                             const lierne_digest_check_spec *spec,
+                                             const void *const *out, const void *const *in);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
