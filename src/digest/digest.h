@@ -12,6 +12,10 @@ typedef struct lierne_digest_factors {
     uint64_t seed;                         /* of the factors of blocks */
 } lierne_digest_factors;
 void lierne_digest_factors_set(lierne_digest_factors *factors, uint64_t key, uint64_t tensor);
+/* n blocks of LIERNE_DIGEST_WORDS words, from block `first` of the tensor on, by loops that serve
+ * every processor. */
+uint64_t lierne_digest_blocks(const lierne_digest_factors *factors, const unsigned char *data,
+                              uint64_t first, size_t n);
 /* Bytes that begin at byte `at` of the tensor. */
 uint64_t lierne_digest_bytes(const lierne_digest_factors *factors, const void *data, uint64_t at,
                              size_t bytes);

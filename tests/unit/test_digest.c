@@ -5,6 +5,7 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
+#include "digest/digest.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -167,6 +168,29 @@ static bool compare_sides(uint64_t seed) {
     }
     close_moved(&m);
     return all > 0;
+}
+
+/* Pieces below a block are summed word by word, whole blocks by loops or vectors. */
+Test(digest, of_pieces_is_that_of_the_whole) {
+    enum { BLOCK = 4 * LIERNE_DIGEST_WORDS, BLOCKS = 40 };
+    static unsigned char data[BLOCKS * BLOCK];
+    lierne_digest_factors factors;
+    uint64_t seed = 3;
+    for (size_t i = 0; i < sizeof data; i++) {
+        data[i] = (unsigned char)draw(&seed);
+    }
+    for (uint64_t key = 0; key < 50; key++) {
+        lierne_digest_factors_set(&factors, key, key / 7);
+        uint64_t at = BLOCK * (draw(&seed) >> 20), pieces = 0;
+        uint64_t whole = lierne_digest_bytes(&factors, data, at, sizeof data);
+        for (size_t done = 0, n; done < sizeof data; done += n) {
+            n = 1 + (size_t)(draw(&seed) % (BLOCK - 1));
+            n = n < sizeof data - done ? n : sizeof data - done;
+            pieces += lierne_digest_bytes(&factors, data + done, at + done, n);
+        }
+        cr_assert_eq(whole, pieces);
+        cr_assert_eq(whole, lierne_digest_blocks(&factors, data, at / BLOCK, BLOCKS));
+    }
 }
 
 Test(digest, does_not_depend_on_the_layout) {
