@@ -81,7 +81,7 @@ LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistri
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
-	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
+	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
@@ -275,7 +275,7 @@ $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
-$(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case \
+$(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \

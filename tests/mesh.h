@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#define MESH_DIMS 6
+#define MESH_DIMS LIERNE_MAX_DIMS
 typedef struct mesh {
     int ndims;
     const char *names[MESH_DIMS]; /* fastest dim first */

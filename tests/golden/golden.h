@@ -4,6 +4,7 @@
 #define LIERNE_TESTS_GOLDEN_H
 
 #include "lierne.h"
+#include "numbers.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -37,10 +38,6 @@ bool golden_expect_status(golden_case *c, const char *what, lierne_status status
 /* Reads a file. Numbers that are not written as integers come as strings, because cJSON would make
  * 2 of 2.0 and lierne must be told of them. NULL, with *why, if that fails. */
 cJSON *golden_read(const char *path, const char **why);
-
-/* Element i of an array of a dtype other than the 8-bit ones. */
-void golden_poke(lierne_dtype dtype, void *memory, int64_t i, double value);
-double golden_peek(lierne_dtype dtype, const void *memory, int64_t i);
 
 /* Integer of a number, and at a key; fallback if there is none. Saturates. */
 int64_t golden_to_int(const cJSON *item, int64_t fallback);

@@ -44,10 +44,10 @@ static void put(lierne_dtype dtype, void *memory, int64_t i, double value) {
     if (lierne_dtype_size(dtype) == 1) {
         ((uint8_t *)memory)[i] = (uint8_t)(int64_t)value;
     } else {
-        golden_poke(dtype, memory, i,
-                    dtype == LIERNE_F16    ? round_to(value, 10)
-                    : dtype == LIERNE_BF16 ? round_to(value, 7)
-                                           : value);
+        number_put(dtype, memory, i,
+                   dtype == LIERNE_F16    ? round_to(value, 10)
+                   : dtype == LIERNE_BF16 ? round_to(value, 7)
+                                          : value);
     }
 }
 
@@ -55,7 +55,7 @@ static double get(lierne_dtype dtype, const void *memory, int64_t i) {
     const uint8_t *bytes = memory;
     return dtype == LIERNE_U8   ? bytes[i]
            : dtype == LIERNE_I8 ? (int8_t)bytes[i]
-                                : golden_peek(dtype, memory, i);
+                                : number_get(dtype, memory, i);
 }
 
 /* FNV-1a of 64 bits. */
