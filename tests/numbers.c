@@ -44,10 +44,8 @@ void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
         ((int32_t *)buffer)[at] = (int32_t)value;
         break;
     case LIERNE_I8:
-        ((int8_t *)buffer)[at] = (int8_t)value;
-        break;
     case LIERNE_U8:
-        ((uint8_t *)buffer)[at] = (uint8_t)value;
+        ((uint8_t *)buffer)[at] = (uint8_t)(int64_t)value;
         break;
     default: /* opaque dtypes have no values */
         abort();

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* Element number `at` of a buffer. Exact for integers that the dtype has; fractions lose what a
- * 16-bit float does not hold. Ends the program on an opaque dtype. */
+/* Element number `at` of a buffer. Exact for numbers that the dtype has; of others 16-bit floats
+ * lose digits, and 8-bit integers wrap. Ends the program on an opaque dtype. */
 void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value);
 double number_get(lierne_dtype dtype, const void *buffer, int64_t at);
 

@@ -25,7 +25,7 @@ golden_check golden_uneven, golden_two_shot_partition;
 golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
 golden_check golden_overlap_gate;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
-void golden_halo_refuse(golden_case *c, int n);
+void golden_halo_reject(golden_case *c, int n);
 
 /* Records the first failure of a case; returns ok. */
 bool golden_expect(golden_case *c, bool ok, const char *format, ...)

@@ -64,12 +64,12 @@ static double place(const bridge_case *c, const item *i, int rank) {
     return (double)(i->b * 100 + i->s * 10 + i->h + 1);
 }
 
-static double source_lane(const bridge_case *c, const item *i, int rank) {
+static double source_dp(const bridge_case *c, const item *i, int rank) {
     (void)i;
     return mesh_coord(&c->src, rank, "dp") + 1;
 }
 
-static double source_lane_of_sample(const bridge_case *c, const item *i, int rank) {
+static double source_dp_of_sample(const bridge_case *c, const item *i, int rank) {
     (void)rank;
     return (double)(i->b / (c->batch / mesh_size(&c->src, "dp")) + 1);
 }
@@ -79,7 +79,7 @@ static double share(const bridge_case *c, const item *i, int rank) {
     return mesh_coord(&c->dst, rank, "dp") % 2 + 1;
 }
 
-static double slot_of_sample(const bridge_case *c, const item *i, int rank) {
+static double share_of_sample(const bridge_case *c, const item *i, int rank) {
     (void)rank;
     return (double)(i->b / (c->batch / mesh_size(&c->dst, "dp")) % 2 + 1);
 }
@@ -110,7 +110,7 @@ static double random_value(const bridge_case *c, const item *i, int rank) {
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5)));
 }
 
-static double random_summand(const bridge_case *c, const item *i, int rank) {
+static double random_contribution(const bridge_case *c, const item *i, int rank) {
     uint64_t cp = (uint64_t)mesh_coord(&c->dst, rank, "cp");
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5) + (cp + 1) * 777767777));
 }
@@ -137,12 +137,12 @@ static double ordered_sum(const bridge_case *c, const item *i, int rank) {
 static void directions(lierne_context *context) {
     int n = test_world, half = test_world / 2;
     mesh many = mesh_of("tcd", 1, 1, n), few = mesh_of("tcd", 2, 1, half);
-    both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_lane,
-         source_lane_of_sample);
+    both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_dp,
+         source_dp_of_sample);
     both(context, "fan-in adjoint narrows", many, few, LIERNE_ADJOINT, place, place);
     both(context, "fan-out forward narrows", few, many, LIERNE_FORWARD, place, place);
     both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_ADJOINT, share,
-         slot_of_sample);
+         share_of_sample);
     both(context, "equal forward is the identity", few, few, LIERNE_FORWARD, place, place);
     both(context, "equal adjoint is the identity", many, many, LIERNE_ADJOINT, place, place);
 }
@@ -188,7 +188,7 @@ static void floats(lierne_context *context) {
         for (int a = 0; a < 2; a++) {
             c.algorithm = (test_algorithm)a;
             run(context, "random floats", &c, LIERNE_FORWARD, random_value, random_value);
-            run(context, "random floats", &c, LIERNE_ADJOINT, random_summand, ordered_sum);
+            run(context, "random floats", &c, LIERNE_ADJOINT, random_contribution, ordered_sum);
         }
     }
 }
