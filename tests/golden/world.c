@@ -46,7 +46,7 @@ void golden_world_end(golden_case *c, golden_world *world, const char *what) {
 }
 
 void golden_expect_rejection(golden_case *c, lierne_status status, const lierne_plan *plan,
-                           int blamed) {
+                             int blamed) {
     char rank[24];
     const char *name = lierne_status_name(status), *wanted = golden_string(c->item, "expect");
     const char *message = status ? lierne_last_error() : "planned";

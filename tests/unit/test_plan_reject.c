@@ -92,7 +92,7 @@ Test(plan, bad_arguments_start_nothing) {
 
 /* Every bad spec gives its status, and the message has the value and the bound. */
 static void rejected_by(test_algorithm algorithm, lierne_bridge_spec spec, lierne_status status,
-                       const char *part, int world) {
+                        const char *part, int world) {
     lierne_sim *sim = sim_of(world, 5);
     lierne_plan *plan = (lierne_plan *)&spec;
     cr_assert_eq(test_plan_bridge(&plan, lierne_sim_get_context(sim, 0), &spec, algorithm), status,
@@ -107,7 +107,7 @@ static void rejected(lierne_bridge_spec spec, lierne_status status, const char *
 }
 
 static void collective_rejected(lierne_bridge_spec spec, lierne_status status, const char *part,
-                               int world) {
+                                int world) {
     rejected_by(TEST_COLLECTIVE, spec, status, part, world);
 }
 

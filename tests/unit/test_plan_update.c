@@ -179,7 +179,8 @@ static void *variable_work(void *arg) {
         w->bad |= variable_step(w, plan, step) << step;
     }
     bad_rows[0] = MOST + 1; /* rejected, and the old counts stay */
-    /* On sim a rank that gave nothing wrong, as an empty dp rank does, would wait for those that did.
+    /* On sim a rank that gave nothing wrong, as an empty dp rank does, would wait for those that
+     * did.
      */
     w->bad |= (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID)
               << 20;
