@@ -98,8 +98,16 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     return LIERNE_OK;
 }
 
+static void destroy_abandoned(lierne_context *context) {
+    for (lierne_activity *a = context->abandoned, *next; a; a = next) {
+        next = a->next;
+        a->destroy(a);
+    }
+    context->abandoned = NULL;
+}
+
 void lierne_context_clear(lierne_context *context) {
-    lierne_context_destroy_abandoned(context);
+    destroy_abandoned(context);
     lierne_context_drop_memory(context);
     for (int i = 0; i < context->ncarriers; i++) {
         if (context->carriers[i].transport->close) {
@@ -209,14 +217,6 @@ lierne_status lierne_context_destroy_dependents(lierne_context *context) {
         first = first == LIERNE_OK ? status : first;
     }
     return first;
-}
-
-void lierne_context_destroy_abandoned(lierne_context *context) {
-    for (lierne_activity *a = context->abandoned, *next; a; a = next) {
-        next = a->next;
-        a->destroy(a);
-    }
-    context->abandoned = NULL;
 }
 
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
@@ -375,7 +375,7 @@ int lierne_context_get_max_groups(const lierne_context *context) {
 }
 
 static void destroy(lierne_context *context) {
-    lierne_context_destroy_abandoned(context);
+    destroy_abandoned(context);
     context->control->close(context->control_self, context->dead != LIERNE_OK);
     lierne_context_drop(context);
 }

@@ -188,8 +188,6 @@ bool lierne_context_remove_dependent(lierne_context *context, const lierne_depen
 lierne_status lierne_context_check_dependents(const lierne_context *context);
 /* Destroys all dependents, the newest first, also after an error: the first one is returned. */
 lierne_status lierne_context_destroy_dependents(lierne_context *context);
-/* Frees abandoned activities. */
-void lierne_context_destroy_abandoned(lierne_context *context);
 
 /* Records the begin of a call for the dump; returns its number. */
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan);

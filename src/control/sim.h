@@ -68,11 +68,6 @@ int lierne_sim_name(const lierne_sim_world *world, int index);
 /* Frees what the world points to. */
 void lierne_sim_world_close(lierne_sim_world *world);
 
-/* The lock of the world. Waiting ranks sleep until another one has changed something (dirty) and
- * releases the lock: on a busy machine, ranks that only yield would slow each other down. */
-void lierne_sim_enter(void *rank);
-void lierne_sim_leave(void *rank);
-
 extern const lierne_control lierne_sim_control;
 
 #endif

@@ -22,7 +22,9 @@ int lierne_sim_name(const lierne_sim_world *world, int index) {
     return lierne_members_rank(&world->members, index);
 }
 
-void lierne_sim_enter(void *self) {
+/* The lock of the world. Waiting ranks sleep until another one has changed something (dirty) and
+ * releases the lock: on a busy machine, ranks that only yield would slow each other down. */
+static void enter(void *self) {
     pthread_mutex_lock(&((lierne_sim_rank *)self)->world->lock);
 }
 
@@ -33,7 +35,7 @@ static void wake_others(lierne_sim_world *world) {
     }
 }
 
-void lierne_sim_leave(void *self) {
+static void leave(void *self) {
     lierne_sim_world *world = ((lierne_sim_rank *)self)->world;
     wake_others(world);
     pthread_mutex_unlock(&world->lock);
@@ -70,9 +72,9 @@ static void give_up(void *self, lierne_status status) {
     lierne_strdup(&s->gave_up_message, lierne_last_error());
     atomic_store(&s->gave_up, (int)status);
     atomic_store(&s->world->any_gave_up, true);
-    lierne_sim_enter(s);
+    enter(s);
     s->world->dirty = true;
-    lierne_sim_leave(s);
+    leave(s);
 }
 
 static bool any_gave_up(void *self) {
@@ -171,10 +173,10 @@ static lierne_status agree(void *self, lierne_status mine, const lierne_field *f
                            int *id, lierne_status *decision) {
     lierne_sim_rank *s = self;
     *id = s->agreements++;
-    lierne_sim_enter(s);
+    enter(s);
     *decision = take_part(s, mine, fields, n, *id);
     drop_fields(s->world, *id);
-    lierne_sim_leave(s);
+    leave(s);
     return LIERNE_OK;
 }
 
@@ -188,9 +190,9 @@ static lierne_status status_of(const lierne_sim_agreement *a) {
 
 static lierne_status agreement_status(void *self, int id) {
     lierne_sim_rank *s = self;
-    lierne_sim_enter(s);
+    enter(s);
     lierne_status status = status_of(&s->world->agreements.at[id]);
-    lierne_sim_leave(s);
+    leave(s);
     return status;
 }
 
@@ -240,9 +242,9 @@ static lierne_status await_all(lierne_sim_rank *s, int id, lierne_status *decisi
 
 static lierne_status await_agreement(void *self, int id, lierne_status *decision) {
     lierne_sim_rank *s = self;
-    lierne_sim_enter(s);
+    enter(s);
     lierne_status status = await_all(s, id, decision);
-    lierne_sim_leave(s);
+    leave(s);
     return status;
 }
 
@@ -263,7 +265,7 @@ static lierne_status barrier(lierne_sim_rank *s, const void *shared, size_t n,
     lierne_deadline deadline;
     lierne_status outcome = LIERNE_OK;
     lierne_deadline_start(&deadline, world->timeout, lierne_now());
-    lierne_sim_enter(s);
+    enter(s);
     s->shared = shared;
     s->nshared = n;
     world->arrivals++;
@@ -275,7 +277,7 @@ static lierne_status barrier(lierne_sim_rank *s, const void *shared, size_t n,
         world->dirty = true;
         status = await_count(s, &world->reads, all, &deadline);
     }
-    lierne_sim_leave(s);
+    leave(s);
     return status != LIERNE_OK ? status : outcome;
 }
 
@@ -334,8 +336,8 @@ const lierne_control lierne_sim_control = {
     .any_gave_up = any_gave_up,
     .gave_up = gave_up,
     .idle = idle,
-    .enter = lierne_sim_enter,
-    .leave = lierne_sim_leave,
+    .enter = enter,
+    .leave = leave,
     .close = close_rank,
 };
 

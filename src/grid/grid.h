@@ -65,9 +65,6 @@ typedef struct lierne_query {
 lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, const char *view,
                                 const char *const *dims, int ndims);
 
-/* The key of a query; the caller frees it with lierne_mem_free. */
-lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *query, char **out);
-
 /* Writes "a, b, c" into text; ends with "..." if not all names fit. */
 void lierne_names_list(char *text, size_t size, int count, const char *const *names);
 #define LIERNE_LIST_SIZE 400

@@ -20,7 +20,7 @@ static uint32_t translate(const lierne_view *from, const lierne_view *to, uint32
     return result;
 }
 
-lierne_status lierne_query_key(const lierne_grid *grid, const lierne_query *query, char **out) {
+static lierne_status query_key(const lierne_grid *grid, const lierne_query *query, char **out) {
     const lierne_view *base = grid->views[0], *view = query->view;
     uint32_t mask = query->mask;
     lierne_text text = {0};
@@ -51,7 +51,7 @@ lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const
     if (!text && size > 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "text is NULL, but size is %zu", size);
     }
-    LIERNE_TRY(lierne_query_key(grid, &query, &key));
+    LIERNE_TRY(query_key(grid, &query, &key));
     size_t bytes = strlen(key) + 1;
     if (needed) {
         *needed = bytes;
@@ -121,7 +121,7 @@ static lierne_status read_key(const lierne_group_keys *keys, const char *view,
     lierne_query query;
     LIERNE_TRY(lierne_check_set(keys, "keys"));
     LIERNE_TRY(lierne_query_read(&query, keys->grid, view, dims, ndims));
-    return lierne_query_key(keys->grid, &query, key);
+    return query_key(keys->grid, &query, key);
 }
 
 /* Inserts key at place; the table owns it then. */

@@ -1,5 +1,5 @@
-/* A plan from inside: plan.c makes and executes it, query.c describes it, compose.c makes other
- * plans of it, serialize.c writes it. */
+/* A plan from inside: plan.c makes it, call.c executes it, query.c describes it, compose.c makes
+ * other plans of it, serialize.c writes it. */
 #ifndef LIERNE_PLAN_OBJECT_H
 #define LIERNE_PLAN_OBJECT_H
 
@@ -27,8 +27,10 @@ struct lierne_plan {
     int held; /* by how many coalesced plans */
 };
 
-lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction);
-/* The same, and INVALID for the adjoint of a plan that has none. */
+/* "forward", "adjoint": for messages. */
+extern const char *const lierne_direction_names[2];
+
+/* INVALID without a plan, for no direction, and for the adjoint of a plan that has none. */
 lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction);
 
 #endif

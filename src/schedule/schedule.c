@@ -17,23 +17,17 @@ const char *lierne_operation_name(lierne_operation_kind kind) {
     return kind_names[kind];
 }
 
-bool lierne_operation_is_collective(lierne_operation_kind kind) {
-    return kind != LIERNE_OPERATION_SEND && kind != LIERNE_OPERATION_RECV &&
-           kind != LIERNE_OPERATION_LOCAL;
-}
-
 bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_recorded_group *b) {
     return lierne_recorded_group_key(a) == lierne_recorded_group_key(b) &&
            strcmp(a->purpose, b->purpose) == 0;
 }
 
-int lierne_recorded_group_find(const lierne_recorded_group *g, int rank) {
+static bool has_rank(const lierne_recorded_group *g, int rank) {
+    bool has = false;
     for (int i = 0; i < g->n; i++) {
-        if (g->ranks[i] == rank) {
-            return i;
-        }
+        has |= g->ranks[i] == rank;
     }
-    return -1;
+    return has;
 }
 
 bool lierne_purpose_valid(const char *purpose, bool may_be_empty) {
@@ -203,7 +197,7 @@ static lierne_status check_group_of(const lierne_schedule *s, const lierne_opera
         return reject(s, "group", spec->group, "the index of a group of the schedule");
     }
     const lierne_recorded_group *g = &s->groups.at[spec->group];
-    if (lierne_recorded_group_find(g, s->rank) < 0) {
+    if (!has_rank(g, s->rank)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: operation %zu: group '%s' does not have this rank", s->rank,
                            s->operations.count, g->name);
@@ -214,11 +208,10 @@ static lierne_status check_group_of(const lierne_schedule *s, const lierne_opera
 static lierne_status check_ends(const lierne_schedule *s, const lierne_operation_spec *spec) {
     bool message = spec->kind == LIERNE_OPERATION_SEND || spec->kind == LIERNE_OPERATION_RECV;
     bool broadcast = spec->kind == LIERNE_OPERATION_BROADCAST;
-    if (message && (spec->peer == s->rank ||
-                    lierne_recorded_group_find(&s->groups.at[spec->group], spec->peer) < 0)) {
+    if (message && (spec->peer == s->rank || !has_rank(&s->groups.at[spec->group], spec->peer))) {
         return reject(s, "peer", spec->peer, "another rank of the group");
     }
-    if (broadcast && lierne_recorded_group_find(&s->groups.at[spec->group], spec->root) < 0) {
+    if (broadcast && !has_rank(&s->groups.at[spec->group], spec->root)) {
         return reject(s, "root", spec->root, "a rank of the group");
     }
     if (!message && spec->peer != 0) {

@@ -41,15 +41,11 @@ struct lierne_schedule {
 
 /* "all_gather" */
 const char *lierne_operation_name(lierne_operation_kind kind);
-/* Whether ranks of its group take part in it together: neither SEND, RECV nor LOCAL. */
-bool lierne_operation_is_collective(lierne_operation_kind kind);
 /* What identifies a group on all ranks: with its purpose, its uid, or that of its source. */
 static inline int64_t lierne_recorded_group_key(const lierne_recorded_group *g) {
     return g->source ? g->source : g->uid;
 }
 bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_recorded_group *b);
-/* Whether a rank is in it: its place, or -1. */
-int lierne_recorded_group_find(const lierne_recorded_group *g, int rank);
 /* Whether the characters of a purpose or tag are allowed. */
 bool lierne_purpose_valid(const char *purpose, bool may_be_empty);
 

@@ -237,16 +237,6 @@ void verify_rank_dot(const verify_rank *rank, int64_t *lhs, int64_t *rhs) {
         source->counts ? form_dot(source, rank->buffer[FORM_INPUT], rank->buffer[FORM_RESULT]) : 0;
 }
 
-void verify_count_add(verify_count *sum, const verify_count *more) {
-    int64_t checked = sum->checked + more->checked;
-    int64_t wrong = sum->wrong + more->wrong;
-    if (sum->wrong == 0) {
-        *sum = *more;
-    }
-    sum->checked = checked;
-    sum->wrong = wrong;
-}
-
 bool verify_is_right(const verify_count *counts, int64_t lhs, int64_t rhs) {
     return counts[LIERNE_FORWARD].wrong == 0 && counts[LIERNE_ADJOINT].wrong == 0 && lhs == rhs;
 }

@@ -57,9 +57,6 @@ void verify_rank_check(const verify_rank *rank, const lierne_plan *plan, lierne_
  * counts, and of a gradient with an owner only the owned rows. */
 void verify_rank_dot(const verify_rank *rank, int64_t *lhs, int64_t *rhs);
 
-/* Adds up two counts; the first wrong element stays. */
-void verify_count_add(verify_count *total, const verify_count *more);
-
 /* Nothing wrong in either direction, and both sides of the dot test equal. */
 bool verify_is_right(const verify_count *counts, int64_t lhs, int64_t rhs);
 /* The members "forward", "adjoint" and "dot", each with a comma before it; and as text, with the

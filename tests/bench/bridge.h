@@ -5,14 +5,6 @@
 
 #include "bench/bench.h"
 
-/* What a rank holds: the samples of its dp rank, and the cp coordinate that owns rows, or -1: every
- * row. */
-typedef struct held {
-    int64_t first; /* sample */
-    int64_t samples;
-    int cp;
-} held;
-
 typedef struct workload {
     const char *kind; /* "a fan-in", ... */
     const char *load; /* "large f32", ... */
@@ -25,8 +17,7 @@ typedef struct workload {
     bool fan_in;
     int dp_ratio;
     int cp;
-    held source, target; /* this rank's samples on either side; cp is -1 */
-    int target_cp;
+    bridge_case bridge; /* the same for the model and the library */
     size_t bytes[2][2]; /* of the input and of the output, per direction */
     char *in[2];
     char *out[2];

@@ -225,7 +225,7 @@ static part part_of(const workload *w, int direction, const partner *p, bool inc
                   .n = w->narrow,
                   .cp = !owned     ? -1
                         : incoming ? p->cp
-                                   : w->target_cp};
+                                   : mesh_coord(&w->dst, test_rank, "cp")};
 }
 
 static void copy_own(const workload *w, int direction, const partner *own) {

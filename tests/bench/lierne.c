@@ -46,18 +46,9 @@ static void find_views(planned *p) {
 
 static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gradient_owner owner) {
     planned *p = (planned *)take(sizeof *p);
-    bridge_case c = {.src = w->src,
-                     .dst = w->dst,
-                     .dtype = w->dtype,
-                     .algorithm = algorithm,
-                     .owner = owner,
-                     .storage = LIERNE_FULL};
-    c.size[0] = w->narrow * (w->fan_in ? mesh_size(&w->src, "dp") : mesh_size(&w->dst, "dp"));
-    c.size[1] = w->s;
-    c.size[2] = w->h;
-    c.axis[0] = w->axis;
-    c.axis[1] = 1 - w->axis;
-    c.axis[2] = 2;
+    bridge_case c = w->bridge;
+    c.algorithm = algorithm;
+    c.owner = owner;
     lierne_status status = lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     status = case_plan(&p->plan, p->context, &c);

@@ -1,5 +1,5 @@
-/* The tensors of a bridge on this rank, filled and checked by a closed form. Nothing here depends
- * on how a method moves them. */
+/* The tensors of a bridge on this rank: the model says which rows a rank has, a formula what is in
+ * them. Nothing here depends on how a method moves them. */
 #include "bench/bridge.h"
 
 #include <stdio.h>
@@ -8,12 +8,7 @@
 
 #define VALUES 199
 
-static int owner_of(const workload *w, int64_t s) {
-    int64_t chunk = s / (w->s / (2 * w->cp));
-    return (int)(chunk < w->cp ? chunk : 2 * w->cp - 1 - chunk);
-}
-
-/* Element h of row (b, s) is values[place]; a row that the part does not own is zero. */
+/* Element h of row (b, s) is values[place]; a row that the rank does not own is zero. */
 static void fill_row(const workload *w, char *to, int64_t b, int64_t s, const char *values) {
     int64_t place = (b * 67 + s * 31 + s / 256) % VALUES;
     for (int64_t h = 0; h < w->h; h++, to += w->size) {
@@ -22,53 +17,60 @@ static void fill_row(const workload *w, char *to, int64_t b, int64_t s, const ch
     }
 }
 
-static void fill(const workload *w, char *to, const held *part) {
-    int64_t outer = w->axis == 0 ? part->samples : w->s;
-    int64_t inner = w->axis == 0 ? w->s : part->samples;
+/* Fills a buffer; a NULL one is counted only. Returns its bytes. */
+static size_t fill(const workload *w, char *to, case_side which) {
+    case_axis axes[2] = {case_axis_open(&w->bridge, which, test_rank, 0),
+                         case_axis_open(&w->bridge, which, test_rank, 1)};
+    const case_axis *outer = &axes[w->axis], *inner = &axes[1 - w->axis];
+    size_t row = (size_t)w->h * w->size, bytes = (size_t)(outer->n * inner->n) * row;
     char values[VALUES * 4];
-    size_t row = (size_t)w->h * w->size;
     for (int64_t i = 0; i < VALUES; i++) {
         number_put(w->dtype, values, i, (double)(i + 1));
     }
-    for (int64_t i = 0; i < outer; i++) {
-        for (int64_t j = 0; j < inner; j++, to += row) {
-            int64_t b = part->first + (w->axis == 0 ? i : j), s = w->axis == 0 ? j : i;
-            if (part->cp < 0 || owner_of(w, s) == part->cp) {
-                fill_row(w, to, b, s, values);
+    for (int64_t i = 0; to && i < outer->n; i++) {
+        for (int64_t j = 0; j < inner->n; j++, to += row) {
+            int64_t b = w->axis == 0 ? i : j, s = w->axis == 0 ? j : i;
+            if (which != SIDE_GRADIENT || (axes[0].owned[b] && axes[1].owned[s])) {
+                fill_row(w, to, axes[0].index[b], axes[1].index[s], values);
             } else {
                 memset(to, 0, row);
             }
         }
     }
+    case_axis_close(&axes[0]);
+    case_axis_close(&axes[1]);
+    return bytes;
 }
 
-static size_t bytes_of(const workload *w, const held *part) {
-    return (size_t)(part->samples * w->s * w->h) * w->size;
+static void set_bridge(workload *w) {
+    w->bridge = (bridge_case){.world = test_world,
+                              .src = w->src,
+                              .dst = w->dst,
+                              .batch = w->narrow * mesh_size(w->fan_in ? &w->src : &w->dst, "dp"),
+                              .sequence = w->s,
+                              .hidden = w->h,
+                              .axis_b = w->axis,
+                              .axis_s = 1 - w->axis,
+                              .axis_h = 2,
+                              .dtype = w->dtype,
+                              .owner = LIERNE_GRADIENT_ZIGZAG};
 }
 
 void workload_open(workload *w) {
+    static const case_side sides[2][2] = {{SIDE_SRC, SIDE_DST}, {SIDE_GRADIENT, SIDE_SRC}};
     int src = mesh_size(&w->src, "dp"), dst = mesh_size(&w->dst, "dp");
     w->size = lierne_dtype_size(w->dtype);
     w->fan_in = src > dst;
     w->dp_ratio = w->fan_in ? src / dst : dst / src;
     w->cp = mesh_size(&w->dst, "cp");
     w->disjoint = w->src.offset != w->dst.offset;
-    w->source.samples = w->narrow * (w->fan_in ? 1 : w->dp_ratio);
-    w->target.samples = w->narrow * (w->fan_in ? w->dp_ratio : 1);
-    w->source.first = mesh_coord(&w->src, test_rank, "dp") * w->source.samples;
-    w->target.first = mesh_coord(&w->dst, test_rank, "dp") * w->target.samples;
-    w->source.samples = mesh_has(&w->src, test_rank) ? w->source.samples : 0;
-    w->target.samples = mesh_has(&w->dst, test_rank) ? w->target.samples : 0;
-    w->source.cp = w->target.cp = -1;
-    w->target_cp = mesh_coord(&w->dst, test_rank, "cp");
-    held gradient = w->target;
-    gradient.cp = w->target_cp;
-    w->bytes[FORWARD][0] = w->bytes[ADJOINT][1] = bytes_of(w, &w->source);
-    w->bytes[FORWARD][1] = w->bytes[ADJOINT][0] = bytes_of(w, &w->target);
+    set_bridge(w);
     for (int d = FORWARD; d <= ADJOINT; d++) {
+        w->bytes[d][0] = fill(w, NULL, sides[d][0]);
+        w->bytes[d][1] = fill(w, NULL, sides[d][1]);
         w->in[d] = take(w->bytes[d][0]);
         w->out[d] = take(w->bytes[d][1]);
-        fill(w, w->in[d], d == FORWARD ? &w->source : &gradient);
+        fill(w, w->in[d], sides[d][0]);
     }
 }
 
@@ -93,7 +95,7 @@ bool workload_right(const method *m, int direction) {
     const workload *w = m->workload;
     size_t bytes = w->bytes[direction][1];
     char *wanted = take(bytes);
-    fill(w, wanted, direction == FORWARD ? &w->target : &w->source);
+    fill(w, wanted, direction == FORWARD ? SIDE_DST : SIDE_SRC);
     bool right = m->result[direction] && memcmp(wanted, m->result[direction], bytes) == 0;
     free(wanted);
     return right;
@@ -103,7 +105,7 @@ static int put_mesh(char *text, size_t room, const mesh *m, const char *then) {
     int n = 0;
     for (int i = 0; i < m->ndims; i++) {
         if (m->sizes[i] > 1 || strcmp(m->names[i], "cp") != 0) {
-            n += snprintf(text + n, room - (size_t)n, "%s%d ", m->names[i], m->sizes[i]);
+            n += snprintf(text + n, room - (size_t)n, "%s%d ", m->names[i], (int)m->sizes[i]);
         }
     }
     return n - 1 + snprintf(text + n - 1, room - (size_t)n, "%s", then);

@@ -1,155 +1,93 @@
-/* The closed form of a bridge: which samples a rank holds, and the value of each element of a
- * buffer. Coordinates are computed here, without the library: the last dim is the slowest. */
+/* The values of the golden files' bridges: a formula of the element, and whom the mode lets fill
+ * which row. Where an element lies, the tests' model says. */
 #include "simulate.h"
+
+#include "bridge_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { GARBAGE = -1234567 }; /* what a gradient holds in rows that the rank does not own */
 
-/* What a rank holds on a side of the bridge. */
-typedef struct held {
-    bool holds;
-    int64_t first; /* sample */
-    int64_t count;
-    int cp;
-    int ncp;
-} held;
-
-static int coordinate(const lierne_grid *grid, const char *name, int rank, int *size) {
-    int rest = rank - lierne_grid_get_offset(grid), found = 0;
-    *size = 1;
-    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
-        int n = lierne_grid_get_dim_size(grid, NULL, d);
-        if (strcmp(lierne_grid_get_dim_name(grid, NULL, d), name) == 0) {
-            found = rest % n;
-            *size = n;
-        }
-        rest /= n;
+int32_t *golden_row_owners(const golden_bridge *bridge) {
+    int n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
+    int32_t *owners = malloc((size_t)(bridge->samples * bridge->length + 1) * sizeof *owners);
+    for (int64_t i = 0; owners && i < bridge->samples * bridge->length; i++) {
+        int64_t g = i / bridge->length, s = i % bridge->length;
+        owners[i] = (int32_t)((3 * g + 5 * s + s / 3) % n);
     }
-    return found;
+    return owners;
 }
 
-static held held_by(const golden_bridge *bridge, bool at_source, int rank) {
-    const lierne_grid *grid = at_source ? bridge->src : bridge->dst;
-    int offset = lierne_grid_get_offset(grid), ndp, npp;
-    held l = {.ncp = 1};
-    if (rank < offset || rank >= offset + lierne_grid_get_size(grid)) {
-        return l;
-    }
-    int dp = coordinate(grid, "dp", rank, &ndp), pp = coordinate(grid, "pp", rank, &npp);
-    int64_t share = bridge->samples / ndp, more = bridge->samples % ndp;
-    l.holds = pp == (at_source ? npp - 1 : 0);
-    l.first = dp * share + (dp < more ? dp : more);
-    l.count = share + (dp < more);
-    l.cp = coordinate(grid, "cp", rank, &l.ncp);
-    return l;
+static int place_of(const golden_bridge *bridge, char axis) {
+    return (int)(strchr(bridge->order, axis) - bridge->order);
 }
 
-/* How often cp coordinate l->cp counts the row of sample g and position s. */
-static int64_t weight(const golden_bridge *bridge, const held *l, int64_t g, int64_t s) {
-    int64_t n = l->ncp;
-    if (bridge->mode == GOLDEN_DENSE) {
-        return l->cp + 1;
-    }
-    if (bridge->mode == GOLDEN_ROWMAP) {
-        return (3 * g + 5 * s + s / 3) % n == l->cp;
-    }
-    if (n == 1) {
-        return 1;
-    }
-    int64_t chunk = s / (bridge->length / (bridge->mode == GOLDEN_ZIGZAG ? 2 * n : n));
-    return chunk == l->cp || (bridge->mode == GOLDEN_ZIGZAG && chunk == 2 * n - 1 - l->cp);
+/* Who fills a row owns it, also where the library is told of contributions. */
+static bridge_case case_of(const golden_bridge *bridge, const int32_t *rows) {
+    static const lierne_gradient_owner owners[] = {
+        [GOLDEN_ZIGZAG] = LIERNE_GRADIENT_ZIGZAG,
+        [GOLDEN_CONTIGUOUS] = LIERNE_GRADIENT_CONTIGUOUS,
+        [GOLDEN_ROWMAP] = LIERNE_GRADIENT_ROWS,
+        [GOLDEN_DENSE] = LIERNE_GRADIENT_PARTIAL,
+    };
+    return (bridge_case){.world = lierne_grid_get_world_size(bridge->src),
+                         .src = mesh_from_grid(bridge->src),
+                         .dst = mesh_from_grid(bridge->dst),
+                         .batch = bridge->samples,
+                         .sequence = bridge->length,
+                         .hidden = bridge->width,
+                         .axis_b = place_of(bridge, 'b'),
+                         .axis_s = place_of(bridge, 's'),
+                         .axis_h = place_of(bridge, 'h'),
+                         .owner = owners[bridge->mode],
+                         .storage = bridge->storage,
+                         .rows = rows};
 }
 
-/* Sum of the weights over all cp coordinates of the destination. */
-static int64_t total_weight(const golden_bridge *bridge) {
-    int64_t n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
-    return bridge->mode == GOLDEN_DENSE ? n * (n + 1) / 2 : 1;
+/* How often cp coordinate cp counts an element. */
+static int64_t weight(const golden_bridge *bridge, const item *e, int cp) {
+    return bridge->mode == GOLDEN_DENSE ? cp + 1 : e->owner == cp;
 }
 
-static int64_t gradient(int64_t g, int64_t s, int64_t h) {
-    return 1000 * (g + 1) + 10 * s + h + 1;
+/* How often all of them do. */
+static int64_t total_weight(const golden_bridge *bridge, int64_t ncp) {
+    return bridge->mode == GOLDEN_DENSE ? ncp * (ncp + 1) / 2 : 1;
 }
 
-static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const held *l, int64_t g,
-                     int64_t s, int64_t h) {
+static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const item *e, int cp,
+                     int ncp) {
+    int64_t gradient = 1000 * (e->b + 1) + 10 * e->s + e->h + 1, m;
     switch (buffer) {
-    case GOLDEN_OUTPUT_GRADIENT: {
-        int64_t m = weight(bridge, l, g, s);
-        bool unread = m == 0 && bridge->owner != LIERNE_GRADIENT_PARTIAL;
-        return unread ? GARBAGE : m * gradient(g, s, h);
-    }
+    case GOLDEN_OUTPUT_GRADIENT:
+        m = weight(bridge, e, cp);
+        return m == 0 && bridge->owner != LIERNE_GRADIENT_PARTIAL ? GARBAGE : m * gradient;
     case GOLDEN_INPUT_GRADIENT:
-        return total_weight(bridge) * gradient(g, s, h);
+        return total_weight(bridge, ncp) * gradient;
     default:
-        return 10000 * g + 100 * s + h;
-    }
-}
-
-static int64_t axis_size(const golden_bridge *bridge, const held *l, char axis) {
-    return axis == 'b' ? l->count : axis == 's' ? bridge->length : bridge->width;
-}
-
-static bool has_cp(const lierne_grid *grid) {
-    bool found = false;
-    for (int d = 0; d < lierne_grid_get_ndims(grid, NULL); d++) {
-        found = found || strcmp(lierne_grid_get_dim_name(grid, NULL, d), "cp") == 0;
-    }
-    return found;
-}
-
-/* Compact rows are in the order of (sample, position), whichever axis is the slower one. Without a
- * cp dim there is nobody to leave rows to, and the tensor stays as it is. */
-static bool rows_are_compact(const golden_bridge *bridge, golden_buffer buffer) {
-    return buffer == GOLDEN_OUTPUT_GRADIENT && bridge->storage == LIERNE_COMPACT &&
-           bridge->owner == LIERNE_GRADIENT_ROWS && has_cp(bridge->dst);
-}
-
-/* Shape of a buffer of n elements whose axes are in this order. */
-static void shape_of(const golden_bridge *bridge, golden_buffer buffer, const held *l,
-                     const char *order, int64_t n, int64_t *shape) {
-    int64_t positions = bridge->length;
-    if (buffer == GOLDEN_OUTPUT_GRADIENT && bridge->storage == LIERNE_COMPACT) {
-        positions = 0;
-        for (int64_t s = 0; s < bridge->length; s++) {
-            positions += weight(bridge, l, 0, s) != 0;
-        }
-    }
-    for (int a = 0; a < 3; a++) {
-        int64_t size = order[a] == 's' ? positions : axis_size(bridge, l, order[a]);
-        shape[a] = l->holds ? size : 0;
-    }
-    if (l->holds && rows_are_compact(bridge, buffer)) {
-        int first = order[0] == 'h';
-        shape[first] = n / bridge->width;
-        shape[first + 1] = 1;
+        return 10000 * e->b + 100 * e->s + e->h;
     }
 }
 
 int64_t *golden_values(const golden_bridge *bridge, golden_buffer buffer, int rank, int64_t *n,
                        int64_t *shape) {
-    bool at_source = buffer == GOLDEN_INPUT || buffer == GOLDEN_INPUT_GRADIENT;
-    bool compact = buffer == GOLDEN_OUTPUT_GRADIENT && bridge->storage == LIERNE_COMPACT;
-    const char *order = !rows_are_compact(bridge, buffer) ? bridge->order
-                        : bridge->order[0] == 'h'         ? "hbs"
-                                                          : "bsh";
-    held l = held_by(bridge, at_source, rank);
-    int64_t all = l.holds ? l.count * bridge->length * bridge->width : 0;
-    int64_t *values = malloc((size_t)(all + 1) * sizeof *values);
-    *n = 0;
-    for (int64_t i = 0; values && i < all; i++) {
-        int64_t rest = i, b = 0, s = 0, h = 0;
-        for (int a = 2; a >= 0; a--) {
-            int64_t *at = order[a] == 'b' ? &b : order[a] == 's' ? &s : &h;
-            int64_t size = axis_size(bridge, &l, order[a]);
-            *at = rest % size;
-            rest /= size;
-        }
-        if (!compact || weight(bridge, &l, l.first + b, s) != 0) {
-            values[(*n)++] = value(bridge, buffer, &l, l.first + b, s, h);
-        }
+    static const case_side sides[] = {[GOLDEN_INPUT] = SIDE_SRC,
+                                      [GOLDEN_OUTPUT] = SIDE_DST,
+                                      [GOLDEN_OUTPUT_GRADIENT] = SIDE_GRADIENT,
+                                      [GOLDEN_INPUT_GRADIENT] = SIDE_SRC};
+    int32_t *rows = golden_row_owners(bridge);
+    bridge_case c = case_of(bridge, rows);
+    int64_t extent[3];
+    item *items = case_items(&c, sides[buffer], rank, n, extent);
+    int cp = mesh_coord(&c.dst, rank, "cp"), ncp = mesh_size(&c.dst, "cp");
+    int64_t *values = malloc((size_t)(*n + 1) * sizeof *values);
+    for (int64_t i = 0; values && i < *n; i++) {
+        values[i] = value(bridge, buffer, &items[i], cp, ncp);
     }
-    shape_of(bridge, buffer, &l, order, *n, shape);
+    shape[c.axis_b] = extent[0];
+    shape[c.axis_s] = extent[1];
+    shape[c.axis_h] = extent[2];
+    free(items);
+    free(rows);
     return values;
 }

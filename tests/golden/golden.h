@@ -4,6 +4,7 @@
 #define LIERNE_TESTS_GOLDEN_H
 
 #include "lierne.h"
+#include "numbers.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -24,7 +25,7 @@ golden_check golden_uneven, golden_two_shot_partition;
 golden_check golden_isolation, golden_composition, golden_schedules_agree, golden_launch_order;
 golden_check golden_overlap_gate;
 /* golden_halo_invalid in a world of n ranks: the case's own number, or any if that is 1. */
-void golden_halo_refuse(golden_case *c, int n);
+void golden_halo_reject(golden_case *c, int n);
 
 /* Records the first failure of a case; returns ok. */
 bool golden_expect(golden_case *c, bool ok, const char *format, ...)
@@ -37,10 +38,6 @@ bool golden_expect_status(golden_case *c, const char *what, lierne_status status
 /* Reads a file. Numbers that are not written as integers come as strings, because cJSON would make
  * 2 of 2.0 and lierne must be told of them. NULL, with *why, if that fails. */
 cJSON *golden_read(const char *path, const char **why);
-
-/* Element i of an array of a dtype other than the 8-bit ones. */
-void golden_poke(lierne_dtype dtype, void *memory, int64_t i, double value);
-double golden_peek(lierne_dtype dtype, const void *memory, int64_t i);
 
 /* Integer of a number, and at a key; fallback if there is none. Saturates. */
 int64_t golden_to_int(const cJSON *item, int64_t fallback);

@@ -48,7 +48,7 @@ static void work(lierne_context *context, void *shared) {
                               .width = 1};
     lierne_status status = lierne_plan_create_graph(&t->world->plans[rank], context, &spec);
     bool all = !t->alone && wrong_owners(t); /* then the first one that came speaks */
-    golden_expect_refusal(c, status, t->world->plans[rank], all ? -1 : t->bad);
+    golden_expect_rejection(c, status, t->world->plans[rank], all ? -1 : t->bad);
     free(owner);
 }
 

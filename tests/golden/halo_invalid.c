@@ -104,7 +104,7 @@ static void work(lierne_context *context, void *shared) {
     int64_t width = t->wide ? INT64_MAX / 8 : 2;
     lierne_halo_spec spec = golden_swaps_spec(&swaps, (golden_type){LIERNE_F64, width, width});
     lierne_status status = lierne_plan_create_halo(&t->world->plans[rank], context, &spec);
-    golden_expect_refusal(c, status, t->world->plans[rank], t->bad);
+    golden_expect_rejection(c, status, t->world->plans[rank], t->bad);
     golden_swaps_free(&swaps);
 }
 
@@ -140,7 +140,7 @@ static void check_long_rows(golden_case *c, const golden_swaps *swaps) {
     lierne_context_destroy(context);
 }
 
-void golden_halo_refuse(golden_case *c, int n) {
+void golden_halo_reject(golden_case *c, int n) {
     golden_swaps swaps = golden_swaps_read(c->item, c->item);
     trial t = {.expect = golden_string(c->item, "expect"),
                .old = (int)golden_int(c->item, "world", 0),
@@ -157,8 +157,8 @@ void golden_halo_refuse(golden_case *c, int n) {
 
 void golden_halo_invalid(golden_case *c) {
     int world = (int)golden_int(c->item, "world", 0);
-    golden_halo_refuse(c, world);
+    golden_halo_reject(c, world);
     if (world == 1) {
-        golden_halo_refuse(c, 3);
+        golden_halo_reject(c, 3);
     }
 }

@@ -23,7 +23,7 @@ static bool read_positions(golden_case *c, partition *p, const cJSON *rows) {
             return false;
         }
         cJSON_ArrayForEach(one, row) {
-            golden_poke(p->dtype, p->positions, at++, golden_to_double(one));
+            number_put(p->dtype, p->positions, at++, golden_to_double(one));
         }
     }
     return true;

@@ -51,7 +51,7 @@ static void *array_of(const execution *e, const double *values, int64_t rows) {
     memset(array, POISON, bytes_of(e, rows));
     for (int64_t i = 0; values && i < rows * e->type.width; i++) {
         int64_t row = i / e->type.width, column = i % e->type.width;
-        golden_poke(e->type.dtype, array, row * e->type.stride + column, values[i]);
+        number_put(e->type.dtype, array, row * e->type.stride + column, values[i]);
     }
     return array;
 }
@@ -73,8 +73,8 @@ static void expect_array(golden_case *c, const execution *e, const char *how, co
     int64_t n = e->nout * e->type.width;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i / e->type.width * e->type.stride + i % e->type.width;
-        double got = golden_peek(e->type.dtype, array, at);
-        double want = golden_peek(e->type.dtype, wanted, at);
+        double got = number_get(e->type.dtype, array, at);
+        double want = number_get(e->type.dtype, wanted, at);
         if (memcmp(&got, &want, sizeof got) != 0) {
             golden_expect(c, false, "%s, %s %s: row %lld, column %lld is %.17g, expected %.17g",
                           e->what, how, e->direction ? "adjoint" : "forward",
@@ -166,7 +166,7 @@ static double dot(golden_case *c, const execution *e, const double *values) {
     golden_expect_status(c, e->what, execute(e, out, in, false), LIERNE_OK);
     for (int64_t i = 0; i < e->nout * e->type.width; i++) {
         int64_t at = i / e->type.width * e->type.stride + i % e->type.width;
-        sum += golden_peek(e->type.dtype, out, at) * values[i];
+        sum += number_get(e->type.dtype, out, at) * values[i];
     }
     free(in);
     free(out);

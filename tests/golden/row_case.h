@@ -92,8 +92,8 @@ bool golden_world_run(golden_world *world, void (*work)(lierne_context *context,
 void golden_world_end(golden_case *c, golden_world *world, const char *what);
 /* The result of planning on a rank that must be rejected: the status whose name the case expects,
  * and a message with the rank that is to blame, or with some rank if blamed is -1. */
-void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_plan *plan,
-                           int blamed);
+void golden_expect_rejection(golden_case *c, lierne_status status, const lierne_plan *plan,
+                             int blamed);
 /* The dots of all ranks are the same two ways. */
 void golden_world_expect_adjoint(golden_case *c, const golden_world *world);
 /* lierne_plan_check of the plans of this process; where it has all of them, their routes do what

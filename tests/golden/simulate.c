@@ -40,7 +40,7 @@ static void free_buffer(buffer *b) {
 static void expect_values(golden_case *c, const golden_bridge *bridge, const char *what, int rank,
                           const buffer *expected, const void *memory) {
     for (int64_t i = 0; i < expected->n; i++) {
-        double got = golden_peek(bridge->dtype, memory, i);
+        double got = number_get(bridge->dtype, memory, i);
         if (got < (double)expected->values[i] || got > (double)expected->values[i] || got != got) {
             golden_expect(c, false, "%s on rank %d: element %lld is %.17g, expected %lld", what,
                           rank, (long long)i, got, (long long)expected->values[i]);
@@ -110,7 +110,7 @@ static bool begin(golden_case *c, const golden_bridge *bridge, rank_state *state
         return false;
     }
     for (int64_t i = 0; i < state->in.n; i++) {
-        golden_poke(bridge->dtype, state->in.memory, i, (double)state->in.values[i]);
+        number_put(bridge->dtype, state->in.memory, i, (double)state->in.values[i]);
     }
     memset(state->out.memory, 0xa5, (size_t)(state->out.n + 1) * 8);
     lierne_status (*start)(lierne_request **, lierne_plan *, void *, const void *, void *) =
@@ -143,16 +143,6 @@ static void run(golden_case *c, const golden_bridge *bridge, rank_state *ranks, 
     }
 }
 
-static int32_t *row_owners(const golden_bridge *bridge) {
-    int n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
-    int32_t *owners = malloc((size_t)(bridge->samples * bridge->length + 1) * sizeof *owners);
-    for (int64_t i = 0; owners && i < bridge->samples * bridge->length; i++) {
-        int64_t g = i / bridge->length, s = i % bridge->length;
-        owners[i] = (int32_t)((3 * g + 5 * s + s / 3) % n);
-    }
-    return owners;
-}
-
 static void fill_tensor(lierne_bridge_spec *spec, const golden_bridge *bridge, int64_t *shape) {
     int b = (int)(strchr(bridge->order, 'b') - bridge->order);
     int s = (int)(strchr(bridge->order, 's') - bridge->order);
@@ -175,7 +165,7 @@ static void fill_tensor(lierne_bridge_spec *spec, const golden_bridge *bridge, i
 static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_bridge *bridge,
                               rank_state *ranks, int world) {
     int64_t shape[3];
-    int32_t *rows = bridge->owner == LIERNE_GRADIENT_ROWS ? row_owners(bridge) : NULL;
+    int32_t *rows = bridge->owner == LIERNE_GRADIENT_ROWS ? golden_row_owners(bridge) : NULL;
     lierne_status first = LIERNE_OK;
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = bridge->src,

@@ -1,5 +1,4 @@
-/* A bridge on a simulated world, against a closed form that knows dp ranks, samples and positions
- * and nothing of layouts or plans. */
+/* A bridge on a simulated world, compared with the golden files' formula (closed_form.c). */
 #ifndef LIERNE_TESTS_GOLDEN_SIMULATE_H
 #define LIERNE_TESTS_GOLDEN_SIMULATE_H
 
@@ -45,6 +44,9 @@ typedef enum golden_buffer {
  */
 int64_t *golden_values(const golden_bridge *bridge, golden_buffer buffer, int rank, int64_t *n,
                        int64_t *shape);
+
+/* The row map of GOLDEN_ROWMAP, to be freed. */
+int32_t *golden_row_owners(const golden_bridge *bridge);
 
 /* Plans the bridge on every rank of a simulated world, runs forward and adjoint, and compares every
  * element that is owned. Returns the outcome of planning, which must be the same on all ranks; what

@@ -41,21 +41,10 @@ static double round_to(double value, int bits) {
 }
 
 static void put(lierne_dtype dtype, void *memory, int64_t i, double value) {
-    if (lierne_dtype_size(dtype) == 1) {
-        ((uint8_t *)memory)[i] = (uint8_t)(int64_t)value;
-    } else {
-        golden_poke(dtype, memory, i,
-                    dtype == LIERNE_F16    ? round_to(value, 10)
-                    : dtype == LIERNE_BF16 ? round_to(value, 7)
-                                           : value);
-    }
-}
-
-static double get(lierne_dtype dtype, const void *memory, int64_t i) {
-    const uint8_t *bytes = memory;
-    return dtype == LIERNE_U8   ? bytes[i]
-           : dtype == LIERNE_I8 ? (int8_t)bytes[i]
-                                : golden_peek(dtype, memory, i);
+    number_put(dtype, memory, i,
+               dtype == LIERNE_F16    ? round_to(value, 10)
+               : dtype == LIERNE_BF16 ? round_to(value, 7)
+                                      : value);
 }
 
 /* FNV-1a of 64 bits. */
@@ -117,7 +106,7 @@ static unsigned char *execute(golden_case *c, lierne_context *context, const run
 
 static void expect_value(golden_case *c, const run *r, const void *out, int64_t i,
                          const cJSON *wanted) {
-    double got = get(r->dtype, out, i), value = golden_to_double(wanted);
+    double got = number_get(r->dtype, out, i), value = golden_to_double(wanted);
     golden_expect(c, got >= value && got <= value, "element %lld is %.17g, expected %.17g",
                   (long long)i, got, value);
 }
@@ -234,7 +223,7 @@ static void print_wanted(char *text, const golden_case *c, const run *r) {
     double change = 0;
     for (int64_t i = 0; i < r->world->n; i++) {
         put(r->dtype, element, 0, r->terms[i]);
-        change += get(r->dtype, element, 0) - r->terms[i];
+        change += number_get(r->dtype, element, 0) - r->terms[i];
     }
     snprintf(text, 20, "%s", golden_string(wanted, "bits"));
     if (change < 0 || change > 0) {

@@ -45,8 +45,8 @@ void golden_world_end(golden_case *c, golden_world *world, const char *what) {
     free(world->dots);
 }
 
-void golden_expect_refusal(golden_case *c, lierne_status status, const lierne_plan *plan,
-                           int blamed) {
+void golden_expect_rejection(golden_case *c, lierne_status status, const lierne_plan *plan,
+                             int blamed) {
     char rank[24];
     const char *name = lierne_status_name(status), *wanted = golden_string(c->item, "expect");
     const char *message = status ? lierne_last_error() : "planned";

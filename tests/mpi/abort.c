@@ -22,8 +22,13 @@ typedef struct setup {
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", test_world, 1, 1),
-                     .size = {test_world, 4, ROW / 4},
-                     .axis = {0, 1, 2},
+                     .world = test_world,
+                     .batch = test_world,
+                     .sequence = 4,
+                     .hidden = ROW / 4,
+                     .axis_b = 0,
+                     .axis_s = 1,
+                     .axis_h = 2,
                      .dtype = LIERNE_F32};
     return case_plan(plan, context, &c);
 }
@@ -120,7 +125,7 @@ static void arguments(void) {
 static void destroys_all(void) {
     setup s = open_setup();
     mesh one = mesh_of("tcd", 1, 1, test_world);
-    lierne_grid *grid = mesh_grid(&one);
+    lierne_grid *grid = mesh_grid(&one, test_world);
     const int64_t shape[3] = {test_world, 4, 2};
     const lierne_bridge_spec spec = {.size = sizeof spec,
                                      .src = grid,

@@ -124,7 +124,7 @@ static void set_up(void) {
     MADE(lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec));
     MADE(lierne_context_create_self(&alone, &spec));
     MADE(lierne_grid_create(&one, &grid));
-    src = mesh_grid(&from), dst = mesh_grid(&to);
+    src = mesh_grid(&from, test_world), dst = mesh_grid(&to, test_world);
     own = SAMPLES * MOST * WIDTH, all = own * (size_t)test_world;
     in = malloc(own * sizeof *in);
     out = malloc(all * sizeof *out), more = malloc(all * sizeof *more);

@@ -11,25 +11,30 @@
 
 enum { ROW = 24, STEPS = 20 };
 
-typedef struct lane {
+typedef struct worker {
     lierne_context *context;
     lierne_plan *plan;
     float *in, *out, *back;
     int wrong;
     lierne_status status;
     char message[512];
-} lane;
+} worker;
 
 static size_t all_elements(void) {
     return (size_t)(ROW * test_world);
 }
 
-static void open_lane(lane *l) {
+static void open_worker(worker *l) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", 1, test_world, 1),
-                     .size = {test_world, 4, ROW / 4},
-                     .axis = {0, 1, 2},
+                     .world = test_world,
+                     .batch = test_world,
+                     .sequence = 4,
+                     .hidden = ROW / 4,
+                     .axis_b = 0,
+                     .axis_s = 1,
+                     .axis_h = 2,
                      .dtype = LIERNE_F32};
     memset(l, 0, sizeof *l);
     CHECK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec) ==
@@ -40,19 +45,19 @@ static void open_lane(lane *l) {
     l->out = malloc(all_elements() * sizeof(float));
 }
 
-static void close_lane(lane *l) {
+static void close_worker(worker *l) {
     CHECK(lierne_context_destroy_all(l->context) == LIERNE_OK, "%s", lierne_last_error());
     free(l->in), free(l->out), free(l->back);
 }
 
-static void keep(lane *l, lierne_status status) {
+static void keep(worker *l, lierne_status status) {
     if (status != LIERNE_OK && l->status == LIERNE_OK) {
         l->status = status;
         snprintf(l->message, sizeof l->message, "%s", lierne_last_error());
     }
 }
 
-static void forward(lane *l, int step) {
+static void forward(worker *l, int step) {
     for (int i = 0; i < ROW; i++) {
         l->in[i] = (float)(ROW * test_rank + i + 1 + step);
     }
@@ -65,7 +70,7 @@ static void forward(lane *l, int step) {
 
 /* Every cp rank gives the output as its contribution: the sum is the world times the input. */
 static void *backward(void *arg) {
-    lane *l = arg;
+    worker *l = arg;
     memset(l->back, 0xa5, ROW * sizeof *l->back);
     keep(l, lierne_adjoint(l->plan, l->back, l->out, NULL));
     for (int i = 0; i < ROW; i++) {
@@ -80,7 +85,7 @@ static void in_another_thread(void *(*work)(void *), void *arg) {
     pthread_join(thread, NULL);
 }
 
-static void check(const lane *l, const char *what) {
+static void check(const worker *l, const char *what) {
     CHECK(l->status == LIERNE_OK, "%s: %s", what, l->message);
     CHECK(l->wrong == 0, "%s: %d wrong elements", what, l->wrong);
 }
@@ -95,8 +100,8 @@ static void *many_steps(void *arg) {
 
 int main(int argc, char **argv) {
     int provided = test_start_threads(&argc, &argv);
-    lane first, second;
-    open_lane(&first);
+    worker first, second;
+    open_worker(&first);
     if (provided >= MPI_THREAD_SERIALIZED) {
         for (int step = 0; step < STEPS; step++) {
             forward(&first, step);
@@ -106,15 +111,15 @@ int main(int argc, char **argv) {
     }
     if (provided >= MPI_THREAD_MULTIPLE) {
         pthread_t thread;
-        open_lane(&second);
+        open_worker(&second);
         pthread_create(&thread, NULL, many_steps, &second);
         many_steps(&first);
         pthread_join(thread, NULL);
         check(&first, "one context, beside another thread");
         check(&second, "another context in another thread");
-        close_lane(&second);
+        close_worker(&second);
     }
     CHECK(provided >= MPI_THREAD_FUNNELED, "MPI provides %d", provided);
-    close_lane(&first);
+    close_worker(&first);
     return test_finish();
 }

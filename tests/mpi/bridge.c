@@ -1,5 +1,5 @@
 /* Bridges between all pairs of layouts of the world, on real ranks: every rank computes from the
- * closed form what its buffer must hold, and compares all bits. The sweep runs through dim orders,
+ * model what its buffer must hold, and compares all bits. The sweep runs through dim orders,
  * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
  * combinations occur over the pairs without running all of them for each. */
 #include "context/context.h"
@@ -36,8 +36,8 @@ static void trial_open(trial *t, const bridge_case *c, lierne_plan *plan,
     size_t size = lierne_dtype_size(c->dtype);
     int cp = mesh_coord(&c->dst, test_rank, "cp");
     *t = (trial){.c = c, .plan = plan, .direction = direction};
-    t->in_items = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &t->nin);
-    t->out_items = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &t->nout);
+    t->in_items = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &t->nin, NULL);
+    t->out_items = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &t->nout, NULL);
     t->in_bytes = (size_t)t->nin * size;
     t->out_bytes = (size_t)t->nout * size;
     t->in = poisoned(t->in_bytes);
@@ -47,12 +47,13 @@ static void trial_open(trial *t, const bridge_case *c, lierne_plan *plan,
     for (int64_t i = 0; i < t->nin; i++) {
         const item *e = &t->in_items[i];
         if (e->owned) {
-            number_put(c->dtype, t->in, i, forward ? case_value(e) : case_contribution(e, cp));
+            number_put(c->dtype, t->in, i,
+                       forward ? case_value(c, e) : case_contribution(c, e, cp));
         }
     }
     for (int64_t i = 0; i < t->nout; i++) {
         const item *e = &t->out_items[i];
-        number_put(c->dtype, t->wanted, i, forward ? case_value(e) : case_gradient(c, e));
+        number_put(c->dtype, t->wanted, i, forward ? case_value(c, e) : case_gradient(c, e));
     }
     memcpy(t->in_copy, t->in, t->in_bytes);
 }
@@ -142,15 +143,15 @@ static void run_view(trial *t) {
 static void check_dot(const trial *forward, const trial *adjoint) {
     const bridge_case *c = forward->c;
     long long part[2] = {0, 0}, sum[2];
-    if (mesh_coord(&c->dst, test_rank, "tp") == 0) {
-        for (int64_t i = 0; i < adjoint->nin; i++) {
-            const item *e = &adjoint->in_items[i];
-            part[0] += e->owned ? (long long)(number_get(c->dtype, forward->out, e->at) *
-                                              number_get(c->dtype, adjoint->in, i))
-                                : 0;
-        }
+    int cp = mesh_coord(&c->dst, test_rank, "cp");
+    bool counts[2] = {case_first_replica(c, SIDE_DST, test_rank),
+                      case_first_replica(c, SIDE_SRC, test_rank)};
+    for (int64_t i = 0; i < forward->nout && counts[0]; i++) {
+        const item *e = &forward->out_items[i];
+        double y = e->owned ? case_contribution(c, e, cp) : 0;
+        part[0] += (long long)(number_get(c->dtype, forward->out, i) * y);
     }
-    for (int64_t i = 0; i < forward->nin && mesh_coord(&c->src, test_rank, "tp") == 0; i++) {
+    for (int64_t i = 0; i < forward->nin && counts[1]; i++) {
         part[1] += (long long)(number_get(c->dtype, forward->in, i) *
                                number_get(c->dtype, adjoint->out, i));
     }
@@ -239,35 +240,36 @@ static void choose(bridge_case *c, int i) {
     c->owner = gradients[i % 7].owner;
     c->storage = gradients[i % 7].storage;
     c->dtype = dtypes[(i + i / 7) % 6];
-    memcpy(c->axis, axes[(i / 7 + i / 42) % 6], sizeof c->axis);
+    const int *at = axes[(i / 7 + i / 42) % 6];
+    c->axis_b = at[0], c->axis_s = at[1], c->axis_h = at[2];
     if (c->owner == LIERNE_GRADIENT_ROWS && c->storage == LIERNE_COMPACT &&
-        abs(c->axis[0] - c->axis[1]) != 1) {
+        abs(c->axis_b - c->axis_s) != 1) {
         c->storage = LIERNE_FULL; /* compact rows need neighbouring axes */
     }
     /* Uneven shares, dp ranks without samples, cp ranks without rows: all legal. */
-    c->size[0] = i % 3 == 0 ? 2 * test_world : i % 3 == 1 ? 5 : test_world + 3;
-    c->size[1] = c->owner == LIERNE_GRADIENT_ZIGZAG ? 2 * test_world : 7;
-    c->size[2] = 3;
+    c->batch = i % 3 == 0 ? 2 * test_world : i % 3 == 1 ? 5 : test_world + 3;
+    c->sequence = c->owner == LIERNE_GRADIENT_ZIGZAG ? 2 * test_world : 7;
+    c->hidden = 3;
 }
 
 static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     int32_t rows[512];
-    bridge_case c = {.src = src, .dst = dst};
+    bridge_case c = {.world = test_world, .src = src, .dst = dst};
     choose(&c, number);
     test_cut_messages(context, number % 5 == 4 ? 13 : (size_t)1 << 30);
     if (c.owner == LIERNE_GRADIENT_ROWS) {
-        for (int64_t i = 0; i < c.size[0] * c.size[1]; i++) {
+        for (int64_t i = 0; i < c.batch * c.sequence; i++) {
             uint64_t m = mix((uint64_t)(i + number * 1000));
             rows[i] = (int32_t)(m % (uint64_t)mesh_size(&dst, "cp"));
         }
-        c.row_owner = rows;
+        c.rows = rows;
     }
     run_case(context, &c);
-    c.row_owner = NULL;
+    c.rows = NULL;
     c.owner = LIERNE_GRADIENT_PARTIAL;
     c.storage = LIERNE_FULL;
     c.algorithm = TEST_COLLECTIVE;
-    c.size[0] = 2 * test_world;
+    c.batch = 2 * test_world;
     run_case(context, &c);
 }
 
@@ -291,12 +293,12 @@ static void sweep(lierne_context *context, int number) {
 /* Disjoint meshes, source before and behind: DIRECT and LEADER give the same bits, the closed
  * form's. */
 static void run_disjoint(lierne_context *context, mesh src, mesh dst, int number) {
-    bridge_case c = {.src = src, .dst = dst};
+    bridge_case c = {.world = test_world, .src = src, .dst = dst};
     bool behind = number % 2;
     int src_size = mesh_size(&src, "tp") * mesh_size(&src, "dp");
     int dst_size = mesh_size(&dst, "tp") * mesh_size(&dst, "dp");
     choose(&c, 7 * number); /* a partial gradient */
-    c.size[0] = 2 * mesh_size(&src, "dp") * mesh_size(&dst, "dp");
+    c.batch = 2 * mesh_size(&src, "dp") * mesh_size(&dst, "dp");
     c.src.offset = behind ? test_world - src_size : 0;
     c.dst.offset = behind ? 0 : test_world - dst_size;
     run_case(context, &c);
@@ -325,8 +327,13 @@ static void sweep_disjoint(lierne_context *context) {
 static void grow_groups(lierne_context *context) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", 1, test_world, 1),
-                     .size = {test_world, 1, 1},
-                     .axis = {0, 1, 2},
+                     .world = test_world,
+                     .batch = test_world,
+                     .sequence = 1,
+                     .hidden = 1,
+                     .axis_b = 0,
+                     .axis_s = 1,
+                     .axis_h = 2,
                      .algorithm = TEST_COLLECTIVE};
     lierne_plan *plan;
     CHECK(case_plan(&plan, context, &c) == LIERNE_OK, "%s", lierne_last_error());

@@ -26,8 +26,8 @@ static void open_setup(setup *s) {
     memset(s, 0, sizeof *s);
     CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &checked) == LIERNE_OK, "%s",
           lierne_last_error());
-    s->src = mesh_grid(&src);
-    s->dst = mesh_grid(&dst);
+    s->src = mesh_grid(&src, test_world);
+    s->dst = mesh_grid(&dst, test_world);
     s->shape[0] = SAMPLES * test_world, s->shape[1] = 4, s->shape[2] = ROW / 4;
     s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
                                    .src = s->src,

@@ -19,8 +19,8 @@ typedef struct setup {
 static void open_setup(setup *s, const char *src_order, int cp) {
     mesh src = mesh_of(src_order, 1, 1, test_world), dst = mesh_of("tcd", 1, cp, test_world / cp);
     memset(s, 0, sizeof *s);
-    s->src = mesh_grid(&src);
-    s->dst = mesh_grid(&dst);
+    s->src = mesh_grid(&src, test_world);
+    s->dst = mesh_grid(&dst, test_world);
     s->shape[0] = 2 * test_world;
     s->shape[1] = 4;
     s->shape[2] = 3;
@@ -96,13 +96,13 @@ static void other_algorithm(setup *s) {
 static void other_order(setup *s) {
     lierne_grid_destroy(s->src);
     mesh m = mesh_of("dct", 1, 1, test_world);
-    s->src = mesh_grid(&m);
+    s->src = mesh_grid(&m, test_world);
     s->spec.src = s->src;
 }
 static void other_sizes(setup *s) {
     lierne_grid_destroy(s->dst);
     mesh m = mesh_of("tcd", test_world, 1, 1);
-    s->dst = mesh_grid(&m);
+    s->dst = mesh_grid(&m, test_world);
     s->spec.dst = s->dst;
 }
 

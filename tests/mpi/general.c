@@ -54,7 +54,7 @@ static void run_seed(lierne_context *context, uint64_t seed) {
     lierne_plan *plan;
     double dots[2] = {0}, sums[2];
     random_case(seed, world, &c, &arrays);
-    if (case_plan_rank(&c, context, &plan) != LIERNE_OK) {
+    if (case_plan(&plan, context, &c) != LIERNE_OK) {
         verdict(seed, lierne_last_error());
         return;
     }

@@ -45,8 +45,8 @@ void golden_ranks_agree(golden_case *c) {
     }
 }
 
-static void refuse_swaps(golden_case *c) {
-    golden_halo_refuse(c, test_world);
+static void reject_swaps(golden_case *c) {
+    golden_halo_reject(c, test_world);
 }
 
 /* Counts a case once, on rank 0, but what it leaked on any rank. */
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     run_file(dir, "graph_a2a.json", golden_graph, golden_graph_invalid, false);
-    run_file(dir, "halo.json", golden_halo, refuse_swaps, true);
+    run_file(dir, "halo.json", golden_halo, reject_swaps, true);
     run_collectives(dir);
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");

@@ -22,8 +22,8 @@ static void open_setup(setup *s, int check) {
     lierne_context_spec context = {.size = sizeof context, .timeout = PATIENT, .check = check};
     CHECK(lierne_context_create_mpi(&s->context, MPI_COMM_WORLD, &context) == LIERNE_OK, "%s",
           lierne_last_error());
-    s->src = mesh_grid(&src);
-    s->dst = mesh_grid(&dst);
+    s->src = mesh_grid(&src, test_world);
+    s->dst = mesh_grid(&dst, test_world);
     s->spec = (lierne_bridge_spec){.size = sizeof s->spec,
                                    .src = s->src,
                                    .dst = s->dst,

@@ -14,8 +14,8 @@ static void run(lierne_context *context, const char *name, const bridge_case *c,
                 lierne_direction direction, form in, form want) {
     bool forward = direction == LIERNE_FORWARD;
     int64_t nin, nout, wrong = 0;
-    item *from = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin);
-    item *to = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout);
+    item *from = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin, NULL);
+    item *to = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout, NULL);
     size_t size = lierne_dtype_size(c->dtype);
     void *input = calloc((size_t)nin + 1, size), *output = malloc(((size_t)nout + 1) * size);
     lierne_plan *plan;
@@ -46,8 +46,13 @@ static void both(lierne_context *context, const char *name, mesh src, mesh dst,
     for (int i = 0; i < 4; i++) {
         bridge_case c = {.src = src,
                          .dst = dst,
-                         .size = {2 * test_world, 8, 3},
-                         .axis = {i / 2, 1 - i / 2, 2},
+                         .world = test_world,
+                         .batch = 2 * test_world,
+                         .sequence = 8,
+                         .hidden = 3,
+                         .axis_b = i / 2,
+                         .axis_s = 1 - i / 2,
+                         .axis_h = 2,
                          .dtype = LIERNE_F32,
                          .algorithm = (test_algorithm)(i % 2)};
         run(context, name, &c, direction, in, want);
@@ -59,14 +64,14 @@ static double place(const bridge_case *c, const item *i, int rank) {
     return (double)(i->b * 100 + i->s * 10 + i->h + 1);
 }
 
-static double source_lane(const bridge_case *c, const item *i, int rank) {
+static double source_dp(const bridge_case *c, const item *i, int rank) {
     (void)i;
     return mesh_coord(&c->src, rank, "dp") + 1;
 }
 
-static double source_lane_of_sample(const bridge_case *c, const item *i, int rank) {
+static double source_dp_of_sample(const bridge_case *c, const item *i, int rank) {
     (void)rank;
-    return (double)(i->b / (c->size[0] / mesh_size(&c->src, "dp")) + 1);
+    return (double)(i->b / (c->batch / mesh_size(&c->src, "dp")) + 1);
 }
 
 static double share(const bridge_case *c, const item *i, int rank) {
@@ -74,9 +79,9 @@ static double share(const bridge_case *c, const item *i, int rank) {
     return mesh_coord(&c->dst, rank, "dp") % 2 + 1;
 }
 
-static double slot_of_sample(const bridge_case *c, const item *i, int rank) {
+static double share_of_sample(const bridge_case *c, const item *i, int rank) {
     (void)rank;
-    return (double)(i->b / (c->size[0] / mesh_size(&c->dst, "dp")) % 2 + 1);
+    return (double)(i->b / (c->batch / mesh_size(&c->dst, "dp")) % 2 + 1);
 }
 
 static double one(const bridge_case *c, const item *i, int rank) {
@@ -86,7 +91,7 @@ static double one(const bridge_case *c, const item *i, int rank) {
 
 /* One where this cp rank of two owns the position by the zigzag split, zero elsewhere. */
 static double zigzag_mask(const bridge_case *c, const item *i, int rank) {
-    bool outer = i->s < c->size[1] / 4 || i->s >= c->size[1] / 4 * 3;
+    bool outer = i->s < c->sequence / 4 || i->s >= c->sequence / 4 * 3;
     return outer == (mesh_coord(&c->dst, rank, "cp") == 0);
 }
 
@@ -105,7 +110,7 @@ static double random_value(const bridge_case *c, const item *i, int rank) {
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5)));
 }
 
-static double random_summand(const bridge_case *c, const item *i, int rank) {
+static double random_contribution(const bridge_case *c, const item *i, int rank) {
     uint64_t cp = (uint64_t)mesh_coord(&c->dst, rank, "cp");
     return wide_float(mix((uint64_t)(i->b * 10007 + i->s * 101 + i->h + 5) + (cp + 1) * 777767777));
 }
@@ -132,12 +137,12 @@ static double ordered_sum(const bridge_case *c, const item *i, int rank) {
 static void directions(lierne_context *context) {
     int n = test_world, half = test_world / 2;
     mesh many = mesh_of("tcd", 1, 1, n), few = mesh_of("tcd", 2, 1, half);
-    both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_lane,
-         source_lane_of_sample);
+    both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_dp,
+         source_dp_of_sample);
     both(context, "fan-in adjoint narrows", many, few, LIERNE_ADJOINT, place, place);
     both(context, "fan-out forward narrows", few, many, LIERNE_FORWARD, place, place);
     both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_ADJOINT, share,
-         slot_of_sample);
+         share_of_sample);
     both(context, "equal forward is the identity", few, few, LIERNE_FORWARD, place, place);
     both(context, "equal adjoint is the identity", many, many, LIERNE_ADJOINT, place, place);
 }
@@ -149,8 +154,13 @@ static void masks(lierne_context *context) {
     for (int i = 0; i < 2; i++) {
         bridge_case c = {.src = from[i],
                          .dst = mesh_of("tcd", 1, 2, half),
-                         .size = {2 * test_world, 8, 3},
-                         .axis = {0, 1, 2},
+                         .world = test_world,
+                         .batch = 2 * test_world,
+                         .sequence = 8,
+                         .hidden = 3,
+                         .axis_b = 0,
+                         .axis_s = 1,
+                         .axis_h = 2,
                          .dtype = LIERNE_F32,
                          .owner = LIERNE_GRADIENT_ZIGZAG};
         both(context, "zigzag masks of ones", c.src, c.dst, LIERNE_ADJOINT, zigzag_mask, one);
@@ -167,13 +177,18 @@ static void floats(lierne_context *context) {
         }
         bridge_case c = {.src = mesh_of("tcd", src_tp, 1, test_world / src_tp),
                          .dst = mesh_of("tcd", 1, cp, test_world / cp),
-                         .size = {test_world, 16, 5},
-                         .axis = {f / 2 % 2, 1 - f / 2 % 2, 2},
+                         .world = test_world,
+                         .batch = test_world,
+                         .sequence = 16,
+                         .hidden = 5,
+                         .axis_b = f / 2 % 2,
+                         .axis_s = 1 - f / 2 % 2,
+                         .axis_h = 2,
                          .dtype = f % 2 ? LIERNE_BF16 : LIERNE_F32};
         for (int a = 0; a < 2; a++) {
             c.algorithm = (test_algorithm)a;
             run(context, "random floats", &c, LIERNE_FORWARD, random_value, random_value);
-            run(context, "random floats", &c, LIERNE_ADJOINT, random_summand, ordered_sum);
+            run(context, "random floats", &c, LIERNE_ADJOINT, random_contribution, ordered_sum);
         }
     }
 }
@@ -181,7 +196,7 @@ static void floats(lierne_context *context) {
 /* A tensor of rows has two axes and no sequence. */
 static void rows_without_sequence(lierne_context *context) {
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, 2, test_world / 2);
-    lierne_grid *src = mesh_grid(&from), *dst = mesh_grid(&to);
+    lierne_grid *src = mesh_grid(&from, test_world), *dst = mesh_grid(&to, test_world);
     int64_t shape[2] = {3 * test_world, 2};
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = src,

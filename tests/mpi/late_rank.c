@@ -265,8 +265,13 @@ static void play_all(void) {
 static lierne_status plan_two_dp_ranks(lierne_plan **plan, lierne_context *context) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, 2),
                      .dst = mesh_of("tcd", 2, 1, 1),
-                     .size = {2 * SAMPLES, SEQUENCE, HIDDEN},
-                     .axis = {1, 0, 2},
+                     .world = test_world,
+                     .batch = 2 * SAMPLES,
+                     .sequence = SEQUENCE,
+                     .hidden = HIDDEN,
+                     .axis_b = 1,
+                     .axis_s = 0,
+                     .axis_h = 2,
                      .dtype = LIERNE_F32};
     return case_plan(plan, context, &c);
 }

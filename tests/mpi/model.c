@@ -194,11 +194,11 @@ static void swap_shares(double *values, int64_t count, int dp, int other_dp) {
 static void cross(run *r, lierne_direction direction, double *out, const double *in) {
     bool forward = direction == LIERNE_FORWARD;
     const bridge_case *c = r->bridge;
-    int64_t nin, nout, row = c->size[1] * HIDDEN;
+    int64_t nin, nout, row = c->sequence * HIDDEN;
     int64_t from = first_sample(r, forward ? &r->encoder : &r->llm);
     int64_t to = first_sample(r, forward ? &r->llm : &r->encoder);
-    item *source = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin);
-    item *target = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout);
+    item *source = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin, NULL);
+    item *target = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout, NULL);
     void *input = zeros(nin), *output = zeros(nout);
     for (int64_t i = 0; i < nin; i++) {
         const item *at = &source[i];

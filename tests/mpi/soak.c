@@ -12,8 +12,13 @@
 static lierne_status plan_of(lierne_plan **plan, lierne_context *context, int round) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", 1, test_world, 1),
-                     .size = {2 * test_world, 4, 64},
-                     .axis = {1, 0, 2},
+                     .world = test_world,
+                     .batch = 2 * test_world,
+                     .sequence = 4,
+                     .hidden = 64,
+                     .axis_b = 1,
+                     .axis_s = 0,
+                     .axis_h = 2,
                      .dtype = LIERNE_F32,
                      .algorithm = (test_algorithm)(round % 2)};
     return case_plan(plan, context, &c);

@@ -51,10 +51,10 @@ static void every_pattern(lierne_context *context, size_t most) {
 static void every_length_of_pieces(lierne_context *context) {
     const size_t chunks[] = {1, 8, 16, 40, 100};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-        lierne_mpi_set_piece_bytes(context->control_self, chunks[i]);
+        test_cut_messages(context, chunks[i]);
         every_pattern(context, 30);
     }
-    lierne_mpi_set_piece_bytes(context->control_self, (size_t)1 << 30);
+    test_cut_messages(context, (size_t)1 << 30);
     for (int round = 0; round < 3; round++) {
         CHECK(exchange(context, RING, round, 2 * LIERNE_MPI_SINK + 1) == LIERNE_OK, "%s",
               lierne_last_error());
@@ -94,9 +94,9 @@ static void whole_pieces(lierne_context *context) {
 
 /* More pieces from one rank than may be in flight at once. */
 static void many_pieces(lierne_context *context) {
-    lierne_mpi_set_piece_bytes(context->control_self, 8);
+    test_cut_messages(context, 8);
     CHECK(exchange(context, ALL_TO_ALL, 5, 300) == LIERNE_OK, "%s", lierne_last_error());
-    lierne_mpi_set_piece_bytes(context->control_self, (size_t)1 << 30);
+    test_cut_messages(context, (size_t)1 << 30);
 }
 
 static void ranks_run_ahead(lierne_context *context) {
@@ -136,7 +136,7 @@ static void an_error_kills_nothing(lierne_context *context, int bad) {
 static void without_memory(lierne_context *context, int bad, size_t chunk) {
     lierne_status status = LIERNE_NO_MEMORY;
     int k = 0, last = LIERNE_NO_MEMORY;
-    lierne_mpi_set_piece_bytes(context->control_self, chunk);
+    test_cut_messages(context, chunk);
     while (last != LIERNE_OK && ++k < 1000) {
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
@@ -150,7 +150,7 @@ static void without_memory(lierne_context *context, int bad, size_t chunk) {
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
     }
     CHECK(k > test_world && k < 1000, "the exchange works from allocation %d on", k);
-    lierne_mpi_set_piece_bytes(context->control_self, (size_t)1 << 30);
+    test_cut_messages(context, (size_t)1 << 30);
 }
 
 /* Several pieces long, so that it is received into the sink piece by piece. */

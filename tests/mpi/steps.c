@@ -251,8 +251,8 @@ int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
     mesh from = mesh_of("tcd", 1, 1, test_world), to = mesh_of("tcd", 1, test_world, 1);
-    src = mesh_grid(&from);
-    dst = mesh_grid(&to);
+    src = mesh_grid(&from, test_world);
+    dst = mesh_grid(&to, test_world);
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     row_maps();

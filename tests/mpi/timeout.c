@@ -114,8 +114,13 @@ static lierne_context *context_new(void) {
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context, int64_t seq) {
     bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
                      .dst = mesh_of("tcd", test_world, 1, 1),
-                     .size = {test_world, seq, 4},
-                     .axis = {0, 1, 2},
+                     .world = test_world,
+                     .batch = test_world,
+                     .sequence = seq,
+                     .hidden = 4,
+                     .axis_b = 0,
+                     .axis_s = 1,
+                     .axis_h = 2,
                      .dtype = LIERNE_F32};
     return case_plan(plan, context, &c);
 }

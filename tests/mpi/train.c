@@ -204,13 +204,18 @@ static bool train(lierne_context *context, const layouts *l, const variant *v, c
     }
     bridge_case c = {.src = mesh_of("tcd", l->src_tp, 1, l->src_dp),
                      .dst = mesh_of(l->dst_order, l->dst_tp, l->dst_cp, l->dst_dp),
-                     .size = {e->of.samples, rows, HIDDEN},
-                     .axis = {!batch_first, batch_first, 2},
+                     .world = test_world,
+                     .batch = e->of.samples,
+                     .sequence = rows,
+                     .hidden = HIDDEN,
+                     .axis_b = !batch_first,
+                     .axis_s = batch_first,
+                     .axis_h = 2,
                      .dtype = dtypes[number % 3],
                      .algorithm = v->algorithm,
                      .owner = v->owner,
                      .storage = v->storage,
-                     .row_owner = v->owner == LIERNE_GRADIENT_ROWS ? owner : NULL};
+                     .rows = v->owner == LIERNE_GRADIENT_ROWS ? owner : NULL};
     run r = run_bridged(&e->of, &c, context);
     run_step(&r);
     bool ok = check_gradients(&r, e, case_text(&c));

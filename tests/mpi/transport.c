@@ -293,7 +293,7 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
     int next = (test_rank + 1) % test_world, last = (test_rank + test_world - 1) % test_world;
     const lierne_transport *w = transport_of(context);
     void *batch;
-    lierne_mpi_set_piece_bytes(state_of(context), chunk);
+    test_cut_messages(context, chunk);
     CHECK(w->batch_create(state_of(context), 2 * lengths, &batch) == LIERNE_OK, "no batch");
     memset(in, 0xa5, sizeof in);
     for (size_t m = 0; m < lengths; m++) {
@@ -315,7 +315,7 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
               chunk);
     }
     w->batch_destroy(batch);
-    lierne_mpi_set_piece_bytes(state_of(context), (size_t)1 << 30);
+    test_cut_messages(context, (size_t)1 << 30);
 }
 
 /* Rank 0 sends `sent` bytes to rank 1, which expects `expected`. */
@@ -324,7 +324,7 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
     lierne_context *context = context_new(NULL);
     void *batch;
     lierne_status status = LIERNE_OK;
-    lierne_mpi_set_piece_bytes(state_of(context), chunk);
+    test_cut_messages(context, chunk);
     CHECK(transport_of(context)->batch_create(state_of(context), 1, &batch) == LIERNE_OK,
           "no batch");
     if (test_rank == 0) {

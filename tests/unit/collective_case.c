@@ -2,6 +2,8 @@
  * order does not show here (tests of bits are elsewhere). */
 #include "unit/collective_case.h"
 
+#include "numbers.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,37 +255,6 @@ double collective_case_adjoint(const collective_case *c, int place, int64_t e) {
     return held(c->dtype, average ? sum / c->n : sum);
 }
 
-/* A whole number below 2048 as f16. */
-static uint16_t f16_of(double value) {
-    uint16_t sign = value < 0 ? 0x8000 : 0, exponent = 15;
-    double magnitude = value < 0 ? -value : value;
-    if (magnitude == 0) {
-        return 0;
-    }
-    for (; magnitude >= 2; magnitude /= 2) {
-        exponent++;
-    }
-    return (uint16_t)(sign | exponent << 10 | (uint16_t)((magnitude - 1) * 1024));
-}
-
-static uint16_t bf16_of(double value) {
-    float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-
-void collective_case_put(lierne_dtype dtype, void *memory, int64_t e, double value) {
-    const float f = (float)value;
-    const uint16_t h = f16_of(value), b = bf16_of(value);
-    const int64_t l = (int64_t)value;
-    const int32_t w = (int32_t)value;
-    const uint8_t s = (uint8_t)(int64_t)value;
-    const void *const as[] = {&value, &f, &b, &h, &l, &w, &s, &s};
-    size_t size = lierne_dtype_size(dtype);
-    memcpy((char *)memory + (size_t)e * size, as[dtype], size);
-}
-
 lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
                                    int rank, lierne_direction direction) {
     size_t size = lierne_dtype_size(c->dtype);
@@ -295,8 +266,8 @@ lierne_status collective_run_start(collective_run *run, const collective_case *c
     run->in = malloc((size_t)run->nin * size + 1);
     run->out = malloc((size_t)run->nout * size + 1);
     for (int64_t e = 0; e < run->nin; e++) {
-        collective_case_put(c->dtype, run->in, e,
-                            (forward ? collective_case_x : collective_case_y)(c, place, e));
+        number_put(c->dtype, run->in, e,
+                   (forward ? collective_case_x : collective_case_y)(c, place, e));
     }
     memset(run->out, 0xa5, (size_t)run->nout * size + 1);
     return (forward ? lierne_forward_begin : lierne_adjoint_begin)(&run->request, plan, run->out,
@@ -312,7 +283,7 @@ lierne_status collective_run_end(collective_run *run, int64_t *wrong) {
         double value =
             (run->direction == LIERNE_FORWARD ? collective_case_forward
                                               : collective_case_adjoint)(c, run->place, e);
-        collective_case_put(c->dtype, wanted, 0, value);
+        number_put(c->dtype, wanted, 0, value);
         *wrong += memcmp(run->out + (size_t)e * size, wanted, size) != 0;
     }
     *wrong += run->out[(size_t)run->nout * size] != 0xa5;

@@ -57,9 +57,6 @@ double collective_case_y(const collective_case *c, int place, int64_t e);
 double collective_case_forward(const collective_case *c, int place, int64_t e);
 double collective_case_adjoint(const collective_case *c, int place, int64_t e);
 
-/* Writes a small integer as an element; memory has room for it. */
-void collective_case_put(lierne_dtype dtype, void *memory, int64_t e, double value);
-
 /* Executes a direction of this rank's part, or of a rank without part, and compares; *wrong grows
  * by the number of wrong elements. start: begins; end: ends and compares. */
 typedef struct collective_run {

@@ -32,7 +32,4 @@ void halo_model_forward(const halo_case *c, halo_values x);
 /* Each addition is rounded to the dtype. Ghosts become zero unless keep. */
 void halo_model_adjoint(const halo_case *c, halo_values x, lierne_dtype dtype, bool keep);
 
-/* Writes a value, which the dtype must be able to hold, as element i. */
-void halo_put(void *array, int64_t i, lierne_dtype dtype, double value);
-
 #endif

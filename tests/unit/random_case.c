@@ -13,7 +13,7 @@ static int64_t draw(int64_t n) {     /* xorshift64* */
     return (int64_t)((state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)n);
 }
 
-static void shuffle(case_grid *g) {
+static void shuffle(mesh *g) {
     for (int d = g->ndims - 1; d > 0; d--) {
         int64_t e = draw(d + 1), size = g->sizes[d];
         const char *name = g->names[d];
@@ -24,10 +24,10 @@ static void shuffle(case_grid *g) {
     }
 }
 
-static case_grid random_grid(int world, int dims) {
+static mesh random_grid(int world, int dims) {
     static const char *const names[5] = {"tp", "dp", "pp", "cp", "ep"};
     static const int64_t most[5] = {4, 5, 3, 4, 2};
-    case_grid g = {.ndims = dims};
+    mesh g = {.ndims = dims};
     int64_t size = 1;
     for (int d = 0; d < g.ndims; d++) {
         int64_t n = 1 + draw(most[d]);
@@ -52,7 +52,7 @@ static const int64_t *random_counts(int64_t shares, int64_t batch, int64_t *coun
 }
 
 static void random_owner(bridge_case *c, int32_t *rows) {
-    int64_t cp = case_size(&c->dst, "cp");
+    int64_t cp = mesh_size(&c->dst, "cp");
     c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
     c->output =
         c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE : (lierne_bridge_output)draw(2);
@@ -74,7 +74,7 @@ static void random_owner(bridge_case *c, int32_t *rows) {
 }
 
 /* Cuts of dims that have no meaning of their own; at most one zigzag of an axis. */
-static void random_placements(const case_grid *g, int at_source, int zigzag, lierne_placement *p) {
+static void random_placements(const mesh *g, int at_source, int zigzag, lierne_placement *p) {
     int zigzags[3] = {0, zigzag, 0};
     for (int d = 0; d < g->ndims; d++) {
         int fixed = strcmp(g->names[d], "dp") == 0 || strcmp(g->names[d], "pp") == 0 ||
@@ -93,7 +93,7 @@ static void random_placements(const case_grid *g, int at_source, int zigzag, lie
 }
 
 /* What a zigzag needs of an axis: every slower cut's shares divide by 2n. */
-static int64_t divisor(const case_grid *g, const lierne_placement *p, int axis,
+static int64_t divisor(const mesh *g, const lierne_placement *p, int axis,
                        lierne_gradient_owner owner) {
     int64_t need = 1;
     for (int d = 0; d < g->ndims; d++) {
@@ -164,7 +164,7 @@ static void random_axes(bridge_case *c) {
     c->axis_h = axes[2];
 }
 
-static void show_grid(const char *side, const case_grid *g, const lierne_placement *p) {
+static void show_grid(const char *side, const mesh *g, const lierne_placement *p) {
     printf("%s from rank %d:", side, g->offset);
     for (int d = 0; d < g->ndims; d++) {
         static const char *const kinds[3] = {"", " shard", " zigzag"};
@@ -194,13 +194,13 @@ void random_case(uint64_t seed, int world, bridge_case *c, case_arrays *arrays) 
     random_axes(c);
     c->owner = (lierne_gradient_owner)draw(4);
     place(c);
-    if (draw(8) == 0 && case_size(&c->src, "cp") == 1) {
+    if (draw(8) == 0 && mesh_size(&c->src, "cp") == 1) {
         flatten(c);
     } else {
         random_owner(c, arrays->rows);
     }
-    c->src_counts = random_counts(case_size(&c->src, "dp"), c->batch, arrays->src_counts);
-    c->dst_counts = random_counts(case_size(&c->dst, "dp"), c->batch, arrays->dst_counts);
+    c->src_counts = random_counts(mesh_size(&c->src, "dp"), c->batch, arrays->src_counts);
+    c->dst_counts = random_counts(mesh_size(&c->dst, "dp"), c->batch, arrays->dst_counts);
     for (int r = 0; r < c->world; r++) {
         arrays->nodes[r] = r / 3;
     }

@@ -1,6 +1,8 @@
 /* A bad argument on one rank, in a call that executes, where the context checks: every rank of the
  * simulated world gets the same INVALID. Ranks that called earlier have begun: they get it when
  * they end, not at their deadline. */
+#include "mesh.h"
+
 #include <criterion/criterion.h>
 #include <lierne.h>
 #include <stdio.h>
@@ -123,13 +125,8 @@ static void run_rank(lierne_context *context, void *shared) {
 }
 
 static lierne_grid *grid(int64_t cp, int64_t dp) {
-    static const char *const names[] = {"tp", "cp", "dp"};
-    const int64_t sizes[] = {1, cp, dp};
-    lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = WORLD};
-    lierne_grid *g;
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
-    return g;
+    const mesh m = mesh_of("tcd", 1, (int)cp, (int)dp);
+    return mesh_grid(&m, WORLD);
 }
 
 static void judge(const world *w, const char *words) {

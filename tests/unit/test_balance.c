@@ -42,7 +42,7 @@ static void load_of(const bridge_case *c, load loads[2]) {
     cr_assert_eq(lierne_sim_create(&sim, c->world, &spec), LIERNE_OK);
     for (int r = 0; r < c->world; r++) {
         lierne_plan *plan;
-        cr_assert_eq(case_plan_rank(c, lierne_sim_get_context(sim, r), &plan), LIERNE_OK, "%s",
+        cr_assert_eq(case_plan(&plan, lierne_sim_get_context(sim, r), c), LIERNE_OK, "%s",
                      lierne_last_error());
         add_load(&loads[0], plan, LIERNE_FORWARD);
         add_load(&loads[1], plan, LIERNE_ADJOINT);
@@ -53,7 +53,7 @@ static void load_of(const bridge_case *c, load loads[2]) {
 
 /* Makes the tensor so large that each dp rank has LEAST_BYTES. */
 static void enlarge(bridge_case *c) {
-    int64_t src = case_size(&c->src, "dp"), dst = case_size(&c->dst, "dp");
+    int64_t src = mesh_size(&c->src, "dp"), dst = mesh_size(&c->dst, "dp");
     int64_t bytes = c->batch * c->sequence * c->hidden * (int64_t)lierne_dtype_size(c->dtype);
     int64_t wanted = LEAST_BYTES * (src > dst ? src : dst);
     c->hidden *= 1 + wanted / (bytes > 0 ? bytes : wanted);
@@ -318,7 +318,7 @@ Test(balance, every_row_enters_a_node_once) {
 static void compare_bits(bridge_case c, lierne_direction chunked) {
     case_result direct, balanced;
     load loads[2];
-    c.data = RANDOM;
+    c.data = FRACTIONS;
     c.routing = LIERNE_ROUTING_DIRECT;
     const char *wrong = run_case(&c, &direct);
     cr_assert(!wrong && direct.status == LIERNE_OK, "%s%s", wrong ? wrong : "", direct.message);

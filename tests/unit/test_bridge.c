@@ -10,10 +10,10 @@
 static const int orders3[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 /* tp x cp x dp in the order-th order, pp 1 put in somewhere. */
-static case_grid grid_of(int64_t tp, int64_t cp, int64_t dp, int order, int pp_at) {
+static mesh grid_of(int64_t tp, int64_t cp, int64_t dp, int order, int pp_at) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     int64_t sizes[3] = {tp, cp, dp};
-    case_grid g = {.ndims = 4};
+    mesh g = {.ndims = 4};
     for (int d = 0, i = 0; d < 4; d++) {
         if (d == pp_at) {
             g.names[d] = "pp";
@@ -26,27 +26,11 @@ static case_grid grid_of(int64_t tp, int64_t cp, int64_t dp, int order, int pp_a
     return g;
 }
 
-static void describe(const bridge_case *c, char *text, size_t size) {
-    const case_grid *grids[2] = {&c->src, &c->dst};
-    size_t n = 0;
-    for (int i = 0; i < 2; i++) {
-        for (int d = 0; d < grids[i]->ndims; d++) {
-            n += (size_t)snprintf(text + n, size - n, "%s%lld ", grids[i]->names[d],
-                                  (long long)grids[i]->sizes[d]);
-        }
-        n += (size_t)snprintf(text + n, size - n, i ? "" : "-> ");
-    }
-    snprintf(text + n, size - n, "owner %d storage %d algorithm %d dtype %d axes %d,%d,%d",
-             (int)c->owner, (int)c->storage, (int)c->algorithm, (int)c->dtype, c->axis_b, c->axis_s,
-             c->axis_h);
-}
-
 /* Runs a case that must work; its result may be kept. */
 static void must_work(const bridge_case *c, case_result *kept) {
-    char text[256];
     case_result result;
     const char *wrong = run_case(c, &result);
-    describe(c, text, sizeof text);
+    const char *text = case_text(c);
     cr_assert(!wrong, "%s: %s", text, wrong);
     cr_assert_eq(result.status, LIERNE_OK, "%s: %s", text, result.message);
     if (c->algorithm == TEST_DIRECT) {
@@ -63,21 +47,9 @@ static void must_work(const bridge_case *c, case_result *kept) {
     }
 }
 
-/* Whether the dp ranks of a rank on the two sides have common samples, from the definition. */
-static int aligned(const bridge_case *c) {
-    int64_t src = case_size(&c->src, "dp"), dst = case_size(&c->dst, "dp");
-    for (int r = 0; r < c->world; r++) {
-        int64_t a = case_coord(&c->src, r, "dp"), b = case_coord(&c->dst, r, "dp");
-        if (src >= dst ? a / (src / dst) != b : b / (dst / src) != a) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 static void same_on_random(bridge_case c, lierne_dtype dtype) {
     case_result direct, collective;
-    c.data = RANDOM;
+    c.data = FRACTIONS;
     c.dtype = dtype;
     c.algorithm = TEST_DIRECT;
     must_work(&c, &direct);
@@ -90,9 +62,8 @@ static void same_on_random(bridge_case c, lierne_dtype dtype) {
 }
 
 static int check_collective(bridge_case c) {
-    char text[256];
     c.algorithm = TEST_COLLECTIVE;
-    if (aligned(&c)) {
+    if (case_aligned(&c)) {
         must_work(&c, NULL);
         same_on_random(c, LIERNE_F32);
         same_on_random(c, LIERNE_BF16);
@@ -100,7 +71,7 @@ static int check_collective(bridge_case c) {
     }
     case_result result;
     run_case(&c, &result);
-    describe(&c, text, sizeof text);
+    const char *text = case_text(&c);
     cr_assert_eq(result.status, LIERNE_MISALIGNED, "%s: %s", text, result.message);
     return 0;
 }
@@ -118,7 +89,7 @@ static void set_axes(bridge_case *c, int i) {
 
 static void check_owned(bridge_case c) {
     int32_t rows[512];
-    int64_t cp = case_size(&c.dst, "cp");
+    int64_t cp = mesh_size(&c.dst, "cp");
     for (int64_t i = 0; i < c.batch * c.sequence; i++) {
         rows[i] = (int32_t)((3 * (i / c.sequence) + 5 * (i % c.sequence) + i / 3) % cp);
     }

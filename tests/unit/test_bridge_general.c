@@ -67,8 +67,8 @@ Test(bridge_general, four_thousand_ranks) {
                      .axis_h = 2,
                      .dtype = LIERNE_BF16,
                      .owner = LIERNE_GRADIENT_PARTIAL};
-    c.src = (case_grid){.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, 512}};
-    c.dst = (case_grid){.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {8, 4, 128}};
+    c.src = (mesh){.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, 512}};
+    c.dst = (mesh){.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {8, 4, 128}};
     for (int a = 0; a < 2; a++) {
         case_result result;
         c.algorithm = (test_algorithm)a;

@@ -26,7 +26,7 @@ static bool cuts_sequence(int cut) {
 /* The destination's dims in an order (0 to 23), placed. */
 static void set_destination(bridge_case *c, int order, const int64_t *sizes, int tp, int ep) {
     int left[4] = {0, 1, 2, 3};
-    c->dst = (case_grid){.ndims = 4};
+    c->dst = (mesh){.ndims = 4};
     for (int d = 0, n = 24; d < 4; d++) {
         n /= 4 - d;
         int pick = order / n;
@@ -87,7 +87,7 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
         }
         int32_t map[BATCH * SEQUENCE];
         for (int k = 0; k < BATCH * SEQUENCE; k++) {
-            map[k] = (int32_t)((k * 7 + k / 5) % 3 % case_size(&c->dst, "cp"));
+            map[k] = (int32_t)((k * 7 + k / 5) % 3 % mesh_size(&c->dst, "cp"));
         }
         c->rows = c->owner == LIERNE_GRADIENT_ROWS ? map : NULL;
         snprintf(text, sizeof text, "%s, owner %d storage %d output %d axes %d%d%d", where,
@@ -118,7 +118,7 @@ static void all_destinations(int64_t cp) {
             if (tp == 2 && ep == 2) {
                 continue;
             }
-            c.src = (case_grid){.ndims = 2, .names = {"tp", "dp"}, .sizes = {2 * cp, 4}};
+            c.src = (mesh){.ndims = 2, .names = {"tp", "dp"}, .sizes = {2 * cp, 4}};
             set_destination(&c, order, sizes, tp, ep);
             snprintf(where, sizeof where, "order %d cp %d cuts tp %d ep %d", order, (int)cp, tp,
                      ep);

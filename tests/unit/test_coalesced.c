@@ -3,6 +3,8 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
+#include "numbers.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -11,13 +13,8 @@
 enum { RANKS = 8, PLANS = 3 };
 
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
-    const char *names[] = {"tp", "cp", "dp"};
-    const int64_t sizes[] = {tp, cp, dp};
-    lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *g = NULL;
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
-    return g;
+    const mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
+    return mesh_grid(&m, RANKS);
 }
 
 /* Vision tp2 dp4 in f32, audio tp1 dp8 in bf16, and a third one with a second stage, to one LLM. */
@@ -68,12 +65,13 @@ static int value(int p, const int64_t *e) {
     return (int)((37 * e[0] + 11 * e[1] + 5 * e[2] + 17 * p) % 101) - 50;
 }
 
-static int summand(int p, const int64_t *e, int cp) {
+static int contribution(int p, const int64_t *e, int cp) {
     return (int)((53 * e[0] + 29 * e[1] + 13 * e[2] + 31 * cp + 7 * p) % 61) - 30;
 }
 
 static int total(int p, const int64_t *e) {
-    return summand(p, e, 0) + summand(p, e, 1) + summand(p, e, 2) + summand(p, e, 3);
+    return contribution(p, e, 0) + contribution(p, e, 1) + contribution(p, e, 2) +
+           contribution(p, e, 3);
 }
 
 enum { MOST = 16 * 2 * 10 };
@@ -83,11 +81,11 @@ typedef enum side { SOURCE, DESTINATION } side;
 static const int src_tp[PLANS] = {2, 1, 8};
 
 static int64_t list(int p, side where, int r, int64_t (*e)[3]) {
-    int batch = p % 2, lanes = where == SOURCE ? RANKS / src_tp[p] : 1;
-    int lane = where == SOURCE ? r / src_tp[p] : 0;
-    int64_t size = shapes[p][batch], rest = size % lanes, n = 0;
-    int64_t from = size / lanes * lane + (lane < rest ? lane : rest);
-    int64_t to = from + size / lanes + (lane < rest);
+    int batch = p % 2, parts = where == SOURCE ? RANKS / src_tp[p] : 1;
+    int mine = where == SOURCE ? r / src_tp[p] : 0;
+    int64_t size = shapes[p][batch], rest = size % parts, n = 0;
+    int64_t from = size / parts * mine + (mine < rest ? mine : rest);
+    int64_t to = from + size / parts + (mine < rest);
     int64_t begin[2] = {batch == 0 ? from : 0, batch == 1 ? from : 0};
     int64_t end[2] = {batch == 0 ? to : shapes[p][0], batch == 1 ? to : shapes[p][1]};
     for (int64_t i = begin[0]; i < end[0]; i++) {
@@ -100,28 +98,6 @@ static int64_t list(int p, side where, int r, int64_t (*e)[3]) {
     return n;
 }
 
-static void put(lierne_dtype dtype, void *buffer, int64_t i, int v) {
-    float f = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    if (dtype == LIERNE_I32) {
-        ((int32_t *)buffer)[i] = v;
-    } else if (dtype == LIERNE_F32) {
-        ((float *)buffer)[i] = f;
-    } else { /* bf16: the upper half has all bits of such a number */
-        ((uint16_t *)buffer)[i] = (uint16_t)(bits >> 16);
-    }
-}
-
-static int get(lierne_dtype dtype, const void *buffer, int64_t i) {
-    uint32_t bits = dtype == LIERNE_BF16 ? (uint32_t)((const uint16_t *)buffer)[i] << 16 : 0;
-    float f;
-    memcpy(&f, &bits, 4);
-    return dtype == LIERNE_I32   ? ((const int32_t *)buffer)[i]
-           : dtype == LIERNE_F32 ? (int)((const float *)buffer)[i]
-                                 : (int)f;
-}
-
 static void make_buffers(world *w) {
     static int64_t e[MOST][3];
     for (int i = 0; i < 2 * RANKS * PLANS; i++) {
@@ -132,7 +108,8 @@ static void make_buffers(world *w) {
         size_t size = lierne_dtype_size(dtypes[p]);
         w->in[d][r][p] = malloc((size_t)n * size + 1);
         for (int64_t k = 0; k < n; k++) {
-            put(dtypes[p], w->in[d][r][p], k, d ? summand(p, e[k], r / 2 % 4) : value(p, e[k]));
+            number_put(dtypes[p], w->in[d][r][p], k,
+                       d ? contribution(p, e[k], r / 2 % 4) : value(p, e[k]));
         }
         n = list(p, d ? SOURCE : DESTINATION, r, e);
         cr_assert_eq(n_out, n, "direction %d plan %d rank %d: %d elements", d, p, r, (int)n_out);
@@ -148,7 +125,7 @@ static void check_values(const world *w, int d) {
         int r = i % RANKS, p = i / RANKS;
         int64_t n = list(p, d ? SOURCE : DESTINATION, r, e);
         for (int64_t k = 0; k < n; k++) {
-            int got = get(dtypes[p], w->out[d][r][p], k),
+            int got = (int)number_get(dtypes[p], w->out[d][r][p], k),
                 want = d ? total(p, e[k]) : value(p, e[k]);
             cr_assert_eq(got, want, "direction %d rank %d plan %d element %d is %d, must be %d", d,
                          r, p, (int)k, got, want);

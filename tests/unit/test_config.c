@@ -190,7 +190,7 @@ Test(config, reads_links) {
     lierne_config_destroy(config);
 }
 
-Test(config, refuses_bad_arguments) {
+Test(config, rejects_bad_arguments) {
     lierne_config *config = (lierne_config *)&config;
     cr_expect_eq(lierne_config_parse(NULL, "{}", 2), LIERNE_INVALID);
     cr_expect_eq(lierne_config_parse(&config, NULL, 0), LIERNE_INVALID);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "connected.h"
 #include "context/context.h"
+#include "mesh.h"
 #include "rank_threads.h"
 
 #include <criterion/criterion.h>
@@ -25,12 +26,8 @@ typedef struct outputs {
 } outputs;
 
 static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t sizes[3] = {tp, cp, dp};
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = RANKS};
-    lierne_grid *grid;
-    return lierne_grid_create(&grid, &spec) == LIERNE_OK ? grid : NULL;
+    const mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
+    return mesh_grid(&m, RANKS);
 }
 
 /* Two stages with sums in the adjoint; the batch is axis 0 or 1, so that blocks are strided. */

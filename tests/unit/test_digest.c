@@ -418,7 +418,7 @@ static void rejected(lierne_digest_spec spec, const void *data, lierne_status wa
     cr_expect_eq(digest, 0);
 }
 
-Test(digest, refuses_bad_arguments) {
+Test(digest, rejects_bad_arguments) {
     moved m = {.layouts = {NULL}};
     uint64_t seed = 0, digest;
     int64_t n = 0;

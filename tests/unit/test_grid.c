@@ -25,8 +25,8 @@ static lierne_grid *good_grid(void) {
     return grid;
 }
 
-/* spec must be refused with status and with a message in the name of the public function. */
-static void expect_refusal(const lierne_grid_spec *spec, lierne_status status, const char *word) {
+/* spec must be rejected with status and with a message in the name of the public function. */
+static void expect_rejection(const lierne_grid_spec *spec, lierne_status status, const char *word) {
     lierne_grid *grid = (lierne_grid *)&grid;
     size_t live = lierne_mem_live();
     lierne_status got = lierne_grid_create(&grid, spec);
@@ -44,23 +44,23 @@ Test(grid, each_error_is_named) {
     cr_assert_eq(lierne_grid_create(NULL, &spec), LIERNE_INVALID);
     cr_assert_eq(lierne_grid_create(&grid, NULL), LIERNE_INVALID);
     spec.size--;
-    expect_refusal(&spec, LIERNE_INVALID, "spec->size");
+    expect_rejection(&spec, LIERNE_INVALID, "spec->size");
     spec = good_spec(), spec.ndims = -1;
-    expect_refusal(&spec, LIERNE_INVALID, "-1");
+    expect_rejection(&spec, LIERNE_INVALID, "-1");
     spec = good_spec(), spec.ndims = LIERNE_MAX_DIMS + 1;
-    expect_refusal(&spec, LIERNE_INVALID, "17");
+    expect_rejection(&spec, LIERNE_INVALID, "17");
     spec = good_spec(), spec.names = NULL;
-    expect_refusal(&spec, LIERNE_INVALID, "names");
+    expect_rejection(&spec, LIERNE_INVALID, "names");
     spec = good_spec(), spec.sizes = NULL;
-    expect_refusal(&spec, LIERNE_INVALID, "sizes");
+    expect_rejection(&spec, LIERNE_INVALID, "sizes");
     spec = good_spec(), spec.names = (const char *const[]){"tp", NULL};
-    expect_refusal(&spec, LIERNE_INVALID, "dim 1");
+    expect_rejection(&spec, LIERNE_INVALID, "dim 1");
     spec = good_spec(), spec.world_size = 0;
-    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size is 0");
+    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size is 0");
     spec = good_spec(), spec.world_size = LIERNE_MAX_RANKS + 1;
-    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size");
+    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size");
     spec = good_spec(), spec.rank_offset = -1;
-    expect_refusal(&spec, LIERNE_RANK_OFFSET, "rank_offset is -1");
+    expect_rejection(&spec, LIERNE_RANK_OFFSET, "rank_offset is -1");
 }
 
 Test(grid, names_and_sizes_are_checked) {
@@ -68,7 +68,7 @@ Test(grid, names_and_sizes_are_checked) {
     lierne_grid_spec spec = good_spec();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         spec.names = (const char *const[]){"tp", bad[i]};
-        expect_refusal(&spec, LIERNE_NAME, "name");
+        expect_rejection(&spec, LIERNE_NAME, "name");
     }
     /* A lone byte, a cut sequence, an overlong form, a surrogate, a point past U+10FFFF. */
     static const char *const not_utf8[] = {"d\xffp", "dp\xe2\x82", "\xc0\xaf", "\xed\xa0\x80",
@@ -77,7 +77,7 @@ Test(grid, names_and_sizes_are_checked) {
                                          "0xed at offset 0", "0xf4 at offset 0"};
     for (size_t i = 0; i < sizeof not_utf8 / sizeof not_utf8[0]; i++) {
         spec = good_spec(), spec.names = (const char *const[]){"tp", not_utf8[i]};
-        expect_refusal(&spec, LIERNE_NAME, places[i]);
+        expect_rejection(&spec, LIERNE_NAME, places[i]);
         cr_assert(strstr(lierne_last_error(), "UTF-8"));
     }
     lierne_grid *grid;
@@ -88,18 +88,18 @@ Test(grid, names_and_sizes_are_checked) {
     static const int64_t sizes[] = {0, -1, INT64_MIN};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};
-        expect_refusal(&spec, LIERNE_DIM_SIZE, "'dp'");
+        expect_rejection(&spec, LIERNE_DIM_SIZE, "'dp'");
     }
     spec = good_spec(), spec.names = (const char *const[]){"tp", "tp"};
-    expect_refusal(&spec, LIERNE_DUPLICATE, "'tp'");
+    expect_rejection(&spec, LIERNE_DUPLICATE, "'tp'");
     spec = good_spec(), spec.sizes = (const int64_t[]){INT64_MAX / 2 + 1, 2};
-    expect_refusal(&spec, LIERNE_OVERFLOW, "4611686018427387904 times 2");
+    expect_rejection(&spec, LIERNE_OVERFLOW, "4611686018427387904 times 2");
     spec = good_spec(), spec.sizes = (const int64_t[]){(int64_t)1 << 31, (int64_t)1 << 31};
-    expect_refusal(&spec, LIERNE_OVERSIZED, "4611686018427387904 ranks");
+    expect_rejection(&spec, LIERNE_OVERSIZED, "4611686018427387904 ranks");
     spec = good_spec(), spec.rank_offset = 1;
-    expect_refusal(&spec, LIERNE_OVERSIZED, "8 ranks from rank 1");
+    expect_rejection(&spec, LIERNE_OVERSIZED, "8 ranks from rank 1");
     spec = good_spec(), spec.rank_offset = INT64_MAX;
-    expect_refusal(&spec, LIERNE_OVERSIZED, "9223372036854775807");
+    expect_rejection(&spec, LIERNE_OVERSIZED, "9223372036854775807");
 }
 
 /* Mends the faults one by one, in the order in which they must be found. */
@@ -107,21 +107,21 @@ Test(grid, errors_come_in_the_order_of_the_header) {
     const char *names[] = {NULL, "a-b", "x"};
     int64_t sizes[] = {INT64_MAX, 4, 3};
     lierne_grid_spec spec = {.ndims = 3, .names = names, .sizes = sizes, .rank_offset = -4};
-    expect_refusal(&spec, LIERNE_INVALID, "spec->size");
+    expect_rejection(&spec, LIERNE_INVALID, "spec->size");
     spec.size = sizeof spec;
-    expect_refusal(&spec, LIERNE_INVALID, "dim 0");
+    expect_rejection(&spec, LIERNE_INVALID, "dim 0");
     names[0] = "x";
-    expect_refusal(&spec, LIERNE_WORLD_SIZE, "world_size");
+    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size");
     spec.world_size = 12;
-    expect_refusal(&spec, LIERNE_RANK_OFFSET, "rank_offset");
+    expect_rejection(&spec, LIERNE_RANK_OFFSET, "rank_offset");
     spec.rank_offset = 4;
-    expect_refusal(&spec, LIERNE_NAME, "a-b");
+    expect_rejection(&spec, LIERNE_NAME, "a-b");
     names[1] = "y";
-    expect_refusal(&spec, LIERNE_DUPLICATE, "'x'");
+    expect_rejection(&spec, LIERNE_DUPLICATE, "'x'");
     names[2] = "z";
-    expect_refusal(&spec, LIERNE_OVERFLOW, "times 4");
+    expect_rejection(&spec, LIERNE_OVERFLOW, "times 4");
     sizes[0] = 1;
-    expect_refusal(&spec, LIERNE_OVERSIZED, "12 ranks from rank 4");
+    expect_rejection(&spec, LIERNE_OVERSIZED, "12 ranks from rank 4");
     spec.world_size = 16;
     lierne_grid *grid;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);

@@ -2,6 +2,7 @@
  * by hand, and calls two ranks together when they agree in all other dims. */
 #include "base/base.h"
 #include "lierne/grid.h"
+#include "mesh.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -162,13 +163,8 @@ Test(grid_groups, agree_with_brute_force_on_random_grids) {
 }
 
 static lierne_grid *cube(void) {
-    static const int64_t sizes[] = {2, 2, 2};
-    static const char *const names[] = {"tp", "cp", "dp"};
-    lierne_grid *grid;
-    lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = 8};
-    cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
-    return grid;
+    const mesh m = mesh_of("tcd", 2, 2, 2);
+    return mesh_grid(&m, 8);
 }
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__})

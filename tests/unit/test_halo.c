@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "base/base.h"
+#include "numbers.h"
 #include "unit/halo_case.h"
 #include "unit/ranks.h"
 
@@ -36,7 +37,7 @@ static void lay(const trial *t, int rank, const halo_values values, void *buffer
     memset(buffer, POISON, ROOM);
     for (int64_t i = 0; i < halo_case_rows(&t->swaps, rank); i++) {
         for (int64_t e = 0; e < HALO_WIDTH; e++) {
-            halo_put(buffer, i * stride + e, t->dtype, values[rank][i][e]);
+            number_put(t->dtype, buffer, i * stride + e, values[rank][i][e]);
         }
     }
 }

@@ -139,16 +139,16 @@ static const fault faults[] = {
     {"max_inflights", LIERNE_MISMATCH, other_inflight, "max_inflight", true},
 };
 
-typedef struct refusal {
+typedef struct rejection {
     const fault *fault;
     int culprit;
     lierne_status got[WORLD];
     char message[WORLD][LIERNE_MESSAGE_SIZE];
     bool left[WORLD];
-} refusal;
+} rejection;
 
 static void plan_broken(lierne_context *context, void *shared) {
-    refusal *f = shared;
+    rejection *f = shared;
     int rank = lierne_context_get_rank(context);
     lierne_plan *plan = (lierne_plan *)&plan;
     swaps s;
@@ -171,12 +171,12 @@ static void plan_broken(lierne_context *context, void *shared) {
 }
 
 Test(halo_reject, a_fault_on_one_rank_is_the_error_of_all) {
-    static refusal f;
+    static rejection f;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         for (int culprit = 0; culprit < WORLD; culprit++) {
             char name[24];
-            f = (refusal){.fault = &faults[i], .culprit = culprit};
+            f = (rejection){.fault = &faults[i], .culprit = culprit};
             snprintf(name, sizeof name, "rank %d", culprit);
             ranks_run(WORLD, &spec, plan_broken, &f);
             for (int r = 0; r < WORLD; r++) {
@@ -347,7 +347,7 @@ static lierne_status plan_all(lierne_context *context, lierne_brick **brick, lie
 
 /* One rank runs out of memory at some allocation: all ranks return it, or none. */
 static void plan_short_of_memory(lierne_context *context, void *shared) {
-    refusal *f = shared;
+    rejection *f = shared;
     lierne_brick *brick = NULL;
     lierne_plan *plans[3] = {0};
     f->got[lierne_context_get_rank(context)] = plan_all(context, &brick, plans);
@@ -359,7 +359,7 @@ static void plan_short_of_memory(lierne_context *context, void *shared) {
 
 /* A rank that does not call is waited for until the deadline. */
 static void plan_alone(lierne_context *context, void *shared) {
-    refusal *f = shared;
+    rejection *f = shared;
     int rank = lierne_context_get_rank(context);
     lierne_plan *plan;
     swaps s;
@@ -370,7 +370,7 @@ static void plan_alone(lierne_context *context, void *shared) {
 }
 
 Test(halo_reject, a_rank_that_does_not_call_is_a_timeout) {
-    static refusal f;
+    static rejection f;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.1};
     for (f.culprit = 0; f.culprit < WORLD; f.culprit++) {
         ranks_run(WORLD, &spec, plan_alone, &f);
@@ -382,17 +382,17 @@ Test(halo_reject, a_rank_that_does_not_call_is_a_timeout) {
 }
 
 Test(halo_reject, running_out_of_memory_leaves_nothing) {
-    static refusal f;
-    bool refused = true;
-    for (size_t k = 1; refused && k < 2000; k++) {
+    static rejection f;
+    bool rejected = true;
+    for (size_t k = 1; rejected && k < 2000; k++) {
         lierne_sim *sim;
         size_t live = lierne_mem_live();
         cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
-        f = (refusal){0};
+        f = (rejection){0};
         lierne_mem_fail_at(k);
         rank_threads(sim, WORLD, plan_short_of_memory, &f);
         lierne_mem_fail_at(0);
-        refused = f.got[0] != LIERNE_OK || f.got[1] != LIERNE_OK || f.got[2] != LIERNE_OK;
+        rejected = f.got[0] != LIERNE_OK || f.got[1] != LIERNE_OK || f.got[2] != LIERNE_OK;
         for (int r = 0; r < WORLD; r++) {
             cr_assert(f.got[r] == LIERNE_OK || f.got[r] == LIERNE_NO_MEMORY, "allocation %zu: %s",
                       k, lierne_status_name(f.got[r]));
@@ -402,5 +402,5 @@ Test(halo_reject, running_out_of_memory_leaves_nothing) {
         cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
         cr_assert_eq(lierne_mem_live(), live);
     }
-    cr_assert(!refused, "every allocation fails");
+    cr_assert(!rejected, "every allocation fails");
 }

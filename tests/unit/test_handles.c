@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 #include "ranks.h"
 
 #include <criterion/criterion.h>
@@ -12,13 +13,8 @@
 enum { WORLD = 4, SAMPLES = 8, WIDTH = 3 };
 
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t sizes[3] = {tp, cp, dp};
-    lierne_grid *g;
-    const lierne_grid_spec spec = {
-        .size = sizeof spec, .ndims = 3, .names = names, .sizes = sizes, .world_size = WORLD};
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK, "%s", lierne_last_error());
-    return g;
+    const mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
+    return mesh_grid(&m, WORLD);
 }
 
 static const int64_t shape[2] = {SAMPLES, WIDTH};

@@ -175,7 +175,7 @@ Test(host_memory, single_elements_are_added_by_list) {
     cr_assert_eq(memcmp(to, want, sizeof to), 0);
 }
 
-/* Three summands whose sum depends on the order and on how often it is rounded. */
+/* Three contributions whose sum depends on the order and on how often it is rounded. */
 Test(host_memory, sums_keep_the_order_and_round_once) {
     float a[1] = {1e8f}, b[1] = {-1e8f}, c[1] = {1}, out[1];
     lierne_block one = lierne_block_range(0, 1);

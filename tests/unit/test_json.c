@@ -75,7 +75,7 @@ static const json_case accepted[] = {
     OK_CASE("white_space_around", " \t\r\n[] \n"),
 };
 
-static const json_case refused[] = {
+static const json_case rejected[] = {
     N("empty", "", SYNTAX, 1, ""),
     N("only_space", "  ", SYNTAX, 3, ""),
     N("single_letter", "x", SYNTAX, 1, ""),
@@ -199,8 +199,8 @@ Test(json, accepts) {
 }
 
 Test(json, rejects) {
-    for (size_t i = 0; i < COUNT(refused); i++) {
-        const json_case *c = &refused[i];
+    for (size_t i = 0; i < COUNT(rejected); i++) {
+        const json_case *c = &rejected[i];
         lierne_json doc;
         cr_assert_eq(lierne_json_parse(&doc, c->text, strlen(c->text)), LIERNE_SYNTAX, "%s",
                      c->name);
@@ -434,7 +434,7 @@ Test(json, every_failed_allocation_is_reported) {
     cr_expect_gt(k, 4);
 }
 
-/* Each prefix of a text, and each with a byte changed, is read or refused, never worse. */
+/* Each prefix of a text, and each with a byte changed, is read or rejected, never worse. */
 Test(json, broken_texts_never_crash) {
     const char *good =
         "{\"a\":[1,-2.5e3,\"\\ud83d\\ude00\xc3\xa9\",true,null],\"b\":{\"c\":\"\\n\"}}";

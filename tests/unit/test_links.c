@@ -130,7 +130,7 @@ static void rejected(lierne_links links, const char *text) {
     cr_expect_null(context);
 }
 
-Test(links, refuse_what_is_out_of_range) {
+Test(links, reject_what_is_out_of_range) {
     rejected((lierne_links){.same_node = {.latency_ns = -1}},
              "links.same_node.latency_ns is -1, must be 0 to 1000000000");
     rejected((lierne_links){.same_node = {.megabytes_per_second = 1000000001}},

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "lierne/megatron.h"
 #include "lierne/sim.h"
+#include "mesh.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -10,17 +11,9 @@
 enum { WORLD = 8 };
 
 static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp, int offset) {
-    static const char *const names[3] = {"tp", "cp", "dp"};
-    const int64_t sizes[3] = {tp, cp, dp};
-    const lierne_grid_spec spec = {.size = sizeof spec,
-                                   .ndims = 3,
-                                   .names = names,
-                                   .sizes = sizes,
-                                   .rank_offset = offset,
-                                   .world_size = WORLD};
-    lierne_grid *g;
-    cr_assert_eq(lierne_grid_create(&g, &spec), LIERNE_OK);
-    return g;
+    mesh m = mesh_of("tcd", (int)tp, (int)cp, (int)dp);
+    m.offset = offset;
+    return mesh_grid(&m, WORLD);
 }
 
 static lierne_bridge_spec bridge_of(const lierne_grid *src, const lierne_grid *dst) {

@@ -176,9 +176,9 @@ static void run_well(const bridge_case *c, case_result *result) {
     const char *wrong = run_case(c, result);
     cr_assert(!wrong && result->status == LIERNE_OK,
               "algorithm %d, src tp %d dp %d pp %d, dst tp %d dp %d pp %d, batch axis %d: %s %s",
-              (int)c->algorithm, (int)case_size(&c->src, "tp"), (int)case_size(&c->src, "dp"),
-              (int)case_size(&c->src, "pp"), (int)case_size(&c->dst, "tp"),
-              (int)case_size(&c->dst, "dp"), (int)case_size(&c->dst, "pp"), c->axis_b,
+              (int)c->algorithm, (int)mesh_size(&c->src, "tp"), (int)mesh_size(&c->src, "dp"),
+              (int)mesh_size(&c->src, "pp"), (int)mesh_size(&c->dst, "tp"),
+              (int)mesh_size(&c->dst, "dp"), (int)mesh_size(&c->dst, "pp"), c->axis_b,
               wrong ? wrong : "", result->message);
 }
 
@@ -186,7 +186,7 @@ static void run_well(const bridge_case *c, case_result *result) {
 static void same_as_direct(bridge_case c) {
     case_result direct, leader;
     for (int random = 0; random < 2; random++) {
-        c.data = random ? RANDOM : SMALL_INTEGERS;
+        c.data = random ? FRACTIONS : SMALL_INTEGERS;
         c.algorithm = TEST_DIRECT;
         run_well(&c, &direct);
         c.algorithm = TEST_LEADER;
@@ -202,12 +202,12 @@ static void same_as_direct(bridge_case c) {
     }
 }
 
-static case_grid side_of(int64_t tp, int64_t dp, int64_t pp, int order, int offset) {
+static mesh side_of(int64_t tp, int64_t dp, int64_t pp, int order, int offset) {
     static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                      {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     static const char *const names[3] = {"tp", "dp", "pp"};
     const int64_t sizes[3] = {tp, dp, pp};
-    case_grid g = {.ndims = 4, .offset = offset};
+    mesh g = {.ndims = 4, .offset = offset};
     for (int d = 0; d < 3; d++) {
         g.names[d] = names[orders[order][d]];
         g.sizes[d] = sizes[orders[order][d]];

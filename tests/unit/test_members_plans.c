@@ -206,22 +206,14 @@ Test(members, redistributions_have_the_bits_of_a_world_of_the_members) {
 
 /* --- bridges, on several nodes --- */
 
-static int64_t grid_size(const case_grid *g) {
-    int64_t size = 1;
-    for (int d = 0; d < g->ndims; d++) {
-        size *= g->sizes[d];
-    }
-    return size;
-}
-
 static bool run_bridge(uint64_t seed, bool *planned) {
     static case_arrays arrays;
     bridge_case c, moved;
     bool crosses[MAX_WORLD] = {false};
     lierne_plan *small[MAX_WORLD] = {0}, *large[MAX_WORLD] = {0}, **plans[2] = {small, large};
     random_case(seed, 2 + (int)(seed % MOST), &c, &arrays);
-    cross(crosses, c.src.offset, grid_size(&c.src));
-    cross(crosses, c.dst.offset, grid_size(&c.dst));
+    cross(crosses, c.src.offset, mesh_ranks(&c.src));
+    cross(crosses, c.dst.offset, mesh_ranks(&c.dst));
     renumbering m = renumber(c.world, crosses);
     moved = c;
     moved.world = LARGER;
@@ -233,9 +225,8 @@ static bool run_bridge(uint64_t seed, bool *planned) {
     for (int r = 0; r < c.world; r++) {
         lierne_context *contexts[2] = {lierne_sim_get_context(sims[0], r),
                                        lierne_sim_get_context(sims[1], m.members[r])};
-        lierne_status status = case_plan_rank(&c, contexts[0], &small[r]);
-        cr_assert_eq(case_plan_rank(&moved, contexts[1], &large[r]), status, "%s",
-                     lierne_last_error());
+        lierne_status status = case_plan(&small[r], contexts[0], &c);
+        cr_assert_eq(case_plan(&large[r], contexts[1], &moved), status, "%s", lierne_last_error());
         *planned &= status == LIERNE_OK;
     }
     for (int r = 0; *planned && r < c.world; r++) {

@@ -7,8 +7,8 @@
 #include <criterion/criterion.h>
 #include <stdbool.h>
 
-/* [b, s] = [2, 4]: a lane of a sample on each of two ranks; to both samples on both, cp 2. */
-enum { RANKS = 2, LANE = 4, WIDE = 8 };
+/* [b, s] = [2, 4]: a sample on each of two dp ranks; to both samples on both, cp 2. */
+enum { RANKS = 2, SAMPLE = 4, BATCH = 8 };
 
 typedef struct world {
     lierne_grid *src, *dst;
@@ -27,7 +27,7 @@ static lierne_grid *grid_of(int64_t cp, int64_t dp) {
 }
 
 static world open_world(void) {
-    static const int64_t shape[2] = {2, LANE};
+    static const int64_t shape[2] = {2, SAMPLE};
     world w = {.src = grid_of(1, 2), .dst = grid_of(2, 1)};
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = w.src,
@@ -62,20 +62,20 @@ static float value(int c, int b, int s) {
 }
 
 static void check_whole(const float *out, int c) {
-    for (int i = 0; i < WIDE; i++) {
-        cr_assert(out[i] == value(c, i / LANE, i % LANE), "call %d, element %d is %g", c, i,
+    for (int i = 0; i < BATCH; i++) {
+        cr_assert(out[i] == value(c, i / SAMPLE, i % SAMPLE), "call %d, element %d is %g", c, i,
                   (double)out[i]);
     }
 }
 
 static void begin_plans(bool opposite) {
     world w = open_world();
-    float in[2][RANKS][LANE], out[2][RANKS][WIDE];
+    float in[2][RANKS][SAMPLE], out[2][RANKS][BATCH];
     lierne_request *q[2][RANKS];
     for (int r = 0; r < RANKS; r++) {
         for (int i = 0; i < 2; i++) {
             int p = r == 1 && opposite ? 1 - i : i;
-            for (int s = 0; s < LANE; s++) {
+            for (int s = 0; s < SAMPLE; s++) {
                 in[p][r][s] = value(p, r, s);
             }
             cr_assert_eq(lierne_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r], NULL),
@@ -101,13 +101,13 @@ Test(plan_order, plans_may_begin_in_any_order) {
 
 static void begin_directions(bool opposite) {
     world w = open_world();
-    float in[RANKS][LANE], out[RANKS][WIDE], gradient[RANKS][WIDE], back[RANKS][LANE];
+    float in[RANKS][SAMPLE], out[RANKS][BATCH], gradient[RANKS][BATCH], back[RANKS][SAMPLE];
     lierne_request *forward[RANKS], *adjoint[RANKS];
     for (int r = 0; r < RANKS; r++) {
         lierne_plan *plan = w.plans[0][r];
-        for (int i = 0; i < WIDE; i++) {
-            in[r][i % LANE] = value(0, r, i % LANE);
-            gradient[r][i] = value(1 + r, i / LANE, i % LANE);
+        for (int i = 0; i < BATCH; i++) {
+            in[r][i % SAMPLE] = value(0, r, i % SAMPLE);
+            gradient[r][i] = value(1 + r, i / SAMPLE, i % SAMPLE);
         }
         for (int i = 0; i < 2; i++) {
             cr_assert_eq(i == (r == 1 && opposite)
@@ -122,7 +122,7 @@ static void begin_directions(bool opposite) {
     }
     for (int r = 0; r < RANKS; r++) {
         check_whole(out[r], 0);
-        for (int s = 0; s < LANE; s++) {
+        for (int s = 0; s < SAMPLE; s++) {
             cr_assert(back[r][s] == value(1, r, s) + value(2, r, s), "rank %d: %g", r,
                       (double)back[r][s]);
         }

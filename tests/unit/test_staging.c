@@ -13,22 +13,22 @@ static unsigned char value(int64_t s, int64_t b, int64_t h) {
     return (unsigned char)(1 + (s * 7 + b * 31 + h * 3 + (s * b + h) % 11) % 250);
 }
 
-/* The samples of a data lane of n, on either side. */
-static void fill(unsigned char *x, int lane, int n) {
+/* The samples of dp rank `mine` of n, on either side. */
+static void fill(unsigned char *x, int mine, int n) {
     int64_t share = B / n;
     for (int64_t s = 0; s < S; s++) {
         for (int64_t b = 0; b < share; b++) {
             for (int64_t h = 0; h < H; h++) {
-                x[(s * share + b) * H + h] = value(s, lane * share + b, h);
+                x[(s * share + b) * H + h] = value(s, mine * share + b, h);
             }
         }
     }
 }
 
-static size_t wrong(const unsigned char *x, int lane, int n) {
+static size_t wrong(const unsigned char *x, int mine, int n) {
     unsigned char *expected = malloc((size_t)S * B * H);
     size_t count = 0;
-    fill(expected, lane, n);
+    fill(expected, mine, n);
     for (size_t i = 0; i < (size_t)(S * B / n * H); i++) {
         count += x[i] != expected[i];
     }
@@ -123,7 +123,7 @@ Test(staging, fan_out) {
     try_bridge(1, 2);
 }
 
-Test(staging, lanes_that_do_not_divide) {
+Test(staging, uneven_data_parallel_sizes) {
     try_bridge(3, 2);
     try_bridge(2, 3);
 }

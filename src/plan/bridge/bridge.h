@@ -26,8 +26,7 @@ typedef struct lierne_bridge_resolved {
 lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridge_resolved *r);
 void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r);
 
-/* Spec and grids alone; then all of a spec that needs neither a context nor a layout. */
-lierne_status lierne_bridge_check_sides(const lierne_bridge_spec *spec);
+/* All of a spec that needs neither a context nor a layout. */
 lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec);
 
 /* sides is zero before; to be freed also after a failure. */

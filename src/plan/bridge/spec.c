@@ -58,23 +58,7 @@ lierne_status lierne_bridge_resolve(const lierne_bridge_spec *spec, lierne_bridg
     return resolve_rows(r);
 }
 
-lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
-    LIERNE_PUBLIC_CALL();
-    lierne_bridge_resolved r;
-    lierne_status status = resolve_grids(spec, &r);
-    if (status == LIERNE_OK) {
-        status = lierne_bridge_check_sides(&r.spec);
-    }
-    lierne_bridge_resolved_destroy(&r);
-    return status;
-}
-
-void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {
-    lierne_grid_destroy(r->src);
-    lierne_grid_destroy(r->dst);
-}
-
-lierne_status lierne_bridge_check_sides(const lierne_bridge_spec *spec) {
+static lierne_status check_sides(const lierne_bridge_spec *spec) {
     const lierne_grid *grids[2] = {spec->src, spec->dst};
     for (int i = 0; i < 2; i++) {
         const char *side = i ? "destination" : "source";
@@ -96,6 +80,22 @@ lierne_status lierne_bridge_check_sides(const lierne_bridge_spec *spec) {
                            lierne_grid_get_world_size(spec->dst));
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    lierne_bridge_resolved r;
+    lierne_status status = resolve_grids(spec, &r);
+    if (status == LIERNE_OK) {
+        status = check_sides(&r.spec);
+    }
+    lierne_bridge_resolved_destroy(&r);
+    return status;
+}
+
+void lierne_bridge_resolved_destroy(lierne_bridge_resolved *r) {
+    lierne_grid_destroy(r->src);
+    lierne_grid_destroy(r->dst);
 }
 
 static lierne_status check_axes(const lierne_bridge_spec *spec) {
@@ -221,7 +221,7 @@ static lierne_status check_variable(const lierne_bridge_spec *spec) {
 }
 
 lierne_status lierne_bridge_check_resolved(const lierne_bridge_spec *spec) {
-    LIERNE_TRY(lierne_bridge_check_sides(spec));
+    LIERNE_TRY(check_sides(spec));
     LIERNE_TRY(check_axes(spec));
     LIERNE_TRY(check_gradient(spec));
     LIERNE_TRY(lierne_plan_check_inflight(spec->max_inflight));

@@ -21,7 +21,6 @@ typedef struct lierne_halo_saved_spec {
 lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
                                             const lierne_halo_spec *spec);
 void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved);
-void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *text);
 /* The saved spec of a plan of swaps; NULL for another plan. */
 const lierne_halo_saved_spec *lierne_halo_saved_spec_of(const lierne_plan *plan);
 

@@ -51,37 +51,6 @@ static void take(lierne_halo_saved_spec *r) {
     r->first = r->nums + 2 * n;
 }
 
-lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
-                                            const lierne_halo_spec *spec) {
-    lierne_halo_saved_spec *r;
-    LIERNE_TRY(lierne_alloc(&r, 1, sizeof *r));
-    r->base = (lierne_saved_spec){.free = lierne_halo_saved_spec_destroy,
-                                  .write = lierne_halo_saved_spec_write};
-    r->spec = *spec;
-    r->spec.stride = spec->stride ? spec->stride : spec->width;
-    r->spec.max_inflight = spec->max_inflight ? spec->max_inflight : 1;
-    r->spec.keep_ghosts = spec->keep_ghosts != 0;
-    lierne_status status = reserve(r);
-    if (status != LIERNE_OK) {
-        lierne_halo_saved_spec_destroy(&r->base);
-        return status;
-    }
-    take(r);
-    *out = r;
-    return LIERNE_OK;
-}
-
-void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved) {
-    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)saved;
-    lierne_mem_free(r->procs);
-    lierne_mem_free(r->nums);
-    lierne_mem_free(r->lists);
-    lierne_mem_free(r->rows);
-    lierne_mem_free(r->root_rank);
-    lierne_mem_free(r->root_row);
-    lierne_mem_free(r);
-}
-
 static void write_ranks(lierne_text *text, const char *key, const int *ranks, int n) {
     lierne_text_add(text, ",\"%s\":[", key);
     for (int i = 0; i < n; i++) {
@@ -90,7 +59,7 @@ static void write_ranks(lierne_text *text, const char *key, const int *ranks, in
     lierne_text_add(text, "]");
 }
 
-void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *text) {
+static void write_spec(const lierne_saved_spec *saved, lierne_text *text) {
     static const char *const counts[] = {"sendnum", "recvnum", "firstrecv"};
     const lierne_halo_saved_spec *r = (const lierne_halo_saved_spec *)saved;
     const lierne_halo_spec *spec = &r->spec;
@@ -114,4 +83,34 @@ void lierne_halo_saved_spec_write(const lierne_saved_spec *saved, lierne_text *t
         lierne_text_numbers(text, spec->sendlist[s], spec->sendnum[s]);
     }
     lierne_text_add(text, "]}");
+}
+
+lierne_status lierne_halo_saved_spec_create(lierne_halo_saved_spec **out,
+                                            const lierne_halo_spec *spec) {
+    lierne_halo_saved_spec *r;
+    LIERNE_TRY(lierne_alloc(&r, 1, sizeof *r));
+    r->base = (lierne_saved_spec){.free = lierne_halo_saved_spec_destroy, .write = write_spec};
+    r->spec = *spec;
+    r->spec.stride = spec->stride ? spec->stride : spec->width;
+    r->spec.max_inflight = spec->max_inflight ? spec->max_inflight : 1;
+    r->spec.keep_ghosts = spec->keep_ghosts != 0;
+    lierne_status status = reserve(r);
+    if (status != LIERNE_OK) {
+        lierne_halo_saved_spec_destroy(&r->base);
+        return status;
+    }
+    take(r);
+    *out = r;
+    return LIERNE_OK;
+}
+
+void lierne_halo_saved_spec_destroy(lierne_saved_spec *saved) {
+    lierne_halo_saved_spec *r = (lierne_halo_saved_spec *)saved;
+    lierne_mem_free(r->procs);
+    lierne_mem_free(r->nums);
+    lierne_mem_free(r->lists);
+    lierne_mem_free(r->rows);
+    lierne_mem_free(r->root_rank);
+    lierne_mem_free(r->root_row);
+    lierne_mem_free(r);
 }

@@ -25,7 +25,7 @@ const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *f) {
     return NULL;
 }
 
-int64_t lierne_star_forest_first(const lierne_star_forest *f, int64_t root) {
+static int64_t first_of(const lierne_star_forest *f, int64_t root) {
     return f->first ? f->first[root] : root;
 }
 
@@ -36,9 +36,8 @@ int64_t lierne_star_forest_root(const lierne_star_forest *f, int64_t ghost) {
 /* A sender for each run of roots of one rank. */
 static lierne_status add_senders(lierne_star_forest *f, const int32_t *rank) {
     for (int64_t i = 0, end; i < f->nroots; i = end) {
-        int32_t owner = rank[lierne_star_forest_first(f, i)];
-        for (end = i + 1; end < f->nroots && rank[lierne_star_forest_first(f, end)] == owner;
-             end++) {
+        int32_t owner = rank[first_of(f, i)];
+        for (end = i + 1; end < f->nroots && rank[first_of(f, end)] == owner; end++) {
         }
         lierne_peer_rows sender = {owner, i, end - i};
         LIERNE_TRY(LIERNE_VEC_PUSH(&f->senders, sender));

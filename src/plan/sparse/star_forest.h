@@ -82,7 +82,6 @@ lierne_status lierne_star_forest_sort(lierne_star_forest *forest, const int32_t 
 void lierne_star_forest_destroy(lierne_star_forest *forest);
 /* This rank among the senders; NULL if it has no ghosts of its own rows. */
 const lierne_peer_rows *lierne_star_forest_own(const lierne_star_forest *forest);
-int64_t lierne_star_forest_first(const lierne_star_forest *forest, int64_t root);
 int64_t lierne_star_forest_root(const lierne_star_forest *forest, int64_t ghost);
 
 /* Fill empty routes. nowned_of: number of rows of every member, for the all-gather. */

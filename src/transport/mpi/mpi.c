@@ -208,10 +208,6 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
     return LIERNE_OK;
 }
 
-void lierne_mpi_set_piece_bytes(lierne_mpi_state *m, size_t bytes) {
-    m->piece_bytes = bytes;
-}
-
 const lierne_transport lierne_mpi_transport = {
     .name = "mpi",
     .batch_create = batch_create,

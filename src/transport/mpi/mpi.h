@@ -7,8 +7,4 @@
 
 extern const lierne_transport lierne_mpi_transport;
 
-/* For tests: cuts messages into pieces of at most `bytes`, the same on every rank, from the next
- * message on. */
-void lierne_mpi_set_piece_bytes(lierne_mpi_state *m, size_t bytes);
-
 #endif
