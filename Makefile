@@ -81,7 +81,7 @@ LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix 
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge collective sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -277,6 +277,10 @@ $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case elements star
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
+	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(MPILINK)
+$(B)/tests/bench/collective: $(patsubst %,$(B)/tests/bench/%.o,collective collective_methods measure tables) \
 	$(B)/tests/mpi/common.o $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)

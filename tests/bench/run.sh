@@ -33,7 +33,7 @@ for program in planning memory; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
     count "${PIPESTATUS[0]}"
 done
-for program in bridge sparse; do
+for program in bridge collective sparse; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do
         timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log"

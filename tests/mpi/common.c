@@ -362,7 +362,8 @@ lierne_status case_plan(lierne_plan **plan, lierne_context *context, const bridg
                                .dst_counts = c->dst_counts,
                                .gradient_owner = c->owner,
                                .gradient_storage = c->storage,
-                               .row_owner = c->row_owner};
+                               .row_owner = c->row_owner,
+                               .shared_output = c->sharing};
     lierne_status status = test_plan_bridge(plan, context, &spec, c->algorithm);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);

@@ -78,6 +78,7 @@ typedef struct bridge_case {
     const int64_t *src_counts; /* NULL: balanced */
     const int64_t *dst_counts;
     const int32_t *row_owner;
+    lierne_sharing sharing; /* of a direct plan */
 } bridge_case;
 
 /* One element of a rank's buffer. */
