@@ -82,18 +82,19 @@ static method *open_direct(const void *of) {
     return open_plan(w, TEST_DIRECT, owner_of(w), LIERNE_SHARE_NONE);
 }
 
-static method *open_over_shm(const workload *w, lierne_sharing sharing) {
+static method *open_over_shm(const workload *w, lierne_gradient_owner owner,
+                             lierne_sharing sharing) {
     char *list = getenv("LIERNE_TRANSPORTS");
     char before[80] = "";
     strncat(before, list ? list : "", sizeof before - 1);
     setenv("LIERNE_TRANSPORTS", "shm,mpi", 1);
-    method *m = open_plan(w, TEST_DIRECT, owner_of(w), sharing);
+    method *m = open_plan(w, TEST_DIRECT, owner, sharing);
     setenv("LIERNE_TRANSPORTS", before, 1);
     return m;
 }
 
 static method *open_shm(const void *of) {
-    return open_over_shm(of, LIERNE_SHARE_NONE);
+    return open_over_shm(of, owner_of(of), LIERNE_SHARE_NONE);
 }
 
 static void fill_own(method *m, int direction) {
@@ -107,8 +108,9 @@ static void fill_own(method *m, int direction) {
     }
 }
 
-static method *open_in_windows(const workload *w, lierne_sharing sharing) {
-    planned *p = (planned *)open_over_shm(w, sharing);
+static method *open_in_windows(const workload *w, lierne_gradient_owner owner,
+                               lierne_sharing sharing) {
+    planned *p = (planned *)open_over_shm(w, owner, sharing);
     for (int d = FORWARD; d <= ADJOINT; d++) {
         void *in, *out;
         lierne_status status = lierne_context_alloc(&in, p->context, w->bytes[d][0]);
@@ -125,7 +127,7 @@ static method *open_in_windows(const workload *w, lierne_sharing sharing) {
 }
 
 static method *open_window(const void *of) {
-    return open_in_windows(of, LIERNE_SHARE_NONE);
+    return open_in_windows(of, owner_of(of), LIERNE_SHARE_NONE);
 }
 
 /* The forward's output is the plan's, one per node for all ranks that need the same. */
@@ -142,7 +144,7 @@ static method *open_shared(const void *of) {
     if (mesh_size(&w->dst, "tp") * mesh_size(&w->dst, "cp") == 1) {
         return NULL;
     }
-    method *m = open_in_windows(w, LIERNE_SHARE_FORWARD);
+    method *m = open_in_windows(w, owner_of(w), LIERNE_SHARE_FORWARD);
     ((planned *)m)->view[FORWARD] = true;
     m->after = find_shared;
     return m;
@@ -152,6 +154,11 @@ static method *open_shared(const void *of) {
 static method *open_partial(const void *of) {
     const workload *w = of;
     return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
+}
+
+static method *open_window_partial(const void *of) {
+    const workload *w = of;
+    return w->cp > 1 ? open_in_windows(w, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
 }
 
 static method *open_collective(const void *of) {
@@ -168,6 +175,8 @@ static method *open_leader(const void *of) {
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};
 const method_kind lierne_shm = {"lierne DIRECT, shm", open_shm, close_plan};
+const method_kind lierne_window_partial = {"lierne partial, window", open_window_partial,
+                                           close_plan};
 const method_kind lierne_shared = {"lierne, shared output", open_shared, close_plan};
 const method_kind lierne_window = {"lierne DIRECT, window", open_window, close_plan};
 const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
