@@ -74,7 +74,7 @@ GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 MPI_PARTS := $(patsubst %,tests/mpi/%.c,common contexts model rows swaps graphs crystal state)
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS),$(sort $(wildcard tests/mpi/*.c))))
 # Those that also run without MPI, on ranks of a node; what they share is an archive.
-LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute members update layers general \
+LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
