@@ -70,20 +70,20 @@ RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
-# Parts that several programs under mpirun share.
 # The bridge's model, its plans, and what both need.
 MODEL    := $(patsubst %,$(B)/tests/%.o,mesh numbers bridge_model bridge_plan)
+# Parts that several programs under mpirun share.
 MPI_PARTS := $(patsubst %,tests/mpi/%.c,common contexts model rows swaps graphs crystal state)
 MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS),$(sort $(wildcard tests/mpi/*.c))))
 # Those that also run without MPI, on ranks of a node; what they share is an archive.
-LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute members update layers general \
+LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge collective sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -280,6 +280,10 @@ $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest g
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
 $(B)/tests/bench/bridge: $(patsubst %,$(B)/tests/bench/%.o,bridge measure tables workload lierne by_hand) \
+	$(B)/tests/mpi/common.o $(MODEL) $(MPILIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(MPILINK)
+$(B)/tests/bench/collective: $(patsubst %,$(B)/tests/bench/%.o,collective collective_methods measure tables) \
 	$(B)/tests/mpi/common.o $(MODEL) $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)

@@ -34,6 +34,7 @@ typedef struct bridge_case {
     lierne_row_order row_order; /* axis_s -1 and sequence > 1: a 2-D tensor of rows */
     const int *nodes;
     case_data data;
+    lierne_sharing sharing; /* of a direct plan */
     lierne_routing routing; /* AUTO: that of the environment, routing.h */
 } bridge_case;
 

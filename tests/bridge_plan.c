@@ -50,6 +50,7 @@ static void open_spec(const bridge_case *c, case_spec *s) {
                                    .gradient_owner = c->owner,
                                    .gradient_storage = c->storage,
                                    .row_owner = c->rows,
+                                   .shared_output = c->sharing,
                                    .src_placements = c->placed ? s->src_placed : NULL,
                                    .dst_placements = c->placed ? s->dst_placed : NULL,
                                    .output = c->output,

@@ -118,7 +118,9 @@ typedef struct lierne_bridge_spec {
      * counts of the step (after planning: the most). Needs a partial gradient, a WHOLE output and
      * no placements. */
     int variable_rows;
-    lierne_routing routing; /* with variable_rows always DIRECT */
+    lierne_routing routing; /* with variable_rows always DIRECT; with shared_output AUTO or DIRECT:
+                               moved as DIRECT */
+    lierne_sharing shared_output; /* needs max_inflight 0 or 1, and no variable_rows */
 } lierne_bridge_spec;
 /* A spec without a sequence axis; all other fields are zero, their defaults. */
 #define LIERNE_BRIDGE_SPEC_INIT                                                                    \
@@ -131,10 +133,11 @@ typedef struct lierne_bridge_spec {
  * Errors: INVALID (NULL, sizes, an axis out of range or named twice, a missing tp or dp dim,
  * counts that do not add up, an owner without sequence axis, row_owner missing or out of range, a
  * placement that is not allowed, a world size that is not the context's, a grid with a rank that is
- * no member, routing); UNKNOWN_VIEW; INDIVISIBLE (require_divisible; a zigzag that does not divide
- * the sequence); UNSUPPORTED (source cp > 1 without src_placements; variable_rows with an owner or
- * placements); MISMATCH (ranks disagree on the spec; the message names the field); OVERFLOW;
- * NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. */
+ * no member, routing, shared_output); UNKNOWN_VIEW; INDIVISIBLE (require_divisible; a zigzag that
+ * does not divide the sequence); UNSUPPORTED (source cp > 1 without src_placements; variable_rows
+ * with an owner, placements or shared_output; shared_output in a context for device memory);
+ * MISMATCH (ranks disagree on the spec; the message names the field); OVERFLOW; NO_MEMORY; TIMEOUT;
+ * PEER_FAILED; TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                                    const lierne_bridge_spec *spec);
 

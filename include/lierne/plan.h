@@ -65,6 +65,28 @@ typedef enum lierne_routing {
     LIERNE_ROUTING_BALANCED = 2
 } lierne_routing;
 
+/* Of which directions the plan owns the output. Ranks of one node that need the same elements (the
+ * tp replicas of a dp rank, for example) then share one output in memory of the node: each of them
+ * writes a part of it, so that a byte is written once per node and not once per rank. Calls pass
+ * out NULL; lierne_plan_get_shared_output says where the result is. Ranks share where the context
+ * has the shm transport (docs/transports.md). Elsewhere, as in a world of one rank, a simulated
+ * world and over MPI alone, and on a rank without replicas on its node, the output is memory of
+ * this rank's plan, with the same calls.
+ *
+ * The result is to be read only. It stays valid until this rank begins the plan's next call of that
+ * direction, or updates or destroys the plan; what the other ranks do meanwhile does not matter.
+ * The bits are those of a plan that does not share. Such a plan needs memory for two outputs per
+ * node, is no part of others (coalesced, transposed, composed), and reports no lower bound in a
+ * direction with a shared output (min_bytes 0). The route of that direction writes this rank's part
+ * of out only, and ends with a stage in which the ranks that share it tell one another that they
+ * have written. */
+typedef enum lierne_sharing {
+    LIERNE_SHARE_NONE = 0,
+    LIERNE_SHARE_FORWARD = 1,
+    LIERNE_SHARE_ADJOINT = 2,
+    LIERNE_SHARE_BOTH = 3
+} lierne_sharing;
+
 /* How values are combined: lierne_reduce takes MAX and MIN, lierne/collective.h all of them. */
 typedef enum lierne_reduction {
     LIERNE_SUM = 0,
@@ -112,7 +134,8 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
  * stream must be NULL for host memory, a cudaStream_t for CUDA memory (lierne/cuda.h); otherwise,
  * and for a device pointer in a context for host memory, UNSUPPORTED. in and out are this rank's
  * buffers; either may be NULL if it has no elements; out may also be NULL where
- * lierne_plan_get_alias gives an offset. They must not overlap; out == in is allowed for plans with
+ * lierne_plan_get_alias gives an offset, and must be where the plan owns the output
+ * (lierne_sharing). They must not overlap; out == in is allowed for plans with
  * one combined buffer (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY
  * (max_inflight requests are in flight; this rank started nothing and may call again); MISMATCH
  * (only where the context checks: ranks called differently); NO_MEMORY (transports that need memory
@@ -192,6 +215,13 @@ LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64
  * read the result from in + *offset. Not collective. Errors: INVALID (NULL, direction). */
 LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                                lierne_direction direction);
+
+/* Where the result of this rank's last call of a direction is, or will be once that has ended: *out
+ * is NULL before the first call, and where this rank has no output. For a plan that owns the output
+ * of the direction (lierne_sharing, which says how long it is valid). Read only. Not collective.
+ * Errors: INVALID (NULL, direction, an output that is the caller's); *out is NULL then. */
+LIERNE_API lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan *plan,
+                                                       lierne_direction direction);
 
 /* The cost of one execution for this rank. Bytes are payload. Over all ranks, sent and received
  * numbers are equal. */

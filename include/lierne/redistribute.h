@@ -72,8 +72,9 @@ typedef struct lierne_redistribute_spec {
      * REPLICATE. Whether this is the adjoint of forward is the caller's responsibility. */
     const lierne_layout *adjoint_src;
     const lierne_layout *adjoint_dst;
-    int max_inflight; /* requests in flight at once per direction; 0 means 1 */
-    lierne_routing routing;
+    int max_inflight;             /* requests in flight at once per direction; 0 means 1 */
+    lierne_routing routing;       /* with shared_output AUTO or DIRECT: moved as DIRECT */
+    lierne_sharing shared_output; /* needs max_inflight 0 or 1 */
 } lierne_redistribute_spec;
 
 /* Plans a redistribution. Collective over the context: every rank calls with the same spec. On any
@@ -81,7 +82,8 @@ typedef struct lierne_redistribute_spec {
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
- * member, max_inflight, routing); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst); MISMATCH
+ * member, max_inflight, routing, shared_output); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst;
+ * shared_output in a context for device memory); MISMATCH
  * (ranks disagree on the spec; the message names the field, as src.dim[0].size or
  * dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves
  * one thread at a time.

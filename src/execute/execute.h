@@ -4,6 +4,7 @@
 #define LIERNE_EXECUTE_H
 
 #include "context/context.h"
+#include "execute/shared_output.h"
 #include "lierne/plan.h"
 #include "route/route.h"
 
@@ -22,6 +23,9 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
                                       const lierne_route *const *routes, size_t n, const char *name,
                                       lierne_spare *spare);
 void lierne_execution_destroy(lierne_execution *e);
+/* Makes an output part of an execution of one route: it is destroyed with it, and where a peer may
+ * still write there, its memory stays. */
+void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *output);
 /* Takes the memory of an execution, which can only be destroyed afterwards; none if a peer may
  * still use it. */
 lierne_spare lierne_execution_take_spare(lierne_execution *e);

@@ -138,10 +138,11 @@ struct lierne_execution {
     /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
     const lierne_transport *polled_only;
     const lierne_transport *stream_only;
-    char *memory;     /* scratch of the subroutes, then staging slots */
-    int64_t reserved; /* bytes of memory */
-    int64_t capacity; /* at least reserved: memory may have been another execution's */
-    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
+    char *memory;                 /* scratch of the subroutes, then staging slots */
+    int64_t reserved;             /* bytes of memory */
+    lierne_shared_output *output; /* or NULL: the caller's */
+    int64_t capacity;             /* at least reserved: memory may have been another execution's */
+    uint8_t *waiting;             /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
     lierne_reduction reduction; /* of the running call */

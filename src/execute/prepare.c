@@ -172,10 +172,10 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
     }
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *s = &e->subroutes[p];
+        size_t out = e->output ? 0 : (size_t)s->route->elements[LIERNE_OUT];
         const lierne_borrowed buffers[2] = {{s->in, (size_t)s->route->elements[LIERNE_IN] * s->size,
                                              0},
-                                            {s->base[LIERNE_OUT],
-                                             (size_t)s->route->elements[LIERNE_OUT] * s->size, 1}};
+                                            {s->base[LIERNE_OUT], out * s->size, 1}};
         for (int i = 0; i < 2; i++) {
             if (buffers[i].bytes > 0 && n++ < capacity) {
                 list[n - 1] = buffers[i];
@@ -200,6 +200,7 @@ static void drop(lierne_activity *activity) {
     if (quiet || e->reserved == 0) {
         e->context->memory->free(e->memory);
     }
+    lierne_shared_output_destroy(e->output, quiet);
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
     lierne_fused_sums_destroy(e->fused);
@@ -220,6 +221,10 @@ void lierne_execution_destroy(lierne_execution *e) {
         return;
     }
     drop(&e->activity);
+}
+
+void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *output) {
+    e->output = output;
 }
 
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {

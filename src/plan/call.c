@@ -27,11 +27,6 @@ lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction d
     return check_adjoint(plan, direction);
 }
 
-static size_t bytes_of(const lierne_plan *plan, int d, lierne_buffer buffer) {
-    return (size_t)plan->parts.side[d].route->elements[buffer] *
-           lierne_dtype_size(plan->parts.dtype);
-}
-
 /* A buffer of another memory kind is an error here; later it would be a crash. */
 static lierne_status check_memory(const lierne_plan *plan, int d, const void *buffer,
                                   const char *name) {
@@ -43,9 +38,28 @@ static lierne_status check_memory(const lierne_plan *plan, int d, const void *bu
                : lierne_device_reject(context->device_query, buffer, full);
 }
 
+/* The buffers of a call whose output is the plan's. */
+static lierne_status check_shared(const lierne_plan *plan, int d, const void *out, const void *in) {
+    int rank = plan->context->rank;
+    if (out) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %s: out is %p, must be NULL: the output is the plan's "
+                           "(lierne_plan_get_shared_output)",
+                           rank, lierne_direction_names[d], out);
+    }
+    if (lierne_shared_output_overlaps(plan->outputs[d], in,
+                                      lierne_plan_bytes(plan, d, LIERNE_IN))) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: %s: in overlaps with the plan's own output of this direction",
+                           rank, lierne_direction_names[d]);
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const void *out,
                                         const void *in, const void *stream) {
-    size_t n_in = bytes_of(plan, d, LIERNE_IN), n_out = bytes_of(plan, d, LIERNE_OUT);
+    size_t n_in = lierne_plan_bytes(plan, d, LIERNE_IN),
+           n_out = lierne_plan_bytes(plan, d, LIERNE_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     int rank = plan->context->rank;
     LIERNE_TRY(check_adjoint(plan, d));
@@ -56,7 +70,9 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
                            lierne_direction_names[d], n_in);
     }
-    if (!out && n_out > 0 && plan->alias[d] < 0) {
+    if (plan->outputs[d]) {
+        LIERNE_TRY(check_shared(plan, d, out, in));
+    } else if (!out && n_out > 0 && plan->alias[d] < 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: %s: out is NULL, must hold %zu bytes (the "
                            "result is no alias of in)",
@@ -189,6 +205,9 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     }
     next->decision = decision;
     next->number = plan->started[c.direction]++;
+    if (plan->outputs[c.direction]) {
+        out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
+    }
     lierne_execution_identify(next->execution, plan->decision,
                               lierne_plan_match_id(plan->decision, c.direction, next->number));
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));

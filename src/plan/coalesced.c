@@ -5,6 +5,7 @@
 #include "plan/plan.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 struct lierne_coalesced {
@@ -67,6 +68,9 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
             return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is of another context",
                                context->rank, i);
         }
+        char which[32];
+        snprintf(which, sizeof which, "plan %d", i);
+        LIERNE_TRY(lierne_plan_check_not_shared(plans[i], which));
     }
     LIERNE_TRY(lierne_alloc(&x, 1, sizeof *x));
     *out = x;

@@ -25,7 +25,7 @@ static lierne_status check_source(const lierne_plan *plan, const lierne_plan *ot
                            "what out holds",
                            rank, which);
     }
-    return LIERNE_OK;
+    return lierne_plan_check_not_shared(plan, which);
 }
 
 static void copy_shape(lierne_plan_side *side, const lierne_plan_side *in,

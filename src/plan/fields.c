@@ -19,6 +19,31 @@ lierne_status lierne_plan_check_routing(lierne_routing routing) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sharing sharing,
+                                        lierne_routing routing, int max_inflight) {
+    if ((int)sharing < 0 || sharing > LIERNE_SHARE_BOTH) {
+        return LIERNE_FAIL(LIERNE_INVALID, "shared_output is %d, must be in 0 to %d", (int)sharing,
+                           (int)LIERNE_SHARE_BOTH);
+    }
+    if (sharing != LIERNE_SHARE_NONE && max_inflight > 1) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "max_inflight is %d, must be 0 or 1 where shared_output is %d",
+                           max_inflight, (int)sharing);
+    }
+    if (sharing != LIERNE_SHARE_NONE && routing == LIERNE_ROUTING_BALANCED) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "routing is %d (balanced), must be %d or %d where shared_output is %d",
+                           (int)routing, (int)LIERNE_ROUTING_AUTO, (int)LIERNE_ROUTING_DIRECT,
+                           (int)sharing);
+    }
+    if (sharing != LIERNE_SHARE_NONE && context->memory != &lierne_host_memory) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "shared_output is %d, must be 0 in a context for memory of kind %s",
+                           (int)sharing, context->memory->name);
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status fill_owned(lierne_plan_side *side, int rank, const lierne_layout *layout) {
     lierne_boxes boxes = {0};
     lierne_cell cell;

@@ -12,13 +12,17 @@ lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lier
                                     const lierne_layout *to);
 /* All of a side: what lierne_plan_side_fill does, and the route and least
  * elements of the redistribution from one layout to the other, on the context's nodes
- * (redistribute/route.c). */
+ * (redistribute/route.c). shared: the plan owns the output, shared where ranks can. */
 lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
                                             const lierne_layout *from, const lierne_layout *to,
-                                            lierne_routing routing);
+                                            lierne_routing routing, bool shared);
 
 /* Whether a spec's routing is one. */
 lierne_status lierne_plan_check_routing(lierne_routing routing);
+
+/* Whether a spec's shared_output is one, and fits the rest of the spec and the context. */
+lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sharing sharing,
+                                        lierne_routing routing, int max_inflight);
 
 /* Whether a spec's max_inflight is in range; 0 is. */
 lierne_status lierne_plan_check_inflight(int max_inflight);

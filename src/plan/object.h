@@ -18,17 +18,21 @@ struct lierne_plan {
     lierne_context *context;
     int decision;
     lierne_plan_parts parts;
-    int64_t alias[2];              /* see lierne_plan_get_alias */
-    lierne_request *requests[2];   /* max_inflight each */
-    lierne_connection *connection; /* of the requests, or NULL */
-    char transports[2][64];        /* that serve each direction */
-    bool needs_stream[2];          /* a call without one is an error */
+    int64_t alias[2];                 /* see lierne_plan_get_alias */
+    lierne_request *requests[2];      /* max_inflight each */
+    lierne_shared_output *outputs[2]; /* of each direction's execution; NULL: the caller's */
+    lierne_connection *connection;    /* of the requests, or NULL */
+    char transports[2][64];           /* that serve each direction */
+    bool needs_stream[2];             /* a call without one is an error */
     size_t started[2];
     int held; /* by how many coalesced plans */
 };
 
 /* "forward", "adjoint": for messages. */
 extern const char *const lierne_direction_names[2];
+
+/* Bytes of this rank's buffer. */
+size_t lierne_plan_bytes(const lierne_plan *plan, int direction, lierne_buffer buffer);
 
 /* INVALID without a plan, for no direction, and for the adjoint of a plan that has none. */
 lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction);

@@ -12,6 +12,7 @@ void lierne_plan_parts_free(lierne_context *context, lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         lierne_route_destroy(parts->side[d].route);
         lierne_mem_free(parts->side[d].owned.at);
+        lierne_mem_free(parts->side[d].sharers.at);
     }
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         lierne_group_release(context, parts->groups[g]);
@@ -34,10 +35,16 @@ static void drop(lierne_plan *plan) {
     lierne_mem_free(plan);
 }
 
+/* A result in memory of the plan is no alias of the input. */
+static int64_t alias_of(const lierne_plan *plan, int d) {
+    const lierne_plan_side *side = &plan->parts.side[d];
+    return side->shared ? -1 : lierne_route_alias(side->route);
+}
+
 /* old: the plan that this one is to replace, or NULL; its spare memory is used. */
 static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old) {
     size_t n = (size_t)plan->parts.max_inflight;
-    plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
+    plan->alias[d] = alias_of(plan, d);
     LIERNE_TRY(lierne_alloc(&plan->requests[d], n, sizeof *plan->requests[d]));
     for (size_t i = 0; i < n; i++) {
         lierne_request *r = &plan->requests[d][i];
@@ -52,6 +59,26 @@ static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old)
                                      plan->requests[d][0].execution);
     plan->needs_stream[d] = lierne_execution_needs_stream(plan->requests[d][0].execution);
     return LIERNE_OK;
+}
+
+size_t lierne_plan_bytes(const lierne_plan *plan, int d, lierne_buffer buffer) {
+    return (size_t)plan->parts.side[d].route->elements[buffer] *
+           lierne_dtype_size(plan->parts.dtype);
+}
+
+/* The output of a direction that the plan owns. */
+static lierne_status make_output(lierne_plan *plan, int d) {
+    const lierne_plan_side *side = &plan->parts.side[d];
+    lierne_shared_output *output = NULL;
+    if (!side->shared) {
+        return LIERNE_OK;
+    }
+    lierne_status status =
+        lierne_shared_output_create(&output, plan->context, lierne_plan_bytes(plan, d, LIERNE_OUT),
+                                    side->sharers.at, side->sharers.count);
+    lierne_execution_own_output(plan->requests[d][0].execution, output);
+    plan->outputs[d] = output;
+    return status;
 }
 
 /* Describes the requests of both directions for the other ranks, where a transport asks for it. */
@@ -84,6 +111,8 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
     LIERNE_TRY(make_executions(plan, LIERNE_FORWARD, old));
     LIERNE_TRY(make_executions(plan, LIERNE_ADJOINT, old));
+    LIERNE_TRY(make_output(plan, LIERNE_FORWARD));
+    LIERNE_TRY(make_output(plan, LIERNE_ADJOINT));
     return make_connection(plan);
 }
 
@@ -132,7 +161,7 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
 lierne_status lierne_plan_refresh(lierne_plan *plan) {
     lierne_status status = LIERNE_OK;
     for (int d = 0; d < 2; d++) {
-        plan->alias[d] = lierne_route_alias(plan->parts.side[d].route);
+        plan->alias[d] = alias_of(plan, d);
         for (int i = 0; i < plan->parts.max_inflight && status == LIERNE_OK; i++) {
             status = lierne_execution_resize(plan->requests[d][i].execution);
         }
@@ -152,7 +181,10 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
     LIERNE_TRY(waits || lierne_context_connects(context)
                    ? lierne_context_agree_all(context, status, fields, nfields, decision)
                    : lierne_context_agree(context, status, fields, nfields, decision));
-    return lierne_connection_establish(plan->connection);
+    LIERNE_TRY(lierne_connection_establish(plan->connection));
+    return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
+               ? lierne_shared_outputs_connect(context, plan->outputs, 2)
+               : LIERNE_OK;
 }
 
 lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne_status status,
@@ -180,6 +212,15 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
     context->nplans++;
     *out = plan;
     return LIERNE_OK;
+}
+
+lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which) {
+    return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
+               ? LIERNE_FAIL(LIERNE_INVALID,
+                             "rank %d: %s has a shared output (shared_output in its spec): it can "
+                             "only be executed by itself",
+                             plan->context->rank, which)
+               : LIERNE_OK;
 }
 
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {

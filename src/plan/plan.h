@@ -20,6 +20,8 @@ typedef struct lierne_plan_side {
     int64_t direct_ns;    /* see lierne_report */
     int64_t balanced_ns;
     LIERNE_VEC(lierne_block) owned; /* blocks of out that must be written */
+    bool shared;                    /* the plan owns out */
+    LIERNE_VEC(int) sharers;        /* ranks that share it, ascending; none: this one alone */
 } lierne_plan_side;
 
 /* What a planner keeps to plan again, as the first member of its own struct. free: frees it. write:
@@ -82,6 +84,8 @@ int lierne_plan_match_id(int number, int direction, size_t call);
  * makes its executions follow. It kills the context where a rank has no memory to do so. */
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 lierne_status lierne_plan_refresh(lierne_plan *plan);
+/* INVALID for a plan that owns an output: its route fits no other buffer. which: its name. */
+lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
 

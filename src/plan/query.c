@@ -64,6 +64,27 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan *plan,
+                                            lierne_direction direction) {
+    LIERNE_PUBLIC_CALL();
+    if (out) {
+        *out = NULL;
+    }
+    LIERNE_TRY(lierne_plan_check_side(plan, direction));
+    LIERNE_TRY(lierne_check_set(out, "out"));
+    const lierne_shared_output *output = plan->outputs[direction];
+    if (!output) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: the output of direction %d is the caller's: shared_output of "
+                           "the plan's spec does not include it",
+                           plan->context->rank, (int)direction);
+    }
+    if (plan->started[direction] > 0) {
+        *out = lierne_shared_output_get(output, plan->started[direction] - 1);
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_plan *plan,
                                     lierne_direction direction) {
     LIERNE_PUBLIC_CALL();

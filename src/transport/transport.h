@@ -89,6 +89,15 @@ typedef struct lierne_transport {
     lierne_status (*alloc)(void *self, void **out, size_t bytes);
     bool (*free)(void *self, void *memory);
 
+    /* Zeroed memory that several ranks of a node write and read, or all NULL. One of them creates
+     * it; the others open it by its name, at any time before the first one closes it. It lives
+     * until the last one has closed it. *memory is where it is in this process. Errors: NO_MEMORY;
+     * of open also UNSUPPORTED (the system refuses it). */
+    lierne_status (*shared_create)(void **shared, void **memory, size_t bytes, lierne_record *name);
+    lierne_status (*shared_open)(void **shared, void **memory, size_t bytes,
+                                 const lierne_record *name);
+    void (*shared_close)(void *shared);
+
     /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
     bool (*reaches)(void *self, int peer);
 

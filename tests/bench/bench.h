@@ -30,7 +30,7 @@ struct method {
     bool dirty; /* inputs are rewritten before each run; a method with inputs of its own does so */
 };
 
-#define METHODS 10
+#define METHODS 12
 typedef struct bench {
     const void *workload;
     const method_kind *const *kinds;

@@ -50,10 +50,12 @@ static const load quick_loads[] = {
     {"quick pieces", LIERNE_F32, 2, 16, 32768, 0},
 };
 
-static const method_kind *const kinds[] = {&lierne_direct,  &lierne_shm,        &lierne_window,
-                                           &lierne_partial, &lierne_collective, &lierne_leader,
-                                           &optimal_mpi,    &naive_mpi,         &copy_bound,
-                                           &stream_bound};
+static const method_kind *const kinds[] = {&lierne_direct,     &lierne_shm,
+                                           &lierne_window,     &lierne_shared,
+                                           &lierne_partial,    &lierne_window_partial,
+                                           &lierne_collective, &lierne_leader,
+                                           &optimal_mpi,       &naive_mpi,
+                                           &copy_bound,        &stream_bound};
 static const char *const headings[] = {"forward", "adjoint", "both"};
 
 static void run_one(tables *t, const shape *s, const load *l, int axis, bool dirty) {

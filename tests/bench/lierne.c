@@ -44,11 +44,13 @@ static void find_views(planned *p) {
     }
 }
 
-static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gradient_owner owner) {
+static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gradient_owner owner,
+                         lierne_sharing sharing) {
     planned *p = (planned *)take(sizeof *p);
     bridge_case c = w->bridge;
     c.algorithm = algorithm;
     c.owner = owner;
+    c.sharing = sharing;
     lierne_status status = lierne_context_create_mpi(&p->context, MPI_COMM_WORLD, NULL);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     status = case_plan(&p->plan, p->context, &c);
@@ -62,19 +64,28 @@ static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gra
     return &p->base;
 }
 
-static method *open_direct(const void *of) {
-    const workload *w = of;
-    return open_plan(w, TEST_DIRECT, w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL);
+static lierne_gradient_owner owner_of(const workload *w) {
+    return w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL;
 }
 
-static method *open_shm(const void *of) {
+static method *open_direct(const void *of) {
+    const workload *w = of;
+    return open_plan(w, TEST_DIRECT, owner_of(w), LIERNE_SHARE_NONE);
+}
+
+static method *open_over_shm(const workload *w, lierne_gradient_owner owner,
+                             lierne_sharing sharing) {
     char *list = getenv("LIERNE_TRANSPORTS");
     char before[80] = "";
     strncat(before, list ? list : "", sizeof before - 1);
     setenv("LIERNE_TRANSPORTS", "shm,mpi", 1);
-    method *m = open_direct(of);
+    method *m = open_plan(w, TEST_DIRECT, owner, sharing);
     setenv("LIERNE_TRANSPORTS", before, 1);
     return m;
+}
+
+static method *open_shm(const void *of) {
+    return open_over_shm(of, owner_of(of), LIERNE_SHARE_NONE);
 }
 
 static void fill_own(method *m, int direction) {
@@ -88,9 +99,9 @@ static void fill_own(method *m, int direction) {
     }
 }
 
-static method *open_window(const void *of) {
-    planned *p = (planned *)open_shm(of);
-    const workload *w = of;
+static method *open_in_windows(const workload *w, lierne_gradient_owner owner,
+                               lierne_sharing sharing) {
+    planned *p = (planned *)open_over_shm(w, owner, sharing);
     for (int d = FORWARD; d <= ADJOINT; d++) {
         void *in, *out;
         lierne_status status = lierne_context_alloc(&in, p->context, w->bytes[d][0]);
@@ -106,24 +117,58 @@ static method *open_window(const void *of) {
     return &p->base;
 }
 
+static method *open_window(const void *of) {
+    return open_in_windows(of, owner_of(of), LIERNE_SHARE_NONE);
+}
+
+/* The forward's output is the plan's, one per node for all ranks that need the same. */
+static void find_shared(method *m, int direction) {
+    const void *result = NULL;
+    if (direction == FORWARD) {
+        lierne_plan_get_shared_output(&result, ((planned *)m)->plan, LIERNE_FORWARD);
+        m->result[FORWARD] = result ? result : m->result[FORWARD]; /* NULL: no output here */
+    }
+}
+
+static method *open_shared(const void *of) {
+    const workload *w = of;
+    if (mesh_size(&w->dst, "tp") * mesh_size(&w->dst, "cp") == 1) {
+        return NULL;
+    }
+    method *m = open_in_windows(w, owner_of(w), LIERNE_SHARE_FORWARD);
+    ((planned *)m)->view[FORWARD] = true;
+    m->after = find_shared;
+    return m;
+}
+
 /* Without cp the gradient has one owner: the plan would be that of open_direct. */
 static method *open_partial(const void *of) {
     const workload *w = of;
-    return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_PARTIAL) : NULL;
+    return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
+}
+
+static method *open_window_partial(const void *of) {
+    const workload *w = of;
+    return w->cp > 1 ? open_in_windows(w, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
 }
 
 static method *open_collective(const void *of) {
     const workload *w = of;
-    return w->disjoint ? NULL : open_plan(w, TEST_COLLECTIVE, LIERNE_GRADIENT_PARTIAL);
+    return w->disjoint ? NULL
+                       : open_plan(w, TEST_COLLECTIVE, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE);
 }
 
 static method *open_leader(const void *of) {
     const workload *w = of;
-    return w->disjoint ? open_plan(w, TEST_LEADER, LIERNE_GRADIENT_PARTIAL) : NULL;
+    return w->disjoint ? open_plan(w, TEST_LEADER, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE)
+                       : NULL;
 }
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};
 const method_kind lierne_shm = {"lierne DIRECT, shm", open_shm, close_plan};
+const method_kind lierne_window_partial = {"lierne partial, window", open_window_partial,
+                                           close_plan};
+const method_kind lierne_shared = {"lierne, shared output", open_shared, close_plan};
 const method_kind lierne_window = {"lierne DIRECT, window", open_window, close_plan};
 const method_kind lierne_partial = {"lierne DIRECT, partial", open_partial, close_plan};
 const method_kind lierne_collective = {"lierne COLLECTIVE", open_collective, close_plan};

@@ -1,6 +1,7 @@
 #!/bin/bash
 # run.sh BUILD [quick|TEXT...]: the benchmarks. A workload is timed where its title contains every
-# TEXT ("8 ranks", "small", "graph"); quick compares the outputs of all methods and times nothing.
+# TEXT ("8 ranks", "small", "graph"); planning and memory have no titles. quick compares the outputs
+# of all methods and times nothing.
 # Last line: N passed, N failed.
 set -u
 build=${1:?usage: run.sh BUILD [quick|TEXT...]}
@@ -29,11 +30,12 @@ count() { # count STATUS: adds up the last line of the log
 
 quick=
 [ "${1:-}" = quick ] && quick=quick
-for program in planning memory; do
+[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning memory"
+for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
     count "${PIPESTATUS[0]}"
 done
-for program in bridge sparse; do
+for program in bridge collective sparse; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do
         timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log"

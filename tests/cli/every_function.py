@@ -231,6 +231,12 @@ def bridge_functions():
     for layout in layouts:
         L.lierne_layout_destroy(layout)
     ask_plan(plans[0][0], contexts[0], b"bridge", 12)
+    spec.shared_output = 1  # of forward; in one process the memory is the plan's own
+    shared, output = [made(L.lierne_plan_create_bridge, context, ref(spec)) for context in contexts], P(1)
+    ok(L.lierne_plan_get_shared_output(ref(output), shared[0], FORWARD))
+    check(not output.value, "shared_output before the first call")
+    for plan in shared:
+        ok(L.lierne_plan_destroy(plan))
     for plan in plans[4]:
         ok(L.lierne_plan_update_rows(plan, array(ctypes.c_int32, 1, 1, 0, 0)))
     for plan in plans[0]:

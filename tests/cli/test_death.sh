@@ -33,10 +33,10 @@ wait_for() {
     done
 }
 
-round() { # round NUMBER SIGNAL
-    local d=$dir/$1 signal=$2 victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
+round() { # round NUMBER SIGNAL [shared]
+    local d=$dir/$1 signal=$2 shared=${3:-} victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
     mkdir "$d"
-    timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" >"$d/log" 2>&1 &
+    timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
     launcher=$!
     if ! wait_for 30 "$d"/pid.{0,1,2,3}; then
         no "round $1: the ranks did not start: $(tail -n 3 "$d/log")"
@@ -61,7 +61,7 @@ round() { # round NUMBER SIGNAL
             ;;
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;
         esac
-        if grep -q "^in flight: call [0-9]*, \(forward\|adjoint\) of plan 0, stage 0 of 1, since .* waits for rank [0-9]" "$r" &&
+        if grep -q "^in flight: call [0-9]*, \(forward\|adjoint\) of plan 0, stage [01] of [12], since .* waits for rank [0-9]" "$r" &&
             grep -q "^rank [0-9] of 4 over $LIERNE_TRANSPORTS: " <(sed 's/shm, mpi/shm,mpi/' "$r"); then ok; else no "round $1: no dump in $r: $(cat "$r")"; fi
     done
     # With SIGKILL somebody waits for the dead one itself, and is told so long before the deadline.
@@ -92,8 +92,10 @@ for n in 0 1 2 3; do
 done
 for i in 1 2 3 4 5 6 7 8 9 10; do
     if [ $((i % 2)) = 1 ]; then export LIERNE_TRANSPORTS=shm,mpi; else export LIERNE_TRANSPORTS=mpi; fi
-    round "$i.kill" KILL
-    round "$i.stop" STOP
+    shared=
+    if [ $((i % 4)) = 1 ]; then shared=shared; fi # an output that all ranks share
+    round "$i.kill" KILL $shared
+    round "$i.stop" STOP $shared
 done
 after=$(ls /dev/shm 2>/dev/null | grep -c lierne)
 if [ "$before" -eq "$after" ]; then ok; else no "segments left in /dev/shm"; fi

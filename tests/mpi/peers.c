@@ -1,13 +1,15 @@
 /* One of four ranks that execute until something fails, for tests/cli/test_death.sh, which kills or
  * stops one of them. Not run by run.sh: it ends only when a peer does.
  *
- * peers FOLDER: writes its process number to FOLDER/pid.R, executes for at most a minute, and on a
- * failure writes the status, the seconds that the failing call took, the message and the dump to
- * FOLDER/end.R. Then it waits to be killed: MPI_Finalize would wait for the dead, and mpirun kills
- * the others, which may still have to write, when one exits without it. */
+ * peers FOLDER [shared]: writes its process number to FOLDER/pid.R, executes for at most a minute,
+ * and on a failure writes the status, the seconds that the failing call took, the message and the
+ * dump to FOLDER/end.R. Then it waits to be killed: MPI_Finalize would wait for the dead, and
+ * mpirun kills the others, which may still have to write, when one exits without it. shared: the
+ * forward's output is one for all ranks. */
 #include "lierne.h"
 #include "lierne/mpi.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +80,8 @@ int main(int argc, char **argv) {
                                  .dtype = LIERNE_F32,
                                  .sequence_axis = 1};
     folder = argc > 1 ? argv[1] : ".";
+    bool shared = argc > 2 && strcmp(argv[2], "shared") == 0;
+    bridge.shared_output = shared ? LIERNE_SHARE_FORWARD : LIERNE_SHARE_NONE;
     if (lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
         lierne_plan_create_bridge(&plan, context, &bridge) != LIERNE_OK) {
         return 1;
@@ -88,7 +92,7 @@ int main(int argc, char **argv) {
     write_file("pid", pid);
     for (double end = now() + 60; now() < end;) {
         double start = now();
-        lierne_status status = lierne_forward(plan, y, x, NULL);
+        lierne_status status = lierne_forward(plan, shared ? NULL : y, x, NULL);
         if (status == LIERNE_OK) {
             start = now();
             status = lierne_adjoint(plan, gx, y, NULL);

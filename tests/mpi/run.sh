@@ -18,7 +18,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
     groups) echo 1 2 3 4 ;;
-    calls | collective | known_answer | schedule | windows) echo 2 4 8 ;;
+    calls | collective | known_answer | schedule | shared_output | windows) echo 2 4 8 ;;
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
@@ -55,7 +55,7 @@ for program in "$build"/tests/mpi/*; do
     name=$(basename "$program")
     [ "$name" = peers ] && continue # for tests/cli/test_death.sh
     case ${LIERNE_TEST_CONTEXTS:-} in
-    oob) case $name in golden | bridge | sparse | redistribute | members | update) ;; *) continue ;; esac ;;
+    oob) case $name in golden | bridge | sparse | redistribute | members | update | shared_output) ;; *) continue ;; esac ;;
     esac
     for n in $(sizes "$name"); do
         launch "$n" "$name"
@@ -81,10 +81,11 @@ for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute"; do
 done
 unset LIERNE_TEST_NODE_RANKS
 launch 2 shm caller
+launch 4 shared_output pairs
 # Over MPI alone, and with messages that it moves piece by piece, by both ends.
 export LIERNE_TRANSPORTS=mpi
 for run in "4 bridge" "4 golden" "4 general" "4 known_answer" "3 sparse" "3 halos" "3 redistribute" "3 steps" \
-    "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
+    "3 shared_output" "2 one_way" "2 one_way fragments" "2 late_rank" "3 late_rank" "3 timeout" "3 failure" "2 soak"; do
     launch $run
 done
 for n in 2 3; do

@@ -201,12 +201,14 @@ static void every_way(void) {
                       narrow = {.n = 1500, .width = 9, .reversed = true},
                       two_ranks = {.n = 700, .width = 64, .both = true},
                       wide_and_short = {.n = 20, .width = 16, .reversed = true};
-    const rows *packed[] = {&one, &short_block, &wide_and_short};
+    static const rows over_a_kib = {.n = 8, .width = 33};
+    const rows *packed[] = {&one, &short_block, &over_a_kib, &wide_and_short};
     const rows *whole[] = {&block, &long_block, &long_rows, &many_rows};
     const char *far = refuse_pull ? " in pieces" : " pulled";
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         goes(packed[i], false, " packed", 4);
-        goes(packed[i], true, " messages in place", 4);
+        goes(packed[i], true, i < 2 ? " packed" : " messages in place",
+             4); /* up to 1 KiB: packed */
     }
     for (int i = 0; i < 4; i++) {
         goes(whole[i], false, far, 4);

@@ -168,12 +168,16 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
     for (int i = 0; i < (c->stated_adjoint ? 4 : 2); i++) {
         l[i] = redistribute_layout(c, i);
     }
+    const lierne_routing routing = c->routing   ? c->routing
+                                   : c->sharing ? LIERNE_ROUTING_DIRECT
+                                                : test_routing();
     const lierne_redistribute_spec spec = {.size = sizeof spec,
                                            .src = l[CASE_SRC],
                                            .dst = l[CASE_DST],
                                            .adjoint_src = l[CASE_ADJOINT_SRC],
                                            .adjoint_dst = l[CASE_ADJOINT_DST],
-                                           .routing = c->routing ? c->routing : test_routing()};
+                                           .shared_output = c->sharing,
+                                           .routing = routing};
     lierne_status status = lierne_plan_create_redistribute(plan, context, &spec);
     for (int i = 0; i < CASE_LAYOUTS; i++) {
         lierne_layout_destroy(l[i]);
@@ -462,6 +466,18 @@ const char *redistribute_check(const redistribute_case *c, int rank, lierne_dire
     }
     free(own.at);
     return bad < 0 ? NULL : wrong;
+}
+
+void redistribute_copy_owned(const redistribute_case *c, int rank, lierne_direction d, void *out,
+                             const void *from) {
+    size_t size = lierne_dtype_size(c->dtype);
+    items own = items_of(c, destination_of(c, d), rank);
+    for (int64_t i = 0; i < own.n; i++) {
+        if (own.at[i] >= 0) {
+            memcpy((char *)out + (size_t)i * size, (const char *)from + (size_t)i * size, size);
+        }
+    }
+    free(own.at);
 }
 
 /* Whether a lower rank holds the same contribution of an element. */

@@ -28,6 +28,7 @@ typedef struct redistribute_case {
     lierne_dtype dtype; /* I64: small integers; F32: values whose sum depends on the order */
     int stated_adjoint;
     lierne_routing routing; /* AUTO: that of the environment, routing.h */
+    lierne_sharing sharing; /* NONE, unless a test sets it */
     case_layout layouts[CASE_LAYOUTS];
 } redistribute_case;
 
@@ -45,6 +46,9 @@ lierne_status redistribute_plan(lierne_plan **plan, const redistribute_case *c,
 void redistribute_fill(const redistribute_case *c, int rank, lierne_direction d, void *in);
 const char *redistribute_check(const redistribute_case *c, int rank, lierne_direction d,
                                const void *out);
+/* Copies the places of an output that an element belongs to. */
+void redistribute_copy_owned(const redistribute_case *c, int rank, lierne_direction d, void *out,
+                             const void *from);
 /* The rank's share of <Fx, y> (of forward's output) or <x, F*y> (of the adjoint's), each logical
  * item once; of I64. */
 int64_t redistribute_dot(const redistribute_case *c, int rank, lierne_direction d, const void *out);

@@ -217,6 +217,7 @@ static void ask_plans_badly(const world *w) {
     BAD(lierne_plan_get_elements, NULL, NULL, w->plan, none);
     BAD(lierne_plan_get_shape, NULL, NULL, NULL, w->plan, none);
     BAD(lierne_plan_get_alias, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_get_shared_output, NULL, w->plan, LIERNE_FORWARD);
     BAD(lierne_plan_get_report, NULL, w->plan, LIERNE_FORWARD);
     BAD(lierne_plan_get_route, NULL, w->plan, LIERNE_FORWARD);
     BAD(lierne_plan_get_graph_lists, NULL, w->plan);

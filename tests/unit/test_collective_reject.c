@@ -88,9 +88,11 @@ static void check_getters(const lierne_plan *plan) {
     char *text;
     const lierne_route *route;
     lierne_report report = {.size = sizeof report};
+    const void *output;
     expect_no_adjoint(lierne_plan_get_elements(&n, &n, plan, LIERNE_ADJOINT));
     expect_no_adjoint(lierne_plan_get_shape(&naxes, in, out, plan, LIERNE_ADJOINT));
     expect_no_adjoint(lierne_plan_get_alias(&n, plan, LIERNE_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_shared_output(&output, plan, LIERNE_ADJOINT));
     expect_no_adjoint(lierne_plan_get_route(&route, plan, LIERNE_ADJOINT));
     expect_no_adjoint(lierne_plan_get_report(&report, plan, LIERNE_ADJOINT));
     expect_no_adjoint(lierne_plan_print(&text, plan, LIERNE_ADJOINT));

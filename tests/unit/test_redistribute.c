@@ -35,14 +35,21 @@ static void open_buffers(buffers *b, const redistribute_case *c, lierne_plan **p
 static void execute(const redistribute_case *c, lierne_plan **plans, lierne_direction d,
                     buffers *b) {
     lierne_request *requests[MOST];
+    bool shared = (c->sharing >> d & 1) != 0;
     for (int r = 0; r < c->world; r++) {
         memset(b->out[r], 0xa5, b->bytes[r]);
         cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], plans[r],
-                                                                       b->out[r], b->in[r], NULL),
+                                                                       shared ? NULL : b->out[r],
+                                                                       b->in[r], NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < c->world; r++) {
+        const void *out;
         cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        if (shared) {
+            cr_assert_eq(lierne_plan_get_shared_output(&out, plans[r], d), LIERNE_OK);
+            redistribute_copy_owned(c, r, d, b->out[r], out);
+        }
     }
 }
 
@@ -84,11 +91,12 @@ static void expect_fewest_bytes(const redistribute_case *c, lierne_plan **plans,
     }
 }
 
-static void run_seed(uint64_t seed) {
+static void run_seed(uint64_t seed, lierne_sharing sharing) {
     redistribute_case c;
     lierne_plan *plans[MOST] = {NULL};
     lierne_sim *sim;
     random_redistribute(&c, seed, 1 + (int)(seed % MOST));
+    c.sharing = sharing;
     cr_assert_eq(lierne_sim_create(&sim, c.world, NULL), LIERNE_OK);
     for (int r = 0; r < c.world; r++) {
         cr_assert_eq(redistribute_plan(&plans[r], &c, lierne_sim_get_context(sim, r)), LIERNE_OK,
@@ -114,7 +122,16 @@ static void run_seed(uint64_t seed) {
 Test(redistribute, random_layouts_of_any_dims_and_axes) {
     size_t before = lierne_mem_live();
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        run_seed(seed);
+        run_seed(seed, LIERNE_SHARE_NONE);
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+/* One process shares nothing: the outputs are the plans' own, with the same calls. */
+Test(redistribute, outputs_of_the_plan) {
+    size_t before = lierne_mem_live();
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        run_seed(seed, (lierne_sharing)(1 + seed % 3));
     }
     cr_assert_eq(lierne_mem_live(), before);
 }

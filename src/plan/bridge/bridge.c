@@ -26,15 +26,19 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
                           lierne_bridge_sides *sides, lierne_plan_parts *parts) {
     LIERNE_TRY(lierne_bridge_check_resolved(spec));
     LIERNE_TRY(check_ranks(context, spec));
+    LIERNE_TRY(
+        lierne_plan_check_sharing(context, spec->shared_output, spec->routing, spec->max_inflight));
     parts->kind = "bridge";
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, sides->src,
-                                             sides->dst, spec->routing));
+                                             sides->dst, spec->routing,
+                                             (spec->shared_output & LIERNE_SHARE_FORWARD) != 0));
     return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, sides->gradient,
-                                         sides->src, spec->routing);
+                                         sides->src, spec->routing,
+                                         (spec->shared_output & LIERNE_SHARE_ADJOINT) != 0);
 }
 
 static void add_placements(lierne_plan_fields *f, const char *prefix, const lierne_grid *grid,
@@ -78,6 +82,7 @@ static void add_fields(lierne_plan_fields *f, const lierne_bridge_spec *spec) {
     lierne_plan_fields_add(f, "output", (int64_t)spec->output);
     lierne_plan_fields_add(f, "variable_rows", spec->variable_rows != 0);
     lierne_plan_fields_add(f, "routing", (int64_t)spec->routing);
+    lierne_plan_fields_add(f, "shared_output", (int64_t)spec->shared_output);
     add_placements(f, "src", spec->src, spec->src_placements);
     add_placements(f, "dst", spec->dst, spec->dst_placements);
 }

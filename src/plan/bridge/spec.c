@@ -210,6 +210,10 @@ static lierne_status check_variable(const lierne_bridge_spec *spec) {
                            "are %d, batch is %d and sequence %d",
                            spec->naxes, spec->batch_axis, spec->sequence_axis);
     }
+    if (spec->shared_output != LIERNE_SHARE_NONE) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "shared_output is %d, must be 0 with variable_rows",
+                           (int)spec->shared_output);
+    }
     if (spec->src_placements || spec->dst_placements ||
         spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,

@@ -35,11 +35,11 @@ lierne_status lierne_parts_at(int64_t **parts, int n, int64_t count, int owner) 
 }
 
 /* The least bytes of a buffer that two shots move faster than one, by number of ranks, as measured
- * between processes of one node. */
+ * between processes of one node: `make bench BENCH_ARGS=all-reduce`, docs/performance.md. */
 static const struct {
     int ranks; /* this many and more, up to the next entry */
     int64_t bytes;
-} two_shot_from[] = {{3, 64 << 10}, {6, 16 << 10}};
+} two_shot_from[] = {{3, 256 << 10}, {6, 128 << 10}};
 
 lierne_status lierne_collective_read_environment(lierne_collective_algorithm *algorithm, int rank) {
     const char *text = getenv("LIERNE_COLLECTIVE");

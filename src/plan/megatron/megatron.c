@@ -42,7 +42,8 @@ lierne_status lierne_megatron_check(const lierne_megatron_spec *spec) {
 /* A side with an empty route. */
 static lierne_status start_side(lierne_plan_side *side, const lierne_context *context,
                                 const lierne_layout *from, const lierne_layout *to) {
-    LIERNE_TRY(lierne_plan_side_redistribute(side, context, from, to, LIERNE_ROUTING_DIRECT));
+    LIERNE_TRY(
+        lierne_plan_side_redistribute(side, context, from, to, LIERNE_ROUTING_DIRECT, false));
     lierne_route *direct = side->route;
     side->route = NULL;
     lierne_status status =

@@ -89,7 +89,7 @@ lierne_status lierne_cell_overlap_choose(const lierne_planner *p, lierne_cell_ov
     }
     x->none_holds = holding == 0;
     x->all_hold = holding == n;
-    x->divided = n * partials - holding > partials - 1 + n - 1 + x->none_holds;
+    x->divided = !p->shared && n * partials - holding > partials - 1 + n - 1 + x->none_holds;
     for (size_t i = 0; i < x->receivers.count; i++) {
         bool reduces =
             !x->divided || x->none_holds || lierne_in_cell(p->from, x->receivers.at[i], &x->from);
@@ -99,6 +99,17 @@ lierne_status lierne_cell_overlap_choose(const lierne_planner *p, lierne_cell_ov
     }
     x->seed = cell_index(p->to, &x->to) * (int)(x->reducers.count & 0xff);
     return LIERNE_OK;
+}
+
+void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overlap *x, size_t k,
+                               int64_t *n, int64_t *i) {
+    *n = *i = 0;
+    for (size_t r = 0; r < x->receivers.count; r++) {
+        bool near = !p->nodes || lierne_planner_node(p, x->receivers.at[r]) ==
+                                     lierne_planner_node(p, x->receivers.at[k]);
+        *n += near;
+        *i += near && r < k;
+    }
 }
 
 lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_overlap *x) {
@@ -119,9 +130,12 @@ lierne_status lierne_cell_overlap_fill(const lierne_planner *p, lierne_cell_over
 }
 
 /* The bound of a sum: the lowest receiver accounts for it. Of a copy: every receiver for its own.
- */
+ * There is none for an output that several ranks write. */
 int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_overlap *x) {
     int64_t n = (int64_t)x->receivers.count, partials = p->from->partials;
+    if (p->shared) {
+        return 0;
+    }
     if (partials == 1) {
         bool lacks = lierne_ranks_have(x->receivers.at, x->receivers.count, p->rank) &&
                      !lierne_in_cell(p->from, p->rank, &x->from);

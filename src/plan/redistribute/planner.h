@@ -5,6 +5,7 @@
 #include "control/members.h"
 #include "layout/layout.h"
 #include "lierne/plan.h"
+#include "plan/plan.h"
 #include "route/route.h"
 
 typedef struct lierne_planner {
@@ -16,6 +17,8 @@ typedef struct lierne_planner {
     int rank;
     lierne_routing routing;
     bool balanced; /* the route is one of balanced.c */
+    bool shared;   /* ranks of a node that need the same write one output, each a part of it */
+    lierne_plan_side *side; /* where shared is set, gets what this rank shares and writes */
     lierne_links links;
     int64_t direct_ns; /* what AUTO compared; 0: nothing */
     int64_t balanced_ns;
@@ -62,6 +65,10 @@ bool lierne_ranks_have(const int *ranks, size_t n, int rank);
 lierne_status lierne_cell_overlap_choose(const lierne_planner *p, lierne_cell_overlap *x);
 lierne_status lierne_cell_overlap_assign(const lierne_planner *p, lierne_cell_overlap *x,
                                          int partial);
+/* Of a shared output: how many receivers write it on the node of receiver k, and which of them k
+ * is. */
+void lierne_cell_overlap_share(const lierne_planner *p, const lierne_cell_overlap *x, size_t k,
+                               int64_t *n, int64_t *i);
 /* This rank's share of what all ranks must receive at least of the overlap. */
 int64_t lierne_cell_overlap_bound(const lierne_planner *p, const lierne_cell_overlap *x);
 

@@ -85,14 +85,18 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
                                 const lierne_redistribute_spec *spec) {
     take_layouts(l, spec);
     LIERNE_TRY(check_layouts(l, context));
+    LIERNE_TRY(
+        lierne_plan_check_sharing(context, spec->shared_output, spec->routing, spec->max_inflight));
     parts->kind = "redistribute";
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
     LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, l->src, l->dst,
-                                             spec->routing));
+                                             spec->routing,
+                                             (spec->shared_output & LIERNE_SHARE_FORWARD) != 0));
     return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, l->adjoint_src,
-                                         l->adjoint_dst, spec->routing);
+                                         l->adjoint_dst, spec->routing,
+                                         (spec->shared_output & LIERNE_SHARE_ADJOINT) != 0);
 }
 
 static void destroy_saved(lierne_saved_spec *base) {
@@ -130,7 +134,8 @@ static lierne_status save(saved_layouts **out, const lierne_redistribute_spec *s
                                              .adjoint_src = saved->own[2],
                                              .adjoint_dst = saved->own[3],
                                              .max_inflight = spec->max_inflight,
-                                             .routing = spec->routing};
+                                             .routing = spec->routing,
+                                             .shared_output = spec->shared_output};
     *out = saved;
     return LIERNE_OK;
 }
@@ -175,6 +180,7 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
         lierne_plan_fields_add(&fields, "lierne_plan_create_redistribute", 0);
         lierne_plan_fields_add(&fields, "max_inflight", parts.max_inflight);
         lierne_plan_fields_add(&fields, "routing", (int64_t)spec->routing);
+        lierne_plan_fields_add(&fields, "shared_output", (int64_t)spec->shared_output);
         lierne_plan_fields_add_tensor(&fields, l.src);
         lierne_plan_fields_add_layout(&fields, "src", l.src);
         lierne_plan_fields_add_layout(&fields, "dst", l.dst);

@@ -18,6 +18,7 @@
 #include "plan/redistribute/balanced.h"
 #include "plan/redistribute/check.h"
 #include "plan/redistribute/planner.h"
+#include "plan/redistribute/shared.h"
 
 static lierne_stage *stage_of(const lierne_planner *p, size_t i) {
     return &p->route->stages.at[i];
@@ -38,6 +39,9 @@ static int dividing_axis(int naxes, const lierne_overlap *o, int64_t n) {
 /* Sets x->part to what reducer k puts together. */
 static lierne_status take_part(const lierne_planner *p, lierne_cell_overlap *x, size_t k) {
     int64_t n = x->divided ? (int64_t)x->reducers.count : 1, i = x->divided ? (int64_t)k : 0;
+    if (p->shared) {
+        lierne_cell_overlap_share(p, x, k, &n, &i);
+    }
     x->part.count = 0;
     x->part_elements = 0;
     for (size_t b = 0; b < x->boxes.count; b++) {
@@ -142,6 +146,7 @@ static lierne_status add_receives(const lierne_planner *p, lierne_cell_overlap *
             continue;
         }
         LIERNE_TRY(take_part(p, x, k));
+        LIERNE_TRY(p->shared ? lierne_shared_add_part(p, x) : LIERNE_OK);
         if (p->from->partials > 1) {
             return take_sum(p, x, k);
         }
@@ -223,7 +228,7 @@ static lierne_status fill(lierne_planner *p) {
     const lierne_cell *from = holds ? &own_from : NULL, *to = receives ? &own_to : NULL;
     LIERNE_TRY(lierne_layout_get_shape(p->in_shape, p->from, p->rank));
     LIERNE_TRY(lierne_layout_get_shape(p->out_shape, p->to, p->rank));
-    LIERNE_TRY(lierne_balanced_fill(p));
+    LIERNE_TRY(p->shared ? lierne_shared_begin(p, to) : lierne_balanced_fill(p));
     if (p->balanced) {
         return LIERNE_OK;
     }
@@ -236,7 +241,7 @@ static lierne_status fill(lierne_planner *p) {
     if (stage->sends.count == 0 && stage->recvs.count == 0) {
         p->route->stages.count--;
     }
-    return LIERNE_OK;
+    return p->shared ? lierne_shared_end(p) : LIERNE_OK;
 }
 
 static lierne_status check(const lierne_layout *src, const lierne_layout *dst, int rank) {
@@ -285,14 +290,17 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
 
 lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
                                             const lierne_layout *from, const lierne_layout *to,
-                                            lierne_routing routing) {
+                                            lierne_routing routing, bool shared) {
     lierne_planner p = {.from = from,
                         .to = to,
                         .nodes = context->nodes,
                         .members = context->members,
                         .rank = context->rank,
                         .routing = routing,
-                        .links = context->links};
+                        .links = context->links,
+                        .shared = shared && lierne_context_shares(context),
+                        .side = side};
+    side->shared = shared;
     LIERNE_TRY(lierne_plan_side_fill(side, p.rank, from, to));
     LIERNE_TRY(create_route(&p));
     side->route = p.route;

@@ -5,7 +5,10 @@
 #include "transport/shm/cursor.h"
 #include "transport/shm/shm.h"
 
-#define LIERNE_SLOT_BYTES  (8 << 10)  /* a message up to this is packed */
+#define LIERNE_SLOT_BYTES (8 << 10) /* a message up to this is packed */
+/* A message up to this is packed also from a window: its send is then complete at once, and not
+ * when the receiver has read it. */
+#define LIERNE_SHORT_BYTES (1 << 10)
 #define LIERNE_LEAST_RUN   64         /* bytes: shorter runs are packed in any message */
 #define LIERNE_PIECE_BYTES (64 << 10) /* the slot has two */
 
@@ -55,6 +58,7 @@ typedef struct lierne_shm_message {
     const lierne_part *own; /* of the call: this rank's parts */
     lierne_span *spans;     /* of the sender's parts */
     size_t *at;             /* of each part in a slot */
+    lierne_part *packed;    /* own parts as they lie in a slot; NULL: a send that is never packed */
     lierne_cursor cursor;   /* over own parts, where there are pieces */
     unsigned pieces;        /* done */
     /* Of a send. */
@@ -71,7 +75,6 @@ typedef struct lierne_shm_message {
     const lierne_line_view *found;
     lierne_way way; /* of what was found: the line is the sender's again once it was taken */
     const lierne_part *theirs;
-    lierne_part *packed; /* own parts as they lie in a slot */
     lierne_part *shown;
 } lierne_shm_message;
 

@@ -34,7 +34,7 @@ static bool find_in_window(const lierne_shm *shm, const lierne_shm_message *m,
 
 static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
                          const lierne_part *parts) {
-    if (m->scattered) {
+    if (m->scattered || m->bytes <= LIERNE_SHORT_BYTES) {
         return LIERNE_PACKED;
     }
     if (find_in_window(shm, m, parts)) {
@@ -49,11 +49,9 @@ static void pack(const lierne_shm_message *m, const lierne_part *parts) {
     char *slot = m->mine[m->turn].at.slot;
     for (size_t i = 0; i < m->nparts; i++) {
         const lierne_part *p = &parts[i];
-        int64_t offset = 0;
         for (size_t b = 0; b < p->nblocks; b++) {
-            lierne_block packed = lierne_block_packed(&p->blocks[b], offset);
-            lierne_host_copy(p->size, slot + m->at[i], &packed, p->base, &p->blocks[b]);
-            offset += lierne_block_elements(&p->blocks[b]);
+            lierne_host_copy(p->size, slot + m->at[i], &m->packed[i].blocks[b], p->base,
+                             &p->blocks[b]);
         }
     }
 }

@@ -170,7 +170,7 @@ static lierne_status span_parts(lierne_shm_message *m, const lierne_part *parts)
     return LIERNE_OK;
 }
 
-/* This rank's parts of a receive, one behind the other as in a slot. */
+/* This rank's parts of a message, one behind the other as in a slot. */
 static lierne_status list_packed(lierne_shm_message *m, const lierne_part *parts) {
     LIERNE_TRY(lierne_alloc(&m->packed, m->nparts, sizeof *m->packed));
     for (size_t i = 0; i < m->nparts; i++) {
@@ -204,6 +204,9 @@ static lierne_status describe(void *self, const lierne_posting *p, lierne_record
     }
     lierne_shm_size_slot(b->shm, m, p->parts);
     LIERNE_TRY(span_parts(m, p->parts));
+    if (m->scattered || m->bytes <= LIERNE_SLOT_BYTES) {
+        LIERNE_TRY(list_packed(m, p->parts));
+    }
     for (unsigned k = 0; k < m->nlines; k++) {
         lierne_own_line *own = &m->mine[k];
         LIERNE_TRY(reserve_line(b, m, own));
@@ -354,6 +357,9 @@ const lierne_transport lierne_shm_transport = {
     .print = print,
     .alloc = alloc,
     .free = free_memory,
+    .shared_create = lierne_shm_shared_create,
+    .shared_open = lierne_shm_shared_open,
+    .shared_close = lierne_shm_shared_close,
     .reaches = reaches,
     .batch_create = batch_create,
     .withdraw = withdraw,

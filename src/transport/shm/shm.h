@@ -54,6 +54,13 @@ void lierne_shm_start(lierne_shm *shm, bool pulls, bool crowded, const lierne_co
 /* NULL is allowed. */
 void lierne_shm_destroy(lierne_shm *shm);
 
+/* shared.c: memory that ranks of a node write and read together, of lierne_transport. */
+lierne_status lierne_shm_shared_create(void **shared, void **memory, size_t bytes,
+                                       lierne_record *name);
+lierne_status lierne_shm_shared_open(void **shared, void **memory, size_t bytes,
+                                     const lierne_record *name);
+void lierne_shm_shared_close(void *shared);
+
 LIERNE_PRIVATE extern const lierne_transport lierne_shm_transport;
 
 #endif
