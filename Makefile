@@ -51,7 +51,7 @@ CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion
 CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
-MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
+MODULES := base recorder json grid layout route control control/oob control/node hang memory transport transport/self \
 	transport/sim transport/shm transport/oob context \
 	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
