@@ -4,9 +4,9 @@
  * Every context records what it does in a ring of its last 1,024 events: calls that begin and end,
  * stages that post their messages, messages that are missing after a while, what ranks tell each
  * other. That is always on; an event takes less than 100 ns. Where the environment variable
- * LIERNE_DUMP_DIR names a folder, each context's ring lies in a file there, from the moment at which
- * its creation begins. The file is there whatever happens to the process: killed, stopped, stuck in
- * other code. lierne never removes it, so give each job a folder of its own that is empty.
+ * LIERNE_DUMP_DIR names a folder, each context's ring lies in a file there, from the moment at
+ * which its creation begins. The file is there whatever happens to the process: killed, stopped,
+ * stuck in other code. lierne never removes it, so give each job a folder of its own that is empty.
  * docs/hangs.md has the format.
  *
  * `lierne hang DIR` prints what lierne_hang_find finds in such a folder, while the job hangs or
@@ -44,12 +44,12 @@ LIERNE_API lierne_status lierne_recorder_read_json(char **text, const char *path
 
 /* Why ranks wait in vain. */
 typedef enum lierne_hang_kind {
-    LIERNE_HANG_NONE = 0,     /* no rank does */
-    LIERNE_HANG_ABSENT = 1,   /* the rank left no dump: it did not begin to create the context */
-    LIERNE_HANG_MISSING = 2,  /* it did not begin the operation, and is in no other one */
-    LIERNE_HANG_LATE = 3,     /* it began the operation after another rank had given up */
-    LIERNE_HANG_SILENT = 4,   /* it began the operation and gave no further sign of life: stopped, or
-                                 busy elsewhere after a begin */
+    LIERNE_HANG_NONE = 0,    /* no rank does */
+    LIERNE_HANG_ABSENT = 1,  /* the rank left no dump: it did not begin to create the context */
+    LIERNE_HANG_MISSING = 2, /* it did not begin the operation, and is in no other one */
+    LIERNE_HANG_LATE = 3,    /* it began the operation after another rank had given up */
+    LIERNE_HANG_SILENT = 4,  /* it began the operation and gave no further sign of life: stopped, or
+                                busy elsewhere after a begin */
     LIERNE_HANG_MISMATCH = 5, /* it is in another operation than the others: another order, another
                                  plan, or one skipped */
     LIERNE_HANG_ENDED = 6,    /* its process ended, or it destroyed the context */
@@ -85,9 +85,9 @@ typedef struct lierne_hang {
 } lierne_hang;
 
 /* Reads all dumps in a folder, finds the rank that the others wait for, and says so. Where several
- * contexts have such ranks, the wait that began first counts. The text has a few lines: the culprit,
- * the operation, stage and peer, what it did instead, what became of its process, and then what
- * each rank was doing. Errors: INVALID (NULL, size, a folder without dumps), IO (it cannot be
+ * contexts have such ranks, the wait that began first counts. The text has a few lines: the
+ * culprit, the operation, stage and peer, what it did instead, what became of its process, and then
+ * what each rank was doing. Errors: INVALID (NULL, size, a folder without dumps), IO (it cannot be
  * read), NO_MEMORY. */
 LIERNE_API lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folder);
 

@@ -56,7 +56,7 @@ int tool_hang(int argc, char **argv) {
         return tool_failed(argv);
     }
     if (hang.ndamaged > 0) {
-        tool_say(argv, "%d files are damaged and left out", hang.ndamaged);
+        tool_say(argv, "damaged files, left out: %d", hang.ndamaged);
     }
     if (json) {
         print_json(&hang, text);

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# lierne hang: output and exit status; seeded hangs of simulated worlds, in each of which it must name
+# the culprit (build/tests/hangs_sim). $1: the build folder.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+. tests/verdict.sh
+build=${1:-build}
+
+ends() { # ends STATUS TEXT ARGUMENT...: the exit status, and a text that is in the output
+    local wanted=$1 text=$2
+    shift 2
+    "$build/lierne" hang "$@" >"$work/out" 2>&1
+    [ $? = "$wanted" ] && grep -qF -- "$text" "$work/out"
+    verdict $? "hang $* ends with $wanted and says: $text: $(head -n 3 "$work/out")"
+}
+
+mkdir "$work/dumps" "$work/empty"
+LIERNE_DUMP_DIR=$work/dumps "$build/lierne" simulate grids/encoder-llm-8.json --bridge vision_to_llm >/dev/null
+ends 0 "no rank waits in vain: 8 dumps" "$work/dumps"
+ends 0 '{"kind":"none","rank":-1,' --format json "$work/dumps"
+printf 'LIERNEFR' >"$work/dumps/short.lierne"
+ends 0 "damaged files, left out: 1" "$work/dumps"
+ends 2 "has no dumps" "$work/empty"
+ends 2 "No such file" "$work/none"
+ends 2 "must be 1" "$work/dumps" "$work/empty"
+
+LIERNE_DUMP_DIR=$work/none "$build/lierne" simulate grids/encoder-llm-8.json --bridge vision_to_llm >"$work/out" 2>&1
+verdict $? "a simulated world without a folder for its dumps records nothing: $(cat "$work/out")"
+
+count=$("$build/tests/hangs_sim" 0 48 | tee "$work/log" | tail -n 1)
+echo "seeded hangs: $count"
+[ "$count" = "48 passed, 0 failed" ]
+verdict $? "seeded hangs: $(head -n 5 "$work/log")"
+verdicts
