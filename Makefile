@@ -81,7 +81,7 @@ LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix 
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case elements star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -290,7 +290,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(addprefix $(B)/tests/bench/,planning memory): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)

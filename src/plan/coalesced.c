@@ -187,14 +187,11 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
 }
 
 static void identify(lierne_coalesced *x, lierne_direction d) {
-    lierne_execution_identify(x->executions[d],
-                              (lierne_execution_id){.plan = x->decision,
-                                                    .what = d == LIERNE_FORWARD
-                                                                ? LIERNE_RECORD_COALESCED_FORWARD
-                                                                : LIERNE_RECORD_COALESCED_ADJOINT,
-                                                    .number = x->started[d]++,
-                                                    .match =
-                                                        lierne_plan_match_id(x->decision, d, 0)});
+    lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
+    id.what =
+        d == LIERNE_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD : LIERNE_RECORD_COALESCED_ADJOINT;
+    id.match = lierne_plan_match_id(x->decision, d, 0);
+    lierne_execution_identify(x->executions[d], id);
 }
 
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,

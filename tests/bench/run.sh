@@ -29,7 +29,7 @@ count() { # count STATUS: adds up the last line of the log
 
 quick=
 [ "${1:-}" = quick ] && quick=quick
-for program in planning memory; do
+for program in planning memory recorder; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
     count "${PIPESTATUS[0]}"
 done
