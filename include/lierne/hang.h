@@ -42,6 +42,14 @@ LIERNE_API lierne_status lierne_status_json(char **text, const lierne_context *c
 LIERNE_API lierne_status lierne_recorder_json(char **text, const lierne_context *context);
 LIERNE_API lierne_status lierne_recorder_read_json(char **text, const char *path);
 
+/* Writes the executing calls that the recorder of a context has, as events of the Chrome trace
+ * format, one JSON object a line, with commas between them: those of all ranks, joined by commas
+ * and put in [ ], open in Perfetto. The process is the rank, the thread the plan; a bar per call
+ * and per stage; arrows lead from the begin of a stage at its sender to its end at the receiver, of
+ * plans that are alive and were not updated since. `lierne run --trace FILE` does this for all
+ * ranks. Clocks of several hosts are not aligned. Errors: INVALID (NULL), NO_MEMORY. */
+LIERNE_API lierne_status lierne_recorder_trace(char **text, const lierne_context *context);
+
 /* Why ranks wait in vain. */
 typedef enum lierne_hang_kind {
     LIERNE_HANG_NONE = 0,    /* no rank does */
@@ -75,7 +83,7 @@ typedef struct lierne_hang {
     int plan;              /* number of its plan, the same on every rank, from 0 on in the order in
                               which plans and other agreements were made */
     int64_t number;        /* which call of the plan and direction it is, or of the control, from 0
-                              on */
+                              on; -1 with CONTROL: the context is being created */
     int stage;             /* in which it waits */
     int64_t call;          /* with MISMATCH: the first call in which the rank differs, of all
                               executing calls of the context from 0 on */

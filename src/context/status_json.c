@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* Threads that progress the context write entries with its lock. */
-static lierne_status read_own(lierne_dump *dump, const lierne_context *context) {
+lierne_status lierne_context_read_recorder(lierne_dump *dump, const lierne_context *context) {
     const lierne_recorder *r = &context->recorder;
     *dump = (lierne_dump){0};
     if (!r->header) {
@@ -29,7 +29,7 @@ lierne_status lierne_recorder_json(char **text, const lierne_context *context) {
     }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(context, "context"));
-    lierne_status status = read_own(&dump, context);
+    lierne_status status = lierne_context_read_recorder(&dump, context);
     if (status == LIERNE_OK) {
         lierne_dump_write(&own, &dump);
         status = lierne_text_take(&own, text);
@@ -90,7 +90,7 @@ lierne_status lierne_status_json(char **text, const lierne_context *context) {
     }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(context, "context"));
-    lierne_status status = read_own(&view.dump, context);
+    lierne_status status = lierne_context_read_recorder(&view.dump, context);
     status = status == LIERNE_OK ? lierne_hang_view_fill(&view) : status;
     if (status == LIERNE_OK) {
         write_status(&own, context, &view);

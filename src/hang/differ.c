@@ -6,11 +6,9 @@
 #define MOST_COMPARED 4096 /* calls; bounds a hostile file */
 
 /* A rank's call at a place, if it began before the hang; else NULL. */
-static const lierne_hang_operation *call_at(const lierne_hang_context *c, int member,
-                                            int64_t call) {
-    const lierne_hang_view *view = c->at[member];
-    size_t count = view ? view->operations.count : 0;
-    for (size_t i = count; i > 0; i--) {
+static const lierne_hang_operation *call_at(const lierne_hang_context *c, int index, int64_t call) {
+    const lierne_hang_view *view = c->at[index];
+    for (size_t i = view->operations.count; i > 0; i--) {
         const lierne_hang_operation *o = &view->operations.at[i - 1];
         if (o->call == call) {
             return o->begun <= c->at_time ? o : NULL;
@@ -26,43 +24,38 @@ static bool alike(const lierne_hang_operation *a, const lierne_hang_operation *b
     return !a == !b && (!a || (a->what == b->what && a->plan == b->plan));
 }
 
-/* How many ranks made the same call there as a member. */
-static int count_alike(const lierne_hang_context *c, int member, int64_t call) {
-    const lierne_hang_operation *own = call_at(c, member, call);
+/* How many ranks made the same call there as one of them. */
+static int count_alike(const lierne_hang_context *c, int index, int64_t call) {
+    const lierne_hang_operation *own = call_at(c, index, call);
     int n = 0;
-    for (int m = 0; m < c->n; m++) {
-        n += c->at[m] && alike(call_at(c, m, call), own);
+    for (int i = 0; i < c->n; i++) {
+        n += alike(call_at(c, i, call), own);
     }
     return n;
 }
 
-/* The member with the fewest like it, of several the last kind; -1: all are alike. */
+/* The view with the fewest like it; -1: all are alike. */
 static int find_odd(const lierne_hang_context *c, int64_t call) {
-    int odd = -1, first = -1, fewest = 0;
-    for (int m = 0; m < c->n; m++) {
-        if (!c->at[m]) {
+    int odd = -1, fewest = 0;
+    for (int i = 1; i < c->n; i++) {
+        if (alike(call_at(c, i, call), call_at(c, 0, call))) {
             continue;
         }
-        first = first < 0 ? m : first;
-        const lierne_hang_operation *own = call_at(c, m, call);
-        if (alike(own, call_at(c, first, call))) {
-            continue;
-        }
-        int n = count_alike(c, m, call);
+        int n = count_alike(c, i, call);
         if (odd < 0 || n < fewest) {
-            odd = m;
+            odd = i;
             fewest = n;
         }
     }
-    return odd >= 0 && count_alike(c, first, call) < fewest ? first : odd;
+    return odd >= 0 && count_alike(c, 0, call) < fewest ? 0 : odd;
 }
 
 /* The calls that every ring still has, and those that any has. */
 static void find_range(const lierne_hang_context *c, int64_t *low, int64_t *high) {
     *low = *high = 0;
-    for (int m = 0; m < c->n; m++) {
-        const lierne_hang_view *view = c->at[m];
-        size_t count = view ? view->operations.count : 0, i = 0;
+    for (int v = 0; v < c->n; v++) {
+        const lierne_hang_view *view = c->at[v];
+        size_t count = view->operations.count, i = 0;
         while (i < count && view->operations.at[i].control) {
             i++;
         }
@@ -86,7 +79,7 @@ bool lierne_hang_first_difference(int64_t *call, int *rank, const lierne_hang_co
     for (*call = low; *call < high && *call - low < 2 * (int64_t)MOST_COMPARED; (*call)++) {
         int odd = find_odd(c, *call);
         if (odd >= 0) {
-            *rank = lierne_dump_member(&c->some->dump, odd);
+            *rank = lierne_hang_rank(c, odd);
             return true;
         }
     }

@@ -81,11 +81,9 @@ static bool one_context(const lierne_hang_view *a, const lierne_hang_view *b) {
 
 static void find_time(lierne_hang_context *c) {
     double last = 0, first = INFINITY;
-    for (int m = 0; m < c->n; m++) {
-        if (c->at[m]) {
-            last = c->at[m]->dump.alive > last ? c->at[m]->dump.alive : last;
-            first = c->at[m]->gave_up < first ? c->at[m]->gave_up : first;
-        }
+    for (int i = 0; i < c->n; i++) {
+        last = c->at[i]->dump.alive > last ? c->at[i]->dump.alive : last;
+        first = c->at[i]->gave_up < first ? c->at[i]->gave_up : first;
     }
     c->gave_up = !isinf(first);
     c->at_time = c->gave_up ? first : last;
@@ -94,10 +92,11 @@ static void find_time(lierne_hang_context *c) {
 /* Judges the context of n views, and adds a report if a rank is to blame. */
 static lierne_status judge(lierne_hang *hang, double *waits, lierne_text *text,
                            const lierne_hang_view *views, size_t n) {
-    lierne_hang_context c = {.some = views, .n = views->dump.members};
-    LIERNE_TRY(lierne_alloc(&c.at, (size_t)c.n, sizeof *c.at));
+    lierne_hang_context c = {0};
+    LIERNE_TRY(lierne_alloc(&c.at, n, sizeof *c.at));
     for (size_t i = 0; i < n; i++) {
-        c.at[lierne_dump_find(&views->dump, views[i].dump.rank)] = &views[i];
+        bool again = c.n > 0 && c.at[c.n - 1]->dump.rank == views[i].dump.rank;
+        c.at[again ? c.n - 1 : c.n++] = &views[i];
     }
     find_time(&c);
     lierne_status status = lierne_hang_judge(hang, waits, &c);

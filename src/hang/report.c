@@ -16,8 +16,8 @@ void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation 
 }
 
 static const lierne_hang_view *view_of(const lierne_hang_context *c, int rank) {
-    int member = lierne_dump_find(&c->some->dump, rank);
-    return member < 0 ? NULL : c->at[member];
+    int index = lierne_hang_index(c, rank);
+    return index < 0 ? NULL : c->at[index];
 }
 
 static void add_awaited(lierne_text *text, const lierne_hang *hang) {
@@ -26,7 +26,11 @@ static void add_awaited(lierne_text *text, const lierne_hang *hang) {
                                          hang->what == LIERNE_HANG_CONTROL ? 0 : (int)hang->what,
                                      .plan = hang->plan,
                                      .number = hang->number};
-    lierne_hang_print_operation(text, &o);
+    if (hang->number < 0) {
+        lierne_text_add(text, "the creation of the context");
+    } else {
+        lierne_hang_print_operation(text, &o);
+    }
 }
 
 static void add_culprit(lierne_text *text, const lierne_hang *hang) {
@@ -104,9 +108,9 @@ static void add_last(lierne_text *text, const lierne_hang_view *view,
     }
 }
 
-static void add_rank(lierne_text *text, const lierne_hang_context *c, int member) {
-    const lierne_hang_view *view = c->at[member];
-    lierne_text_add(text, "rank %d: ", lierne_dump_member(&c->some->dump, member));
+static void add_rank(lierne_text *text, const lierne_hang_context *c, int rank) {
+    const lierne_hang_view *view = view_of(c, rank);
+    lierne_text_add(text, "rank %d: ", rank);
     if (!view) {
         lierne_text_add(text, "no dump\n");
         return;
@@ -132,6 +136,7 @@ static void add_rank(lierne_text *text, const lierne_hang_context *c, int member
 
 void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne_hang_context *c) {
     const lierne_hang_view *culprit = view_of(c, hang->rank);
+    const lierne_dump *dump = &c->at[0]->dump;
     add_culprit(text, hang);
     if (hang->kind == LIERNE_HANG_MISMATCH && hang->call >= 0) {
         add_difference(text, hang, c);
@@ -140,10 +145,10 @@ void lierne_hang_report(lierne_text *text, const lierne_hang *hang, const lierne
         add_process(text, culprit);
     }
     lierne_text_add(text, c->gave_up ? "when the first rank gave up:\n" : "now:\n");
-    for (int m = 0; m < c->n && m < MOST_RANKS; m++) {
-        add_rank(text, c, m);
+    for (int i = 0; i < dump->members && i < MOST_RANKS; i++) {
+        add_rank(text, c, lierne_dump_member(dump, i));
     }
-    if (c->n > MOST_RANKS) {
-        lierne_text_add(text, "and %d more ranks\n", c->n - MOST_RANKS);
+    if (dump->members > MOST_RANKS) {
+        lierne_text_add(text, "and %d more ranks\n", dump->members - MOST_RANKS);
     }
 }

@@ -128,3 +128,16 @@ const lierne_hang_operation *lierne_hang_view_waits(const lierne_hang_view *view
     }
     return NULL;
 }
+
+int lierne_hang_index(const lierne_hang_context *c, int rank) {
+    int low = 0, high = c->n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (c->at[middle]->dump.rank < rank) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < c->n && c->at[low]->dump.rank == rank ? low : -1;
+}

@@ -47,14 +47,20 @@ const lierne_hang_operation *lierne_hang_view_find(const lierne_hang_view *view,
 const lierne_hang_operation *lierne_hang_view_waits(const lierne_hang_view *view, double at,
                                                     bool any);
 
-/* The views of one context, by member; NULL: the rank left no dump. */
+/* The views of one context, of the ranks that left dumps, in ascending order. A damaged dump may
+ * claim any number of members, so nothing is as long as that. */
 typedef struct lierne_hang_context {
-    const lierne_hang_view *some; /* any of them */
     const lierne_hang_view **at;
     int n;
     double at_time; /* of the hang: when the first rank gave up, else the last sign of life */
     bool gave_up;   /* a rank has */
 } lierne_hang_context;
+
+/* The place of a rank's view, or -1. */
+int lierne_hang_index(const lierne_hang_context *c, int rank);
+static inline int lierne_hang_rank(const lierne_hang_context *c, int index) {
+    return c->at[index]->dump.rank;
+}
 
 /* find.c. The culprit of a context; kind NONE without one. *waits: since when `waiting` waits.
  * Errors: NO_MEMORY. */

@@ -27,6 +27,8 @@ struct lierne_plan {
     int held; /* by how many coalesced plans */
 };
 
+/* The plan of a dependent, or NULL if it is something else. */
+const lierne_plan *lierne_plan_of(const lierne_dependent *dependent);
 lierne_status lierne_plan_check_direction(const lierne_plan *plan, lierne_direction direction);
 /* The same, and INVALID for the adjoint of a plan that has none. */
 lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction);

@@ -279,6 +279,7 @@ static void hang_badly(const world *w) {
     char *text;
     BAD(lierne_status_json, NULL, w->context);
     BAD(lierne_recorder_json, &text, NULL);
+    BAD(lierne_recorder_trace, &text, NULL);
     BAD(lierne_recorder_read_json, &text, "no such file");
     BAD(lierne_hang_find, &hang, &text, "no such folder");
 }
