@@ -343,3 +343,34 @@ Test(hang, a_rank_that_gave_up_by_itself_is_named) {
     lierne_text_destroy(text);
     close_world(&w);
 }
+
+/* Two ranks wait for each other in one call, as dumps say; one of them has not run since. */
+Test(hang, of_two_that_wait_the_silent_one_is_named) {
+    char folder[] = "/tmp/lierne-hang-XXXXXX", *text;
+    lierne_recorder recorders[2];
+    lierne_hang hang = {.size = sizeof hang};
+    cr_assert(mkdtemp(folder));
+    setenv("LIERNE_DUMP_DIR", folder, 1);
+    for (int r = 0; r < 2; r++) {
+        const lierne_recorder_spec spec = {.rank = r, .world = 2, .members = 2, .capacity = 64};
+        lierne_entry e = {.kind = LIERNE_RECORD_CALL, .plan = 3, .number = 4};
+        cr_assert_eq(lierne_recorder_open(&recorders[r], &spec), LIERNE_OK);
+        lierne_recorder_meet(&recorders[r], 77);
+        lierne_recorder_add(&recorders[r], &e);
+        e = (lierne_entry){.kind = LIERNE_RECORD_WAIT, .plan = 3, .number = 4, .peer = 1 - r};
+        lierne_recorder_add(&recorders[r], &e);
+        lierne_recorder_set_clock(&recorders[r]);
+    }
+    unsetenv("LIERNE_DUMP_DIR");
+    usleep(300000);
+    lierne_recorder_set_clock(&recorders[0]); /* of both, so that their ticks are converted alike */
+    lierne_recorder_set_clock(&recorders[1]);
+    lierne_recorder_die(&recorders[0], LIERNE_TIMEOUT, "in vain");
+    cr_assert_eq(lierne_hang_find(&hang, &text, folder), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert(hang.kind == LIERNE_HANG_SILENT && hang.rank == 1 && hang.waiting == 0, "%s", text);
+    cr_assert(hang.plan == 3 && hang.number == 4, "%s", text);
+    lierne_text_destroy(text);
+    lierne_recorder_close(&recorders[0]);
+    lierne_recorder_close(&recorders[1]);
+    clean(folder);
+}
