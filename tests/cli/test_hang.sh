@@ -29,7 +29,8 @@ verdict $? "a simulated world without a folder for its dumps records nothing: $(
 
 # A trace of a run: the calls of all ranks, and both ends of every arrow.
 trace=$work/trace.json
-timeout -k 5 300 "$build/lierne" run grids/encoder-llm-8.json -b vision_to_llm --launch 8 --trace "$trace" >"$work/out" 2>&1 </dev/null
+bridge="--src tp2,dp2 --dst tp2,cp2,dp1 --tensor b4,s16,h8 --dtype f32 --launch 4 -a direct"
+timeout -k 5 300 "$build/lierne" run $bridge --trace "$trace" >"$work/out" 2>&1 </dev/null
 verdict $? "run --trace: $(tail -n 3 "$work/out")"
 python3 - "$trace" <<'END'
 import collections, json, sys
@@ -38,9 +39,9 @@ ends = collections.defaultdict(list)
 for e in events:
     if e["ph"] in "sf":
         ends[e["id"]].append(e)
-assert {e["pid"] for e in events} == set(range(8))
-assert sum(e["ph"] == "X" and e["cat"] == "call" for e in events) >= 8 * 2 * 16
-assert len(ends) > 100
+assert {e["pid"] for e in events} == set(range(4))
+assert sum(e["ph"] == "X" and e["cat"] == "call" for e in events) >= 4 * 2 * 16
+assert len(ends) > 60
 # The ring may have the last calls of one rank and not those of another.
 both = [sorted(pair, key=lambda e: e["ph"], reverse=True) for pair in ends.values() if len(pair) == 2]
 assert len(both) > len(ends) * 0.9 and max(map(len, ends.values())) == 2
@@ -49,7 +50,7 @@ for send, receive in both:
     assert send["ts"] < receive["ts"]
 END
 verdict $? "the trace of a run"
-"$build/lierne" run grids/encoder-llm-8.json -b vision_to_llm --launch 8 --trace "$work/none/trace.json" >"$work/out" 2>&1 </dev/null
+"$build/lierne" run $bridge --trace "$work/none/trace.json" >"$work/out" 2>&1 </dev/null
 [ $? = 2 ] && grep -q "trace.json: No such file" "$work/out"
 verdict $? "a trace that cannot be written: $(tail -n 3 "$work/out")"
 
