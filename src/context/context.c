@@ -71,7 +71,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
-    return LIERNE_OK;
+    return context->owned_by_sim ? LIERNE_OK
+                                 : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
 }
 
 static void destroy_abandoned(lierne_context *context) {
@@ -94,6 +95,7 @@ void lierne_context_clear(lierne_context *context) {
     lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);
     lierne_mem_free(context->groups.at);
+    lierne_recorder_close(&context->recorder);
 }
 
 void lierne_context_drop(lierne_context *context) {
@@ -264,6 +266,7 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
         if (lierne_alloc(&context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE, 1) == LIERNE_OK) {
             write_dump(context, context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE);
         }
+        lierne_recorder_die(&context->recorder, status, context->dead_message);
         lierne_set_error(context->dead_message);
         if (context->control->give_up) {
             context->control->give_up(context->control_self, status);

@@ -11,6 +11,7 @@
 #include "lierne/context.h"
 #include "memory/device.h"
 #include "memory/memory.h"
+#include "recorder/recorder.h"
 #include "transport/transport.h"
 
 /* Something in flight. The first member of the struct that embeds it. */
@@ -92,6 +93,7 @@ struct lierne_context {
     char *dead_dump;                 /* NULL if there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
     int64_t ncalls;
+    lierne_recorder recorder;
     size_t nplans;                /* alive; those that other plans own are not counted */
     lierne_dependent *dependents; /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */
@@ -128,6 +130,18 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
                                                         lierne_context *context,
                                                         const lierne_context_spec *spec,
                                                         const char *call);
+/* Opens the flight recorder of a context, whose members and timeout are known; capacity: entries.
+ * Errors: as lierne_recorder_open. Part of lierne_context_fill, except for simulated worlds, which
+ * call it with the entries that these have. */
+lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
+#define LIERNE_RECORDER_ENTRIES     1024
+#define LIERNE_RECORDER_SIM_ENTRIES 64 /* without a file: there may be thousands of ranks */
+/* Reads what it has; *dump is to be cleared in every case. Errors: NO_MEMORY. */
+struct lierne_dump;
+lierne_status lierne_context_read_recorder(struct lierne_dump *dump, const lierne_context *context);
+/* A sign of life of a rank that waits, at most every few milliseconds. */
+LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
+
 /* Adds a transport, which comes after those that were added before. */
 LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
                                                  const lierne_transport *transport, void *self);

@@ -76,6 +76,7 @@ typedef struct lierne_wait_clock {
     lierne_deadline deadline; /* timeout 0: not started */
     double next_check;
     unsigned polls;
+    size_t missing; /* messages, when they were last recorded */
 } lierne_wait_clock;
 
 /* A step of the execution on a stream, and what tells that the last one is done. */
@@ -127,6 +128,8 @@ struct lierne_execution {
     lierne_context *context;
     const char *name;
     int plan;
+    int what;       /* a lierne_record_call */
+    int64_t number; /* of the call, of this plan and direction */
     int match;
     lierne_subroute *subroutes;
     size_t nsubroutes;
@@ -255,6 +258,8 @@ lierne_status lierne_execution_check_clock(lierne_execution *e);
 /* The messages of the phases so far that are not complete, as peers and what serves them, as far as
  * they fit. */
 void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
+/* Records these messages, as far as a few entries go. */
+void lierne_execution_record_missing(const lierne_execution *e);
 /* The stage that it is in, for messages: the last one also while sends linger after it. */
 size_t lierne_execution_stage(const lierne_execution *e);
 

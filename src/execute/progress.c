@@ -5,6 +5,7 @@
  * time to time whether its peers are alive, and gives up at the deadline. */
 #include "execute/execution.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 bool lierne_execution_running(const lierne_execution *e) {
@@ -64,6 +65,30 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->finished = e->phases.count == 0 && !stream;
 }
 
+static void record_call(lierne_execution *e) {
+    lierne_recorder *r = &e->context->recorder;
+    lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL,
+                                           .what = e->what,
+                                           .stage = (int)e->phases.count,
+                                           .plan = e->plan,
+                                           .number = e->number,
+                                           .peer = (int)(r->calls++ & INT_MAX)});
+}
+
+static void record_end(const lierne_execution *e, lierne_status status) {
+    if (status != LIERNE_OK) {
+        lierne_execution_record_missing(e);
+    }
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_END,
+                                        .what = e->what,
+                                        .stage = (int)lierne_execution_stage(e),
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = -1,
+                                        .bytes = status});
+}
+
 static lierne_status start(lierne_execution *e, void *stream) {
     e->activity.turn = e->unposted > 0 ? e->call : -1;
     if (stream) {
@@ -80,6 +105,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
     e->call = lierne_context_begin_call(context, e->name, e->plan);
+    record_call(e);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
     lierne_context_enter(context);
     e->running = true;
@@ -91,6 +117,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
         e->running = false;
         e->abandoned = true;
         lierne_context_end_call(context, e->call, status);
+        record_end(e, status);
     }
     lierne_context_leave(context);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
@@ -135,6 +162,7 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_status status = lierne_context_alive(context);
     if (status == LIERNE_OK) {
         status = e->on_stream ? lierne_execution_await_event(e) : wait_finished(e);
+        record_end(e, status);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

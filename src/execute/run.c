@@ -24,12 +24,22 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
 lierne_status lierne_execution_begin_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
     size_t n = phase->nrecvs + phase->nsends;
+    int64_t bytes = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
         bool later = i >= phase->first + phase->nrecvs && lingers(e, &e->messages.at[i]);
         e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
         e->pending += !later;
         e->lingering += later;
+        bytes += e->messages.at[i].bytes;
     }
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_STAGE,
+                                        .what = e->what,
+                                        .stage = (int)e->phase,
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = n ? e->messages.at[phase->first].peer : -1,
+                                        .bytes = bytes});
     return lierne_execution_post_phase(e);
 }
 

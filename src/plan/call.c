@@ -208,8 +208,14 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     if (plan->outputs[c.direction]) {
         out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
-    lierne_execution_identify(next->execution, plan->decision,
-                              lierne_plan_match_id(plan->decision, c.direction, next->number));
+    lierne_execution_identify(
+        next->execution,
+        (lierne_execution_id){.plan = plan->decision,
+                              .what = c.direction == LIERNE_FORWARD ? LIERNE_RECORD_FORWARD
+                                                                    : LIERNE_RECORD_ADJOINT,
+                              .number = (int64_t)next->number,
+                              .match =
+                                  lierne_plan_match_id(plan->decision, c.direction, next->number)});
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;

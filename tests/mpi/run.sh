@@ -22,6 +22,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
+    hangs) echo 4 ;;
     *) echo 1 2 3 4 8 ;;
     esac
 }

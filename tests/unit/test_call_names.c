@@ -275,6 +275,16 @@ static lierne_run *begin_run(const world *w) {
     return run;
 }
 
+static void hang_badly(const world *w) {
+    lierne_hang hang = {.size = sizeof hang};
+    char *text;
+    BAD(lierne_status_json, NULL, w->context);
+    BAD(lierne_recorder_json, &text, NULL);
+    BAD(lierne_recorder_trace, &text, NULL);
+    BAD(lierne_recorder_read_json, &text, "no such file");
+    BAD(lierne_hang_find, &hang, &text, "no such folder");
+}
+
 static void schedule_badly(const world *w) {
     lierne_run *run = begin_run(w);
     int n;
@@ -306,6 +316,7 @@ Test(call_names, every_message_begins_with_the_function_called) {
     ask_plans_badly(&w);
     execute_badly(&w);
     schedule_badly(&w);
+    hang_badly(&w);
     close_world(&w);
     cr_assert_eq(glob("include/lierne/*.h", 0, NULL, &headers), 0);
     for (size_t i = 0; i < headers.gl_pathc; i++) {

@@ -19,6 +19,7 @@ static const char help[] =
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
+    "      --trace=FILE     write the last calls of all ranks for Perfetto (Chrome trace JSON)\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
@@ -31,8 +32,10 @@ static const char help[] =
 static int parse(run_state *run, int argc) {
     const char *rounds = NULL;
     const char *launch = NULL;
-    const tool_option options[] = {{"rounds", 'n', &rounds, NULL}, {"launch", 'l', &launch, NULL}};
-    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 2);
+    const tool_option options[] = {{"rounds", 'n', &rounds, NULL},
+                                   {"launch", 'l', &launch, NULL},
+                                   {"trace", 0, &run->trace, NULL}};
+    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 3);
     run->rounds = ROUNDS;
     if (status < 0 && launch && !run->together->launched) {
         return tool_usage(run->argv, "--launch starts the ranks: leave it or mpirun out");
@@ -148,6 +151,7 @@ static int work(run_state *run) {
     int status = open_buffers(run);
     status = status < 0 ? run_verify(run) : status;
     status = status < 0 && run_is_right(run) ? run_measure(run) : status;
+    status = status < 0 ? run_write_trace(run) : status;
     return status < 0 ? report(run) : status;
 }
 
