@@ -12,8 +12,15 @@
  * once. The buffers are borrowed until the stream has passed that work. Results have the bits of
  * host memory; any NaN counts as any other.
  *
- * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started. What fails on the
- * device after a call has returned is reported by CUDA, at the next call of CUDA or lierne.
+ * What fails after a call has returned is found by a watchdog, a thread of the context: an error of
+ * the device or of NCCL, or a call that the stream has reached and not passed within the context's
+ * timeout. It ends what hangs on the device, as far as that is lierne's, and the next call in the
+ * context returns the error; lierne_context_get_status asks for it. The context is dead then
+ * (lierne/context.h). Destroying or updating a plan waits until the streams have passed its calls,
+ * at most the timeout, and if the context is dead a second; memory that a stream may still use
+ * after that is not freed.
+ *
+ * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started.
  *
  * Messages between ranks need a transport for device memory: lierne/nccl.h. Without one, plans
  * whose ranks exchange messages are UNSUPPORTED when they are executed. */

@@ -3,7 +3,7 @@
  * The first failure to communicate kills a context: after a missed deadline no rank knows which
  * messages are still in flight, so another call could receive the data of the failed one. Every
  * further call that communicates returns the same error. */
-#include "context/context.h"
+#include "context/watchdog.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,6 +76,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
 
 void lierne_context_clear(lierne_context *context) {
     lierne_context_destroy_abandoned(context);
+    lierne_watchdog_destroy(context->watchdog);
+    context->watchdog = NULL;
     lierne_context_drop_memory(context);
     for (int i = 0; i < context->ncarriers; i++) {
         if (context->carriers[i].transport->close) {
@@ -95,7 +97,20 @@ void lierne_context_drop(lierne_context *context) {
     }
 }
 
-lierne_status lierne_context_alive(const lierne_context *context) {
+/* Kills the context with what the watchdog found, as an error of the call that began it. */
+static void die_of_watchdog(lierne_context *context) {
+    const char *call = NULL;
+    lierne_status failed = lierne_watchdog_failure(context->watchdog, &call);
+    if (failed != LIERNE_OK) {
+        lierne_context_kill(context, failed);
+        context->killer = call;
+    }
+}
+
+lierne_status lierne_context_alive(lierne_context *context) {
+    if (context->watchdog && context->dead == LIERNE_OK) {
+        die_of_watchdog(context);
+    }
     if (context->dead != LIERNE_OK && context->killer == lierne_call_name) {
         lierne_set_error(context->dead_message);
     } else if (context->dead != LIERNE_OK) {
@@ -332,6 +347,12 @@ lierne_status lierne_progress(lierne_context *context) {
     lierne_context_progress(context);
     lierne_context_leave(context);
     return LIERNE_OK;
+}
+
+lierne_status lierne_context_get_status(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    return lierne_context_alive(context);
 }
 
 int lierne_context_get_rank(const lierne_context *context) {

@@ -68,6 +68,7 @@ typedef struct lierne_context_memory {
 } lierne_context_memory;
 
 struct lierne_group;
+typedef struct lierne_watchdog lierne_watchdog;
 
 struct lierne_context {
     const lierne_control *control;
@@ -77,10 +78,11 @@ struct lierne_context {
     char no_shm[200];            /* why shm is not used where it could be, for the dump */
     const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
-    lierne_device_query *device_query;                /* or NULL: CUDA was not loaded */
-    lierne_members members; /* the world, and the ranks of it that the context has */
-    int rank;               /* in the world */
-    int index;              /* among the members */
+    lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
+    lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
+    lierne_members members;            /* the world, and the ranks of it that the context has */
+    int rank;                          /* in the world */
+    int index;                         /* among the members */
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
     bool owned_by_sim;
@@ -155,8 +157,10 @@ lierne_status lierne_context_check_memory(const lierne_context *context);
 /* Frees all of it that is no transport's. */
 void lierne_context_drop_memory(lierne_context *context);
 
-/* OK, or the error that killed the context, with its message. */
-LIERNE_PRIVATE lierne_status lierne_context_alive(const lierne_context *context);
+/* OK, or the error that killed the context, with its message; kills it with what the watchdog
+ * found.
+ */
+LIERNE_PRIVATE lierne_status lierne_context_alive(lierne_context *context);
 /* Kills the context with status and the thread's message, and tells the other ranks that this one
  * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);

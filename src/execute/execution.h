@@ -2,6 +2,7 @@
 #ifndef LIERNE_EXECUTION_H
 #define LIERNE_EXECUTION_H
 
+#include "context/watchdog.h"
 #include "execute/execute.h"
 #include "execute/stream.h"
 #include "memory/memory.h"
@@ -87,8 +88,28 @@ typedef struct lierne_execution_step {
 typedef struct lierne_execution_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    bool begun;
     bool done;
 } lierne_execution_event;
+
+/* A few calls that a device has not passed, each between two events. A call that finds no place
+ * joins the last one. */
+#define LIERNE_WATCHED_CALLS 8
+typedef struct lierne_watched_call {
+    void *begun, *ended; /* events; NULL where the driver has none */
+    bool used;
+    bool closed;  /* ended is recorded */
+    double since; /* when begun was seen to have passed; 0: it has not */
+    int64_t number;
+} lierne_watched_call;
+
+/* The calls of an execution that may go on after their end (watch.c). */
+typedef struct lierne_watch {
+    lierne_watched watched; /* first */
+    struct lierne_execution *execution;
+    lierne_watched_call calls[LIERNE_WATCHED_CALLS];
+    size_t last; /* of calls that was used */
+} lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */
 typedef struct lierne_range {
@@ -163,6 +184,7 @@ struct lierne_execution {
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
+    lierne_watch *watch;       /* where calls are detached, else NULL */
     bool on_stream;            /* the running call */
     void *stream;              /* of the running call */
     void *fence;               /* of the stream driver, where it has them */
@@ -272,6 +294,16 @@ lierne_status lierne_execution_create_steps(lierne_execution *e);
 void lierne_execution_destroy_steps(lierne_execution *e);
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
 lierne_status lierne_execution_await_event(lierne_execution *e);
+
+/* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
+ * and close: around what a call enqueues on its stream. */
+lierne_status lierne_execution_create_watch(lierne_execution *e);
+void lierne_execution_destroy_watch(lierne_execution *e);
+lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream);
+lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream);
+/* Waits until the streams have passed all calls that were ended: at most the timeout, and if the
+ * context is dead only a moment. Errors: TIMEOUT, and what the watchdog found. */
+lierne_status lierne_execution_settle(lierne_execution *e);
 
 /* Posts the current phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);

@@ -185,9 +185,12 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
     return n;
 }
 
-/* Does not free memory that a peer may still read or write. */
+/* Does not free memory that a peer or a stream may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
+    if (lierne_execution_settle(e) != LIERNE_OK) {
+        return; /* a stream may still use all of it */
+    }
     bool quiet = lierne_execution_withdraw(e);
     lierne_execution_destroy_batches(e);
     lierne_execution_destroy_steps(e);
@@ -210,6 +213,7 @@ void lierne_execution_destroy(lierne_execution *e) {
     if (!e) {
         return;
     }
+    lierne_execution_settle(e);
     lierne_context_enter(e->context);
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
@@ -224,7 +228,7 @@ void lierne_execution_destroy(lierne_execution *e) {
 
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     lierne_spare spare = {0};
-    if (!e->running && !e->abandoned) {
+    if (!e->running && !e->abandoned && lierne_execution_settle(e) == LIERNE_OK) {
         spare = (lierne_spare){e->memory, e->capacity};
         e->memory = NULL;
     }
@@ -276,6 +280,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 }
 
 lierne_status lierne_execution_resize(lierne_execution *e) {
+    LIERNE_TRY(lierne_execution_settle(e));
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;

@@ -72,10 +72,22 @@ static lierne_status start(lierne_execution *e, void *stream) {
     return e->finished ? LIERNE_OK : lierne_execution_start(e);
 }
 
+/* The steps of the last call, which was ended, may still be in the queue of a stream. */
+static lierne_status settle_steps(lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    if (!e->watch || !driver->enqueue) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_execution_settle(e);
+    return status == LIERNE_OK ? lierne_context_alive(e->context)
+                               : lierne_context_kill(e->context, status);
+}
+
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream) {
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
+    LIERNE_TRY(settle_steps(e));
     reset(e, reduction, stream);
     set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
@@ -130,9 +142,21 @@ lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
+/* Steps in the queue of a stream stay in flight, and may have messages to post. */
+static lierne_status detach(lierne_execution *e) {
+    lierne_context_enter(e->context);
+    e->running = false;
+    lierne_context_leave(e->context);
+    lierne_context_end_call(e->context, e->call, LIERNE_OK);
+    return LIERNE_OK;
+}
+
 lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_context *context = e->context;
     lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK && e->on_stream && e->watch && context->stream_driver->enqueue) {
+        return detach(e);
+    }
     if (status == LIERNE_OK) {
         status = e->on_stream ? lierne_execution_await_event(e) : wait_finished(e);
         if (status != LIERNE_OK) {

@@ -114,9 +114,11 @@ static lierne_status run_step(lierne_execution *e, int step) {
     }
 }
 
-static void finish(lierne_execution *e) {
+/* What the stream has reached. */
+static void reach(lierne_execution *e, bool begun, bool done) {
     pthread_mutex_lock(&e->event.lock);
-    e->event.done = true;
+    e->event.begun = begun;
+    e->event.done = done;
     pthread_cond_broadcast(&e->event.changed);
     pthread_mutex_unlock(&e->event.lock);
 }
@@ -138,11 +140,14 @@ static bool run_number(lierne_execution *e, size_t number) {
 static void run(lierne_stream_work *work) {
     const lierne_execution_step *s = (const lierne_execution_step *)work;
     lierne_execution *e = s->execution;
+    if (s->number == 0) {
+        reach(e, true, false);
+    }
     lierne_context_enter(e->context);
     bool last = run_number(e, s->number);
     lierne_context_leave(e->context);
     if (last) {
-        finish(e);
+        reach(e, true, true);
     }
 }
 
@@ -204,10 +209,12 @@ lierne_status lierne_execution_create_steps(lierne_execution *e) {
     pthread_cond_init(&e->event.changed, &attributes);
     pthread_condattr_destroy(&attributes);
     const lierne_stream_driver *driver = e->context->stream_driver;
-    return driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK;
+    LIERNE_TRY(driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK);
+    return lierne_execution_create_watch(e);
 }
 
 void lierne_execution_destroy_steps(lierne_execution *e) {
+    lierne_execution_destroy_watch(e);
     if (e->fence) {
         e->context->stream_driver->fence_destroy(e->fence);
     }
@@ -223,7 +230,7 @@ static lierne_status run_all(lierne_execution *e) {
     for (size_t i = 0; i < e->nsteps; i++) {
         run_number(e, i);
     }
-    e->event.done = true;
+    reach(e, true, true);
     return e->status;
 }
 
@@ -234,9 +241,23 @@ static lierne_status enqueue_steps(lierne_execution *e, void *stream) {
     return LIERNE_OK;
 }
 
+/* Also after an error, which is kept. */
+static lierne_status end_enqueued(lierne_execution *e, void *stream, lierne_status status) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    char message[LIERNE_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", lierne_error_text());
+    lierne_status closed = lierne_execution_close_watched(e, stream);
+    lierne_status finished = driver->finish ? driver->finish(stream, e->fence) : LIERNE_OK;
+    if (status != LIERNE_OK) {
+        lierne_set_error(message);
+        return status;
+    }
+    return closed != LIERNE_OK ? closed : finished;
+}
+
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
     const lierne_stream_driver *driver = e->context->stream_driver;
-    e->event.done = false;
+    reach(e, false, false);
     e->stream = stream;
     for (int b = 0; b < e->context->ncarriers; b++) {
         const lierne_execution_batch *batch = &e->batches[b];
@@ -247,9 +268,11 @@ lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
     if (driver->begin) {
         LIERNE_TRY(driver->begin(stream, e->fence));
     }
-    lierne_status status = driver->enqueue ? enqueue_steps(e, stream) : run_all(e);
-    lierne_status finished = driver->finish ? driver->finish(stream, e->fence) : LIERNE_OK;
-    return status == LIERNE_OK ? finished : status;
+    lierne_status status = lierne_execution_open_watched(e, stream);
+    if (status == LIERNE_OK) {
+        status = driver->enqueue ? enqueue_steps(e, stream) : run_all(e);
+    }
+    return end_enqueued(e, stream, status);
 }
 
 /* The steps have deadlines of their own; this one is for a stream that other work keeps busy. */

@@ -26,8 +26,8 @@ typedef struct lierne_memory {
 
     /* NULL unless work is recorded while planning. Then calls on streams use these in place of
      * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
-     * frees, and is called again when another has been recorded in its place. launch: enqueues the
-     * tasks of one of its launches. */
+     * frees. It is called again when another program has been recorded in its place, and no call
+     * uses the last one any more. launch: enqueues the tasks of one of its launches. */
     lierne_status (*prepare)(lierne_program *program);
     void (*discard)(lierne_program *program);
     lierne_status (*launch)(const lierne_program *program, size_t launch,

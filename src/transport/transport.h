@@ -114,6 +114,12 @@ typedef struct lierne_transport {
      * at once. Of transports that serve streams only. */
     void (*set_stream)(void *batch, void *stream);
 
+    /* Both NULL, or for the watchdog (context/watchdog.h), which calls them in a thread of its own
+     * while others use the transport. check: an error that the transport has noticed since. abort:
+     * ends what hangs on the device, after an error. */
+    lierne_status (*check)(void *self);
+    void (*abort)(void *self);
+
     /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
      * after a poll that found none of them. As idle in control/control.h. */
     bool (*wait)(void *self);

@@ -33,6 +33,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
 static bool stalled, fails;
+static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
 static _Thread_local operation group[MOST_OPERATIONS + 1];
 static _Thread_local int noperations = -1;
@@ -41,6 +42,12 @@ static _Thread_local bool broken; /* the group: nothing of it is begun */
 void fake_nccl_stall(bool stall) {
     pthread_mutex_lock(&lock);
     stalled = stall;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_set_error(ncclResult_t error) {
+    pthread_mutex_lock(&lock);
+    async_error = error;
     pthread_mutex_unlock(&lock);
 }
 
@@ -94,7 +101,7 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
 static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *state) {
     (void)comm;
     pthread_mutex_lock(&lock);
-    *state = stalled ? ncclInProgress : ncclSuccess;
+    *state = stalled ? ncclInProgress : async_error;
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
 }

@@ -8,6 +8,8 @@
 /* Makes every nonblocking communicator stay in progress; makes the next send fail. */
 void fake_nccl_stall(bool stall);
 void fake_nccl_fail_send(void);
+/* The asynchronous error of every communicator. */
+void fake_nccl_set_error(ncclResult_t error);
 typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages;
 } fake_nccl_counts;

@@ -153,6 +153,76 @@ static void *stalls(void *argument) {
     return NULL;
 }
 
+/* A stream that reaches every call and passes none: places of the watchdog have two events each. */
+static lierne_status event_create(void **event) {
+    static _Thread_local bool ended;
+    static bool marks[2] = {true, false};
+    *event = &marks[ended];
+    ended = !ended;
+    return LIERNE_OK;
+}
+
+static void event_destroy(void *event) {
+    (void)event;
+}
+
+static lierne_status event_record(void *where, void *event) {
+    (void)where, (void)event;
+    return LIERNE_OK;
+}
+
+static atomic_bool released;
+
+static lierne_status event_query(void *event, bool *has) {
+    *has = *(bool *)event || released;
+    return LIERNE_OK;
+}
+
+static const lierne_stream_driver hanging = {.name = "cuda",
+                                             .required = true,
+                                             .detached = true,
+                                             .event_create = event_create,
+                                             .event_destroy = event_destroy,
+                                             .event_record = event_record,
+                                             .event_query = event_query};
+
+/* What hangs on the device, and what NCCL notices there, is found after the call has ended; the
+ * communicator is aborted. */
+static void found_later(int rank, const char *name, lierne_status expected, const char *says) {
+    float *in = calloc(MOST, sizeof *in), *out = calloc(MOST, sizeof *out);
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, name, true, expected == LIERNE_TIMEOUT ? 1 : 30);
+    device->stream_driver = &hanging;
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
+    pthread_barrier_wait(&planned);
+    fake_nccl_set_error(expected == LIERNE_TIMEOUT ? ncclSuccess : ncclRemoteError);
+    lierne_status status = LIERNE_OK;
+    for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
+        usleep(1000);
+        status = lierne_context_get_status(device);
+    }
+    check(status == expected && strstr(lierne_last_error(), says), says);
+    check(lierne_forward(plan, out, in, &stream) == expected, "the context is dead");
+    pthread_barrier_wait(&planned);
+    released = true;
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_context_destroy(device);
+    pthread_barrier_wait(&planned);
+    released = false;
+    fake_nccl_set_error(ncclSuccess);
+    free(in);
+    free(out);
+}
+
+static void *hangs(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    found_later(rank, "hangs", LIERNE_TIMEOUT, "the stream reached it and has not passed it");
+    found_later(rank, "remote", LIERNE_TRANSPORT, "lierne_forward failed: rank");
+    return NULL;
+}
+
 /* One send fails: that rank's error at once, with NCCL's words; the others get it or their own. */
 static void *fails(void *argument) {
     int rank = (int)(intptr_t)argument;
@@ -203,6 +273,9 @@ int main(void) {
     fake_nccl_stall(false);
     counts = fake_nccl_count();
     check(counts.aborted == RANKS, "stalled communicators are aborted");
+    run_ranks(hangs);
+    counts = fake_nccl_count();
+    check(counts.aborted == 3 * RANKS, "communicators of calls that hang are aborted");
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");

@@ -53,6 +53,7 @@ static lierne_status prepare(lierne_nccl **out, const lierne_context *context, n
                        .rank = context->index,
                        .world = context->members.count,
                        .timeout = context->timeout};
+    pthread_mutex_init(&n->lock, NULL);
     LIERNE_TRY(lierne_nccl_load(&n->call));
     if (comm) {
         return check_given(n);

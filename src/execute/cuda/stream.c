@@ -6,12 +6,27 @@
 #include "execute/cuda/stream.h"
 #include "memory/cuda/memory.h"
 
-typedef struct fence {
-    cudaEvent_t event; /* the end of the last call */
+/* An event and the device that it belongs to; events and streams of two devices do not go together.
+ */
+typedef struct event {
+    cudaEvent_t event;
     int device;
-    int previous; /* the device that was current when the running call began */
+    int previous; /* of a fence: the device that was current when the running call began */
     bool recorded;
-} fence;
+} event;
+
+/* Makes the device of an event the current one of this thread. */
+static lierne_status enter_device(int device, int *previous) {
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(previous), "cudaGetDevice"));
+    return *previous == device ? LIERNE_OK
+                               : lierne_cuda_check(cudaSetDevice(device), "cudaSetDevice");
+}
+
+static void leave_device(int device, int previous) {
+    if (previous != device) {
+        cudaSetDevice(previous);
+    }
+}
 
 static lierne_status check(const void *stream) {
     enum cudaStreamCaptureStatus status;
@@ -24,50 +39,76 @@ static lierne_status check(const void *stream) {
                              "no deadline and none of the calls between; end the capture first");
 }
 
-static lierne_status fence_create(void **out) {
-    fence *f;
+static lierne_status event_create(void **out) {
+    event *f;
     LIERNE_TRY(lierne_alloc(&f, 1, sizeof *f));
     *out = f;
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&f->device), "cudaGetDevice"));
     return lierne_cuda_check(cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming),
-                             "cudaEventCreate");
+                             "cudaEventCreateWithFlags");
 }
 
-static void fence_destroy(void *self) {
-    fence *f = self;
+static void event_destroy(void *self) {
+    event *f = self;
     if (f->event) {
         cudaEventDestroy(f->event);
     }
     lierne_mem_free(f);
 }
 
-static lierne_status begin(void *stream, void *self) {
-    fence *f = self;
-    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&f->previous), "cudaGetDevice"));
-    if (f->previous != f->device) {
-        LIERNE_TRY(lierne_cuda_check(cudaSetDevice(f->device), "cudaSetDevice"));
+/* Between begin and finish, on the event's device. */
+static lierne_status event_record(void *stream, void *self) {
+    event *f = self;
+    lierne_status status = lierne_cuda_check(cudaEventRecord(f->event, stream), "cudaEventRecord");
+    f->recorded |= status == LIERNE_OK;
+    return status;
+}
+
+/* In any thread, also in one that has used no device yet. */
+static lierne_status event_query(void *self, bool *passed) {
+    event *f = self;
+    int previous;
+    *passed = !f->recorded;
+    if (!f->recorded) {
+        return LIERNE_OK;
     }
-    return f->recorded
-               ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0), "cudaStreamWaitEvent")
-               : LIERNE_OK;
+    LIERNE_TRY(enter_device(f->device, &previous));
+    cudaError_t error = cudaEventQuery(f->event);
+    leave_device(f->device, previous);
+    *passed = error == cudaSuccess;
+    return error == cudaErrorNotReady ? LIERNE_OK : lierne_cuda_check(error, "cudaEventQuery");
+}
+
+static lierne_status begin(void *stream, void *self) {
+    event *f = self;
+    LIERNE_TRY(enter_device(f->device, &f->previous));
+    lierne_status status = f->recorded ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0),
+                                                           "cudaStreamWaitEvent")
+                                       : LIERNE_OK;
+    if (status != LIERNE_OK) {
+        leave_device(f->device, f->previous);
+    }
+    return status;
 }
 
 static lierne_status finish(void *stream, void *self) {
-    fence *f = self;
-    lierne_status status = lierne_cuda_check(cudaEventRecord(f->event, stream), "cudaEventRecord");
-    f->recorded |= status == LIERNE_OK;
-    if (f->previous != f->device) {
-        cudaSetDevice(f->previous);
-    }
+    event *f = self;
+    lierne_status status = event_record(stream, f);
+    leave_device(f->device, f->previous);
     return status;
 }
 
 const lierne_stream_driver lierne_cuda_stream_driver = {
     .name = "cuda",
     .required = true,
+    .detached = true,
     .check = check,
-    .fence_create = fence_create,
-    .fence_destroy = fence_destroy,
+    .fence_create = event_create,
+    .fence_destroy = event_destroy,
     .begin = begin,
     .finish = finish,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
 };

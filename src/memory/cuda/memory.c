@@ -52,11 +52,8 @@ static lierne_status check(const void *buffer, size_t align, const char *name) {
                              name, buffer, align);
 }
 
-/* Space for a program; one that a call may still read is freed only when the device is idle. */
+/* Space for a program; no call reads the last one any more. */
 static lierne_status reserve(device_program *d, size_t bytes) {
-    if (d->memory) {
-        LIERNE_TRY(lierne_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"));
-    }
     if (bytes <= d->capacity) {
         return LIERNE_OK;
     }
