@@ -22,8 +22,13 @@
  *
  * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started.
  *
- * Messages between ranks need a transport for device memory: lierne/nccl.h. Without one, plans
- * whose ranks exchange messages are UNSUPPORTED when they are executed. */
+ * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Every other
+ * transport of the context but shared memory serves device memory, too: MPI reads and writes it
+ * where MPIX_Query_cuda_support() is 1; otherwise only the rows that travel are packed into pinned
+ * host memory, which lierne_report.host_bytes counts. The host polls these messages, so such a
+ * request progresses in lierne_end, lierne_request_test and lierne_progress, and lierne_end returns
+ * when all messages have been sent and received; the result is there when the stream has passed
+ * what was enqueued by then. The timeout counts what the stream had to do before the call, too. */
 #ifndef LIERNE_CUDA_H
 #define LIERNE_CUDA_H
 

@@ -36,9 +36,10 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * aborted at the latest when the context is destroyed.
  *
  * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
- * comm has other ranks), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks
- * give comm), NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID
- * (context is NULL). After an error the context is what it was, unless it is dead. */
+ * comm has other ranks or another device than the context, or no comm is given and another device
+ * is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks give comm),
+ * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is
+ * NULL). After an error the context is what it was, unless it is dead. */
 LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
 
 /* Writes one line to text of size bytes: NCCL's version, or why there is none. What does not fit is

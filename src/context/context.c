@@ -5,6 +5,7 @@
  * further call that communicates returns the same error. */
 #include "context/watchdog.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +140,19 @@ static const lierne_carrier *only_carrier(const lierne_context *context) {
     return first && first->carrier >= 0 ? &context->carriers[first->carrier] : NULL;
 }
 
+bool lierne_context_awaits_stream(const lierne_context *context) {
+    bool awaits = false;
+    for (const lierne_activity *a = context->in_flight; a; a = a->next) {
+        awaits |= a->awaits_stream;
+    }
+    return awaits;
+}
+
 bool lierne_context_idle(const lierne_context *context) {
+    if (lierne_context_awaits_stream(context)) {
+        sched_yield();
+        return false;
+    }
     const lierne_carrier *carrier = only_carrier(context);
     const lierne_control *control = context->control;
     if (!carrier || !carrier->transport->wait) {

@@ -29,6 +29,7 @@ typedef struct lierne_activity {
     /* The number of its call while it has messages to post on a transport that is ordered, else -1:
      * later calls wait until it has posted them. */
     int64_t turn;
+    bool awaits_stream; /* nothing wakes a rank that sleeps when a stream has done its work */
     /* Index of the transport that serves all its messages; -1: none, or several. */
     int carrier;
 } lierne_activity;
@@ -85,6 +86,7 @@ struct lierne_context {
     int index;                         /* among the members */
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
+    int device; /* whose memory this is, as the memory kind counts them; 0 for the host's */
     bool owned_by_sim;
     struct lierne_context *next_used; /* in a simulated world: the one first used after this one */
     bool check;                       /* compare every call with the other ranks' */
@@ -179,6 +181,8 @@ static inline void lierne_context_leave(const lierne_context *context) {
 }
 /* Progresses everything in flight; returns whether anything progressed. */
 LIERNE_PRIVATE bool lierne_context_progress(const lierne_context *context);
+/* Whether something in flight waits for a stream. */
+bool lierne_context_awaits_stream(const lierne_context *context);
 /* After a poll of everything that found nothing: lets other ranks run. Returns whether it slept. */
 bool lierne_context_idle(const lierne_context *context);
 /* Adds an activity to those in flight; removes it. Called with the lock. */

@@ -15,6 +15,7 @@
 
 struct lierne_watchdog {
     const lierne_context *context;
+    void (*enter)(int device);
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -81,6 +82,9 @@ static void pause_for(lierne_watchdog *w) {
 
 static void *run(void *self) {
     lierne_watchdog *w = self;
+    if (w->enter) {
+        w->enter(w->context->device);
+    }
     lierne_watchdog_enter(w);
     while (!w->closing) {
         if (w->failed == LIERNE_OK && (w->failed = look(w)) != LIERNE_OK) {
@@ -105,7 +109,7 @@ static int start(lierne_watchdog *w) {
     return failed;
 }
 
-lierne_status lierne_watchdog_create(lierne_context *context) {
+lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int device)) {
     lierne_watchdog *w;
     pthread_condattr_t attributes;
     if (context->watchdog) {
@@ -113,6 +117,7 @@ lierne_status lierne_watchdog_create(lierne_context *context) {
     }
     LIERNE_TRY(lierne_alloc(&w, 1, sizeof *w));
     w->context = context;
+    w->enter = enter;
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -16,8 +16,8 @@ typedef struct lierne_watched {
 } lierne_watched;
 
 /* Creates the watchdog of a context, which it belongs to, and starts its thread, unless it has one.
- * Errors: NO_MEMORY. */
-lierne_status lierne_watchdog_create(lierne_context *context);
+ * enter: NULL, or called first in that thread, with the context's device. Errors: NO_MEMORY. */
+lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int device));
 /* Ends the thread. NULL is allowed. */
 void lierne_watchdog_destroy(lierne_watchdog *w);
 

@@ -37,6 +37,7 @@ typedef struct lierne_coalesced_message {
     size_t first; /* of its segments */
     size_t count;
     int64_t bytes;
+    bool on_host;        /* staged in host memory: its transport cannot read that of buffers */
     int64_t staging;     /* offset of its staging slot in the execution's memory; -1: not staged */
     int64_t predecessor; /* message whose staging slot it reuses; -1: a slot of its own */
     int64_t pipeline;    /* number of its pipeline; -1: posted when the phase begins */
@@ -159,9 +160,12 @@ struct lierne_execution {
     /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
     const lierne_transport *polled_only;
     const lierne_transport *stream_only;
-    char *memory;     /* scratch of the subroutes, then staging slots */
-    int64_t reserved; /* bytes of memory */
-    int64_t capacity; /* at least reserved: memory may have been another execution's */
+    char *memory;      /* scratch of the subroutes, then staging slots */
+    int64_t reserved;  /* bytes of memory */
+    int64_t capacity;  /* at least reserved: memory may have been another execution's */
+    char *host_memory; /* staging slots of messages that are staged there */
+    int64_t host_reserved;
+    int64_t host_capacity;
     uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
@@ -184,10 +188,11 @@ struct lierne_execution {
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
-    lierne_watch *watch;       /* where calls are detached, else NULL */
-    bool on_stream;            /* the running call */
-    void *stream;              /* of the running call */
-    void *fence;               /* of the stream driver, where it has them */
+    lierne_watch *watch; /* where calls are detached, else NULL */
+    bool on_stream;      /* the running call */
+    bool launched;       /* it polls, and the stream may not have passed what its phase needs */
+    void *stream;        /* of the running call */
+    void *fence;         /* of the stream driver, where it has them */
     lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
     bool withdrawn;
     bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
@@ -195,9 +200,9 @@ struct lierne_execution {
 
 /* Rounds bytes up to a whole number of cache lines. */
 int64_t lierne_execution_align(int64_t bytes);
-/* Assigns staging slots, from offset *bytes of the execution's memory on, and adds their size to
- * *bytes. */
-lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *bytes);
+/* Assigns staging slots, from offset bytes[0] of the execution's memory and bytes[1] of its host
+ * memory on, and adds their sizes. */
+lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]);
 
 /* Whether the transport of a message exposes instead of moving. */
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m);
@@ -294,6 +299,23 @@ lierne_status lierne_execution_create_steps(lierne_execution *e);
 void lierne_execution_destroy_steps(lierne_execution *e);
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
 lierne_status lierne_execution_await_event(lierne_execution *e);
+
+/* Around what is enqueued on the stream of the running call. leave returns status, which is kept,
+ * or its own error. */
+lierne_status lierne_execution_enter_stream(lierne_execution *e);
+lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status status);
+/* Sets the stream of the running call. */
+void lierne_execution_set_stream(lierne_execution *e, void *stream);
+
+/* Calls on a stream whose messages the host polls (polled_stream.c). can_stream: whether calls on a
+ * stream are served at all; polls_stream: whether the running one is such a call. */
+bool lierne_execution_can_stream(const lierne_execution *e);
+bool lierne_execution_polls_stream(const lierne_execution *e);
+/* Launches the end of the current phase, unless it is the first, and the begin of the next one,
+ * which then is the current one. */
+lierne_status lierne_execution_launch_phase(lierne_execution *e, bool first);
+/* Whether the messages of the current phase may be posted. */
+lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
 
 /* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
  * and close: around what a call enqueues on its stream. */

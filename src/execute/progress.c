@@ -39,10 +39,10 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* What runs on a stream progresses there. */
+/* What runs on a stream progresses there, unless the host must poll. */
 static bool progress(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    return !e->on_stream && lierne_execution_progress(e);
+    return (!e->on_stream || lierne_execution_polls_stream(e)) && lierne_execution_progress(e);
 }
 
 /* Everything that one call changes. */
@@ -53,7 +53,7 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->status = LIERNE_OK;
     e->phase = 0;
     e->pending = e->lingering = 0;
-    e->deferred = false;
+    e->deferred = e->launched = e->activity.awaits_stream = false;
     e->unposted = e->ordered;
     for (int b = 0; b < e->context->ncarriers; b++) {
         e->batches[b].next = 0;
@@ -66,9 +66,10 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
 
 static lierne_status start(lierne_execution *e, void *stream) {
     e->activity.turn = e->unposted > 0 ? e->call : -1;
-    if (stream) {
+    if (stream && !lierne_execution_polls_stream(e)) {
         return lierne_execution_enqueue(e, stream);
     }
+    lierne_execution_set_stream(e, stream);
     return e->finished ? LIERNE_OK : lierne_execution_start(e);
 }
 
@@ -158,7 +159,8 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
         return detach(e);
     }
     if (status == LIERNE_OK) {
-        status = e->on_stream ? lierne_execution_await_event(e) : wait_finished(e);
+        bool polls = !e->on_stream || lierne_execution_polls_stream(e);
+        status = polls ? wait_finished(e) : lierne_execution_await_event(e);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

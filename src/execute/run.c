@@ -67,11 +67,20 @@ lierne_status lierne_execution_sum(const lierne_execution *e) {
     return sum(e);
 }
 
+static lierne_status end_phase(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        return lierne_execution_launch_phase(e, false);
+    }
+    LIERNE_TRY(sum(e));
+    e->phase++;
+    return LIERNE_OK;
+}
+
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
-        LIERNE_TRY(sum(e));
-        if (++e->phase < e->phases.count) {
+        LIERNE_TRY(end_phase(e));
+        if (e->phase < e->phases.count) {
             LIERNE_TRY(lierne_execution_begin_phase(e));
         }
     }
@@ -81,6 +90,9 @@ static lierne_status advance(lierne_execution *e) {
 }
 
 lierne_status lierne_execution_start(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        LIERNE_TRY(lierne_execution_launch_phase(e, true));
+    }
     LIERNE_TRY(lierne_execution_begin_phase(e));
     return advance(e);
 }

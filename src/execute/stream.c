@@ -176,7 +176,7 @@ bool lierne_execution_needs_stream(const lierne_execution *e) {
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     if (stream) {
-        LIERNE_TRY(driver && !e->polled_only ? LIERNE_OK : reject_stream(e));
+        LIERNE_TRY(driver && lierne_execution_can_stream(e) ? LIERNE_OK : reject_stream(e));
         return driver->check ? driver->check(stream) : LIERNE_OK;
     }
     if (driver && driver->required) {
@@ -241,13 +241,29 @@ static lierne_status enqueue_steps(lierne_execution *e, void *stream) {
     return LIERNE_OK;
 }
 
-/* Also after an error, which is kept. */
-static lierne_status end_enqueued(lierne_execution *e, void *stream, lierne_status status) {
+void lierne_execution_set_stream(lierne_execution *e, void *stream) {
+    e->stream = stream;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        if (batch->batch && batch->transport->set_stream) {
+            batch->transport->set_stream(batch->batch, stream);
+        }
+    }
+}
+
+lierne_status lierne_execution_enter_stream(lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    LIERNE_TRY(driver->begin ? driver->begin(e->stream, e->fence) : LIERNE_OK);
+    lierne_status status = lierne_execution_open_watched(e, e->stream);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_execution_leave_stream(e, status);
+}
+
+lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status status) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     char message[LIERNE_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", lierne_error_text());
-    lierne_status closed = lierne_execution_close_watched(e, stream);
-    lierne_status finished = driver->finish ? driver->finish(stream, e->fence) : LIERNE_OK;
+    lierne_status closed = lierne_execution_close_watched(e, e->stream);
+    lierne_status finished = driver->finish ? driver->finish(e->stream, e->fence) : LIERNE_OK;
     if (status != LIERNE_OK) {
         lierne_set_error(message);
         return status;
@@ -256,23 +272,11 @@ static lierne_status end_enqueued(lierne_execution *e, void *stream, lierne_stat
 }
 
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
     reach(e, false, false);
-    e->stream = stream;
-    for (int b = 0; b < e->context->ncarriers; b++) {
-        const lierne_execution_batch *batch = &e->batches[b];
-        if (batch->batch && batch->transport->set_stream) {
-            batch->transport->set_stream(batch->batch, stream);
-        }
-    }
-    if (driver->begin) {
-        LIERNE_TRY(driver->begin(stream, e->fence));
-    }
-    lierne_status status = lierne_execution_open_watched(e, stream);
-    if (status == LIERNE_OK) {
-        status = driver->enqueue ? enqueue_steps(e, stream) : run_all(e);
-    }
-    return end_enqueued(e, stream, status);
+    lierne_execution_set_stream(e, stream);
+    LIERNE_TRY(lierne_execution_enter_stream(e));
+    bool enqueues = e->context->stream_driver->enqueue != NULL;
+    return lierne_execution_leave_stream(e, enqueues ? enqueue_steps(e, stream) : run_all(e));
 }
 
 /* The steps have deadlines of their own; this one is for a stream that other work keeps busy. */

@@ -32,11 +32,13 @@ typedef struct lierne_stream_driver {
     lierne_status (*finish)(void *stream, void *fence);
     /* All NULL where work is enqueued by `enqueue`, or events: marks on a stream that the host asks
      * about. record replaces where it was recorded before; an event that never was has passed.
-     * query: TRANSPORT after an error of the device. Created while planning. */
+     * query: TRANSPORT after an error of the device; takes fences too. Created while planning. */
     lierne_status (*event_create)(void **event);
     void (*event_destroy)(void *event);
     lierne_status (*event_record)(void *stream, void *event);
     lierne_status (*event_query)(void *event, bool *passed);
+    /* NULL, or prepares a thread of lierne's own for the device of a context. */
+    void (*enter_thread)(int device);
 } lierne_stream_driver;
 
 /* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.

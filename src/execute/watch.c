@@ -57,7 +57,7 @@ static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, dou
         return of_device(e, c, status);
     }
     c->used = !passed;
-    if (passed && e->status != LIERNE_OK) {
+    if (passed && driver_of(e)->enqueue && e->status != LIERNE_OK) {
         lierne_set_error(e->message);
         return e->status;
     }
@@ -89,7 +89,7 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
     }
-    return lierne_watchdog_create(e->context);
+    return lierne_watchdog_create(e->context, driver->enter_thread);
 }
 
 static void destroy_event(const lierne_execution *e, void *event) {

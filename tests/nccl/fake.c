@@ -9,7 +9,7 @@
 enum { MOST_OPERATIONS = 256, MOST_SECONDS = 20 };
 
 struct ncclComm {
-    int world_id, rank, world;
+    int world_id, rank, world, device;
 };
 
 typedef struct message {
@@ -33,6 +33,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
 static bool stalled, fails;
+static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
 static _Thread_local operation group[MOST_OPERATIONS + 1];
@@ -43,6 +44,10 @@ void fake_nccl_stall(bool stall) {
     pthread_mutex_lock(&lock);
     stalled = stall;
     pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_set_device(int number) {
+    device = number;
 }
 
 void fake_nccl_set_error(ncclResult_t error) {
@@ -66,7 +71,7 @@ fake_nccl_counts fake_nccl_count(void) {
 
 ncclComm_t fake_nccl_comm(int world_id, int rank, int world) {
     struct ncclComm *comm = malloc(sizeof *comm);
-    *comm = (struct ncclComm){world_id, rank, world};
+    *comm = (struct ncclComm){world_id, rank, world, device};
     return comm;
 }
 
@@ -134,6 +139,11 @@ static ncclResult_t comm_count(const ncclComm_t comm, int *count) {
 
 static ncclResult_t comm_rank(const ncclComm_t comm, int *rank) {
     *rank = comm->rank;
+    return ncclSuccess;
+}
+
+static ncclResult_t comm_device(const ncclComm_t comm, int *number) {
+    *number = comm->device;
     return ncclSuccess;
 }
 
@@ -265,6 +275,7 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclCommAbort = abort_comm,
                                     .ncclCommCount = comm_count,
                                     .ncclCommUserRank = comm_rank,
+                                    .ncclCommCuDevice = comm_device,
                                     .ncclGetErrorString = error_string,
                                     .ncclGetLastError = last_error,
                                     .ncclGroupStart = group_start,

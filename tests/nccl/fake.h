@@ -14,6 +14,8 @@ typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages;
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
+/* The device of communicators that this thread makes from now on; 0 before. */
+void fake_nccl_set_device(int device);
 /* A communicator of a caller's, which the caller frees (free). */
 ncclComm_t fake_nccl_comm(int world_id, int rank, int world);
 

@@ -139,7 +139,14 @@ static lierne_status event_query(void *event, bool *has) {
     return broken && !*has ? LIERNE_FAIL(LIERNE_TRANSPORT, "the device is broken") : LIERNE_OK;
 }
 
+static atomic_int entered;
+
+static void enter_thread(int number) {
+    entered += number;
+}
+
 static const lierne_stream_driver device = {.name = "played",
+                                            .enter_thread = enter_thread,
                                             .required = true,
                                             .detached = true,
                                             .event_create = event_create,
@@ -160,13 +167,14 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
                                            .count = COUNT,
                                            .dtype = LIERNE_I32};
     lierne_context *context;
-    recorded = passed = broken = aborted = 0;
+    recorded = passed = broken = aborted = entered = 0;
     cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
     transport = *context->carriers[0].transport;
     transport.abort = abort_device;
     context->carriers[0].transport = &transport;
     context->memory = &test_task_memory;
     context->stream_driver = &device;
+    context->device = 5;
     cr_assert_eq(lierne_plan_create_all_gather(plan, context, &gather), LIERNE_OK);
     return context;
 }
@@ -195,6 +203,7 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1: the stream reached it"), "%s",
               lierne_last_error());
     cr_assert_eq(aborted, 1);
+    cr_assert_eq(entered, 5, "the thread is not on the context's device");
     cr_assert_eq(lierne_forward(plan, out, in, &stream), LIERNE_TIMEOUT);
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);

@@ -15,23 +15,16 @@ typedef struct event {
     bool recorded;
 } event;
 
-/* Makes the device of an event the current one of this thread. */
-static lierne_status enter_device(int device, int *previous) {
-    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(previous), "cudaGetDevice"));
-    return *previous == device ? LIERNE_OK
-                               : lierne_cuda_check(cudaSetDevice(device), "cudaSetDevice");
-}
-
-static void leave_device(int device, int previous) {
-    if (previous != device) {
-        cudaSetDevice(previous);
-    }
-}
-
 static lierne_status check(const void *stream) {
-    enum cudaStreamCaptureStatus status;
-    LIERNE_TRY(lierne_cuda_check(cudaStreamIsCapturing((cudaStream_t)stream, &status),
-                                 "cudaStreamIsCapturing"));
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &status);
+    if (error == cudaErrorStreamCaptureImplicit) {
+        cudaGetLastError();
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "the stream is the default one, which takes no work while another "
+                           "stream is being captured into a CUDA graph");
+    }
+    LIERNE_TRY(lierne_cuda_check(error, "cudaStreamIsCapturing"));
     return status == cudaStreamCaptureStatusNone
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_UNSUPPORTED,
@@ -64,7 +57,24 @@ static lierne_status event_record(void *stream, void *self) {
     return status;
 }
 
-/* In any thread, also in one that has used no device yet. */
+/* A thread begins on device 0, where its first call would make a context of hundreds of megabytes.
+ */
+static void enter_thread(int device) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaSetDevice(device);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* While any thread captures a graph, a query is an error and spoils the capture, unless this thread
+ * says that the two have nothing to do with each other. */
+static cudaError_t query_relaxed(cudaEvent_t mark) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaError_t error = cudaEventQuery(mark);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return error;
+}
+
 static lierne_status event_query(void *self, bool *passed) {
     event *f = self;
     int previous;
@@ -72,21 +82,21 @@ static lierne_status event_query(void *self, bool *passed) {
     if (!f->recorded) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(enter_device(f->device, &previous));
-    cudaError_t error = cudaEventQuery(f->event);
-    leave_device(f->device, previous);
+    LIERNE_TRY(lierne_cuda_enter(f->device, &previous));
+    cudaError_t error = query_relaxed(f->event);
+    lierne_cuda_leave(f->device, previous);
     *passed = error == cudaSuccess;
     return error == cudaErrorNotReady ? LIERNE_OK : lierne_cuda_check(error, "cudaEventQuery");
 }
 
 static lierne_status begin(void *stream, void *self) {
     event *f = self;
-    LIERNE_TRY(enter_device(f->device, &f->previous));
+    LIERNE_TRY(lierne_cuda_enter(f->device, &f->previous));
     lierne_status status = f->recorded ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0),
                                                            "cudaStreamWaitEvent")
                                        : LIERNE_OK;
     if (status != LIERNE_OK) {
-        leave_device(f->device, f->previous);
+        lierne_cuda_leave(f->device, f->previous);
     }
     return status;
 }
@@ -94,7 +104,7 @@ static lierne_status begin(void *stream, void *self) {
 static lierne_status finish(void *stream, void *self) {
     event *f = self;
     lierne_status status = event_record(stream, f);
-    leave_device(f->device, f->previous);
+    lierne_cuda_leave(f->device, f->previous);
     return status;
 }
 
@@ -111,4 +121,5 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_query = event_query,
+    .enter_thread = enter_thread,
 };

@@ -18,6 +18,7 @@
     DO(ncclCommAbort)                                                                              \
     DO(ncclCommCount)                                                                              \
     DO(ncclCommUserRank)                                                                           \
+    DO(ncclCommCuDevice)                                                                           \
     DO(ncclGetErrorString)                                                                         \
     DO(ncclGetLastError)                                                                           \
     DO(ncclGroupStart)                                                                             \
