@@ -307,13 +307,10 @@ lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status s
 /* Sets the stream of the running call. */
 void lierne_execution_set_stream(lierne_execution *e, void *stream);
 
-/* Calls on a stream whose messages the host polls (polled_stream.c). can_stream: whether calls on a
+/* Calls on a stream whose messages the host polls (device_stream.c). can_stream: whether calls on a
  * stream are served at all; polls_stream: whether the running one is such a call. */
 bool lierne_execution_can_stream(const lierne_execution *e);
 bool lierne_execution_polls_stream(const lierne_execution *e);
-/* Launches the end of the current phase, unless it is the first, and the begin of the next one,
- * which then is the current one. */
-lierne_status lierne_execution_launch_phase(lierne_execution *e, bool first);
 /* Whether the messages of the current phase may be posted. */
 lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
 

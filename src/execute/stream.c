@@ -241,36 +241,6 @@ static lierne_status enqueue_steps(lierne_execution *e, void *stream) {
     return LIERNE_OK;
 }
 
-void lierne_execution_set_stream(lierne_execution *e, void *stream) {
-    e->stream = stream;
-    for (int b = 0; b < e->context->ncarriers; b++) {
-        const lierne_execution_batch *batch = &e->batches[b];
-        if (batch->batch && batch->transport->set_stream) {
-            batch->transport->set_stream(batch->batch, stream);
-        }
-    }
-}
-
-lierne_status lierne_execution_enter_stream(lierne_execution *e) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
-    LIERNE_TRY(driver->begin ? driver->begin(e->stream, e->fence) : LIERNE_OK);
-    lierne_status status = lierne_execution_open_watched(e, e->stream);
-    return status == LIERNE_OK ? LIERNE_OK : lierne_execution_leave_stream(e, status);
-}
-
-lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status status) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
-    char message[LIERNE_MESSAGE_SIZE];
-    snprintf(message, sizeof message, "%s", lierne_error_text());
-    lierne_status closed = lierne_execution_close_watched(e, e->stream);
-    lierne_status finished = driver->finish ? driver->finish(e->stream, e->fence) : LIERNE_OK;
-    if (status != LIERNE_OK) {
-        lierne_set_error(message);
-        return status;
-    }
-    return closed != LIERNE_OK ? closed : finished;
-}
-
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
     reach(e, false, false);
     lierne_execution_set_stream(e, stream);

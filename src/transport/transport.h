@@ -75,8 +75,8 @@ typedef struct lierne_transport {
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
 
-    /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the name
-     * of its table. Of transports that are polled; need not be the same at both ends. */
+    /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
+     * name of its table. Of transports that are polled; need not be the same at both ends. */
     bool (*takes)(const void *self, const char *memory);
 
     /* Frees its state when the context is destroyed, after all batches. NULL: it has none of its
