@@ -280,6 +280,7 @@ $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
+$(B)/tests/mpi/device: $(B)/tests/tasks.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o

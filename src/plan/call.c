@@ -34,7 +34,8 @@ static lierne_status check_memory(const lierne_plan *plan, int d, const void *bu
     char full[64];
     snprintf(full, sizeof full, "rank %d: %s: %s", context->rank, lierne_direction_names[d], name);
     return context->memory->check
-               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype), full)
+               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype),
+                                        context->device, full)
                : lierne_device_reject(context->device_query, buffer, full);
 }
 

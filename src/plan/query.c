@@ -113,6 +113,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .algorithm = side->balanced ? "balanced" : plan->parts.algorithm[direction],
         .transports = plan->transports[direction],
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
+        .host_bytes = lierne_execution_host_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         all.groups += plan->parts.groups[g] != NULL;
