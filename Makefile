@@ -51,7 +51,7 @@ CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion
 CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
-MODULES := base json grid layout route control control/oob control/node memory transport transport/self \
+MODULES := base recorder json grid layout route control control/oob control/node hang memory transport transport/self \
 	transport/sim transport/shm transport/oob context \
 	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) digest schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
@@ -83,7 +83,7 @@ LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix 
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory $(if $(HAVE_MPI),bridge collective sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge collective sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -125,7 +125,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -139,9 +139,11 @@ check-torch: all ## install PyTorch in build/venv and run the tests of lierne.to
 	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
 	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
 
-check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives (15 minutes)
+check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
+	@$(B)/tests/hangs_sim 0 1000
 	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
+	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
 model: ## check protocols in all interleavings, with Spin (3 minutes)
 	@DEPS=$(DEPS) sh tests/deps.sh spin
@@ -259,6 +261,8 @@ $(B)/tests/launch: $(B)/tests/launched/launch.o
 	$(Q)$(LINK)
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
+$(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
+	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 docs/errors.md: $(B)/tests/errors_md
@@ -271,11 +275,13 @@ $(B)/tests/mpi/train: $(B)/tests/mpi/model.o
 $(addprefix $(B)/tests/mpi/,sparse halos update rejections): $(patsubst %,$(B)/tests/mpi/%.o,rows swaps graphs)
 $(B)/tests/mpi/layers: $(B)/tests/mpi/crystal.o
 $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
+$(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
+$(B)/tests/mpi/device: $(B)/tests/tasks.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
@@ -292,7 +298,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(addprefix $(B)/tests/bench/,planning memory): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
@@ -322,7 +328,7 @@ $(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests
 $(B)/launched/%.o: %.c

@@ -30,6 +30,7 @@
  *   lierne/route.h         what a rank does in a plan, to execute it elsewhere
  *   lierne/group.h         communicators by identity and purpose, within a budget
  *   lierne/schedule.h      the operations of a step, isolated by purpose, checked and run
+ *   lierne/hang.h          the rank that the others wait for, from what every rank recorded
  *   lierne/megatron.h      Megatron-LM's algorithms, mapping and rejections
  *   lierne/oob.h           contexts over functions of your own
  *   lierne/cuda.h          plans on memory of CUDA devices, on streams; lierne/nccl.h: over NCCL
@@ -62,6 +63,7 @@
 #include "lierne/grid.h"
 #include "lierne/group.h"
 #include "lierne/halo.h"
+#include "lierne/hang.h"
 #include "lierne/layout.h"
 #include "lierne/megatron.h"
 #include "lierne/plan.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh BUILD [SECONDS]: fuzzes reading configurations, from the folder corpus of
-# tests/fuzz/inputs.tar.gz and the files of grids/, and texts of plans, from its folder plans, each for
-# half the time, with libFuzzer and the address and undefined behaviour sanitizers. Without a clang
+# tests/fuzz/inputs.tar.gz and the files of grids/, texts of plans, from its folder plans, and dumps of
+# flight recorders, from its folder dumps, each for a third of the time, with libFuzzer and the address and undefined behaviour sanitizers. Without a clang
 # with libFuzzer, a plain program replays the same inputs once, and a line says so.
 # Inputs that fail are in BUILD/fuzz/found. Last line: N passed, N failed.
 set -u
@@ -11,7 +11,7 @@ seconds=${2:-60}
 cd "$(dirname "$0")/.." || exit 2
 dir=$build/fuzz
 log=$dir/log
-targets="config plan"
+targets="config plan dump"
 flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 # Counts in texts of plans ask for any memory: more than this is none, in any way of asking.
 export ASAN_OPTIONS=allocator_may_return_null=1:max_allocation_size_mb=256${ASAN_OPTIONS:+:$ASAN_OPTIONS}
@@ -24,6 +24,7 @@ inputs_of() { # inputs_of TARGET: into inputs
     case $1 in
     config) inputs=("$dir"/inputs/corpus/* grids/*.json grids/bad/*.json) ;;
     plan) inputs=("$dir"/inputs/plans/*) ;;
+    dump) inputs=("$dir"/inputs/dumps/*) ;;
     esac
 }
 
@@ -41,7 +42,7 @@ find_clang() {
 }
 
 make_in() { # make_in FOLDER CC CFLAGS: the library and the targets
-    make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1"/tests/fuzz/{config,plan,replay}.o \
+    make -s -j2 B="$1" CC="$2" CFLAGS="$3" "$1/liblierne.a" "$1"/tests/fuzz/{config,plan,dump,replay}.o \
         "$1/tests/rank_threads.o" >"$log" 2>&1 || tail -n 20 "$log"
 }
 
@@ -58,7 +59,7 @@ fuzz() { # fuzz TARGET
     rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
     cp "${inputs[@]}" "$seeds"
     "$dir/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=20 -max_len=4096 \
-        -max_total_time=$(((seconds + 1) / 2)) -print_final_stats=1 \
+        -max_total_time=$(((seconds + 2) / 3)) -print_final_stats=1 \
         -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
     verdict $? "fuzzing $1, see $log.$1 and $dir/found"
     grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"

@@ -22,24 +22,33 @@ struct test_streams {
 /* Worlds follow one another; of two at once only the last has streams. */
 static _Atomic(test_streams *) current;
 
+/* A stream of the host, or any pointer in place of a device's. */
+static void attach(test_streams *s, int r, bool device) {
+    const char *memory = getenv("LIERNE_TEST_MEMORY");
+    lierne_context *context = s->contexts[r];
+    if (memory && strcmp(memory, "tasks") == 0) {
+        context->memory = &test_task_memory;
+    }
+    context->memory = device ? &test_device_memory : context->memory;
+    context->stream_driver = device ? &test_device_driver : &lierne_host_stream_driver;
+    if (!device && lierne_host_stream_create(&s->streams[r]) != LIERNE_OK) {
+        fprintf(stderr, "no stream for rank %d\n", r);
+        exit(2);
+    }
+}
+
 test_streams *test_streams_attach_asked(lierne_sim *sim, int n) {
     const char *asked = getenv("LIERNE_TEST_EXECUTOR");
-    if (!asked || strcmp(asked, "stream") != 0 || n > MOST_RANKS) {
+    bool device = asked && strcmp(asked, "device") == 0;
+    if (!asked || (strcmp(asked, "stream") != 0 && !device) || n > MOST_RANKS) {
         return NULL;
     }
-    const char *memory = getenv("LIERNE_TEST_MEMORY");
-    bool records = memory && strcmp(memory, "tasks") == 0;
     test_streams *s = malloc(sizeof *s);
     *s = (test_streams){n, calloc((size_t)n, sizeof *s->contexts),
                         calloc((size_t)n, sizeof *s->streams)};
     for (int r = 0; r < n; r++) {
         s->contexts[r] = lierne_sim_get_context(sim, r);
-        s->contexts[r]->stream_driver = &lierne_host_stream_driver;
-        s->contexts[r]->memory = records ? &test_task_memory : s->contexts[r]->memory;
-        if (lierne_host_stream_create(&s->streams[r]) != LIERNE_OK) {
-            fprintf(stderr, "no stream for rank %d\n", r);
-            exit(2);
-        }
+        attach(s, r, device);
     }
     atomic_store(&current, s);
     return s;
@@ -63,7 +72,7 @@ static void *stream_of(const lierne_context *context, void *stream) {
     const test_streams *s = atomic_load(&current);
     for (int r = 0; s && !stream && r < s->n; r++) {
         if (s->contexts[r] == context) {
-            return s->streams[r];
+            return s->streams[r] ? (void *)s->streams[r] : &s->streams[r];
         }
     }
     return stream;

@@ -1,4 +1,4 @@
-/* The kernels' loops: blocks of threads over the tiles of a launch. */
+/* The kernels' loops: blocks of threads over the tiles of a launch; and a device that is played. */
 #include "tasks.h"
 
 #include <stdatomic.h>
@@ -53,4 +53,56 @@ const lierne_memory test_task_memory = {
     .prepare = prepare,
     .discard = discard,
     .launch = launch,
+};
+
+const lierne_memory test_device_memory = {
+    .name = "device",
+    .alloc = alloc,
+    .free = release,
+    .alloc_host = alloc,
+    .free_host = release,
+    .copy = lierne_host_copy,
+    .copy_blocks = lierne_host_copy_blocks,
+    .zero = lierne_host_zero,
+    .reduce = lierne_host_reduce,
+    .prepare = prepare,
+    .discard = discard,
+    .launch = launch,
+};
+
+#define QUERIES 3
+
+static lierne_status event_create(void **event) {
+    atomic_int *left = NULL;
+    lierne_status status = lierne_alloc(&left, 1, sizeof *left);
+    *event = left;
+    return status;
+}
+
+static lierne_status event_record(void *stream, void *event) {
+    (void)stream;
+    atomic_store((atomic_int *)event, QUERIES);
+    return LIERNE_OK;
+}
+
+static lierne_status event_query(void *event, bool *passed) {
+    *passed = atomic_fetch_sub((atomic_int *)event, 1) <= 0;
+    return LIERNE_OK;
+}
+
+static lierne_status begin(void *stream, void *fence) {
+    (void)stream, (void)fence;
+    return LIERNE_OK;
+}
+
+const lierne_stream_driver test_device_driver = {
+    .name = "device",
+    .fence_create = event_create,
+    .fence_destroy = lierne_mem_free,
+    .begin = begin,
+    .finish = event_record,
+    .event_create = event_create,
+    .event_destroy = lierne_mem_free,
+    .event_record = event_record,
+    .event_query = event_query,
 };

@@ -3,11 +3,17 @@
 #ifndef LIERNE_TESTS_TASKS_H
 #define LIERNE_TESTS_TASKS_H
 
+#include "execute/stream.h"
 #include "memory/memory.h"
 
 /* Its launches run tiles and threads from the last to the first, because a device promises no
  * order. */
 extern const lierne_memory test_task_memory;
+
+/* The same as a device whose memory the host may not touch, and its streams: a call enqueues by
+ * itself, and an event passes when it has been asked about a few times. Any pointer is a stream. */
+extern const lierne_memory test_device_memory;
+extern const lierne_stream_driver test_device_driver;
 
 /* Launches so far, of all executions. */
 size_t test_task_launches(void);

@@ -137,6 +137,12 @@ LIERNE_API lierne_status lierne_context_abort(lierne_context *context, lierne_st
  * error that killed the context. */
 LIERNE_API lierne_status lierne_progress(lierne_context *context);
 
+/* Whether the context is alive: OK, or the error that killed it, with its message. Also learns of
+ * calls that failed on the device after they were ended (lierne/cuda.h), and then tells the other
+ * ranks as every call does. Waits for nothing. Not collective. Errors: INVALID (NULL), or the error
+ * that killed the context. */
+LIERNE_API lierne_status lierne_context_get_status(lierne_context *context);
+
 /* A buffer of the caller's that another rank may still read or write. */
 typedef struct lierne_borrowed {
     const void *data;

@@ -12,11 +12,23 @@
  * once. The buffers are borrowed until the stream has passed that work. Results have the bits of
  * host memory; any NaN counts as any other.
  *
- * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started. What fails on the
- * device after a call has returned is reported by CUDA, at the next call of CUDA or lierne.
+ * What fails after a call has returned is found by a watchdog, a thread of the context: an error of
+ * the device or of NCCL, or a call that the stream has reached and not passed within the context's
+ * timeout. It ends what hangs on the device, as far as that is lierne's, and the next call in the
+ * context returns the error; lierne_context_get_status asks for it. The context is dead then
+ * (lierne/context.h). Destroying or updating a plan waits until the streams have passed its calls,
+ * at most the timeout, and if the context is dead a second; memory that a stream may still use
+ * after that is not freed.
  *
- * Messages between ranks need a transport for device memory: lierne/nccl.h. Without one, plans
- * whose ranks exchange messages are UNSUPPORTED when they are executed. */
+ * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started.
+ *
+ * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Every other
+ * transport of the context but shared memory serves device memory, too: MPI reads and writes it
+ * where MPIX_Query_cuda_support() is 1; otherwise only the rows that travel are packed into pinned
+ * host memory, which lierne_report.host_bytes counts. The host polls these messages, so such a
+ * request progresses in lierne_end, lierne_request_test and lierne_progress, and lierne_end returns
+ * when all messages have been sent and received; the result is there when the stream has passed
+ * what was enqueued by then. The timeout counts what the stream had to do before the call, too. */
 #ifndef LIERNE_CUDA_H
 #define LIERNE_CUDA_H
 

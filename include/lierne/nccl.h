@@ -29,13 +29,17 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * Deadlines. A call that executes waits until NCCL has enqueued it, at most the timeout (TIMEOUT);
  * with a blocking communicator of the caller's there is no such deadline. The first calls between
  * two ranks may take long: NCCL connects them then. What waits on the device for a rank that never
- * comes is found by NCCL and CUDA alone, when the stream is synchronised. After an error the
- * context is dead; a communicator of lierne's is aborted when the context is destroyed.
+ * comes, and errors that NCCL has later, are found by the watchdog (lierne/cuda.h), which aborts a
+ * communicator of lierne's. One of the caller's is only asked for its error
+ * (ncclCommGetAsyncError), by another thread and while calls are under way: abort it after an
+ * error, or the device hangs. After an error the context is dead; a communicator of lierne's is
+ * aborted at the latest when the context is destroyed.
  *
  * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
- * comm has other ranks), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks
- * give comm), NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID
- * (context is NULL). After an error the context is what it was, unless it is dead. */
+ * comm has other ranks or another device than the context, or no comm is given and another device
+ * is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks give comm),
+ * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is
+ * NULL). After an error the context is what it was, unless it is dead. */
 LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
 
 /* Writes one line to text of size bytes: NCCL's version, or why there is none. What does not fit is

@@ -243,6 +243,8 @@ typedef struct lierne_report {
                               "one_shot", "two_shot", "dissemination". Static storage */
     const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
                                mpi"; "" without messages. Belongs to the plan */
+    int64_t host_bytes;     /* sent and received bytes that go through host memory, because their
+                               transport cannot read that of the buffers; 0 for host memory */
     int64_t
         direct_ns; /* estimates by the context's links (lierne_context_spec) of the two routings */
     int64_t balanced_ns; /* that AUTO compared; both 0 where it compared none, because the routing

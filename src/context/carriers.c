@@ -105,6 +105,9 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
     int index = lierne_members_index(&context->members, peer);
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *c = &context->carriers[i];
+        if (c->transport->exposes && context->memory->alloc_host) {
+            continue; /* the host would copy what it cannot read */
+        }
         if (!c->transport->reaches || c->transport->reaches(c->self, index)) {
             *carrier = i;
             return LIERNE_OK;

@@ -3,8 +3,9 @@
  * The first failure to communicate kills a context: after a missed deadline no rank knows which
  * messages are still in flight, so another call could receive the data of the failed one. Every
  * further call that communicates returns the same error. */
-#include "context/context.h"
+#include "context/watchdog.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +96,8 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
         LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
         memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
     }
-    return LIERNE_OK;
+    return context->owned_by_sim ? LIERNE_OK
+                                 : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
 }
 
 static void destroy_abandoned(lierne_context *context) {
@@ -108,6 +110,8 @@ static void destroy_abandoned(lierne_context *context) {
 
 void lierne_context_clear(lierne_context *context) {
     destroy_abandoned(context);
+    lierne_watchdog_destroy(context->watchdog);
+    context->watchdog = NULL;
     lierne_context_drop_memory(context);
     for (int i = 0; i < context->ncarriers; i++) {
         if (context->carriers[i].transport->close) {
@@ -118,6 +122,7 @@ void lierne_context_clear(lierne_context *context) {
     lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);
     lierne_mem_free(context->groups.at);
+    lierne_recorder_close(&context->recorder);
 }
 
 void lierne_context_drop(lierne_context *context) {
@@ -127,7 +132,20 @@ void lierne_context_drop(lierne_context *context) {
     }
 }
 
-lierne_status lierne_context_alive(const lierne_context *context) {
+/* Kills the context with what the watchdog found, as an error of the call that began it. */
+static void die_of_watchdog(lierne_context *context) {
+    const char *call = NULL;
+    lierne_status failed = lierne_watchdog_failure(context->watchdog, &call);
+    if (failed != LIERNE_OK) {
+        lierne_context_kill(context, failed);
+        context->killer = call;
+    }
+}
+
+lierne_status lierne_context_alive(lierne_context *context) {
+    if (context->watchdog && context->dead == LIERNE_OK) {
+        die_of_watchdog(context);
+    }
     if (context->dead != LIERNE_OK && context->killer == lierne_call_name) {
         lierne_set_error(context->dead_message);
     } else if (context->dead != LIERNE_OK) {
@@ -156,7 +174,19 @@ static const lierne_carrier *only_carrier(const lierne_context *context) {
     return first && first->carrier >= 0 ? &context->carriers[first->carrier] : NULL;
 }
 
+bool lierne_context_awaits_stream(const lierne_context *context) {
+    bool awaits = false;
+    for (const lierne_activity *a = context->in_flight; a; a = a->next) {
+        awaits |= a->awaits_stream;
+    }
+    return awaits;
+}
+
 bool lierne_context_idle(const lierne_context *context) {
+    if (lierne_context_awaits_stream(context)) {
+        sched_yield();
+        return false;
+    }
     const lierne_carrier *carrier = only_carrier(context);
     const lierne_control *control = context->control;
     if (!carrier || !carrier->transport->wait) {
@@ -288,6 +318,7 @@ lierne_status lierne_context_kill(lierne_context *context, lierne_status status)
         if (lierne_alloc(&context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE, 1) == LIERNE_OK) {
             write_dump(context, context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE);
         }
+        lierne_recorder_die(&context->recorder, status, context->dead_message);
         lierne_set_error(context->dead_message);
         if (context->control->give_up) {
             context->control->give_up(context->control_self, status);
@@ -356,6 +387,12 @@ lierne_status lierne_progress(lierne_context *context) {
     lierne_context_progress(context);
     lierne_context_leave(context);
     return LIERNE_OK;
+}
+
+lierne_status lierne_context_get_status(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    return lierne_context_alive(context);
 }
 
 int lierne_context_get_rank(const lierne_context *context) {

@@ -11,6 +11,7 @@
 #include "lierne/context.h"
 #include "memory/device.h"
 #include "memory/memory.h"
+#include "recorder/recorder.h"
 #include "transport/transport.h"
 
 /* Something in flight. The first member of the struct that embeds it. */
@@ -29,6 +30,7 @@ typedef struct lierne_activity {
     /* The number of its call while it has messages to post on a transport that is ordered, else -1:
      * later calls wait until it has posted them. */
     int64_t turn;
+    bool awaits_stream; /* nothing wakes a rank that sleeps when a stream has done its work */
     /* Index of the transport that serves all its messages; -1: none, or several. */
     int carrier;
 } lierne_activity;
@@ -68,6 +70,7 @@ typedef struct lierne_context_memory {
 } lierne_context_memory;
 
 struct lierne_group;
+typedef struct lierne_watchdog lierne_watchdog;
 
 struct lierne_context {
     const lierne_control *control;
@@ -77,12 +80,14 @@ struct lierne_context {
     char no_shm[200];            /* why shm is not used where it could be, for the dump */
     const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
-    lierne_device_query *device_query;                /* or NULL: CUDA was not loaded */
-    lierne_members members; /* the world, and the ranks of it that the context has */
-    int rank;               /* in the world */
-    int index;              /* among the members */
+    lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
+    lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
+    lierne_members members;            /* the world, and the ranks of it that the context has */
+    int rank;                          /* in the world */
+    int index;                         /* among the members */
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
+    int device; /* whose memory this is, as the memory kind counts them; 0 for the host's */
     lierne_links links;
     bool owned_by_sim;
     struct lierne_context *next_used; /* in a simulated world: the one first used after this one */
@@ -93,6 +98,7 @@ struct lierne_context {
     char *dead_dump;                 /* NULL if there was no memory for it */
     lierne_call calls[LIERNE_CALLS]; /* the last ones: call i is at i % LIERNE_CALLS */
     int64_t ncalls;
+    lierne_recorder recorder;
     size_t nplans;                /* alive; those that other plans own are not counted */
     lierne_dependent *dependents; /* the newest first */
     LIERNE_VEC(lierne_context_memory) memories; /* alive */
@@ -129,6 +135,18 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
                                                         lierne_context *context,
                                                         const lierne_context_spec *spec,
                                                         const char *call);
+/* Opens the flight recorder of a context, whose members and timeout are known; capacity: entries.
+ * Errors: as lierne_recorder_open. Part of lierne_context_fill, except for simulated worlds, which
+ * call it with the entries that these have. */
+lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
+#define LIERNE_RECORDER_ENTRIES     1024
+#define LIERNE_RECORDER_SIM_ENTRIES 64 /* without a file: there may be thousands of ranks */
+/* Reads what it has; *dump is to be cleared in every case. Errors: NO_MEMORY. */
+struct lierne_dump;
+lierne_status lierne_context_read_recorder(struct lierne_dump *dump, const lierne_context *context);
+/* A sign of life of a rank that waits, at most every few milliseconds. */
+LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
+
 /* Adds a transport, which comes after those that were added before. */
 LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
                                                  const lierne_transport *transport, void *self);
@@ -156,8 +174,10 @@ lierne_status lierne_context_check_memory(const lierne_context *context);
 /* Frees all of it that is no transport's. */
 void lierne_context_drop_memory(lierne_context *context);
 
-/* OK, or the error that killed the context, with its message. */
-LIERNE_PRIVATE lierne_status lierne_context_alive(const lierne_context *context);
+/* OK, or the error that killed the context, with its message; kills it with what the watchdog
+ * found.
+ */
+LIERNE_PRIVATE lierne_status lierne_context_alive(lierne_context *context);
 /* Kills the context with status and the thread's message, and tells the other ranks that this one
  * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);
@@ -176,6 +196,8 @@ static inline void lierne_context_leave(const lierne_context *context) {
 }
 /* Progresses everything in flight; returns whether anything progressed. */
 LIERNE_PRIVATE bool lierne_context_progress(const lierne_context *context);
+/* Whether something in flight waits for a stream. */
+bool lierne_context_awaits_stream(const lierne_context *context);
 /* After a poll of everything that found nothing: lets other ranks run. Returns whether it slept. */
 bool lierne_context_idle(const lierne_context *context);
 /* Adds an activity to those in flight; removes it. Called with the lock. */

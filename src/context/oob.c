@@ -39,6 +39,7 @@ static lierne_status find_nodes(lierne_context *context, lierne_oob_state *s,
     LIERNE_TRY(lierne_oob_meet(s));
     const lierne_shm_ranks ranks = {s->infos, s->flag, s->world, s->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
+    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(s->infos));
     lierne_context_number_nodes(context, s->infos, s->world);
     LIERNE_TRY(lierne_oob_share_flags(s, shm, LIERNE_SHM_ANSWERS));
     *decision = lierne_context_start_shm(context, shm, s->crowded);
@@ -61,6 +62,7 @@ static lierne_status take_part(lierne_context *context, lierne_oob_state *s, lie
 }
 
 static bool progress_context(void *user) {
+    lierne_context_beat(user);
     return lierne_context_progress(user);
 }
 

@@ -15,6 +15,7 @@ struct lierne_sim {
     lierne_sim_world world;
     lierne_context *contexts; /* per member; control is NULL until the first use */
     lierne_context common;    /* initial value of all contexts; owns their nodes and members */
+    uint64_t number;          /* of the world, for its dumps */
     lierne_context *used;     /* the contexts that were used, in the order of first use */
     lierne_context **last_used;
 };
@@ -24,6 +25,7 @@ static bool progress_all(void *user) {
     bool moved = false;
     for (const lierne_context *c = sim->used; c; c = c->next_used) {
         moved |= lierne_context_progress(c);
+        moved |= lierne_context_awaits_stream(c); /* who sleeps is not woken by a stream */
     }
     return moved;
 }
@@ -43,6 +45,11 @@ static lierne_context *open_context(lierne_sim *sim, int index) {
         }
         context->index = index;
         context->rank = lierne_members_rank(&sim->common.members, index);
+        /* Without memory for it, nothing is recorded: this function cannot fail. */
+        (void)lierne_context_open_recorder(context, lierne_recorder_folder()
+                                                        ? LIERNE_RECORDER_ENTRIES
+                                                        : LIERNE_RECORDER_SIM_ENTRIES);
+        lierne_recorder_meet(&context->recorder, sim->number);
         *sim->last_used = context;
         sim->last_used = &context->next_used;
     }
@@ -68,6 +75,8 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
     lierne_context_add_transport(&sim->common, &lierne_sim_transport, NULL);
     sim->common.members.world = nranks;
     sim->common.owned_by_sim = true;
+    const int64_t unique[2] = {(int64_t)(intptr_t)sim, lierne_recorder_nanoseconds()};
+    sim->number = lierne_hash(0, unique, sizeof unique);
     lierne_status status = lierne_context_fill(&sim->common, spec);
     if (status == LIERNE_OK) {
         status = lierne_context_select_transports(&sim->common);

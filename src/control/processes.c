@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define START_FIELD 22 /* of /proc/PID/stat */
@@ -43,25 +44,55 @@ static uint64_t own_space(void) {
     return lierne_hash(hash, &namespace.st_ino, sizeof namespace.st_ino);
 }
 
-/* The second field, the name of the program, may contain blanks and parentheses. */
-static uint64_t start_of(uint64_t process) {
+/* When a process began, 0 if there is none. *state: its letter. The second field, the name of the
+ * program, may contain blanks and parentheses. */
+static uint64_t read_process(uint64_t process, char *state) {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)process);
     if (read_file(path, text, sizeof text) <= 0) {
         return 0;
     }
     const char *at = strrchr(text, ')');
+    *state = at && at[1] ? at[2] : '?';
     for (int field = 2; at && field < START_FIELD; field++) {
         at = strchr(at + 1, ' ');
     }
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
+static uint64_t start_of(uint64_t process) {
+    char state;
+    return read_process(process, &state);
+}
+
+lierne_process_state lierne_process_find(uint64_t space, uint64_t process, uint64_t start) {
+    char state = '?';
+    if (space == 0 || space != own_space()) {
+        return LIERNE_PROCESS_UNKNOWN;
+    }
+    uint64_t found = read_process(process, &state);
+    if (found == 0 || (start != 0 && found != start) || state == 'Z' || state == 'X') {
+        return LIERNE_PROCESS_ENDED;
+    }
+    return state == 'T' || state == 't' ? LIERNE_PROCESS_STOPPED : LIERNE_PROCESS_RUNS;
+}
+
+void lierne_process_describe(uint64_t *space, uint64_t *process, uint64_t *start) {
+    *space = own_space();
+    *process = (uint64_t)getpid();
+    *start = start_of(*process);
+}
+
+uint64_t lierne_rank_infos_hash(const lierne_rank_info *infos) {
+    return lierne_hash(0, &infos[0], sizeof infos[0]);
+}
+
 void lierne_rank_info_fill(lierne_rank_info *info, int rank, int flags) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     info->rank = (uint64_t)rank;
-    info->space = own_space();
-    info->process = (uint64_t)getpid();
-    info->start = start_of(info->process);
+    info->created = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    lierne_process_describe(&info->space, &info->process, &info->start);
     info->flags = flags < 0 ? LIERNE_NO_FLAGS : (uint64_t)flags;
     info->segment = LIERNE_NO_SEGMENT;
 }

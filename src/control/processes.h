@@ -14,14 +14,29 @@ typedef struct lierne_rank_info {
     uint64_t flags;   /* descriptor of the abort flags that this process opened */
     uint64_t segment; /* descriptor of its shared memory, and the token in it */
     uint64_t token;
+    uint64_t created; /* when this was filled in: nanoseconds of the calendar */
 } lierne_rank_info;
-#define LIERNE_RANK_INFO_WORDS 8
+#define LIERNE_RANK_INFO_WORDS 9
 #define LIERNE_NO_FLAGS        UINT64_MAX
 #define LIERNE_NO_SEGMENT      UINT64_MAX
 
 /* Fills in everything but the node and the token; there is no segment yet. flags is what
  * lierne_abort_flags_open returned. */
 LIERNE_PRIVATE void lierne_rank_info_fill(lierne_rank_info *info, int rank, int flags);
+
+/* How a process is doing, by the numbers that its rank info has. */
+typedef enum lierne_process_state {
+    LIERNE_PROCESS_UNKNOWN = 0, /* of another machine or pid namespace */
+    LIERNE_PROCESS_RUNS = 1,
+    LIERNE_PROCESS_STOPPED = 2, /* by a signal or a debugger */
+    LIERNE_PROCESS_ENDED = 3
+} lierne_process_state;
+lierne_process_state lierne_process_find(uint64_t space, uint64_t process, uint64_t start);
+/* The same numbers of this process. */
+void lierne_process_describe(uint64_t *space, uint64_t *process, uint64_t *start);
+/* A number that is the same on all ranks that gathered these infos, in the order of ranks, and that
+ * no other context has. */
+LIERNE_PRIVATE uint64_t lierne_rank_infos_hash(const lierne_rank_info *infos);
 
 /* Watches are descriptors that are readable once the process has ended, per rank; or one of these.
  */

@@ -12,6 +12,14 @@ bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_
     return e->context->carriers[m->batch].transport->exposes;
 }
 
+/* Whether the memory of buffers is a device's, and the transport reads only the host's. */
+static bool needs_host(const lierne_execution *e, const lierne_carrier *carrier) {
+    const lierne_transport *t = carrier->transport;
+    const lierne_memory *memory = e->context->memory;
+    return memory->alloc_host && t->executor != LIERNE_EXECUTOR_STREAM &&
+           !(t->takes && t->takes(carrier->self, memory->name));
+}
+
 lierne_status lierne_execution_choose_transports(lierne_execution *e) {
     for (int b = 0; b < e->context->ncarriers; b++) {
         e->batches[b].transport = e->context->carriers[b].transport;
@@ -20,6 +28,7 @@ lierne_status lierne_execution_choose_transports(lierne_execution *e) {
         lierne_coalesced_message *m = &e->messages.at[i];
         LIERNE_TRY(lierne_context_find_carrier(&m->batch, e->context, m->peer));
         m->index = lierne_context_index(e->context, m->peer);
+        m->on_host = needs_host(e, &e->context->carriers[m->batch]);
         m->slot = e->batches[m->batch].messages.count;
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->batches[m->batch].messages, i));
         e->activity.carrier = i == 0 || e->activity.carrier == m->batch ? m->batch : -1;
@@ -41,6 +50,11 @@ static lierne_status list_parts(const lierne_execution *e, lierne_execution_batc
     return LIERNE_OK;
 }
 
+static char *slot_of(const lierne_execution *e, const lierne_coalesced_message *m) {
+    char *memory = m->on_host ? e->host_memory : e->memory;
+    return m->staging >= 0 ? memory + m->staging : NULL;
+}
+
 /* Postings change little from call to call: what does not is written once. */
 static void list_postings(lierne_execution *e, const lierne_phase *phase) {
     for (size_t i = phase->first; i < phase->first + phase->nrecvs + phase->nsends; i++) {
@@ -51,7 +65,7 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
                              .peer = m->index,
                              .receives = i < phase->first + phase->nrecvs,
                              .bytes = (size_t)m->bytes,
-                             .data = m->staging >= 0 ? e->memory + m->staging : NULL,
+                             .data = slot_of(e, m),
                              .parts = batch->parts ? &batch->parts[m->first] : NULL,
                              .nparts = m->count};
         e->ordered += batch->transport->ordered;

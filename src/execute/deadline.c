@@ -6,6 +6,7 @@
 
 #define CHECK_EVERY     0.02 /* seconds between checks whether the peers are alive */
 #define POLLS_PER_CLOCK 32   /* polls without progress per check of the clock */
+#define MOST_RECORDED   8    /* missing messages that are recorded at once */
 
 /* Messages of the phases so far. */
 static size_t posted(const lierne_execution *e) {
@@ -28,12 +29,48 @@ void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t
     }
 }
 
+void lierne_execution_record_missing(const lierne_execution *e) {
+    const lierne_recorder *r = &e->context->recorder;
+    lierne_entry record = {.kind = LIERNE_RECORD_WAIT,
+                           .what = e->what,
+                           .stage = (int)lierne_execution_stage(e),
+                           .plan = e->plan,
+                           .number = e->number,
+                           .time = lierne_recorder_now(r)};
+    int left = MOST_RECORDED;
+    for (size_t i = 0; i < posted(e) && left > 0; i++) {
+        if (e->waiting[i] != LIERNE_WAIT_NONE) {
+            record.peer = e->messages.at[i].peer;
+            record.bytes = e->messages.at[i].bytes;
+            lierne_recorder_add(r, &record);
+            left--;
+        }
+    }
+}
+
+/* Once while nothing changes: a long wait must not fill the ring. */
+static void note_wait(lierne_execution *e) {
+    size_t missing = e->pending + e->lingering;
+    lierne_recorder_beat(&e->context->recorder);
+    if (missing != e->clock.missing) {
+        e->clock.missing = missing;
+        lierne_execution_record_missing(e);
+    }
+}
+
 size_t lierne_execution_stage(const lierne_execution *e) {
     return e->phase > 0 && e->phase == e->phases.count ? e->phase - 1 : e->phase;
 }
 
 static lierne_status time_out(const lierne_execution *e) {
     char missing[128];
+    if (e->launched && e->deferred) {
+        return LIERNE_FAIL(LIERNE_TIMEOUT,
+                           "rank %d: %s, call %lld, stage %zu of %zu: the stream has not done the "
+                           "work before its messages within %g s",
+                           e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),
+                           e->phases.count, e->context->timeout);
+    }
     lierne_execution_list_missing(e, missing, sizeof missing);
     return LIERNE_FAIL(LIERNE_TIMEOUT,
                        "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
@@ -63,8 +100,14 @@ static lierne_status check_given_up(const lierne_execution *e) {
 /* The error of a peer that this rank waits for and whose process has ended. */
 static lierne_status check_peers(const lierne_execution *e) {
     for (size_t i = 0; i < posted(e); i++) {
-        if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            LIERNE_TRY(lierne_context_peer_alive(e->context, e->messages.at[i].peer));
+        int peer = e->messages.at[i].peer;
+        lierne_status status = e->waiting[i] == LIERNE_WAIT_NONE
+                                   ? LIERNE_OK
+                                   : lierne_context_peer_alive(e->context, peer);
+        if (status != LIERNE_OK) {
+            lierne_recorder_add(&e->context->recorder,
+                                &(lierne_entry){.kind = LIERNE_RECORD_ENDED, .peer = peer});
+            return status;
         }
     }
     return LIERNE_OK;
@@ -83,6 +126,7 @@ lierne_status lierne_execution_check_clock(lierne_execution *e) {
     LIERNE_TRY(check_given_up(e));
     if (now > w->next_check) {
         w->next_check = now + CHECK_EVERY;
+        note_wait(e);
         LIERNE_TRY(check_peers(e));
     }
     return lierne_deadline_passed(&w->deadline, now) ? time_out(e) : LIERNE_OK;

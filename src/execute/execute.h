@@ -14,6 +14,8 @@ typedef struct lierne_execution lierne_execution;
 typedef struct lierne_spare {
     void *memory; /* or NULL */
     int64_t bytes;
+    void *host_memory; /* or NULL: staging slots in host memory of an execution on a device's */
+    int64_t host_bytes;
 } lierne_spare;
 
 /* Creates an execution of n routes that run together, with one message per peer where each route
@@ -30,11 +32,19 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
  * still use it. */
 lierne_spare lierne_execution_take_spare(lierne_execution *e);
 void lierne_spare_free(const lierne_context *context, lierne_spare *spare);
-/* Sets the number of its plan and the match id of its messages. Both are the same on every rank; no
- * other execution in flight has the same match id. */
-void lierne_execution_identify(lierne_execution *e, int plan, int match);
+/* Sets the number of its plan, which call of the plan and direction it is, and the match id of its
+ * messages. All are the same on every rank; no other execution in flight has the same match id. */
+typedef struct lierne_execution_id {
+    int plan;
+    lierne_record_call what;
+    int64_t number;
+    int match;
+} lierne_execution_id;
+void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
+/* Bytes of its messages that are staged in host memory. */
+int64_t lierne_execution_host_bytes(const lierne_execution *e);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message
  * is longer than when the execution was created. Errors, of a memory kind that records work:
  * NO_MEMORY, TRANSPORT; the execution must not run then. */

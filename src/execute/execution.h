@@ -2,6 +2,7 @@
 #ifndef LIERNE_EXECUTION_H
 #define LIERNE_EXECUTION_H
 
+#include "context/watchdog.h"
 #include "execute/execute.h"
 #include "execute/stream.h"
 #include "memory/memory.h"
@@ -36,6 +37,7 @@ typedef struct lierne_coalesced_message {
     size_t first; /* of its segments */
     size_t count;
     int64_t bytes;
+    bool on_host;        /* staged in host memory: its transport cannot read that of buffers */
     int64_t staging;     /* offset of its staging slot in the execution's memory; -1: not staged */
     int64_t predecessor; /* message whose staging slot it reuses; -1: a slot of its own */
     int64_t pipeline;    /* number of its pipeline; -1: posted when the phase begins */
@@ -76,6 +78,7 @@ typedef struct lierne_wait_clock {
     lierne_deadline deadline; /* timeout 0: not started */
     double next_check;
     unsigned polls;
+    size_t missing; /* messages, when they were last recorded */
 } lierne_wait_clock;
 
 /* A step of the execution on a stream, and what tells that the last one is done. */
@@ -87,8 +90,28 @@ typedef struct lierne_execution_step {
 typedef struct lierne_execution_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    bool begun;
     bool done;
 } lierne_execution_event;
+
+/* A few calls that a device has not passed, each between two events. A call that finds no place
+ * joins the last one. */
+#define LIERNE_WATCHED_CALLS 8
+typedef struct lierne_watched_call {
+    void *begun, *ended; /* events; NULL where the driver has none */
+    bool used;
+    bool closed;  /* ended is recorded */
+    double since; /* when begun was seen to have passed; 0: it has not */
+    int64_t number;
+} lierne_watched_call;
+
+/* The calls of an execution that may go on after their end (watch.c). */
+typedef struct lierne_watch {
+    lierne_watched watched; /* first */
+    struct lierne_execution *execution;
+    lierne_watched_call calls[LIERNE_WATCHED_CALLS];
+    size_t last; /* of calls that was used */
+} lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */
 typedef struct lierne_range {
@@ -127,6 +150,8 @@ struct lierne_execution {
     lierne_context *context;
     const char *name;
     int plan;
+    int what;       /* a lierne_record_call */
+    int64_t number; /* of the call, of this plan and direction */
     int match;
     lierne_subroute *subroutes;
     size_t nsubroutes;
@@ -142,7 +167,10 @@ struct lierne_execution {
     int64_t reserved;             /* bytes of memory */
     lierne_shared_output *output; /* or NULL: the caller's */
     int64_t capacity;             /* at least reserved: memory may have been another execution's */
-    uint8_t *waiting;             /* per message: what waits for it to complete, a lierne_wait */
+    char *host_memory;            /* staging slots of messages that are staged there */
+    int64_t host_reserved;
+    int64_t host_capacity;
+    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
     lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
     lierne_reduction reduction; /* of the running call */
@@ -164,9 +192,11 @@ struct lierne_execution {
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
-    bool on_stream;            /* the running call */
-    void *stream;              /* of the running call */
-    void *fence;               /* of the stream driver, where it has them */
+    lierne_watch *watch; /* where calls are detached, else NULL */
+    bool on_stream;      /* the running call */
+    bool launched;       /* it polls, and the stream may not have passed what its phase needs */
+    void *stream;        /* of the running call */
+    void *fence;         /* of the stream driver, where it has them */
     lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
     bool withdrawn;
     bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
@@ -174,9 +204,9 @@ struct lierne_execution {
 
 /* Rounds bytes up to a whole number of cache lines. */
 int64_t lierne_execution_align(int64_t bytes);
-/* Assigns staging slots, from offset *bytes of the execution's memory on, and adds their size to
- * *bytes. */
-lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *bytes);
+/* Assigns staging slots, from offset bytes[0] of the execution's memory and bytes[1] of its host
+ * memory on, and adds their sizes. */
+lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]);
 
 /* Whether the transport of a message exposes instead of moving. */
 bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m);
@@ -255,6 +285,8 @@ lierne_status lierne_execution_check_clock(lierne_execution *e);
 /* The messages of the phases so far that are not complete, as peers and what serves them, as far as
  * they fit. */
 void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
+/* Records these messages, as far as a few entries go. */
+void lierne_execution_record_missing(const lierne_execution *e);
 /* The stage that it is in, for messages: the last one also while sends linger after it. */
 size_t lierne_execution_stage(const lierne_execution *e);
 
@@ -273,6 +305,30 @@ lierne_status lierne_execution_create_steps(lierne_execution *e);
 void lierne_execution_destroy_steps(lierne_execution *e);
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
 lierne_status lierne_execution_await_event(lierne_execution *e);
+
+/* Around what is enqueued on the stream of the running call. leave returns status, which is kept,
+ * or its own error. */
+lierne_status lierne_execution_enter_stream(lierne_execution *e);
+lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status status);
+/* Sets the stream of the running call. */
+void lierne_execution_set_stream(lierne_execution *e, void *stream);
+
+/* Calls on a stream whose messages the host polls (device_stream.c). can_stream: whether calls on a
+ * stream are served at all; polls_stream: whether the running one is such a call. */
+bool lierne_execution_can_stream(const lierne_execution *e);
+bool lierne_execution_polls_stream(const lierne_execution *e);
+/* Whether the messages of the current phase may be posted. */
+lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
+
+/* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
+ * and close: around what a call enqueues on its stream. */
+lierne_status lierne_execution_create_watch(lierne_execution *e);
+void lierne_execution_destroy_watch(lierne_execution *e);
+lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream);
+lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream);
+/* Waits until the streams have passed all calls that were ended: at most the timeout, and if the
+ * context is dead only a moment. Errors: TIMEOUT, and what the watchdog found. */
+lierne_status lierne_execution_settle(lierne_execution *e);
 
 /* Posts the current phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);

@@ -79,3 +79,10 @@ const lierne_stream_driver lierne_host_stream_driver = {
     .polls = true,
     .enqueue = enqueue,
 };
+
+const lierne_stream_driver lierne_host_detached_driver = {
+    .name = "host",
+    .polls = true,
+    .detached = true,
+    .enqueue = enqueue,
+};

@@ -164,7 +164,10 @@ static bool must_defer(const lierne_execution *e) {
 
 lierne_status lierne_execution_post_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
-    e->deferred = must_defer(e);
+    bool passed;
+    LIERNE_TRY(lierne_execution_check_launched(e, &passed));
+    e->activity.awaits_stream = !passed;
+    e->deferred = !passed || must_defer(e);
     if (e->deferred) {
         return LIERNE_OK;
     }

@@ -99,6 +99,19 @@ static lierne_status add_phases(lierne_execution *e) {
     return LIERNE_OK;
 }
 
+/* Memory that another execution had, if that is enough; else of its own. */
+static lierne_status memory_of(char **out, int64_t *bytes, void *spare, int64_t spare_bytes,
+                               lierne_status (*alloc)(void **, size_t)) {
+    void *memory = spare;
+    if (spare && spare_bytes >= *bytes) {
+        *bytes = spare_bytes;
+    } else {
+        LIERNE_TRY(alloc(&memory, (size_t)*bytes));
+    }
+    *out = memory;
+    return LIERNE_OK;
+}
+
 /* Scratch of the subroutes, then staging slots. */
 static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
     e->reserved = 0;
@@ -108,17 +121,17 @@ static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
         e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_SCRATCH] *
                                               (int64_t)subroute->size);
     }
-    LIERNE_TRY(lierne_execution_assign_staging(e, &e->reserved));
-    e->capacity = e->reserved;
-    void *memory = NULL;
-    if (spare && spare->memory && spare->bytes >= e->reserved) {
-        memory = spare->memory;
-        e->capacity = spare->bytes;
-        *spare = (lierne_spare){0};
-    } else {
-        LIERNE_TRY(e->context->memory->alloc(&memory, (size_t)e->reserved));
-    }
-    e->memory = memory;
+    int64_t bytes[2] = {e->reserved, 0};
+    LIERNE_TRY(lierne_execution_assign_staging(e, bytes));
+    const lierne_memory *memory = e->context->memory;
+    e->reserved = e->capacity = bytes[0];
+    e->host_reserved = e->host_capacity = bytes[1];
+    LIERNE_TRY(memory_of(&e->memory, &e->capacity, spare->memory, spare->bytes, memory->alloc));
+    spare->memory = e->memory == spare->memory ? NULL : spare->memory;
+    LIERNE_TRY(bytes[1] > 0 ? memory_of(&e->host_memory, &e->host_capacity, spare->host_memory,
+                                        spare->host_bytes, memory->alloc_host)
+                            : LIERNE_OK);
+    spare->host_memory = e->host_memory == spare->host_memory ? NULL : spare->host_memory;
     return LIERNE_OK;
 }
 
@@ -185,9 +198,12 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
     return n;
 }
 
-/* Does not free memory that a peer may still read or write. */
+/* Does not free memory that a peer or a stream may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
+    if (lierne_execution_settle(e) != LIERNE_OK) {
+        return; /* a stream may still use all of it */
+    }
     bool quiet = lierne_execution_withdraw(e);
     lierne_execution_destroy_batches(e);
     lierne_execution_destroy_steps(e);
@@ -200,6 +216,9 @@ static void drop(lierne_activity *activity) {
     if (quiet || e->reserved == 0) {
         e->context->memory->free(e->memory);
     }
+    if (quiet && e->host_memory) {
+        e->context->memory->free_host(e->host_memory);
+    }
     lierne_shared_output_destroy(e->output, quiet);
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
@@ -211,6 +230,7 @@ void lierne_execution_destroy(lierne_execution *e) {
     if (!e) {
         return;
     }
+    lierne_execution_settle(e);
     lierne_context_enter(e->context);
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
@@ -229,9 +249,9 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
 
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     lierne_spare spare = {0};
-    if (!e->running && !e->abandoned) {
-        spare = (lierne_spare){e->memory, e->capacity};
-        e->memory = NULL;
+    if (!e->running && !e->abandoned && lierne_execution_settle(e) == LIERNE_OK) {
+        spare = (lierne_spare){e->memory, e->capacity, e->host_memory, e->host_capacity};
+        e->memory = e->host_memory = NULL;
     }
     return spare;
 }
@@ -239,6 +259,9 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e) {
 void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
     if (spare->memory) {
         context->memory->free(spare->memory);
+    }
+    if (spare->host_memory) {
+        context->memory->free_host(spare->host_memory);
     }
     *spare = (lierne_spare){0};
 }
@@ -254,7 +277,8 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->activity.turn = e->activity.carrier = -1;
     e->context = context;
     e->name = name;
-    lierne_status status = prepare(e, routes, n, spare);
+    lierne_spare none = {0};
+    lierne_status status = prepare(e, routes, n, spare ? spare : &none);
     if (status != LIERNE_OK) {
         lierne_execution_destroy(e);
         return status;
@@ -263,13 +287,23 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     return LIERNE_OK;
 }
 
-void lierne_execution_identify(lierne_execution *e, int plan, int match) {
-    e->plan = plan;
-    e->match = match;
+void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
+    e->plan = id.plan;
+    e->what = id.what;
+    e->number = id.number;
+    e->match = id.match;
 }
 
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e) {
     return e->reserved;
+}
+
+int64_t lierne_execution_host_bytes(const lierne_execution *e) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < e->messages.count; i++) {
+        bytes += e->messages.at[i].on_host ? e->messages.at[i].bytes : 0;
+    }
+    return bytes;
 }
 
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received) {
@@ -281,6 +315,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 }
 
 lierne_status lierne_execution_resize(lierne_execution *e) {
+    LIERNE_TRY(lierne_execution_settle(e));
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;

@@ -5,6 +5,7 @@
  * time to time whether its peers are alive, and gives up at the deadline. */
 #include "execute/execution.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 bool lierne_execution_running(const lierne_execution *e) {
@@ -39,10 +40,10 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
-/* What runs on a stream progresses there. */
+/* What runs on a stream progresses there, unless the host must poll. */
 static bool progress(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    return !e->on_stream && lierne_execution_progress(e);
+    return (!e->on_stream || lierne_execution_polls_stream(e)) && lierne_execution_progress(e);
 }
 
 /* Everything that one call changes. */
@@ -53,7 +54,7 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->status = LIERNE_OK;
     e->phase = 0;
     e->pending = e->lingering = 0;
-    e->deferred = false;
+    e->deferred = e->launched = e->activity.awaits_stream = false;
     e->unposted = e->ordered;
     for (int b = 0; b < e->context->ncarriers; b++) {
         e->batches[b].next = 0;
@@ -64,22 +65,60 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->finished = e->phases.count == 0 && !stream;
 }
 
+static void record_call(lierne_execution *e) {
+    lierne_recorder *r = &e->context->recorder;
+    lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL,
+                                           .what = e->what,
+                                           .stage = (int)e->phases.count,
+                                           .plan = e->plan,
+                                           .number = e->number,
+                                           .peer = (int)(r->calls++ & INT_MAX)});
+}
+
+static void record_end(const lierne_execution *e, lierne_status status) {
+    if (status != LIERNE_OK) {
+        lierne_execution_record_missing(e);
+    }
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_END,
+                                        .what = e->what,
+                                        .stage = (int)lierne_execution_stage(e),
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = -1,
+                                        .bytes = status});
+}
+
 static lierne_status start(lierne_execution *e, void *stream) {
     e->activity.turn = e->unposted > 0 ? e->call : -1;
-    if (stream) {
+    if (stream && !lierne_execution_polls_stream(e)) {
         return lierne_execution_enqueue(e, stream);
     }
+    lierne_execution_set_stream(e, stream);
     return e->finished ? LIERNE_OK : lierne_execution_start(e);
+}
+
+/* The steps of the last call, which was ended, may still be in the queue of a stream. */
+static lierne_status settle_steps(lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    if (!e->watch || !driver->enqueue) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_execution_settle(e);
+    return status == LIERNE_OK ? lierne_context_alive(e->context)
+                               : lierne_context_kill(e->context, status);
 }
 
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream) {
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
+    LIERNE_TRY(settle_steps(e));
     reset(e, reduction, stream);
     set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
     e->call = lierne_context_begin_call(context, e->name, e->plan);
+    record_call(e);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
     lierne_context_enter(context);
     e->running = true;
@@ -91,6 +130,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
         e->running = false;
         e->abandoned = true;
         lierne_context_end_call(context, e->call, status);
+        record_end(e, status);
     }
     lierne_context_leave(context);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
@@ -130,11 +170,26 @@ lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
 }
 
+/* Steps in the queue of a stream stay in flight, and may have messages to post. */
+static lierne_status detach(lierne_execution *e) {
+    lierne_context_enter(e->context);
+    e->running = false;
+    record_end(e, LIERNE_OK);
+    lierne_context_leave(e->context);
+    lierne_context_end_call(e->context, e->call, LIERNE_OK);
+    return LIERNE_OK;
+}
+
 lierne_status lierne_execution_wait(lierne_execution *e) {
     lierne_context *context = e->context;
     lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK && e->on_stream && e->watch && context->stream_driver->enqueue) {
+        return detach(e);
+    }
     if (status == LIERNE_OK) {
-        status = e->on_stream ? lierne_execution_await_event(e) : wait_finished(e);
+        bool polls = !e->on_stream || lierne_execution_polls_stream(e);
+        status = polls ? wait_finished(e) : lierne_execution_await_event(e);
+        record_end(e, status);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

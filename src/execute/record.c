@@ -3,7 +3,7 @@
  *
  * It is recorded twice, because lierne_reduce accumulates where other calls do not. Addresses of
  * the caller's buffers are not known while planning: a task names them by number. Every subroute
- * has three, and the memory of the execution is one more. */
+ * has three, the memory of the execution is one more, and its host memory another. */
 #include "execute/execution.h"
 
 /* The buffers of a subroute, as a task counts them. */
@@ -13,6 +13,10 @@ static int base_of(const lierne_execution *e, const lierne_subroute *s, lierne_b
 
 static int memory_base(const lierne_execution *e) {
     return LIERNE_BUFFERS * (int)e->nsubroutes;
+}
+
+static int host_base(const lierne_execution *e) {
+    return memory_base(e) + 1;
 }
 
 /* Where in and out have as many elements, a call may give one buffer for both. */
@@ -36,6 +40,7 @@ static lierne_status add_copy(lierne_execution *e, size_t size, lierne_operand t
 static lierne_status record_message(lierne_execution *e, const lierne_coalesced_message *m,
                                     bool unpack) {
     int64_t staged = m->staging;
+    int base = m->on_host ? host_base(e) : memory_base(e);
     if (staged < 0 || lierne_execution_exposes(e, m)) {
         return LIERNE_OK;
     }
@@ -45,7 +50,7 @@ static lierne_status record_message(lierne_execution *e, const lierne_coalesced_
         for (size_t b = 0; b < message->blocks.count; b++) {
             const lierne_block *block = &message->blocks.at[b];
             lierne_block packed = lierne_block_packed(block, 0);
-            lierne_operand slot = {memory_base(e), memory_base(e), staged, &packed};
+            lierne_operand slot = {base, base, staged, &packed};
             lierne_operand own = operand(e, s, message->buffer, block);
             LIERNE_TRY(unpack ? add_copy(e, s->size, own, slot) : add_copy(e, s->size, slot, own));
             staged += lierne_block_elements(block) * (int64_t)s->size;
@@ -205,8 +210,9 @@ void lierne_execution_set_recorded(lierne_execution *e) {
     }
     if (call) {
         call->bases[memory_base(e)] = e->memory;
+        call->bases[host_base(e)] = e->host_memory;
         call->reduction = e->reduction;
-        lierne_task_call_align(call, (size_t)memory_base(e) + 1);
+        lierne_task_call_align(call, (size_t)host_base(e) + 1);
     }
 }
 

@@ -24,12 +24,22 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
 lierne_status lierne_execution_begin_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
     size_t n = phase->nrecvs + phase->nsends;
+    int64_t bytes = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
         bool later = i >= phase->first + phase->nrecvs && lingers(e, &e->messages.at[i]);
         e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
         e->pending += !later;
         e->lingering += later;
+        bytes += e->messages.at[i].bytes;
     }
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_STAGE,
+                                        .what = e->what,
+                                        .stage = (int)e->phase,
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = n ? e->messages.at[phase->first].peer : -1,
+                                        .bytes = bytes});
     return lierne_execution_post_phase(e);
 }
 
@@ -67,11 +77,39 @@ lierne_status lierne_execution_sum(const lierne_execution *e) {
     return sum(e);
 }
 
+/* What a phase delivers and sums and what the next one packs is launched together; after the last
+ * phase nothing is waited for, the result is the stream's. */
+static lierne_status launch_all(lierne_execution *e, bool first) {
+    if (!first) {
+        LIERNE_TRY(lierne_execution_launch(e, LIERNE_RECORDED_DELIVER));
+        LIERNE_TRY(sum(e));
+        e->phase++;
+    }
+    return e->phase < e->phases.count ? lierne_execution_launch(e, LIERNE_RECORDED_SEND)
+                                      : LIERNE_OK;
+}
+
+static lierne_status launch_phase(lierne_execution *e, bool first) {
+    LIERNE_TRY(lierne_execution_enter_stream(e));
+    lierne_status status = launch_all(e, first);
+    e->launched = true;
+    return lierne_execution_leave_stream(e, status);
+}
+
+static lierne_status end_phase(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        return launch_phase(e, false);
+    }
+    LIERNE_TRY(sum(e));
+    e->phase++;
+    return LIERNE_OK;
+}
+
 /* Ends phases that have nothing left to wait for, and begins the next ones. */
 static lierne_status advance(lierne_execution *e) {
     while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
-        LIERNE_TRY(sum(e));
-        if (++e->phase < e->phases.count) {
+        LIERNE_TRY(end_phase(e));
+        if (e->phase < e->phases.count) {
             LIERNE_TRY(lierne_execution_begin_phase(e));
         }
     }
@@ -81,6 +119,9 @@ static lierne_status advance(lierne_execution *e) {
 }
 
 lierne_status lierne_execution_start(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        LIERNE_TRY(launch_phase(e, true));
+    }
     LIERNE_TRY(lierne_execution_begin_phase(e));
     return advance(e);
 }

@@ -21,7 +21,7 @@ static bool is_contiguous(const lierne_message *m) {
 
 static bool is_staged(const lierne_execution *e, const lierne_coalesced_message *m) {
     bool packed = m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
-    return packed && !lierne_execution_exposes(e, m);
+    return (packed || m->on_host) && !lierne_execution_exposes(e, m);
 }
 
 /* Messages of one direction of a phase, begin to end - 1. */
@@ -48,7 +48,7 @@ static int64_t predecessor_of(const lierne_execution *e, const range *r, size_t 
 }
 
 /* A stream packs all messages of a phase before any is sent: slots are not shared then. */
-static void assign_slot(const lierne_execution *e, const range *r, size_t index, int64_t *used) {
+static void assign_slot(const lierne_execution *e, const range *r, size_t index, int64_t used[2]) {
     lierne_coalesced_message *m = message_at(e, r, index);
     if (!is_staged(e, m)) {
         return;
@@ -59,8 +59,8 @@ static void assign_slot(const lierne_execution *e, const range *r, size_t index,
         m->staging = message_at(e, r, (size_t)predecessor)->staging;
         m->predecessor = predecessor;
     } else {
-        m->staging = *used;
-        *used += lierne_execution_align(m->bytes);
+        m->staging = used[m->on_host];
+        used[m->on_host] += lierne_execution_align(m->bytes);
     }
 }
 
@@ -90,7 +90,7 @@ static lierne_status add_pipeline(lierne_execution *e, lierne_phase *phase, cons
 }
 
 static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_t begin, size_t end,
-                                 int64_t *used) {
+                                 int64_t used[2]) {
     const range r = {phase, begin, end};
     for (size_t i = begin; i < end; i++) {
         assign_slot(e, &r, i, used);
@@ -104,16 +104,20 @@ static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_
     return LIERNE_OK;
 }
 
-lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t *bytes) {
-    int64_t most = *bytes;
+lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]) {
+    int64_t most[2] = {bytes[0], bytes[1]};
     for (size_t i = 0; i < e->phases.count; i++) {
         lierne_phase *phase = &e->phases.at[i];
-        int64_t used = *bytes; /* phases run one after the other and share the memory */
+        /* phases run one after the other and share the memory */
+        int64_t used[2] = {bytes[0], bytes[1]};
         phase->first_pipeline = e->pipelines.count;
-        LIERNE_TRY(stage_range(e, phase, 0, phase->nrecvs, &used));
-        LIERNE_TRY(stage_range(e, phase, phase->nrecvs, phase->nrecvs + phase->nsends, &used));
-        most = used > most ? used : most;
+        LIERNE_TRY(stage_range(e, phase, 0, phase->nrecvs, used));
+        LIERNE_TRY(stage_range(e, phase, phase->nrecvs, phase->nrecvs + phase->nsends, used));
+        for (int host = 0; host < 2; host++) {
+            most[host] = used[host] > most[host] ? used[host] : most[host];
+        }
     }
-    *bytes = most;
+    bytes[0] = most[0];
+    bytes[1] = most[1];
     return LIERNE_OK;
 }

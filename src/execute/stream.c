@@ -114,9 +114,11 @@ static lierne_status run_step(lierne_execution *e, int step) {
     }
 }
 
-static void finish(lierne_execution *e) {
+/* What the stream has reached. */
+static void reach(lierne_execution *e, bool begun, bool done) {
     pthread_mutex_lock(&e->event.lock);
-    e->event.done = true;
+    e->event.begun = begun;
+    e->event.done = done;
     pthread_cond_broadcast(&e->event.changed);
     pthread_mutex_unlock(&e->event.lock);
 }
@@ -138,11 +140,14 @@ static bool run_number(lierne_execution *e, size_t number) {
 static void run(lierne_stream_work *work) {
     const lierne_execution_step *s = (const lierne_execution_step *)work;
     lierne_execution *e = s->execution;
+    if (s->number == 0) {
+        reach(e, true, false);
+    }
     lierne_context_enter(e->context);
     bool last = run_number(e, s->number);
     lierne_context_leave(e->context);
     if (last) {
-        finish(e);
+        reach(e, true, true);
     }
 }
 
@@ -171,7 +176,7 @@ bool lierne_execution_needs_stream(const lierne_execution *e) {
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     if (stream) {
-        LIERNE_TRY(driver && !e->polled_only ? LIERNE_OK : reject_stream(e));
+        LIERNE_TRY(driver && lierne_execution_can_stream(e) ? LIERNE_OK : reject_stream(e));
         return driver->check ? driver->check(stream) : LIERNE_OK;
     }
     if (driver && driver->required) {
@@ -204,10 +209,12 @@ lierne_status lierne_execution_create_steps(lierne_execution *e) {
     pthread_cond_init(&e->event.changed, &attributes);
     pthread_condattr_destroy(&attributes);
     const lierne_stream_driver *driver = e->context->stream_driver;
-    return driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK;
+    LIERNE_TRY(driver->fence_create ? driver->fence_create(&e->fence) : LIERNE_OK);
+    return lierne_execution_create_watch(e);
 }
 
 void lierne_execution_destroy_steps(lierne_execution *e) {
+    lierne_execution_destroy_watch(e);
     if (e->fence) {
         e->context->stream_driver->fence_destroy(e->fence);
     }
@@ -223,7 +230,7 @@ static lierne_status run_all(lierne_execution *e) {
     for (size_t i = 0; i < e->nsteps; i++) {
         run_number(e, i);
     }
-    e->event.done = true;
+    reach(e, true, true);
     return e->status;
 }
 
@@ -235,21 +242,11 @@ static lierne_status enqueue_steps(lierne_execution *e, void *stream) {
 }
 
 lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream) {
-    const lierne_stream_driver *driver = e->context->stream_driver;
-    e->event.done = false;
-    e->stream = stream;
-    for (int b = 0; b < e->context->ncarriers; b++) {
-        const lierne_execution_batch *batch = &e->batches[b];
-        if (batch->batch && batch->transport->set_stream) {
-            batch->transport->set_stream(batch->batch, stream);
-        }
-    }
-    if (driver->begin) {
-        LIERNE_TRY(driver->begin(stream, e->fence));
-    }
-    lierne_status status = driver->enqueue ? enqueue_steps(e, stream) : run_all(e);
-    lierne_status finished = driver->finish ? driver->finish(stream, e->fence) : LIERNE_OK;
-    return status == LIERNE_OK ? finished : status;
+    reach(e, false, false);
+    lierne_execution_set_stream(e, stream);
+    LIERNE_TRY(lierne_execution_enter_stream(e));
+    bool enqueues = e->context->stream_driver->enqueue != NULL;
+    return lierne_execution_leave_stream(e, enqueues ? enqueue_steps(e, stream) : run_all(e));
 }
 
 /* The steps have deadlines of their own; this one is for a stream that other work keeps busy. */

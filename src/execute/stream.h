@@ -17,6 +17,7 @@ typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     bool required;    /* every call needs a stream: the host cannot work on the memory */
+    bool detached;    /* lierne_end returns before the stream has passed the call */
     /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
      * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
@@ -29,6 +30,15 @@ typedef struct lierne_stream_driver {
     void (*fence_destroy)(void *fence);
     lierne_status (*begin)(void *stream, void *fence);
     lierne_status (*finish)(void *stream, void *fence);
+    /* All NULL where work is enqueued by `enqueue`, or events: marks on a stream that the host asks
+     * about. record replaces where it was recorded before; an event that never was has passed.
+     * query: TRANSPORT after an error of the device; takes fences too. Created while planning. */
+    lierne_status (*event_create)(void **event);
+    void (*event_destroy)(void *event);
+    lierne_status (*event_record)(void *stream, void *event);
+    lierne_status (*event_query)(void *event, bool *passed);
+    /* NULL, or prepares a thread of lierne's own for the device of a context. */
+    void (*enter_thread)(int device);
 } lierne_stream_driver;
 
 /* The host twin of a CUDA stream: a thread that runs work. Destroying it runs what is left first.
@@ -37,5 +47,7 @@ typedef struct lierne_host_stream lierne_host_stream;
 lierne_status lierne_host_stream_create(lierne_host_stream **out);
 void lierne_host_stream_destroy(lierne_host_stream *stream);
 extern const lierne_stream_driver lierne_host_stream_driver;
+/* The same streams, but calls are detached as on a device's. */
+extern const lierne_stream_driver lierne_host_detached_driver;
 
 #endif

@@ -12,6 +12,10 @@ typedef struct lierne_memory {
     /* Memory for scratch and staging slots; its contents do not matter. */
     lierne_status (*alloc)(void **out, size_t bytes);
     void (*free)(void *memory);
+    /* NULL, or where the host cannot read and write this kind: memory that both the host and the
+     * device can, for messages of transports that read only the host's. */
+    lierne_status (*alloc_host)(void **out, size_t bytes);
+    void (*free_host)(void *memory);
     /* As the functions of the same names in memory/host.h. */
     void (*copy)(size_t size, void *to, const lierne_block *to_block, const void *from,
                  const lierne_block *from_block);
@@ -20,14 +24,14 @@ typedef struct lierne_memory {
     void (*zero)(size_t size, void *to, const lierne_block *block);
     void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor, void *to,
                    const lierne_block *to_block, const lierne_contribution *from, size_t n);
-    /* NULL, or UNSUPPORTED for a buffer of a call that this kind cannot read and write, or whose
-     * address is no multiple of `align` bytes. name: of the buffer. */
-    lierne_status (*check)(const void *buffer, size_t align, const char *name);
+    /* NULL, or UNSUPPORTED for a buffer of a call that a device of this kind cannot read and write,
+     * or whose address is no multiple of `align` bytes. name: of the buffer. */
+    lierne_status (*check)(const void *buffer, size_t align, int device, const char *name);
 
     /* NULL unless work is recorded while planning. Then calls on streams use these in place of
      * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
-     * frees, and is called again when another has been recorded in its place. launch: enqueues the
-     * tasks of one of its launches. */
+     * frees. It is called again when another program has been recorded in its place, and no call
+     * uses the last one any more. launch: enqueues the tasks of one of its launches. */
     lierne_status (*prepare)(lierne_program *program);
     void (*discard)(lierne_program *program);
     lierne_status (*launch)(const lierne_program *program, size_t launch,

@@ -34,7 +34,8 @@ static lierne_status check_memory(const lierne_plan *plan, int d, const void *bu
     char full[64];
     snprintf(full, sizeof full, "rank %d: %s: %s", context->rank, lierne_direction_names[d], name);
     return context->memory->check
-               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype), full)
+               ? context->memory->check(buffer, lierne_dtype_size(plan->parts.dtype),
+                                        context->device, full)
                : lierne_device_reject(context->device_query, buffer, full);
 }
 
@@ -208,8 +209,14 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
     if (plan->outputs[c.direction]) {
         out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
-    lierne_execution_identify(next->execution, plan->decision,
-                              lierne_plan_match_id(plan->decision, c.direction, next->number));
+    lierne_execution_identify(
+        next->execution,
+        (lierne_execution_id){.plan = plan->decision,
+                              .what = c.direction == LIERNE_FORWARD ? LIERNE_RECORD_FORWARD
+                                                                    : LIERNE_RECORD_ADJOINT,
+                              .number = (int64_t)next->number,
+                              .match =
+                                  lierne_plan_match_id(plan->decision, c.direction, next->number)});
     LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;

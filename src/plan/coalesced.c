@@ -17,6 +17,7 @@ struct lierne_coalesced {
     lierne_execution *executions[2];
     lierne_connection *connection; /* of the executions, or NULL */
     int calls[2]; /* ids of the agreements on the calls in flight; -1: not compared */
+    int64_t started[2];
 };
 
 static void drop(lierne_coalesced *x) {
@@ -139,9 +140,6 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
         return status;
     }
     x->decision = decision;
-    for (int d = 0; d < 2; d++) {
-        lierne_execution_identify(x->executions[d], decision, lierne_plan_match_id(decision, d, 0));
-    }
     x->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
     lierne_context_add_dependent(context, &x->dependent);
     context->nplans++;
@@ -192,6 +190,14 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     return LIERNE_OK;
 }
 
+static void identify(lierne_coalesced *x, lierne_direction d) {
+    lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
+    id.what =
+        d == LIERNE_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD : LIERNE_RECORD_COALESCED_ADJOINT;
+    id.match = lierne_plan_match_id(x->decision, d, 0);
+    lierne_execution_identify(x->executions[d], id);
+}
+
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
                                      const void *const *in, void *stream) {
     LIERNE_PUBLIC_CALL();
@@ -204,6 +210,7 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, names[d == LIERNE_ADJOINT], x->decision,
                                         &decision));
     x->calls[d] = decision;
+    identify(x, d);
     return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);
 }
 

@@ -137,6 +137,10 @@ static lierne_status destroy_dependent(lierne_dependent *dependent) {
     return LIERNE_OK;
 }
 
+const lierne_plan *lierne_plan_of(const lierne_dependent *dependent) {
+    return dependent->busy == dependent_busy ? (const lierne_plan *)dependent : NULL;
+}
+
 void lierne_plan_own(lierne_plan *plan) {
     plan->context->nplans -= lierne_context_remove_dependent(plan->context, &plan->dependent);
 }

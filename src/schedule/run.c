@@ -43,8 +43,20 @@ static bool ready(const lierne_run *run, int i) {
     return true;
 }
 
+static void record(const lierne_run *run, int i, lierne_record_kind kind) {
+    const lierne_recorded_operation *o = recorded(run, i);
+    int64_t uid = o->group < 0 ? 0 : run->schedule->groups.at[o->group].uid;
+    lierne_recorder_add(&run->context->recorder, &(lierne_entry){.kind = (int)kind,
+                                                                 .what = (int)o->kind,
+                                                                 .plan = i,
+                                                                 .number = run->executions - 1,
+                                                                 .peer = o->peer,
+                                                                 .bytes = uid});
+}
+
 static void complete(lierne_run *run, int queue, int i) {
     run->operations[i].ended = exact_now();
+    record(run, i, LIERNE_RECORD_OPERATED);
     run->operations[i].request = NULL;
     run->next[queue] = find_next(run, queue, i + 1);
 }
@@ -81,6 +93,7 @@ static lierne_status advance_queue(lierne_run *run, int queue, bool *moved) {
     lierne_run_operation *o = &run->operations[i];
     if (o->begun == 0 && ready(run, i)) {
         o->begun = exact_now();
+        record(run, i, LIERNE_RECORD_OPERATION);
         *moved = true;
     }
     if (o->request) {
@@ -195,6 +208,7 @@ static void reset(lierne_run *run, void *const *out, const void *const *in) {
     run->status = LIERNE_OK;
     run->deadline = (lierne_deadline){0};
     run->issued = exact_now();
+    run->executions++;
     for (int i = 0; i < count(run); i++) {
         run->operations[i] = (lierne_run_operation){.free = !recorded(run, i)->held};
         run->out[i] = out ? out[i] : NULL;

@@ -27,6 +27,7 @@ struct lierne_run {
     void **out;
     const void **in;
     bool running;
+    int64_t executions; /* begun so far */
     double issued;
     lierne_deadline deadline; /* of nothing progressing; timeout 0: not started */
     lierne_status status;     /* of the execution */

@@ -16,6 +16,7 @@ static const struct {
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
     {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
+    {"hang", "lierne hang", tool_hang, "name the rank that the others wait for"},
     {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
     {"export", "lierne export", tool_export, "write a grid for another tool"},
     {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
@@ -74,6 +75,6 @@ int main(int argc, char **argv) {
     }
     return tool_usage((char *[]){"lierne"},
                       "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "schedule, import, export and info",
+                      "schedule, hang, import, export and info",
                       argv[1]);
 }

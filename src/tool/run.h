@@ -46,6 +46,7 @@ typedef struct run_state {
     int rank;
     int ranks;
     int rounds;
+    const char *trace; /* file for a trace, or NULL */
     lierne_context *context;
     verify_rank buffers;
     run_method methods[RUN_ALGORITHMS];
@@ -66,6 +67,9 @@ void run_max(const run_state *run, double *numbers, int n);
 int run_verify(run_state *run);
 /* Times all methods, interleaved. Returns likewise. */
 int run_measure(run_state *run);
+
+/* Writes what the recorders of all ranks have to run->trace, if it is set. Returns likewise. */
+int run_write_trace(const run_state *run);
 
 bool run_is_right(const run_state *run);
 void run_print_text(const run_state *run);

@@ -19,6 +19,7 @@ int tool_simulate(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_run(int argc, char **argv);
 int tool_schedule(int argc, char **argv);
+int tool_hang(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
 

@@ -75,6 +75,10 @@ typedef struct lierne_transport {
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
 
+    /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
+     * name of its table. Of transports that are polled; need not be the same at both ends. */
+    bool (*takes)(const void *self, const char *memory);
+
     /* Frees its state when the context is destroyed, after all batches. NULL: it has none of its
      * own.
      */
@@ -122,6 +126,12 @@ typedef struct lierne_transport {
     /* NULL, or gets the stream of the next call, on which its posts enqueue; poll then returns them
      * at once. Of transports that serve streams only. */
     void (*set_stream)(void *batch, void *stream);
+
+    /* Both NULL, or for the watchdog (context/watchdog.h), which calls them in a thread of its own
+     * while others use the transport. check: an error that the transport has noticed since. abort:
+     * ends what hangs on the device, after an error. */
+    lierne_status (*check)(void *self);
+    void (*abort)(void *self);
 
     /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
      * after a poll that found none of them. As idle in control/control.h. */

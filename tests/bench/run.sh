@@ -30,7 +30,7 @@ count() { # count STATUS: adds up the last line of the log
 
 quick=
 [ "${1:-}" = quick ] && quick=quick
-[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning memory"
+[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning memory recorder"
 for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
     count "${PIPESTATUS[0]}"

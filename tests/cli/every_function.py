@@ -4,6 +4,8 @@ A function that no test here calls is a failure, so that a binding finds nothing
 Usage: every_function.py LIBRARY PREPROCESSED_HEADER
 """
 import ctypes
+import json
+import os
 import sys
 import tempfile
 
@@ -132,6 +134,7 @@ def context_functions():
            L.lierne_context_find_member(context, 5)) == (1, 0, -1), "members of a context")
     check(L.lierne_context_get_ngroups(context) == 0 and L.lierne_context_get_max_groups(context) == 64, "groups")
     ok(L.lierne_progress(context))
+    ok(L.lierne_context_get_status(context))
     text = ctypes.create_string_buffer(4096)
     ok(L.lierne_context_dump(text, 4096, context))
     check(b"rank 0 of 1" in text.value, "dump")
@@ -152,6 +155,7 @@ def context_functions():
     ok(L.lierne_context_dealloc(context, memory))
     check(L.lierne_context_dealloc(context, memory) == INVALID, "dealloc twice")
     ok(L.lierne_context_abort(context, INVALID, b"no more"))
+    check(L.lierne_context_get_status(context) == INVALID, "status of a dead context")
     check(L.lierne_progress(context) == INVALID and b"no more" in L.lierne_last_error(), "abort")
     ok(L.lierne_context_destroy_all(context))
     ok(L.lierne_context_destroy(made(L.lierne_context_create_self, None)))
@@ -399,6 +403,37 @@ def schedule_functions():
     ok(L.lierne_context_destroy_all(context))
 
 
+def said(function, argument):
+    """The JSON that a function writes about its argument."""
+    text = P()
+    ok(function(ref(text), argument))
+    read = json.loads(ctypes.string_at(text))
+    L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+    return read
+
+
+def hang_functions():
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["LIERNE_DUMP_DIR"] = folder
+        context = made(L.lierne_context_create_self, None)
+        del os.environ["LIERNE_DUMP_DIR"]
+        status, recorded = said(L.lierne_status_json, context), said(L.lierne_recorder_json, context)
+        check((status["state"], status["in_flight"], recorded["state"]) == ("open", [], "open"), "a status")
+        plan = made(L.lierne_plan_create_all_to_all, context, ref(struct("all_to_all_spec", count=1, dtype=F32)))
+        x, y, text = array(ctypes.c_float, 3), array(ctypes.c_float, 0), P()
+        ok(L.lierne_forward(plan, y, x, None))
+        ok(L.lierne_recorder_trace(ref(text), context))
+        check(b'"forward 0"' in ctypes.string_at(text), "a trace of calls")
+        L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+        ok(L.lierne_context_destroy_all(context))
+        [name] = os.listdir(folder)
+        check(said(L.lierne_recorder_read_json, os.path.join(folder, name).encode())["state"] == "destroyed", "a dump")
+        hang = struct("hang")
+        ok(L.lierne_hang_find(ref(hang), ref(text), folder.encode()))
+        check((hang.kind, hang.rank, hang.ndumps) == (0, -1, 1), "no hang")
+        L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+
+
 def halo_functions(context):
     brick = struct("brick_spec", grid=(1, 1, 1), box=(1.0, 1.0, 1.0),
                    periodic=(1, 1, 1), cutoff=0.25, nlocal=1, positions=array(ctypes.c_double, 0.1, 0.5, 0.5))
@@ -456,7 +491,8 @@ def main():
     check(len(names) > 130, f"{len(names)} functions")
     L = Recorder(library)
     for test in (status_functions, grid_functions, context_functions, layout_functions, bridge_functions,
-                 megatron_functions, row_functions, collective_functions, schedule_functions, config_functions):
+                 megatron_functions, row_functions, collective_functions, schedule_functions, hang_functions,
+                 config_functions):
         test()
     for name in sorted(names - L.called):
         check(False, f"{name} is called nowhere")

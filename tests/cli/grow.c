@@ -323,6 +323,11 @@ static void schedules(void) {
     PREPARE(event);
     expect("event", lierne_run_get_event(&event.value, run, 0), LIERNE_OK, NULL);
     AFTER("event", event);
+    BOX(lierne_hang) hang;
+    char *said;
+    PREPARE(hang);
+    expect("hang", lierne_hang_find(&hang.value, &said, "no such folder"), LIERNE_IO, NULL);
+    AFTER("hang", hang);
     lierne_run_destroy(run);
     lierne_schedule_destroy(s);
     lierne_schedule_destroy(out);

@@ -35,8 +35,8 @@ wait_for() {
 
 round() { # round NUMBER SIGNAL [shared]
     local d=$dir/$1 signal=$2 shared=${3:-} victim=$((RANDOM % 4)) r launcher line status seconds pids others=()
-    mkdir "$d"
-    timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
+    mkdir "$d" "$d/dumps"
+    LIERNE_DUMP_DIR=$d/dumps timeout -k 2 60 mpirun --oversubscribe --enable-recovery -n 4 "$build/tests/mpi/peers" "$d" $shared >"$d/log" 2>&1 &
     launcher=$!
     if ! wait_for 30 "$d"/pid.{0,1,2,3}; then
         no "round $1: the ranks did not start: $(tail -n 3 "$d/log")"
@@ -68,6 +68,8 @@ round() { # round NUMBER SIGNAL [shared]
     if [ "$signal" = KILL ]; then
         if grep -lq PEER_FAILED "${others[@]}"; then ok; else no "round $1: nobody saw that rank $victim died"; fi
     fi
+    "$build/lierne" hang "$d/dumps" >"$d/hang"
+    if [ $? = 1 ] && grep -q "^rank $victim \(is silent\|has ended\|did not begin\)" "$d/hang"; then ok; else no "round $1 ($signal of rank $victim): $(cat "$d/hang")"; fi
     pids=$(cat "$d"/pid.*)
     # shellcheck disable=SC2086
     kill -KILL $pids 2>/dev/null

@@ -14,7 +14,7 @@ no() {
 
 # Each module may include itself and what stands before it. A folder below a module (a transport, a
 # planner, what needs MPI) may include its module too, and not its neighbours.
-modules="base json grid layout route control memory transport context execute group plan digest schedule config"
+modules="base recorder json grid layout route control hang memory transport context execute group plan digest schedule config"
 rank() {
     local i=0 module
     for module in $modules; do

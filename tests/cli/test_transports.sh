@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every golden case and thousands of random ones, over several transports at once (one that exposes, one without
 # match ids, and sim, each for some pairs of ranks), on streams, both, and on streams with the arithmetic of
-# the CUDA kernels; rows also over a transport that
+# the CUDA kernels, on a device that is played, whose messages go through host memory; rows also over a transport that
 # connects both ends of its messages. $1: the build folder; "long" as $2 adds random bridges on streams,
 # which take minutes: a thread per rank and world.
 set -u
@@ -43,6 +43,8 @@ golden LIERNE_TEST_EXECUTOR=stream
 unit "$rows" LIERNE_TEST_EXECUTOR=stream
 golden LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
 unit "$rows" LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
+golden LIERNE_TEST_EXECUTOR=device
+[ "${2:-}" != long ] || unit '@(bridge_general|redistribute|collective|references|halo|graph)/*' LIERNE_TEST_EXECUTOR=device
 unit '@(collective|coalesced|redistribute)/*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
 [ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream LIERNE_TEST_MEMORY=tasks
 [ "${2:-}" != long ] || unit 'bridge_general/random*' LIERNE_TEST_EXECUTOR=stream

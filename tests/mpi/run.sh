@@ -14,6 +14,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_base_warn_component_unus
 sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     case $1 in
     late_rank) echo 2 3 ;;
+    device) echo 2 ;;
     abort | backward_thread) echo 1 2 4 ;;
     one_way) echo 2 ;;
     general) echo 1 2 3 4 5 6 7 8 17 ;;
@@ -22,6 +23,7 @@ sizes() { # sizes PROGRAM: the numbers of ranks that it runs on
     golden | sparse | halos | layers) echo 1 2 3 4 5 6 7 8 ;;
     timeout | failure) echo 2 3 4 8 ;;
     train | members) echo 4 8 ;;
+    hangs) echo 4 ;;
     *) echo 1 2 3 4 8 ;;
     esac
 }

@@ -9,7 +9,7 @@
 enum { MOST_OPERATIONS = 256, MOST_SECONDS = 20 };
 
 struct ncclComm {
-    int world_id, rank, world;
+    int world_id, rank, world, device;
 };
 
 typedef struct message {
@@ -33,6 +33,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
 static bool stalled, fails;
+static _Thread_local int device;
+static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
 static _Thread_local operation group[MOST_OPERATIONS + 1];
 static _Thread_local int noperations = -1;
@@ -41,6 +43,16 @@ static _Thread_local bool broken; /* the group: nothing of it is begun */
 void fake_nccl_stall(bool stall) {
     pthread_mutex_lock(&lock);
     stalled = stall;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_set_device(int number) {
+    device = number;
+}
+
+void fake_nccl_set_error(ncclResult_t error) {
+    pthread_mutex_lock(&lock);
+    async_error = error;
     pthread_mutex_unlock(&lock);
 }
 
@@ -59,7 +71,7 @@ fake_nccl_counts fake_nccl_count(void) {
 
 ncclComm_t fake_nccl_comm(int world_id, int rank, int world) {
     struct ncclComm *comm = malloc(sizeof *comm);
-    *comm = (struct ncclComm){world_id, rank, world};
+    *comm = (struct ncclComm){world_id, rank, world, device};
     return comm;
 }
 
@@ -94,7 +106,7 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
 static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *state) {
     (void)comm;
     pthread_mutex_lock(&lock);
-    *state = stalled ? ncclInProgress : ncclSuccess;
+    *state = stalled ? ncclInProgress : async_error;
     pthread_mutex_unlock(&lock);
     return ncclSuccess;
 }
@@ -127,6 +139,11 @@ static ncclResult_t comm_count(const ncclComm_t comm, int *count) {
 
 static ncclResult_t comm_rank(const ncclComm_t comm, int *rank) {
     *rank = comm->rank;
+    return ncclSuccess;
+}
+
+static ncclResult_t comm_device(const ncclComm_t comm, int *number) {
+    *number = comm->device;
     return ncclSuccess;
 }
 
@@ -258,6 +275,7 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclCommAbort = abort_comm,
                                     .ncclCommCount = comm_count,
                                     .ncclCommUserRank = comm_rank,
+                                    .ncclCommCuDevice = comm_device,
                                     .ncclGetErrorString = error_string,
                                     .ncclGetLastError = last_error,
                                     .ncclGroupStart = group_start,

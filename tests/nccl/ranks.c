@@ -2,7 +2,8 @@
  * memory is recorded work on the host (tasks.h) under the name of CUDA's, and NCCL is played
  * (fake.h). All-to-alls, sums and rows against the same plans over sockets, bit by bit, on a
  * communicator of lierne's and on a caller's; errors of NCCL, of arguments, and a NCCL that never
- * gets ready. Last line: N passed, N failed. */
+ * gets ready; what hangs or fails after a call has ended. The same plans without NCCL, whose
+ * messages go through host memory. Last line: N passed, N failed. */
 #include "context/context.h"
 #include "execute/stream.h"
 #include "fake.h"
@@ -100,30 +101,43 @@ static void compare(lierne_plan *host, lierne_plan *device, int rank) {
     free(got);
 }
 
-static void run_plans(lierne_context *host, lierne_context *device, int rank) {
+static void run_plans(lierne_context *host, lierne_context *device, const char *transport,
+                      int rank) {
     for (int kind = 0; kind < 3; kind++) {
         lierne_plan *a = NULL, *b = NULL;
         lierne_report report = {.size = sizeof report};
         check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
         check(make_plan(&b, device, kind) == LIERNE_OK, "planning over nccl");
         check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
-                  strcmp(report.transports, "nccl") == 0,
-              "the report names nccl");
+                  strcmp(report.transports, transport) == 0,
+              "the report names the transport");
+        bool nccl = strcmp(transport, "nccl") == 0;
+        check(report.host_bytes == (nccl ? 0 : report.sent_bytes + report.received_bytes),
+              "bytes through host memory are counted");
         compare(a, b, rank);
         lierne_plan_destroy(a);
         lierne_plan_destroy(b);
     }
 }
 
+/* Without NCCL: sockets bring the messages, through host memory. */
+static void run_sockets(lierne_context *host, int rank) {
+    lierne_context *device = open_context(rank, "sockets", true, 30);
+    device->stream_driver = &test_device_driver;
+    run_plans(host, device, "socket", rank);
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+}
+
 static void *works(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_context *host = open_context(rank, "host", false, 30);
+    run_sockets(host, rank);
     for (int given = 0; given < 2; given++) {
         ncclComm_t comm = given ? fake_nccl_comm(1, rank, RANKS) : NULL;
         lierne_context *device = open_context(rank, given ? "given" : "own", true, 30);
         check(lierne_context_use_nccl(device, comm) == LIERNE_OK, "lierne_context_use_nccl");
         check(lierne_context_use_nccl(device, comm) == LIERNE_INVALID, "used twice");
-        run_plans(host, device, rank);
+        run_plans(host, device, "nccl", rank);
         check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
         free(comm);
     }
@@ -136,6 +150,11 @@ static void *works(void *argument) {
               strstr(lierne_last_error(), "comm has rank 2 of 4, must have rank 1"),
           "a communicator of other ranks is every rank's error");
     check(lierne_context_use_nccl(wrong, rank ? comm : NULL) != LIERNE_OK, "given on some ranks");
+    fake_nccl_set_device(rank == 2);
+    check(lierne_context_use_nccl(wrong, NULL) == LIERNE_INVALID &&
+              strstr(lierne_last_error(), "rank 2: the communicator is on device 1, must be on 0"),
+          "another device than the context's is every rank's error");
+    fake_nccl_set_device(0);
     check(lierne_context_destroy(wrong) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
     free(comm);
@@ -150,6 +169,76 @@ static void *stalls(void *argument) {
     check(lierne_context_use_nccl(device, NULL) == LIERNE_TIMEOUT, "a stalled NCCL is TIMEOUT");
     check(lierne_now() - start < 10, "in time");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+/* A stream that reaches every call and passes none: places of the watchdog have two events each. */
+static lierne_status event_create(void **event) {
+    static _Thread_local bool ended;
+    static bool marks[2] = {true, false};
+    *event = &marks[ended];
+    ended = !ended;
+    return LIERNE_OK;
+}
+
+static void event_destroy(void *event) {
+    (void)event;
+}
+
+static lierne_status event_record(void *where, void *event) {
+    (void)where, (void)event;
+    return LIERNE_OK;
+}
+
+static atomic_bool released;
+
+static lierne_status event_query(void *event, bool *has) {
+    *has = *(bool *)event || released;
+    return LIERNE_OK;
+}
+
+static const lierne_stream_driver hanging = {.name = "cuda",
+                                             .required = true,
+                                             .detached = true,
+                                             .event_create = event_create,
+                                             .event_destroy = event_destroy,
+                                             .event_record = event_record,
+                                             .event_query = event_query};
+
+/* What hangs on the device, and what NCCL notices there, is found after the call has ended; the
+ * communicator is aborted. */
+static void found_later(int rank, const char *name, lierne_status expected, const char *says) {
+    float *in = calloc(MOST, sizeof *in), *out = calloc(MOST, sizeof *out);
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, name, true, expected == LIERNE_TIMEOUT ? 1 : 30);
+    device->stream_driver = &hanging;
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
+    pthread_barrier_wait(&planned);
+    fake_nccl_set_error(expected == LIERNE_TIMEOUT ? ncclSuccess : ncclRemoteError);
+    lierne_status status = LIERNE_OK;
+    for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
+        usleep(1000);
+        status = lierne_context_get_status(device);
+    }
+    check(status == expected && strstr(lierne_last_error(), says), says);
+    check(lierne_forward(plan, out, in, &stream) == expected, "the context is dead");
+    pthread_barrier_wait(&planned);
+    released = true;
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_context_destroy(device);
+    pthread_barrier_wait(&planned);
+    released = false;
+    fake_nccl_set_error(ncclSuccess);
+    free(in);
+    free(out);
+}
+
+static void *hangs(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    found_later(rank, "hangs", LIERNE_TIMEOUT, "the stream reached it and has not passed it");
+    found_later(rank, "remote", LIERNE_TRANSPORT, "lierne_forward failed: rank");
     return NULL;
 }
 
@@ -186,7 +275,7 @@ static void run_ranks(void *(*rank)(void *)) {
 
 int main(void) {
     pthread_barrier_init(&planned, NULL, RANKS);
-    memory = test_task_memory;
+    memory = test_device_memory;
     memory.name = "cuda";
     memory.copy = NULL;
     memory.copy_blocks = NULL;
@@ -194,7 +283,7 @@ int main(void) {
     memory.reduce = NULL;
     run_ranks(works);
     fake_nccl_counts counts = fake_nccl_count();
-    check(counts.created == RANKS && counts.destroyed == RANKS && counts.aborted == 0,
+    check(counts.created == 2 * RANKS && counts.destroyed == RANKS && counts.aborted == RANKS,
           "communicators of lierne's are destroyed, a caller's is not");
     check(counts.groups > 0 && counts.messages > 2 * counts.groups, "messages share group calls");
     check(lierne_mem_live() == 0, "nothing leaks");
@@ -202,7 +291,10 @@ int main(void) {
     run_ranks(stalls);
     fake_nccl_stall(false);
     counts = fake_nccl_count();
-    check(counts.aborted == RANKS, "stalled communicators are aborted");
+    check(counts.aborted == 2 * RANKS, "stalled communicators are aborted");
+    run_ranks(hangs);
+    counts = fake_nccl_count();
+    check(counts.aborted == 4 * RANKS, "communicators of calls that hang are aborted");
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");

@@ -2,6 +2,7 @@
 against the golden files of the C library."""
 import gc
 import os
+import pickle
 import tempfile
 import threading
 import types
@@ -494,6 +495,66 @@ class Plans(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(failed, [])
+
+
+class Hangs(unittest.TestCase):
+    def hang(self, folder):
+        """Three ranks make calls; rank 2 leaves the second of two plans out."""
+        os.environ["LIERNE_DUMP_DIR"] = folder
+        try:
+            world = lierne.World(3, timeout=0.3)
+
+            def work(context):
+                plans = [lierne.all_gather(context, 2, "f32") for _ in range(2)]
+                data = np.arange(2, dtype=np.float32)
+                for plan in plans + plans:
+                    if context.rank != 2 or plan is not plans[1]:
+                        try:
+                            plan.forward(data)
+                        except lierne.Error:
+                            return lierne.hangs.status(context)
+            with world:
+                return world.run(work)
+        finally:
+            del os.environ["LIERNE_DUMP_DIR"]
+
+    def test_the_culprit_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            states = self.hang(folder)
+            found = lierne.hangs.find(folder)
+            dump = lierne.hangs.read(os.path.join(folder, sorted(os.listdir(folder))[0]))
+        self.assertEqual((found["kind"], found["rank"], found["call"]), ("mismatch", 2, 1))
+        self.assertIn("rank 2 is in another operation", found["text"])
+        self.assertEqual([state["state"] for state in states], ["dead"] * 3)
+        self.assertEqual((dump["rank"], dump["state"]), (0, "dead"))
+
+    def test_files_for_the_analyser_of_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.hang(folder)
+            out = os.path.join(folder, "out")
+            self.assertEqual(lierne.hangs.to_torch(folder, out), [0, 1, 2])
+            dumps = []
+            for rank in range(3):
+                with open(os.path.join(out, f"lierne_rank_{rank}"), "rb") as file:
+                    dumps.append(pickle.load(file))
+        self.assertEqual(len({tuple(dump["pg_config"]) for dump in dumps}), 1)
+        entries = [dump["entries"] for dump in dumps]
+        self.assertEqual([[e["state"] for e in of] for of in entries], [["completed", "started"]] * 3)
+        self.assertEqual(entries[0][1]["input_sizes"], entries[1][1]["input_sizes"])
+        self.assertNotEqual(entries[0][1]["input_sizes"], entries[2][1]["input_sizes"])
+        self.analyse(dumps)
+
+    def analyse(self, dumps):
+        try:
+            from torch.distributed.flight_recorder.components import builder
+            from torch.distributed.flight_recorder.components.config_manager import JobConfig
+        except ImportError:
+            return
+        details = {str(rank): {"rank": rank, **dump} for rank, dump in enumerate(dumps)}
+        args = JobConfig().parse_args(["unused"])
+        database = builder.build_db(details, args, dumps[0]["version"])
+        self.assertEqual([len(database.groups), database.collectives[0].pass_check], [1, True])
+        self.assertFalse(all(collective.pass_check for collective in database.collectives))
 
 
 class Files(unittest.TestCase):

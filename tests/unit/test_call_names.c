@@ -169,6 +169,7 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_sim_destroy, w->sim);
     BAD(lierne_context_destroy_all, w->context);
     BAD(lierne_context_abort, w->context, LIERNE_OK, "no error");
+    BAD(lierne_context_get_status, NULL);
     BAD(lierne_progress, NULL);
     BAD(lierne_context_get_borrowed, NULL, 0, NULL, NULL);
     BAD(lierne_context_dump, NULL, 0, w->context);
@@ -277,6 +278,16 @@ static lierne_run *begin_run(const world *w) {
     return run;
 }
 
+static void hang_badly(const world *w) {
+    lierne_hang hang = {.size = sizeof hang};
+    char *text;
+    BAD(lierne_status_json, NULL, w->context);
+    BAD(lierne_recorder_json, &text, NULL);
+    BAD(lierne_recorder_trace, &text, NULL);
+    BAD(lierne_recorder_read_json, &text, "no such file");
+    BAD(lierne_hang_find, &hang, &text, "no such folder");
+}
+
 static void schedule_badly(const world *w) {
     lierne_run *run = begin_run(w);
     int n;
@@ -308,6 +319,7 @@ Test(call_names, every_message_begins_with_the_function_called) {
     ask_plans_badly(&w);
     execute_badly(&w);
     schedule_badly(&w);
+    hang_badly(&w);
     close_world(&w);
     cr_assert_eq(glob("include/lierne/*.h", 0, NULL, &headers), 0);
     for (size_t i = 0; i < headers.gl_pathc; i++) {

@@ -16,7 +16,8 @@ static char stream_a, stream_b, captured;
 static int begun, finished, fences;
 static void *last_stream;
 
-static lierne_status check_buffer(const void *buffer, size_t align, const char *name) {
+static lierne_status check_buffer(const void *buffer, size_t align, int device, const char *name) {
+    cr_assert_eq(device, 7, "of another device than the context's");
     bool host = (const char *)buffer >= on_host && (const char *)buffer < on_host + sizeof on_host;
     return host || (uintptr_t)buffer % align
                ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s is no device memory", name)
@@ -74,6 +75,7 @@ static lierne_context *open_context(void) {
     begun = finished = 0;
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     context->memory = &memory;
+    context->device = 7;
     context->stream_driver = &driver;
     return context;
 }

@@ -103,6 +103,7 @@ static lierne_status find_nodes(lierne_context *context, lierne_mpi_state *m,
     bool reached = lierne_mpi_map_flags(m);
     const lierne_shm_ranks ranks = {m->ranks, m->flag, m->world, m->flags != NULL};
     lierne_context_map_shm(context, &ranks, shm);
+    lierne_recorder_meet(&context->recorder, lierne_rank_infos_hash(m->ranks));
     lierne_context_number_nodes(context, m->ranks, m->world);
     lierne_mem_free(m->ranks);
     m->ranks = NULL;
@@ -130,6 +131,7 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
 }
 
 static bool progress_context(void *user) {
+    lierne_context_beat(user);
     return lierne_context_progress(user);
 }
 

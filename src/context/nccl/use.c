@@ -11,6 +11,19 @@
 
 #define ID_WORDS (sizeof(ncclUniqueId) / sizeof(int64_t))
 
+/* A communicator and the memory that it moves are of one device. */
+static lierne_status check_device(const lierne_nccl *n, const lierne_context *context) {
+    int device = -1;
+    LIERNE_TRY(
+        lierne_nccl_check(n, n->call.ncclCommCuDevice(n->comm, &device), "ncclCommCuDevice"));
+    return device == context->device
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_INVALID,
+                             "rank %d: the communicator is on device %d, must be on %d, the one "
+                             "that was current in lierne_context_use_cuda: call cudaSetDevice",
+                             context->rank, device, context->device);
+}
+
 static lierne_status check_given(const lierne_nccl *n) {
     int rank = -1, count = -1;
     LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommUserRank(n->comm, &rank), "ncclCommUserRank"));
@@ -53,9 +66,11 @@ static lierne_status prepare(lierne_nccl **out, const lierne_context *context, n
                        .rank = context->index,
                        .world = context->members.count,
                        .timeout = context->timeout};
+    pthread_mutex_init(&n->lock, NULL);
     LIERNE_TRY(lierne_nccl_load(&n->call));
     if (comm) {
-        return check_given(n);
+        LIERNE_TRY(check_given(n));
+        return check_device(n, context);
     }
     return n->rank == 0 ? lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId")
                         : LIERNE_OK;
@@ -107,6 +122,7 @@ static lierne_status make_comm(lierne_context *context, lierne_nccl *n, ncclUniq
                                const lierne_field *fields) {
     LIERNE_TRY(share_id(context, id));
     lierne_status mine = create_comm(n, *id);
+    mine = mine == LIERNE_OK ? check_device(n, context) : mine;
     lierne_status status = lierne_context_agree_all(context, mine, fields, 1, NULL);
     n->broken |= status != LIERNE_OK;
     return status;

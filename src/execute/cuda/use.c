@@ -7,23 +7,22 @@
 
 #include <stdio.h>
 
-static lierne_status find_device(void) {
-    int device;
+static lierne_status find_device(int *device) {
     void *memory = NULL;
-    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(device), "cudaGetDevice"));
     LIERNE_TRY(lierne_cuda_memory.alloc(&memory, 1)); /* starts CUDA on it */
     lierne_cuda_memory.free(memory);
     return LIERNE_OK;
 }
 
-static lierne_status check(const lierne_context *context) {
+static lierne_status check(const lierne_context *context, int *device) {
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: %zu plans of the context are alive, must be 0: choose the "
                            "memory before the first plan",
                            context->rank, context->nplans);
     }
-    lierne_status status = find_device();
+    lierne_status status = find_device(device);
     return status == LIERNE_OK
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
@@ -37,7 +36,9 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
         return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
     }
     LIERNE_TRY(lierne_context_alive(context));
-    LIERNE_TRY(lierne_context_agree_all(context, check(context), fields, 1, NULL));
+    int device = 0;
+    LIERNE_TRY(lierne_context_agree_all(context, check(context, &device), fields, 1, NULL));
+    context->device = device;
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;
     return LIERNE_OK;

@@ -34,15 +34,47 @@ static void release(void *memory) {
     cudaFree(memory);
 }
 
-static lierne_status check(const void *buffer, size_t align, const char *name) {
+static lierne_status alloc_host(void **out, size_t bytes) {
+    *out = NULL;
+    return lierne_cuda_check(cudaHostAlloc(out, bytes ? bytes : 1, cudaHostAllocPortable),
+                             "cudaHostAlloc");
+}
+
+static void release_host(void *memory) {
+    cudaFreeHost(memory);
+}
+
+lierne_status lierne_cuda_enter(int device, int *previous) {
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(previous), "cudaGetDevice"));
+    return *previous == device ? LIERNE_OK
+                               : lierne_cuda_check(cudaSetDevice(device), "cudaSetDevice");
+}
+
+void lierne_cuda_leave(int device, int previous) {
+    if (previous != device) {
+        cudaSetDevice(previous);
+    }
+}
+
+static const char *what_is(const struct cudaPointerAttributes *a) {
+    return a->type == cudaMemoryTypeUnregistered ? "ordinary host memory"
+           : a->type == cudaMemoryTypeDevice     ? "memory of a device that this one cannot access"
+                                                 : "memory with another address on the device";
+}
+
+/* The device's own address of a buffer, NULL where it cannot access it, tells all cases. */
+static lierne_status check(const void *buffer, size_t align, int device, const char *name) {
     struct cudaPointerAttributes attributes;
-    LIERNE_TRY(lierne_cuda_check(cudaPointerGetAttributes(&attributes, buffer),
-                                 "cudaPointerGetAttributes"));
-    if (attributes.type == cudaMemoryTypeUnregistered) {
+    int previous;
+    LIERNE_TRY(lierne_cuda_enter(device, &previous));
+    cudaError_t error = cudaPointerGetAttributes(&attributes, buffer);
+    lierne_cuda_leave(device, previous);
+    LIERNE_TRY(lierne_cuda_check(error, "cudaPointerGetAttributes"));
+    if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer != buffer) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
-                           "%s is ordinary host memory (%p), must be memory that the device reads: "
-                           "of cudaMalloc, cudaMallocManaged or cudaHostAlloc",
-                           name, buffer);
+                           "%s is %s (%p), must be memory that device %d reads and writes: of "
+                           "cudaMalloc, cudaMallocManaged or cudaHostAlloc",
+                           name, what_is(&attributes), buffer, device);
     }
     return (uintptr_t)buffer % align == 0
                ? LIERNE_OK
@@ -52,11 +84,8 @@ static lierne_status check(const void *buffer, size_t align, const char *name) {
                              name, buffer, align);
 }
 
-/* Space for a program; one that a call may still read is freed only when the device is idle. */
+/* Space for a program; no call reads the last one any more. */
 static lierne_status reserve(device_program *d, size_t bytes) {
-    if (d->memory) {
-        LIERNE_TRY(lierne_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"));
-    }
     if (bytes <= d->capacity) {
         return LIERNE_OK;
     }
@@ -70,10 +99,24 @@ static lierne_status reserve(device_program *d, size_t bytes) {
     return LIERNE_OK;
 }
 
-static lierne_status upload(char *to, const void *from, size_t bytes) {
-    return bytes == 0 ? LIERNE_OK
-                      : lierne_cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice),
-                                          "cudaMemcpy");
+/* On a stream of its own, which is waited for: cudaMemcpy may return before ordinary host memory
+ * has reached the device, and a stream that does not wait for the default one would read too early.
+ */
+static lierne_status upload(char *to, const void *from, size_t bytes, cudaStream_t stream) {
+    return bytes == 0
+               ? LIERNE_OK
+               : lierne_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+                                   "cudaMemcpyAsync");
+}
+
+static lierne_status upload_program(const lierne_program *p, const device_program *d,
+                                    cudaStream_t stream) {
+    LIERNE_TRY(upload(d->memory, p->tasks.at, p->tasks.count * sizeof *p->tasks.at, stream));
+    LIERNE_TRY(upload((char *)d->table.blocks, p->blocks.at, p->blocks.count * sizeof *p->blocks.at,
+                      stream));
+    LIERNE_TRY(
+        upload((char *)d->table.lists, p->lists.at, p->lists.count * sizeof *p->lists.at, stream));
+    return lierne_cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 static lierne_status prepare(lierne_program *p) {
@@ -90,9 +133,12 @@ static lierne_status prepare(lierne_program *p) {
     d->table = (lierne_task_table){(const lierne_task *)(const void *)d->memory,
                                    (const lierne_task_block *)(const void *)(d->memory + tasks),
                                    (const int64_t *)(const void *)(d->memory + tasks + blocks)};
-    LIERNE_TRY(upload(d->memory, p->tasks.at, tasks));
-    LIERNE_TRY(upload(d->memory + tasks, p->blocks.at, blocks));
-    return upload(d->memory + tasks + blocks, p->lists.at, lists);
+    cudaStream_t stream;
+    LIERNE_TRY(lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                                 "cudaStreamCreateWithFlags"));
+    lierne_status status = upload_program(p, d, stream);
+    cudaStreamDestroy(stream);
+    return status;
 }
 
 static void discard(lierne_program *p) {
@@ -140,6 +186,8 @@ const lierne_memory lierne_cuda_memory = {
     .name = "cuda",
     .alloc = alloc,
     .free = release,
+    .alloc_host = alloc_host,
+    .free_host = release_host,
     .check = check,
     .prepare = prepare,
     .discard = discard,

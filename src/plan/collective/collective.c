@@ -10,7 +10,7 @@
 typedef lierne_status fill_sides(lierne_plan_side *sides, const lierne_team *team,
                                  const lierne_collective *spec);
 
-lierne_status lierne_collective_begin(lierne_plan **out, const lierne_context *context) {
+lierne_status lierne_collective_begin(lierne_plan **out, lierne_context *context) {
     if (out) {
         *out = NULL;
     }

@@ -94,6 +94,6 @@ lierne_status lierne_collective_side(lierne_plan_side *side, int rank, int64_t i
 /* Both sides of a rank that is not in the team. */
 lierne_status lierne_collective_absent(lierne_plan_side *sides, int rank);
 /* Before anything else of a constructor: NULL, a dead context. */
-lierne_status lierne_collective_begin(lierne_plan **out, const lierne_context *context);
+lierne_status lierne_collective_begin(lierne_plan **out, lierne_context *context);
 
 #endif

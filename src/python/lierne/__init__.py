@@ -12,7 +12,7 @@ Everything is planned and executed by the C library; its headers are the manual.
 with the C message (lierne.errors). For PyTorch there is lierne.torch."""
 from lierne._binding import VERSION as __version__
 from lierne._library import Error, lib, text
-from lierne import errors
+from lierne import errors, hangs
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
@@ -32,5 +32,5 @@ __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Di
            "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
            "ShardZigzag", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
-           "check", "check_plans", "errors", "partition_morton", "partition_split", "reduce_scatter",
+           "check", "check_plans", "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter",
            "simulate"]

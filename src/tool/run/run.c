@@ -21,6 +21,7 @@ static const char help[] =
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's)\n"
     "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
+    "      --trace=FILE     write the last calls of all ranks for Perfetto (Chrome trace JSON)\n"
     "      --format=FORMAT  text (default) or json\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
@@ -33,8 +34,10 @@ static const char help[] =
 static int parse(run_state *run, int argc) {
     const char *rounds = NULL;
     const char *launch = NULL;
-    const tool_option options[] = {{"rounds", 'n', &rounds, NULL}, {"launch", 'l', &launch, NULL}};
-    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 2);
+    const tool_option options[] = {{"rounds", 'n', &rounds, NULL},
+                                   {"launch", 'l', &launch, NULL},
+                                   {"trace", 0, &run->trace, NULL}};
+    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 3);
     run->rounds = ROUNDS;
     if (status < 0 && launch && !run->together->launched) {
         return tool_usage(run->argv, "--launch starts the ranks: leave it or mpirun out");
@@ -149,6 +152,7 @@ static int work(run_state *run) {
     int status = open_buffers(run);
     status = status < 0 ? run_verify(run) : status;
     status = status < 0 && run_is_right(run) ? run_measure(run) : status;
+    status = status < 0 ? run_write_trace(run) : status;
     return status < 0 ? report(run) : status;
 }
 

@@ -8,7 +8,9 @@
  * array without gaps, because each poll tests all of them. */
 #include "transport/mpi/mpi.h"
 
+#include <dlfcn.h>
 #include <limits.h>
+#include <string.h>
 
 typedef struct slot {
     bool receives;
@@ -208,8 +210,18 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
     return LIERNE_OK;
 }
 
+/* Open MPI and MPICH have a function for it, which standard MPI has not. Without one, or with an
+ * MPI that says no, messages go through host memory. */
+static bool takes(const void *self, const char *memory) {
+    int (*query)(void) = NULL;
+    (void)self;
+    *(void **)&query = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
+    return strcmp(memory, "cuda") == 0 && query && query() == 1;
+}
+
 const lierne_transport lierne_mpi_transport = {
     .name = "mpi",
+    .takes = takes,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,

@@ -43,15 +43,37 @@ lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const
                        detail ? detail : "");
 }
 
-lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what) {
+lierne_status lierne_nccl_enter(lierne_nccl *n) {
+    pthread_mutex_lock(&n->lock);
+    if (n->comm) {
+        return LIERNE_OK;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return LIERNE_FAIL(LIERNE_TRANSPORT,
+                       "rank %d: the communicator was aborted: a call failed after it was ended",
+                       n->rank);
+}
+
+void lierne_nccl_leave(lierne_nccl *n) {
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* With the lock. *state: ncclInProgress, or ncclSuccess. */
+static lierne_status get_state(const lierne_nccl *n, const char *what, ncclResult_t *state) {
+    LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommGetAsyncError(n->comm, state), what));
+    return lierne_nccl_check(n, *state, what);
+}
+
+lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
     lierne_deadline deadline;
-    ncclResult_t state = ncclInProgress;
     lierne_deadline_start(&deadline, n->timeout, lierne_now());
     for (;;) {
-        LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommGetAsyncError(n->comm, &state), what));
-        LIERNE_TRY(lierne_nccl_check(n, state, what));
-        if (state == ncclSuccess) {
-            return LIERNE_OK;
+        ncclResult_t state = ncclInProgress;
+        LIERNE_TRY(lierne_nccl_enter(n));
+        lierne_status status = get_state(n, what, &state);
+        lierne_nccl_leave(n);
+        if (status != LIERNE_OK || state == ncclSuccess) {
+            return status;
         }
         if (lierne_deadline_passed(&deadline, lierne_now())) {
             return LIERNE_FAIL(LIERNE_TIMEOUT,
@@ -63,8 +85,30 @@ lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what) {
     }
 }
 
+lierne_status lierne_nccl_check_async(void *self) {
+    lierne_nccl *n = self;
+    ncclResult_t state;
+    if (pthread_mutex_trylock(&n->lock) != 0) {
+        return LIERNE_OK;
+    }
+    lierne_status status = n->comm ? get_state(n, "NCCL", &state) : LIERNE_OK;
+    pthread_mutex_unlock(&n->lock);
+    return status;
+}
+
+void lierne_nccl_abort(void *self) {
+    lierne_nccl *n = self;
+    pthread_mutex_lock(&n->lock);
+    if (n->comm && n->owned) {
+        n->call.ncclCommAbort(n->comm);
+        n->comm = NULL;
+    }
+    n->broken = true;
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* Destroying waits for the other ranks without a deadline; finalising first does not. */
-static bool is_finalised(const lierne_nccl *n) {
+static bool is_finalised(lierne_nccl *n) {
     return !n->broken &&
            lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize") ==
                LIERNE_OK &&
@@ -78,4 +122,5 @@ void lierne_nccl_end(lierne_nccl *n) {
         n->call.ncclCommAbort(n->comm);
     }
     n->comm = NULL;
+    pthread_mutex_destroy(&n->lock);
 }

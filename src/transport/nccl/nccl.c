@@ -61,10 +61,9 @@ static lierne_status post_one(const batch *b, const lierne_posting *p) {
     return lierne_nccl_check(n, result, p->receives ? "ncclRecv" : "ncclSend");
 }
 
-/* Posts the messages first to end - 1 of the cut as one group call, which ends after an error,
- * too. A nonblocking communicator takes the next one when this one is enqueued. */
-static lierne_status post_group(const batch *b, const lierne_posting *postings, size_t first,
-                                size_t end) {
+/* With the lock. The group call ends after an error, too. */
+static lierne_status begin_group(const batch *b, const lierne_posting *postings, size_t first,
+                                 size_t end) {
     const lierne_nccl *n = b->nccl;
     LIERNE_TRY(lierne_nccl_check(n, n->call.ncclGroupStart(), "ncclGroupStart"));
     lierne_status status = LIERNE_OK;
@@ -73,8 +72,18 @@ static lierne_status post_group(const batch *b, const lierne_posting *postings, 
     }
     ncclResult_t ended = n->call.ncclGroupEnd();
     LIERNE_TRY(status);
-    LIERNE_TRY(lierne_nccl_check(n, ended, "ncclGroupEnd"));
-    return lierne_nccl_wait(n, "ncclGroupEnd");
+    return lierne_nccl_check(n, ended, "ncclGroupEnd");
+}
+
+/* Posts the messages first to end - 1 of the cut as one group call. A nonblocking communicator
+ * takes the next one when this one is enqueued. */
+static lierne_status post_group(const batch *b, const lierne_posting *postings, size_t first,
+                                size_t end) {
+    lierne_nccl *n = b->nccl;
+    LIERNE_TRY(lierne_nccl_enter(n));
+    lierne_status status = begin_group(b, postings, first, end);
+    lierne_nccl_leave(n);
+    return status == LIERNE_OK ? lierne_nccl_wait(n, "ncclGroupEnd") : status;
 }
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
@@ -119,4 +128,6 @@ const lierne_transport lierne_nccl_transport = {
     .set_stream = set_stream,
     .post = post,
     .poll = poll_posted,
+    .check = lierne_nccl_check_async,
+    .abort = lierne_nccl_abort,
 };

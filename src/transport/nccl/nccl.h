@@ -5,6 +5,7 @@
 #include "transport/transport.h"
 
 #include <nccl.h>
+#include <pthread.h>
 
 /* The functions of NCCL that lierne calls; of the library that the process has or finds. */
 #define LIERNE_NCCL_FUNCTIONS(DO)                                                                  \
@@ -17,6 +18,7 @@
     DO(ncclCommAbort)                                                                              \
     DO(ncclCommCount)                                                                              \
     DO(ncclCommUserRank)                                                                           \
+    DO(ncclCommCuDevice)                                                                           \
     DO(ncclGetErrorString)                                                                         \
     DO(ncclGetLastError)                                                                           \
     DO(ncclGroupStart)                                                                             \
@@ -35,20 +37,30 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl);
 /* The transport's state: a communicator whose ranks are those of a context. */
 typedef struct lierne_nccl {
     lierne_nccl_functions call;
-    ncclComm_t comm;
-    bool owned;  /* lierne made it */
-    bool broken; /* aborted, or of no further use */
+    ncclComm_t comm; /* NULL once it is destroyed */
+    bool owned;      /* lierne made it */
+    bool broken;     /* of no further use */
+    pthread_mutex_t
+        lock; /* one thread at a time may use a communicator: the caller's, the watchdog */
     int rank;
     int world;
     double timeout;
 } lierne_nccl;
 extern const lierne_transport lierne_nccl_transport;
 
+/* Takes the lock. Errors: TRANSPORT (without the lock: the watchdog has aborted the communicator).
+ */
+lierne_status lierne_nccl_enter(lierne_nccl *n);
+void lierne_nccl_leave(lierne_nccl *n);
 /* TRANSPORT with NCCL's words, unless result is ncclSuccess or ncclInProgress. what: the call. */
 lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const char *what);
 /* Waits until what was begun on a nonblocking communicator has been enqueued. Errors: TIMEOUT,
  * TRANSPORT. */
-lierne_status lierne_nccl_wait(const lierne_nccl *n, const char *what);
+lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what);
+/* Both for the watchdog. check: an error that NCCL has noticed since; none while another thread
+ * uses the communicator. abort: ends what hangs, on a communicator that lierne made. */
+lierne_status lierne_nccl_check_async(void *self);
+void lierne_nccl_abort(void *self);
 /* Ends a communicator that lierne made: together with the other ranks, at most until the timeout;
  * after an error at once. */
 void lierne_nccl_end(lierne_nccl *n);

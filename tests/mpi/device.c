@@ -1,0 +1,118 @@
+/* Plans on memory that MPI cannot read, over MPI: a device that is played (tasks.h), whose calls on
+ * streams launch what was recorded. What travels goes through host memory and is counted; results
+ * have the bits of host memory, forward and adjoint, with requests in flight at once. */
+#include "context/context.h"
+#include "lierne.h"
+#include "mpi/common.h"
+#include "tasks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 1500, OWNED = 40 };
+
+static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
+    static int32_t rank[COUNT];
+    static int64_t row[COUNT];
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_BF16,
+                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = 20000,
+                                        .dtype = LIERNE_F64,
+                                        .max_inflight = 2};
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    for (int i = 0; i < COUNT; i++) { /* the same on every rank */
+        rank[i] = i * 7 % test_world;
+        row[i] = i * 13 % OWNED;
+    }
+    rows.nowned = OWNED;
+    rows.nghosts = COUNT;
+    rows.rank = rank;
+    rows.row = row;
+    rows.width = 3;
+    rows.dtype = LIERNE_F16;
+    return kind == 0   ? lierne_plan_create_all_reduce(plan, context, &sum)
+           : kind == 1 ? lierne_plan_create_all_to_all(plan, context, &all)
+                       : lierne_plan_create_references(plan, context, &rows);
+}
+
+static unsigned char *fill(size_t bytes, int salt) {
+    unsigned char *data = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)((i * 31 + (size_t)(test_rank * 17 + salt)) % 59);
+    }
+    return data;
+}
+
+/* One direction on both, twice at once on the device. */
+static void compare(lierne_plan *host, lierne_plan *device, int d, int requests) {
+    static char stream;
+    int64_t in_elements, out_elements;
+    lierne_dtype dtype;
+    lierne_request *request[2] = {NULL, NULL};
+    unsigned char *in[2], *expected[2], *out[2];
+    lierne_plan_get_dtype(&dtype, host);
+    lierne_plan_get_elements(&in_elements, &out_elements, host, (lierne_direction)d);
+    size_t bytes = (size_t)out_elements * lierne_dtype_size(dtype);
+    lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
+        d ? lierne_adjoint_begin : lierne_forward_begin;
+    for (int i = 0; i < requests; i++) {
+        in[i] = fill((size_t)in_elements * lierne_dtype_size(dtype), i);
+        expected[i] = fill(bytes, 5);
+        out[i] = fill(bytes, 9);
+        CHECK((d ? lierne_adjoint : lierne_forward)(host, expected[i], in[i], NULL) == LIERNE_OK,
+              "%s", lierne_last_error());
+    }
+    for (int i = 0; i < requests; i++) {
+        CHECK(begin(&request[i], device, out[i], in[i], &stream) == LIERNE_OK, "%s",
+              lierne_last_error());
+    }
+    for (int i = requests; i-- > 0;) {
+        CHECK(lierne_end(request[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(memcmp(out[i], expected[i], bytes) == 0, "%s: other bits", d ? "adjoint" : "forward");
+        free(in[i]);
+        free(expected[i]);
+        free(out[i]);
+    }
+}
+
+static void run_all(lierne_context *host, lierne_context *device) {
+    for (int kind = 0; kind < 3; kind++) {
+        lierne_plan *a = NULL, *b = NULL;
+        lierne_report report = {.size = sizeof report};
+        CHECK(make_plan(&a, host, kind) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(make_plan(&b, device, kind) == LIERNE_OK, "%s", lierne_last_error());
+        for (int round = 0; round < 4; round++) {
+            compare(a, b, round % 2, kind == 1 ? 2 : 1);
+        }
+        CHECK(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK, "%s",
+              lierne_last_error());
+        CHECK(strcmp(report.transports, "mpi") == 0, "over %s", report.transports);
+        CHECK(report.host_bytes == report.sent_bytes + report.received_bytes, "host_bytes");
+        CHECK(lierne_plan_get_report(&report, a, LIERNE_FORWARD) == LIERNE_OK, "%s",
+              lierne_last_error());
+        CHECK(report.host_bytes == 0, "host_bytes of host memory");
+        CHECK(lierne_plan_destroy(a) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_destroy(b) == LIERNE_OK, "%s", lierne_last_error());
+    }
+}
+
+int main(int argc, char **argv) {
+    test_start(&argc, &argv);
+    lierne_context *host = NULL, *device = NULL;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    CHECK(lierne_context_create_mpi(&host, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(lierne_context_create_mpi(&device, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
+    lierne_stream_driver driver = test_device_driver;
+    driver.required = true;
+    device->memory = &test_device_memory;
+    device->stream_driver = &driver;
+    run_all(host, device);
+    CHECK(lierne_context_destroy(device) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_destroy(host) == LIERNE_OK, "%s", lierne_last_error());
+    return test_finish();
+}

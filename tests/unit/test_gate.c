@@ -1,0 +1,145 @@
+/* The gate on host streams: two all-gathers, x and y, where one rank withholds x until it has seen
+ * y complete. On two streams both complete; on one, y is behind x and cannot. Nothing is timed: the
+ * order of causes decides, and the wait of the negative case is bounded. */
+#include "base/base.h"
+#include "context/context.h"
+#include "execute/stream.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+
+#include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 8, QUEUES = 2, COUNT = 3, WITHHOLDS = 1, X = 0, Y = 1 };
+#define PATIENT 60.0 /* seconds, of the contexts: a busy machine must not end the test */
+#define BOUND   0.3  /* of the wait that cannot end */
+
+typedef struct gate {
+    lierne_stream_work work; /* first; keeps the stream of a rank until it is open */
+    atomic_bool open;
+    int world;
+    lierne_sim *sim;
+    lierne_host_stream *streams[MOST][QUEUES];
+    lierne_plan *plans[MOST][QUEUES];
+    lierne_request *requests[MOST][QUEUES];
+    int32_t in[MOST][QUEUES][COUNT];
+    int32_t out[MOST][QUEUES][COUNT * MOST];
+} gate;
+
+static void nap(void) {
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void keep_shut(lierne_stream_work *work) {
+    const gate *g = (const gate *)work;
+    while (!atomic_load(&g->open)) {
+        nap();
+    }
+}
+
+static void create(gate *g, int world) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_I32};
+    memset(g, 0, sizeof *g);
+    g->world = world;
+    cr_assert_eq(lierne_sim_create(&g->sim, world, &spec), LIERNE_OK);
+    for (int r = 0; r < world; r++) {
+        lierne_context *context = lierne_sim_get_context(g->sim, r);
+        context->stream_driver = &lierne_host_stream_driver;
+        for (int q = 0; q < QUEUES; q++) {
+            cr_assert_eq(lierne_host_stream_create(&g->streams[r][q]), LIERNE_OK);
+            cr_assert_eq(lierne_plan_create_all_gather(&g->plans[r][q], context, &gather),
+                         LIERNE_OK);
+            for (int i = 0; i < COUNT; i++) {
+                g->in[r][q][i] = 1000 * q + 10 * r + i + 1;
+            }
+        }
+    }
+}
+
+static void destroy(gate *g) {
+    cr_assert_eq(lierne_sim_destroy_all(g->sim), LIERNE_OK);
+    for (int r = 0; r < g->world; r++) {
+        for (int q = 0; q < QUEUES; q++) {
+            lierne_host_stream_destroy(g->streams[r][q]);
+        }
+    }
+}
+
+/* x, then y, on every rank; y on the stream of queue y. */
+static void begin(gate *g, int y) {
+    const int queues[] = {X, y};
+    g->work.run = keep_shut;
+    cr_assert_eq(lierne_host_stream_driver.enqueue(g->streams[WITHHOLDS][X], &g->work), LIERNE_OK);
+    for (int r = 0; r < g->world; r++) {
+        for (int q = 0; q < QUEUES; q++) {
+            memset(g->out[r][q], 0xA5, sizeof g->out[r][q]);
+            cr_assert_eq(lierne_forward_begin(&g->requests[r][q], g->plans[r][q], g->out[r][q],
+                                              g->in[r][q], g->streams[r][queues[q]]),
+                         LIERNE_OK, "%s", lierne_last_error());
+        }
+    }
+}
+
+static bool is_done(const gate *g, int r, int q) {
+    int done;
+    cr_assert_eq(lierne_request_test(&done, g->requests[r][q]), LIERNE_OK, "%s",
+                 lierne_last_error());
+    return done;
+}
+
+static void end(gate *g) {
+    for (int r = 0; r < g->world; r++) {
+        for (int q = 0; q < QUEUES; q++) {
+            cr_assert_eq(lierne_end(g->requests[r][q]), LIERNE_OK, "%s", lierne_last_error());
+            for (int i = 0; i < g->world * COUNT; i++) {
+                cr_assert_eq(g->out[r][q][i], 1000 * q + 10 * (i / COUNT) + i % COUNT + 1);
+            }
+        }
+    }
+}
+
+static void opens(int world) {
+    gate g;
+    create(&g, world);
+    begin(&g, Y);
+    while (!is_done(&g, WITHHOLDS, Y)) {
+        nap();
+    }
+    for (int r = 0; r < world; r++) {
+        cr_assert_not(is_done(&g, r, X), "rank %d has what rank %d withholds", r, WITHHOLDS);
+    }
+    atomic_store(&g.open, true);
+    end(&g);
+    destroy(&g);
+}
+
+static void stays_shut(int world) {
+    gate g;
+    create(&g, world);
+    begin(&g, X);
+    for (double until = lierne_now() + BOUND; lierne_now() < until; nap()) {
+        cr_assert_not(is_done(&g, WITHHOLDS, Y), "y is complete although it is behind x");
+    }
+    atomic_store(&g.open, true);
+    end(&g);
+    destroy(&g);
+}
+
+Test(gate, opens_on_two_streams, .timeout = 120) {
+    size_t before = lierne_mem_live();
+    for (int world = 2; world <= MOST; world *= 2) {
+        opens(world);
+    }
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(gate, stays_shut_on_one_stream, .timeout = 120) {
+    for (int world = 2; world <= MOST; world *= 2) {
+        stays_shut(world);
+    }
+}

@@ -1,0 +1,263 @@
+/* Calls that go on after lierne_end: on detached streams of the host, whose steps fail, and on a
+ * device that is played, whose events pass when the test says so. What fails then is found by the
+ * watchdog, kills the context, and is told by a query and by the next call. */
+#include "context/context.h"
+#include "execute/execution.h"
+#include "plan/object.h"
+#include "tasks.h"
+
+#include <criterion/criterion.h>
+#include <lierne.h>
+#include <lierne/sim.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum { RANKS = 2, COUNT = 5 };
+#define TIMEOUT 0.3
+
+static void sleep_for(double seconds) {
+    const struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+/* The status that a query finds within some seconds; OK: none. */
+static lierne_status await_status(lierne_context *context, double seconds) {
+    lierne_status status = LIERNE_OK;
+    for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < seconds;) {
+        sleep_for(0.005);
+        status = lierne_context_get_status(context);
+    }
+    return status;
+}
+
+typedef struct world {
+    lierne_sim *sim;
+    lierne_context *contexts[RANKS];
+    lierne_plan *plans[RANKS];
+    lierne_host_stream *streams[RANKS];
+    int32_t in[RANKS][COUNT], out[RANKS][RANKS * COUNT];
+} world;
+
+static void open_world(world *w) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_I32};
+    cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        w->contexts[r] = lierne_sim_get_context(w->sim, r);
+        w->contexts[r]->stream_driver = &lierne_host_detached_driver;
+        cr_assert_eq(lierne_host_stream_create(&w->streams[r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_create_all_gather(&w->plans[r], w->contexts[r], &gather),
+                     LIERNE_OK, "%s", lierne_last_error());
+        for (int i = 0; i < COUNT; i++) {
+            w->in[r][i] = 10 * r + i + 1;
+        }
+    }
+    memset(w->out, 0xa5, sizeof w->out);
+}
+
+static void close_world(world *w) {
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_plan_destroy(w->plans[r]), LIERNE_OK, "%s", lierne_last_error());
+        lierne_host_stream_destroy(w->streams[r]);
+    }
+    cr_assert_eq(lierne_sim_destroy(w->sim), LIERNE_OK);
+}
+
+/* One thread makes the calls of both ranks one after another, so each must return at once, and a
+ * call that finds its execution at work waits for it. */
+Test(watchdog, calls_end_before_their_stream) {
+    size_t live = lierne_mem_live();
+    world w;
+    open_world(&w);
+    for (int call = 0; call < 20; call++) {
+        for (int r = 0; r < RANKS; r++) {
+            w.in[r][0] = 100 * call + r;
+            cr_assert_eq(lierne_forward(w.plans[r], w.out[r], w.in[r], w.streams[r]), LIERNE_OK,
+                         "%s", lierne_last_error());
+        }
+        for (int r = 0; r < RANKS; r++) { /* waits for the forward of both */
+            cr_assert_eq(lierne_execution_settle(w.plans[r]->requests[0][0].execution), LIERNE_OK);
+        }
+        for (int i = 0; i < RANKS * RANKS * COUNT; i++) {
+            int r = i / (RANKS * COUNT), k = i % (RANKS * COUNT);
+            cr_assert_eq(w.out[r][k], w.in[k / COUNT][k % COUNT]);
+        }
+        memset(w.out, 0xa5, sizeof w.out);
+        cr_assert_eq(lierne_context_get_status(w.contexts[0]), LIERNE_OK);
+    }
+    close_world(&w);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* The other rank never calls: lierne_end has returned long before. */
+Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
+    size_t live = lierne_mem_live();
+    world w;
+    open_world(&w);
+    double start = lierne_now();
+    cr_assert_eq(lierne_forward(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_OK);
+    cr_assert_lt(lierne_now() - start, TIMEOUT, "lierne_end waited");
+    cr_assert_eq(lierne_context_get_status(w.contexts[0]), LIERNE_OK);
+    cr_assert_eq(await_status(w.contexts[0], 20), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "the context is dead, destroy it; lierne_forward failed: "
+                                          "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages"),
+              "%s", lierne_last_error());
+    cr_assert_eq(lierne_adjoint(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "lierne_adjoint: the context is dead"), "%s",
+              lierne_last_error());
+    cr_assert_eq(lierne_context_get_status(w.contexts[1]), LIERNE_OK);
+    cr_assert_eq(lierne_forward(w.plans[1], w.out[1], w.in[1], NULL), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "rank 0 gave up"), "%s", lierne_last_error());
+    close_world(&w);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* The device: its stream has passed the first `passed` events that were recorded. */
+static atomic_int recorded, passed, broken, aborted;
+typedef struct mark {
+    atomic_int number;
+} mark;
+
+static lierne_status event_create(void **event) {
+    mark *m = NULL;
+    lierne_status status = lierne_alloc(&m, 1, sizeof *m);
+    *event = m;
+    return status;
+}
+
+static lierne_status event_record(void *stream, void *event) {
+    (void)stream;
+    ((mark *)event)->number = ++recorded;
+    return LIERNE_OK;
+}
+
+static lierne_status event_query(void *event, bool *has) {
+    *has = ((mark *)event)->number <= passed;
+    return broken && !*has ? LIERNE_FAIL(LIERNE_TRANSPORT, "the device is broken") : LIERNE_OK;
+}
+
+static atomic_int entered;
+
+static void enter_thread(int number) {
+    entered += number;
+}
+
+static const lierne_stream_driver device = {.name = "played",
+                                            .enter_thread = enter_thread,
+                                            .required = true,
+                                            .detached = true,
+                                            .event_create = event_create,
+                                            .event_destroy = lierne_mem_free,
+                                            .event_record = event_record,
+                                            .event_query = event_query};
+static lierne_transport transport;
+
+static void abort_device(void *self) {
+    (void)self;
+    aborted++;
+    passed = 1000000;
+}
+
+static lierne_context *open_device(lierne_plan **plan, double timeout) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_I32};
+    lierne_context *context;
+    recorded = passed = broken = aborted = entered = 0;
+    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
+    transport = *context->carriers[0].transport;
+    transport.abort = abort_device;
+    context->carriers[0].transport = &transport;
+    context->memory = &test_task_memory;
+    context->stream_driver = &device;
+    context->device = 5;
+    cr_assert_eq(lierne_plan_create_all_gather(plan, context, &gather), LIERNE_OK);
+    return context;
+}
+
+static char stream;
+static int32_t in[COUNT] = {3, 1, 4, 1, 5}, out[COUNT];
+
+static void call_device(lierne_plan *plan) {
+    cr_assert_eq(lierne_forward(plan, out, in, &stream), LIERNE_OK, "%s", lierne_last_error());
+}
+
+static void close_device(lierne_context *context, lierne_plan *plan) {
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
+/* The deadline counts from when the stream reaches a call: what is before it may take longer. */
+Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
+    size_t live = lierne_mem_live();
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, TIMEOUT);
+    call_device(plan);
+    cr_assert_eq(await_status(context, 2 * TIMEOUT), LIERNE_OK, "%s", lierne_last_error());
+    passed = 1; /* its begin */
+    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1: the stream reached it"), "%s",
+              lierne_last_error());
+    cr_assert_eq(aborted, 1);
+    cr_assert_eq(entered, 5, "the thread is not on the context's device");
+    cr_assert_eq(lierne_forward(plan, out, in, &stream), LIERNE_TIMEOUT);
+    close_device(context, plan);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* More calls than the watchdog has places for: one that hangs in the middle is found. */
+Test(watchdog, a_call_that_hangs_among_many_is_found) {
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, TIMEOUT);
+    for (int i = 0; i < 3 * LIERNE_WATCHED_CALLS; i++) {
+        call_device(plan);
+    }
+    for (int i = 1; i <= 2 * LIERNE_WATCHED_CALLS; i++) {
+        passed = i; /* an odd number: in the middle of a call */
+        sleep_for(0.01);
+    }
+    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+    cr_assert_eq(aborted, 1);
+    close_device(context, plan);
+}
+
+Test(watchdog, an_error_of_the_device_is_told) {
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, 30);
+    call_device(plan);
+    passed = recorded;
+    call_device(plan);
+    broken = 1;
+    cr_assert_eq(await_status(context, 20), LIERNE_TRANSPORT);
+    cr_assert(strstr(lierne_last_error(),
+                     "lierne_forward failed: rank 0: forward, call 2, after it "
+                     "was begun: the device is broken"),
+              "%s", lierne_last_error());
+    broken = 0;
+    close_device(context, plan);
+}
+
+static void *pass_later(void *argument) {
+    (void)argument;
+    sleep_for(0.2);
+    passed = 1000000;
+    return NULL;
+}
+
+/* The memory of a plan is freed when the stream has passed its last call, and not before. */
+Test(watchdog, destroying_waits_for_the_stream) {
+    pthread_t thread;
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, 30);
+    call_device(plan);
+    pthread_create(&thread, NULL, pass_later, NULL);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(passed, 1000000, "freed while the stream worked on it");
+    pthread_join(thread, NULL);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
