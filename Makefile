@@ -67,7 +67,7 @@ KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
-TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c src/tool/draw/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # Parts that several programs under mpirun share.
@@ -100,7 +100,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: pictures python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -158,6 +158,9 @@ fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if install
 
 mutants: tests ## break the code, one mutation at a time: some test must fail each time
 	@bash tests/mutants.sh $(B)
+
+pictures: $(TOOL) ## draw the pictures of the documents again
+	@sh docs/pictures/make.sh $(B) docs/pictures
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)

@@ -39,6 +39,7 @@ static int find_input(tool_bridge *bridge, int argc, char **argv) {
 
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions) {
+    static const char *const usual[] = {"text", "json", NULL};
     const char *format = NULL;
     tool_option all[COMMON + MAX_OPTIONS] = {
         {"bridge", 'b', &bridge->name, NULL},       {"algorithm", 'a', &bridge->algorithm, NULL},
@@ -50,9 +51,12 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
         all[COMMON + i] = options[i];
     }
     int status = tool_parse(argc, argv, help, all, COMMON + noptions);
-    status = status < 0 ? tool_format(argv, format, &bridge->json) : status;
+    status = status < 0 ? tool_format(argv, format, bridge->formats ? bridge->formats : usual,
+                                      &bridge->format)
+                        : status;
+    bridge->json = !bridge->formats && bridge->format == 1;
     status = status < 0 ? find_input(bridge, argc, argv) : status;
-    if (status < 0 && !bridge->name) {
+    if (status < 0 && !bridge->name && !bridge->optional) {
         return tool_usage(argv, "--bridge is missing");
     }
     if (status < 0 && bridge->algorithm && find(algorithms, bridge->algorithm) < 0) {
@@ -67,6 +71,10 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
 }
 
 int tool_bridge_find(tool_bridge *bridge, char **argv) {
+    bridge->world = lierne_config_get_world_size(bridge->config);
+    if (!bridge->name) {
+        return -1;
+    }
     const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
     const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
     if (!spec) {
@@ -74,7 +82,6 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     }
     bridge->spec = *spec;
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
-    bridge->world = lierne_config_get_world_size(bridge->config);
     if (bridge->algorithm) {
         bridge->method = (tool_algorithm)find(algorithms, bridge->algorithm);
     }

@@ -91,7 +91,7 @@ static int parse(int argc, char **argv, question *q) {
         {"format", 0, &format, NULL},
     };
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
-    status = status < 0 ? tool_format(argv, format, &q->json) : status;
+    status = status < 0 ? tool_json(argv, format, &q->json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &q->path) : status;
     if (status < 0 && (!q->grid || !q->list)) {
         return tool_usage(argv, "%s is missing", q->grid ? "--dims" : "--grid");

@@ -69,7 +69,7 @@ int tool_info(int argc, char **argv) {
     if (status < 0 && optind < argc) {
         return tool_usage(argv, "'%s' is given, must be no file", argv[optind]);
     }
-    status = status < 0 ? tool_format(argv, format, &json) : status;
+    status = status < 0 ? tool_json(argv, format, &json) : status;
     if (status >= 0) {
         return status;
     }

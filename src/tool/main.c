@@ -15,6 +15,7 @@ static const struct {
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
     {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
+    {"draw", "lierne draw", tool_draw, "draw a configuration: mesh, ranks, matrix, rows, stages"},
     {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
     {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
     {"export", "lierne export", tool_export, "write a grid for another tool"},
@@ -74,6 +75,6 @@ int main(int argc, char **argv) {
     }
     return tool_usage((char *[]){"lierne"},
                       "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "schedule, import, export and info",
+                      "draw, schedule, import, export and info",
                       argv[1]);
 }

@@ -86,12 +86,28 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
     return -1;
 }
 
-int tool_format(char **argv, const char *format, bool *json) {
-    *json = format && strcmp(format, "json") == 0;
-    if (format && !*json && strcmp(format, "text") != 0) {
-        return tool_usage(argv, "--format is '%s', must be text or json", format);
+int tool_format(char **argv, const char *format, const char *const *names, int *index) {
+    char list[100] = "";
+    size_t used = 0;
+    for (*index = 0; names[*index]; ++*index) {
+        if (!format || strcmp(format, names[*index]) == 0) {
+            return -1;
+        }
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 *index == 0         ? ""
+                                 : names[*index + 1] ? ", "
+                                                     : " or ",
+                                 names[*index]);
     }
-    return -1;
+    return tool_usage(argv, "--format is '%s', must be %s", format, list);
+}
+
+int tool_json(char **argv, const char *format, bool *json) {
+    static const char *const names[] = {"text", "json", NULL};
+    int index;
+    int status = tool_format(argv, format, names, &index);
+    *json = status < 0 && index == 1;
+    return status;
 }
 
 int tool_one_file(int argc, char **argv, const char **path) {

@@ -2,6 +2,7 @@
  * lists of numbers. */
 #include "tool.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 int tool_load(char **argv, const char *path, lierne_config **out) {
@@ -76,4 +77,21 @@ void tool_print_ints(FILE *out, const int *values, int count) {
         fprintf(out, "%c%d", i ? ',' : '[', values[i]);
     }
     fputs(count ? "]" : "[]", out);
+}
+
+const char *tool_bytes(char text[TOOL_BYTES], int64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int unit = 0;
+    while (bytes >> (10 * (unit + 1)) > 0 && unit < 6) {
+        unit++;
+    }
+    int64_t one = INT64_C(1) << 10 * unit;
+    int64_t whole = bytes / one, rest = bytes % one;
+    if (rest == 0) {
+        snprintf(text, TOOL_BYTES, "%" PRId64 " %s", whole, units[unit]);
+    } else {
+        snprintf(text, TOOL_BYTES, "%.*f %s", whole < 100 ? 1 : 0, (double)bytes / (double)one,
+                 units[unit]);
+    }
+    return text;
 }

@@ -177,7 +177,7 @@ int tool_schedule(int argc, char **argv) {
                                    {"format", 0, &format, NULL}};
     schedules s = {NULL, 0};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
-    status = status < 0 ? tool_format(argv, format, &json) : status;
+    status = status < 0 ? tool_json(argv, format, &json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     status = status < 0 ? load(argv, path, &s) : status;
     status = status < 0 ? apply_passes(argv, &s, purpose, split) : status;

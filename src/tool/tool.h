@@ -21,6 +21,7 @@ int tool_run(int argc, char **argv);
 int tool_schedule(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
+int tool_draw(int argc, char **argv);
 
 /* Options of a subcommand: either value or flag is set. */
 typedef struct tool_option {
@@ -43,8 +44,11 @@ int tool_usage(char **argv, const char *format, ...) __attribute__((format(print
 const char *tool_reason(void);
 /* Prints the message of the last failed call of the library. Returns TOOL_USAGE. */
 int tool_failed(char **argv);
-/* The argument of --format, NULL if it was not given. Returns -1 to go on, or TOOL_USAGE. */
-int tool_format(char **argv, const char *format, bool *json);
+/* The argument of --format, NULL if it was not given: *index becomes that of the name in names, a
+ * list that ends with NULL and begins with the default. Returns -1 to go on, or TOOL_USAGE. */
+int tool_format(char **argv, const char *format, const char *const *names, int *index);
+/* The same where the formats are text and json. */
+int tool_json(char **argv, const char *format, bool *json);
 /* The one operand of a subcommand that takes one file. Returns -1 to go on, or TOOL_USAGE. */
 int tool_one_file(int argc, char **argv, const char **path);
 
@@ -76,10 +80,15 @@ void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic 
  * printed by this, by tool_say or as a JSON string. */
 void tool_print_text(FILE *out, const char *text);
 int tool_text_columns(const char *text);
+/* Bytes for people: "16 MiB", "1.5 GiB". Returns text. */
+#define TOOL_BYTES 24
+const char *tool_bytes(char text[TOOL_BYTES], int64_t bytes);
 /* The same on standard output, like %*s: at the right of its width, or at the left of -width. */
 void tool_print_padded(const char *text, int width);
 /* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void tool_print_string(FILE *out, const char *text);
+/* As text or in quotes in XML. */
+void tool_print_xml(FILE *out, const char *text);
 /* [1,2,3] */
 void tool_print_ints(FILE *out, const int *values, int count);
 
