@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 16 };
+enum { MAX_OPTIONS = 20 };
 
 int tool_usage(char **argv, const char *format, ...) {
     va_list args;
