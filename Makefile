@@ -30,6 +30,8 @@ mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
 cmakedir     ?= $(libdir)/cmake/lierne
 pkgdatadir   ?= $(datarootdir)/lierne
+bashcompdir  ?= $(datarootdir)/bash-completion/completions
+zshcompdir   ?= $(datarootdir)/zsh/site-functions
 
 # Open MPI rejects root and more ranks than cores without these settings; both are normal in a
 # container.
@@ -182,7 +184,7 @@ INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
 	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
-	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
+	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1 $(bashcompdir)/lierne $(zshcompdir)/_lierne
 # A folder below PREFIX is written relative to it, so that an installed tree may be moved.
 relative = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 
@@ -198,6 +200,8 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	sed -i 's|"../docs/grid.schema.json"|"../grid.schema.json"|' $(DESTDIR)$(pkgdatadir)/grids/*.json
 	install -m 644 docs/grid.schema.json $(DESTDIR)$(pkgdatadir)
 	install -m 644 docs/lierne.1 $(DESTDIR)$(mandir)/man1
+	$(TOOL) completion bash >$(DESTDIR)$(bashcompdir)/lierne
+	$(TOOL) completion zsh >$(DESTDIR)$(zshcompdir)/_lierne
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :

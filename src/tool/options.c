@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+tool_list tool_list_options;
+
 enum { MAX_OPTIONS = 20 };
 
 int tool_usage(char **argv, const char *format, ...) {
@@ -63,6 +65,10 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
     struct option longs[MAX_OPTIONS + 2];
     char shorts[2 * MAX_OPTIONS + 3];
     int found;
+    if (tool_list_options) {
+        tool_list_options(options, noptions);
+        return TOOL_VALID;
+    }
     opterr = 0;
     fill_tables(options, noptions, longs, shorts);
     while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

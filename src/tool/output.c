@@ -15,7 +15,7 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     int status = tool_load(argv, path, out);
     for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
         const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(*out, i);
-        tool_print_diagnostic(stderr, path, diagnostic, false);
+        tool_print_diagnostic(stderr, path, diagnostic);
         valid = valid && diagnostic->severity != LIERNE_ERROR;
     }
     if (status < 0 && !valid) {
@@ -59,13 +59,12 @@ int tool_no_such(char **argv, const char *what, const char *name, const char *pa
     return tool_usage(argv, "there is no %s '%s' in %s, which has: %s", what, name, path, list);
 }
 
-void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
-                           bool color) {
+void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic) {
     bool error = diagnostic->severity == LIERNE_ERROR;
-    const char *on = !color ? "" : error ? "\033[1;31m" : "\033[1;35m";
     tool_print_text(out, path);
-    fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column, on,
-            error ? "error" : "warning", color ? "\033[0m" : "", diagnostic->code);
+    fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column,
+            tool_paint(out, error ? TOOL_BAD : TOOL_WARN), error ? "error" : "warning",
+            tool_paint(out, TOOL_PLAIN), diagnostic->code);
     tool_print_text(out, diagnostic->message);
     fputs(*diagnostic->hint ? "; " : "", out);
     tool_print_text(out, diagnostic->hint);

@@ -75,6 +75,9 @@ enum { RUN_TEXT = 0, RUN_JSON = 1, RUN_CSV = 2 };
 /* The command on one of the ranks: returns its exit status. argv[0] is "lierne run". */
 int run_main(int argc, char **argv, run_ranks *together);
 
+/* Its help, or the list of its options, which need no ranks. */
+int run_help(int argc, char **argv);
+
 /* The worst exit status of all ranks; -1 is the best. Collective, as all below. */
 int run_worst(const run_state *run, int status);
 /* Whether all ranks succeeded. If not, the lowest rank that failed prints the library's message. */

@@ -12,6 +12,14 @@
 enum { TOOL_VALID = 0, TOOL_INVALID = 1, TOOL_USAGE = 2 };
 
 /* Subcommands: argv[0] is "lierne NAME". Each returns an exit status. */
+typedef struct tool_command {
+    const char *name;
+    const char *called; /* how it calls itself in messages */
+    int (*run)(int argc, char **argv);
+    const char *summary;
+    const char *words; /* what its first operand may be, between blanks; NULL: a file */
+} tool_command;
+
 int tool_check(int argc, char **argv);
 int tool_groups(int argc, char **argv);
 int tool_plan(int argc, char **argv);
@@ -22,6 +30,8 @@ int tool_schedule(int argc, char **argv);
 int tool_import(int argc, char **argv);
 int tool_export(int argc, char **argv);
 int tool_draw(int argc, char **argv);
+/* commands: all subcommands, n of them. */
+int tool_completion(int argc, char **argv, const tool_command *commands, int n);
 
 /* Options of a subcommand: either value or flag is set. */
 typedef struct tool_option {
@@ -29,7 +39,12 @@ typedef struct tool_option {
     char letter;        /* short name; 0: none */
     const char **value; /* the option's argument goes here */
     bool *flag;         /* or this becomes true */
+    const char *words;  /* the values that there are, between blanks; NULL: any */
 } tool_option;
+
+/* If set, tool_parse hands its table to it and returns TOOL_VALID. */
+typedef void (*tool_list)(const tool_option *options, int noptions);
+extern tool_list tool_list_options;
 
 /* Parses options, --help among them; operands are argv[optind] and on. Returns -1 to go on, or the
  * exit status to end with. */
@@ -72,9 +87,24 @@ void tool_progress_end(void);
 int tool_no_such(char **argv, const char *what, const char *name, const char *path,
                  const lierne_config *config);
 
+/* Colours: where there is a terminal and no NO_COLOR, or as this says. */
+typedef enum tool_color {
+    TOOL_PLAIN = 0,
+    TOOL_HEAD = 1,
+    TOOL_GOOD = 2,
+    TOOL_BAD = 3,
+    TOOL_WARN = 4
+} tool_color;
+void tool_color_always(bool on);
+bool tool_has_color(FILE *out);
+/* What to print before text in this colour; TOOL_PLAIN ends it. */
+const char *tool_paint(FILE *out, tool_color color);
+void tool_print_painted(tool_color color, const char *text);
+/* Columns of the terminal; `usual` where there is none. */
+int tool_width(int usual);
+
 /* One line for a diagnostic: file:line:column: error: [CODE] message; hint. */
-void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
-                           bool color);
+void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic);
 /* Untrusted text (names, paths, messages that repeat them): control characters and bidirectional
  * marks are printed as escapes, \u009B, and bytes that are not UTF-8 as \xFF. Every such text is
  * printed by this, by tool_say or as a JSON string. */

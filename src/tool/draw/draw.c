@@ -9,6 +9,7 @@
 
 static const char help[] =
     "Usage: lierne draw PICTURE FILE [--bridge B] [OPTION]...\n"
+    "       lierne draw timeline TRACE [--rank R]\n"
     "Draws a configuration, to standard output.\n"
     "\n"
     "  mesh     nodes, GPUs and their coordinates; all grids without --bridge\n"
@@ -16,7 +17,9 @@ static const char help[] =
     "  matrix   how many bytes each rank sends to each\n"
     "  rows     which dp rank sends what to which\n"
     "  stages   the stages of the plan\n"
+    "  timeline the operations of a run, from its trace in the Chrome format (LIERNE_TRACE)\n"
     "\n"
+    "  -r, --rank=R         one rank of the trace\n"
     "  -b, --bridge=B       the bridge\n"
     "      --adjoint        the adjoint; forward without\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
@@ -98,11 +101,16 @@ static int draw(draw_task *task, const struct picture *picture) {
 
 static int parse(draw_task *task, const struct picture *picture, int argc) {
     bool adjoint = false;
-    const tool_option options[] = {{"adjoint", 0, NULL, &adjoint}};
+    const char *rank = NULL;
+    const tool_option options[] = {{"adjoint", 0, NULL, &adjoint, NULL},
+                                   {"rank", 'r', &rank, NULL, NULL}};
     task->bridge.formats = formats;
     task->bridge.optional = !picture->traffic;
-    int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 1);
+    int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 2);
     task->direction = adjoint ? LIERNE_ADJOINT : LIERNE_FORWARD;
+    if (status < 0 && rank) {
+        return tool_usage(task->argv, "--rank is for timeline only");
+    }
     if (status < 0 && task->bridge.format == DRAW_DOT && !picture->dot) {
         return tool_usage(task->argv, "%s has no form in DOT, only svg and text", picture->name);
     }
@@ -111,14 +119,21 @@ static int parse(draw_task *task, const struct picture *picture, int argc) {
 
 int tool_draw(int argc, char **argv) {
     draw_task task = {.argv = argv + 1};
+    if (argc > 1 && strcmp(argv[1], "timeline") == 0) {
+        argv[1] = argv[0];
+        return draw_timeline(argc - 1, argv + 1);
+    }
     const struct picture *picture = argc > 1 ? find(argv[1]) : NULL;
     if (!picture && (argc < 2 || *argv[1] != '-')) {
-        return tool_usage(argv, "the picture is %s, must be mesh, ranks, matrix, rows or stages",
-                          argc < 2 ? "missing" : argv[1]);
+        return tool_usage(
+            argv, "the picture is %s, must be mesh, ranks, matrix, rows, stages or timeline",
+            argc < 2 ? "missing" : argv[1]);
     }
-    if (!picture) { /* --help, or an option that no picture can take */
-        int status = tool_parse(argc, argv, help, NULL, 0);
-        return status < 0 ? tool_usage(argv, "the picture is missing") : status;
+    if (!picture) { /* --help, or an option before the picture */
+        task.argv = argv;
+        int status = parse(&task, &pictures[0], argc);
+        return status < 0 ? tool_usage(argv, "the picture is missing, it is the first argument")
+                          : status;
     }
     argv[1] = argv[0];
     int status = parse(&task, picture, argc - 1);

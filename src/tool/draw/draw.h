@@ -52,6 +52,9 @@ typedef struct draw_task {
 int draw_traffic_open(draw_task *task);
 void draw_traffic_close(draw_task *task);
 
+/* The picture of a trace, which has options of its own. Returns an exit status. */
+int draw_timeline(int argc, char **argv);
+
 /* Pictures. Text and DOT go to standard output; a picture as SVG is drawn on s. */
 void draw_mesh(const draw_task *task, svg *s);
 void draw_mesh_dot(const draw_task *task);

@@ -41,9 +41,9 @@ static int parse(run_state *run, int argc) {
     const char *rounds = NULL, *launch = NULL, *warmup = NULL;
     const char *least = NULL, *most = NULL, *factor = NULL;
     const tool_option options[] = {
-        {"rounds", 'n', &rounds, NULL}, {"launch", 'l', &launch, NULL},
-        {"warmup", 'w', &warmup, NULL}, {"minbytes", 0, &least, NULL},
-        {"maxbytes", 'e', &most, NULL}, {"stepfactor", 'f', &factor, NULL},
+        {"rounds", 'n', &rounds, NULL, NULL}, {"launch", 'l', &launch, NULL, NULL},
+        {"warmup", 'w', &warmup, NULL, NULL}, {"minbytes", 0, &least, NULL, NULL},
+        {"maxbytes", 'e', &most, NULL, NULL}, {"stepfactor", 'f', &factor, NULL, NULL},
     };
     run->bridge.formats = formats;
     run->rounds = ROUNDS;
@@ -62,6 +62,12 @@ static int parse(run_state *run, int argc) {
                  ? tool_bridge_number(run->argv, "--warmup", warmup, 0, MAX_ROUNDS, &run->warmup)
                  : status;
     return status < 0 ? run_sweep_parse(run->argv, least, most, factor, &run->sweep) : status;
+}
+
+int run_help(int argc, char **argv) {
+    run_ranks alone = {.n = 1, .launched = true};
+    run_state run = {.argv = argv, .together = &alone, .ranks = 1};
+    return parse(&run, argc);
 }
 
 static int load_silently(run_state *run) {

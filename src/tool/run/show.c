@@ -159,6 +159,10 @@ void run_print_end(const run_state *run) {
     if (run->format == RUN_JSON) {
         printf(run->sweep.given ? "]}\n" : "}\n");
     } else if (run->format == RUN_TEXT) {
-        printf("# %s\n", run_is_right(run) ? "forward and adjoint are right" : "WRONG");
+        bool right = run_is_right(run);
+        printf("# ");
+        tool_print_painted(right ? TOOL_GOOD : TOOL_BAD,
+                           right ? "forward and adjoint are right" : "WRONG");
+        printf("\n");
     }
 }
