@@ -53,6 +53,7 @@ int draw_head(const draw_task *task, svg *s, const char *what) {
     if (!task->bridge.name) {
         svg_write(s, 16, y, title, "%s of %s, %d ranks", what, task->bridge.path,
                   task->bridge.world);
+        y += 6;
     } else {
         svg_write(s, 16, y, title, "%s: %s%s, %d ranks", what, task->bridge.name,
                   direction_of(task), task->bridge.world);
