@@ -30,6 +30,8 @@ mandir       ?= $(datarootdir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
 cmakedir     ?= $(libdir)/cmake/lierne
 pkgdatadir   ?= $(datarootdir)/lierne
+bashcompdir  ?= $(datarootdir)/bash-completion/completions
+zshcompdir   ?= $(datarootdir)/zsh/site-functions
 
 # Open MPI rejects root and more ranks than cores without these settings; both are normal in a
 # container.
@@ -67,7 +69,7 @@ KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
-TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c))
+TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c src/tool/draw/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
 GOLD_SRC := $(sort $(wildcard tests/golden/*.c))
 # The bridge's model, its plans, and what both need.
@@ -102,7 +104,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: pictures python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -163,6 +165,9 @@ fuzz: ## fuzz configurations and plans for SECONDS=60, with libFuzzer if install
 mutants: tests ## break the code, one mutation at a time: some test must fail each time
 	@bash tests/mutants.sh $(B)
 
+pictures: $(TOOL) ## draw the pictures of the documents again
+	@sh docs/pictures/make.sh $(B) docs/pictures
+
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
@@ -184,7 +189,7 @@ INSTALLED = $(addprefix $(bindir)/,$(notdir $(TOOL) $(RUN))) \
 	$(addprefix $(pkgconfigdir)/,$(PC)) $(addprefix $(cmakedir)/,$(CMAKE)) \
 	$(includedir)/lierne.h $(addprefix $(includedir)/lierne/,$(notdir $(HEADERS))) \
 	$(addprefix $(pkgdatadir)/grids/,$(notdir $(wildcard grids/*.json))) \
-	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1
+	$(pkgdatadir)/grid.schema.json $(mandir)/man1/lierne.1 $(bashcompdir)/lierne $(zshcompdir)/_lierne
 # A folder below PREFIX is written relative to it, so that an installed tree may be moved.
 relative = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 
@@ -200,6 +205,8 @@ install: all ## install below PREFIX (/usr/local); DESTDIR, libdir, ... as usual
 	sed -i 's|"../docs/grid.schema.json"|"../grid.schema.json"|' $(DESTDIR)$(pkgdatadir)/grids/*.json
 	install -m 644 docs/grid.schema.json $(DESTDIR)$(pkgdatadir)
 	install -m 644 docs/lierne.1 $(DESTDIR)$(mandir)/man1
+	$(TOOL) completion bash >$(DESTDIR)$(bashcompdir)/lierne
+	$(TOOL) completion zsh >$(DESTDIR)$(zshcompdir)/_lierne
 	$(foreach pc,$(PC),sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call relative,$(libdir))|' \
 	-e 's|@INCLUDEDIR@|$(call relative,$(includedir))|' -e 's|@VERSION@|$(VERSION)|' \
 	-e 's|@CJSON@|$(strip $(CJSON))|' src/$(pc).in >$(DESTDIR)$(pkgconfigdir)/$(pc) &&) :

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMON = 9, MAX_OPTIONS = 8 };
+enum { COMMON = 9, MAX_OPTIONS = 8, WORDS = 100 };
 
 static const char *const algorithms[] = {"direct", "collective", "leader"}; /* as the enum */
 
@@ -60,21 +60,32 @@ static int read_links(char **argv, tool_bridge *bridge) {
 
 int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *help,
                       const tool_option *options, int noptions) {
+    static const char *const usual[] = {"text", "json", NULL};
+    const char *const *formats = bridge->formats ? bridge->formats : usual;
     const char *format = NULL;
+    char words[WORDS] = "";
+    for (int i = 0; formats[i]; i++) {
+        snprintf(words + strlen(words), WORDS - strlen(words), "%s%s", i ? " " : "", formats[i]);
+    }
     tool_option all[COMMON + MAX_OPTIONS] = {
-        {"bridge", 'b', &bridge->name, NULL},       {"algorithm", 'a', &bridge->algorithm, NULL},
-        {"routing", 0, &bridge->routing, NULL},     {"format", 0, &format, NULL},
-        {"src", 0, &bridge->given.src, NULL},       {"dst", 0, &bridge->given.dst, NULL},
-        {"tensor", 0, &bridge->given.tensor, NULL}, {"dtype", 0, &bridge->given.dtype, NULL},
-        {"links", 0, &bridge->links, NULL},
+        {"bridge", 'b', &bridge->name, NULL, NULL},
+        {"algorithm", 'a', &bridge->algorithm, NULL, "direct collective leader"},
+        {"routing", 0, &bridge->routing, NULL, "auto direct balanced"},
+        {"format", 0, &format, NULL, words},
+        {"src", 0, &bridge->given.src, NULL, NULL},
+        {"dst", 0, &bridge->given.dst, NULL, NULL},
+        {"tensor", 0, &bridge->given.tensor, NULL, NULL},
+        {"dtype", 0, &bridge->given.dtype, NULL, NULL},
+        {"links", 0, &bridge->links, NULL, NULL},
     };
     for (int i = 0; i < noptions; i++) {
         all[COMMON + i] = options[i];
     }
     int status = tool_parse(argc, argv, help, all, COMMON + noptions);
-    status = status < 0 ? tool_format(argv, format, &bridge->json) : status;
+    status = status < 0 ? tool_format(argv, format, formats, &bridge->format) : status;
+    bridge->json = !bridge->formats && bridge->format == 1;
     status = status < 0 ? find_input(bridge, argc, argv) : status;
-    if (status < 0 && !bridge->name) {
+    if (status < 0 && !bridge->name && !bridge->optional) {
         return tool_usage(argv, "--bridge is missing");
     }
     if (status < 0 && bridge->algorithm && find(algorithms, bridge->algorithm) < 0) {
@@ -89,6 +100,10 @@ int tool_bridge_parse(tool_bridge *bridge, int argc, char **argv, const char *he
 }
 
 int tool_bridge_find(tool_bridge *bridge, char **argv) {
+    bridge->world = lierne_config_get_world_size(bridge->config);
+    if (!bridge->name) {
+        return -1;
+    }
     const lierne_bridge_spec *spec = lierne_config_get_bridge(bridge->config, bridge->name);
     const lierne_megatron_spec *megatron = lierne_config_get_megatron(bridge->config, bridge->name);
     if (!spec) {
@@ -96,7 +111,6 @@ int tool_bridge_find(tool_bridge *bridge, char **argv) {
     }
     bridge->spec = *spec;
     bridge->method = megatron ? (tool_algorithm)megatron->algorithm : TOOL_DIRECT;
-    bridge->world = lierne_config_get_world_size(bridge->config);
     if (bridge->algorithm) {
         bridge->method = (tool_algorithm)find(algorithms, bridge->algorithm);
     }

@@ -16,11 +16,14 @@ typedef struct tool_bridge {
     const char *path;
     tool_inline given; /* in place of path and name */
     const char *name;
-    const char *algorithm; /* as given; NULL: the file's */
-    const char *routing;   /* as given, or NULL */
+    const char *algorithm;      /* as given; NULL: the file's */
+    const char *routing;        /* as given, or NULL */
+    const char *const *formats; /* set before parsing, as for tool_format; NULL: text and json */
+    int format;                 /* index of the one given */
     const char *links;
     lierne_links own_links; /* those of links */
     bool json;
+    bool optional; /* set before parsing: --bridge may be missing, and name is NULL then */
     lierne_config *config;
     int world;
     lierne_bridge_spec spec;

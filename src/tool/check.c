@@ -6,7 +6,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char help[] =
     "Usage: lierne check [OPTION]... FILE...\n"
@@ -25,19 +24,16 @@ static const char help[] =
 typedef struct settings {
     bool strict;
     bool quiet;
-    bool color;
     const char *ignore;            /* codes of warnings, between commas; NULL: none */
     const findings_format *format; /* NULL: text */
     int printed;                   /* files so far */
 } settings;
 
-static int read_color(char **argv, const char *when, bool *color) {
-    const char *no_color = getenv("NO_COLOR");
-    if (!when || strcmp(when, "auto") == 0) {
-        *color = isatty(STDOUT_FILENO) && !(no_color && *no_color);
-    } else if (strcmp(when, "always") == 0 || strcmp(when, "never") == 0) {
-        *color = *when == 'a';
-    } else {
+static int read_color(char **argv, const char *when) {
+    bool always = when && strcmp(when, "always") == 0;
+    if (always || (when && strcmp(when, "never") == 0)) {
+        tool_color_always(always);
+    } else if (when && strcmp(when, "auto") != 0) {
         return tool_usage(argv, "--color is '%s', must be auto, always or never", when);
     }
     return -1;
@@ -109,13 +105,13 @@ static void print_line(const char *path, const lierne_diagnostic *d) {
     }
 }
 
-static void print_text(const settings *s, const findings_file *file, int errors) {
+static void print_text(const findings_file *file, int errors) {
     for (int i = 0; i < lierne_config_get_ndiagnostics(file->config); i++) {
         const lierne_diagnostic *d = lierne_config_get_diagnostic(file->config, i);
         if (file->keep[i]) {
-            tool_print_diagnostic(stdout, file->path, d, s->color);
+            tool_print_diagnostic(stdout, file->path, d);
         }
-        if (file->keep[i] && s->color) {
+        if (file->keep[i] && tool_has_color(stdout)) {
             print_line(file->path, d);
         }
     }
@@ -123,7 +119,8 @@ static void print_text(const settings *s, const findings_file *file, int errors)
         int ngrids = lierne_config_get_ngrids(file->config),
             nbridges = lierne_config_get_nbridges(file->config);
         tool_print_text(stdout, file->path);
-        printf(": valid: %d grid%s, %d bridge%s\n", ngrids, ngrids == 1 ? "" : "s", nbridges,
+        printf(": %svalid%s: %d grid%s, %d bridge%s\n", tool_paint(stdout, TOOL_GOOD),
+               tool_paint(stdout, TOOL_PLAIN), ngrids, ngrids == 1 ? "" : "s", nbridges,
                nbridges == 1 ? "" : "s");
     }
 }
@@ -159,7 +156,7 @@ static int check_file(char **argv, settings *s, const char *path) {
         s->format->file(&file);
         s->printed++;
     } else if (!s->quiet) {
-        print_text(s, &file, errors);
+        print_text(&file, errors);
     }
     free(keep);
     lierne_config_destroy(config);
@@ -186,13 +183,15 @@ int tool_check(int argc, char **argv) {
     settings s = {0};
     const char *format = NULL, *color = NULL;
     const tool_option options[] = {
-        {"strict", 's', NULL, &s.strict}, {"quiet", 'q', NULL, &s.quiet},
-        {"ignore", 0, &s.ignore, NULL},   {"format", 0, &format, NULL},
-        {"color", 0, &color, NULL},
+        {"strict", 's', NULL, &s.strict, NULL},
+        {"quiet", 'q', NULL, &s.quiet, NULL},
+        {"ignore", 0, &s.ignore, NULL, NULL},
+        {"format", 0, &format, NULL, "text json sarif github junit"},
+        {"color", 0, &color, NULL, "auto always never"},
     };
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     status = status < 0 ? read_format(argv, format, &s.format) : status;
-    status = status < 0 ? read_color(argv, color, &s.color) : status;
+    status = status < 0 ? read_color(argv, color) : status;
     status = status < 0 ? check_ignore(argv, s.ignore) : status;
     if (status < 0 && optind == argc) {
         status = tool_usage(argv, "no file given, must be at least 1; '-' is standard input");

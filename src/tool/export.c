@@ -155,7 +155,8 @@ static int export_grid(const question *q) {
 int tool_export(int argc, char **argv) {
     question q = {.argv = argv};
     lierne_config *config = NULL;
-    const tool_option options[] = {{"grid", 'g', &q.name, NULL}, {"to", 't', &q.to, NULL}};
+    const tool_option options[] = {{"grid", 'g', &q.name, NULL, NULL},
+                                   {"to", 't', &q.to, NULL, "megatron devicemesh rankfile"}};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     status = status < 0 ? tool_one_file(argc, argv, &q.path) : status;
     if (status < 0 && (!q.name || !q.to)) {

@@ -151,39 +151,21 @@ static void github_file(const findings_file *file) {
     }
 }
 
-static void print_xml(const char *text) {
-    static const char *const written[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
-    print_escaped(text, "&<>\"", written);
-}
-
 static void junit_begin(int nfiles) {
     printf("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
            "<testsuite name=\"lierne check\" tests=\"%d\">\n",
            nfiles);
 }
 
-/* A path as XML can hold it. */
-static void print_xml_path(const char *path) {
-    char *text = NULL;
-    size_t length;
-    FILE *memory = open_memstream(&text, &length);
-    if (memory) {
-        tool_print_text(memory, path);
-        fclose(memory);
-    }
-    print_xml(text ? text : "");
-    free(text);
-}
-
 static void junit_file(const findings_file *file) {
     int i = 0;
     fputs("<testcase classname=\"lierne\" name=\"", stdout);
-    print_xml_path(file->path);
+    tool_print_xml(stdout, file->path);
     fputs(file->valid ? "\">\n<system-out>" : "\">\n<failure message=\"invalid\">", stdout);
     for (const lierne_diagnostic *d; (d = next(file, &i));) {
         char *text = text_of(d);
         printf("%d:%d: %s: [%s] ", d->line, d->column, level(d), d->code);
-        print_xml(text ? text : "");
+        tool_print_xml(stdout, text ? text : "");
         putchar('\n');
         free(text);
     }

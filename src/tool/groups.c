@@ -85,13 +85,13 @@ static int print_groups(char **argv, const question *q, const lierne_config *con
 static int parse(int argc, char **argv, question *q) {
     const char *format = NULL;
     const tool_option options[] = {
-        {"grid", 'g', &q->grid, NULL},
-        {"view", 'v', &q->view, NULL},
-        {"dims", 'd', &q->list, NULL},
-        {"format", 0, &format, NULL},
+        {"grid", 'g', &q->grid, NULL, NULL},
+        {"view", 'v', &q->view, NULL, NULL},
+        {"dims", 'd', &q->list, NULL, NULL},
+        {"format", 0, &format, NULL, "text json"},
     };
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
-    status = status < 0 ? tool_format(argv, format, &q->json) : status;
+    status = status < 0 ? tool_json(argv, format, &q->json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &q->path) : status;
     if (status < 0 && (!q->grid || !q->list)) {
         return tool_usage(argv, "%s is missing", q->grid ? "--dims" : "--grid");

@@ -43,11 +43,11 @@ static void print_json(const lierne_hang *hang, const char *text) {
 int tool_hang(int argc, char **argv) {
     const char *format = NULL, *path;
     bool json;
-    const tool_option options[] = {{"format", 0, &format, NULL}};
+    const tool_option options[] = {{"format", 0, &format, NULL, "text json"}};
     lierne_hang hang = {.size = sizeof hang};
     char *text;
     int status = tool_parse(argc, argv, help, options, 1);
-    status = status < 0 ? tool_format(argv, format, &json) : status;
+    status = status < 0 ? tool_json(argv, format, &json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     if (status >= 0) {
         return status;

@@ -63,13 +63,13 @@ static bool describe(size_t i, char *text, size_t size) {
 int tool_info(int argc, char **argv) {
     const char *format = NULL;
     bool json = false;
-    const tool_option options[] = {{"format", 0, &format, NULL}};
+    const tool_option options[] = {{"format", 0, &format, NULL, "text json"}};
     char text[1024];
     int status = tool_parse(argc, argv, help, options, 1);
     if (status < 0 && optind < argc) {
         return tool_usage(argv, "'%s' is given, must be no file", argv[optind]);
     }
-    status = status < 0 ? tool_format(argv, format, &json) : status;
+    status = status < 0 ? tool_json(argv, format, &json) : status;
     if (status >= 0) {
         return status;
     }

@@ -4,25 +4,32 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    const char *called; /* how it calls itself in messages */
-    int (*run)(int argc, char **argv);
-    const char *summary;
-} commands[] = {
-    {"check", "lierne check", tool_check, "validate configurations, all errors at once"},
-    {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid"},
-    {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs"},
-    {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it"},
-    {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it"},
-    {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks"},
-    {"hang", "lierne hang", tool_hang, "name the rank that the others wait for"},
-    {"import", "lierne import", tool_import, "write the layout of another tool as a configuration"},
-    {"export", "lierne export", tool_export, "write a grid for another tool"},
-    {"info", "lierne info", tool_info, "say what memory and transports this installation has"},
+static int run_completion(int argc, char **argv);
+
+static const tool_command commands[] = {
+    {"check", "lierne check", tool_check, "validate configurations, all errors at once", NULL},
+    {"groups", "lierne groups", tool_groups, "print the rank groups of dims of a grid", NULL},
+    {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs", NULL},
+    {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it",
+     NULL},
+    {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it", NULL},
+    {"draw", "lierne draw", tool_draw, "draw a configuration: mesh, ranks, matrix, rows, stages",
+     "mesh ranks matrix rows stages timeline"},
+    {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks", NULL},
+    {"hang", "lierne hang", tool_hang, "name the rank that the others wait for", NULL},
+    {"import", "lierne import", tool_import, "write the layout of another tool as a configuration",
+     "megatron component torchtitan devicemesh m2n"},
+    {"export", "lierne export", tool_export, "write a grid for another tool", NULL},
+    {"info", "lierne info", tool_info, "say what memory and transports this installation has",
+     NULL},
+    {"completion", "lierne completion", run_completion, "print completion for a shell", "bash zsh"},
 };
 
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
+
+static int run_completion(int argc, char **argv) {
+    return tool_completion(argc, argv, commands, NCOMMANDS);
+}
 
 static void print_help(FILE *out) {
     fputs("Usage: lierne COMMAND [OPTION]... FILE...\n"
@@ -75,6 +82,6 @@ int main(int argc, char **argv) {
     }
     return tool_usage((char *[]){"lierne"},
                       "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "schedule, hang, import, export and info",
+                      "draw, schedule, hang, import, export, info and completion",
                       argv[1]);
 }

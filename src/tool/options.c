@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 16 };
+tool_list tool_list_options;
+
+enum { MAX_OPTIONS = 20 };
 
 int tool_usage(char **argv, const char *format, ...) {
     va_list args;
@@ -63,6 +65,10 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
     struct option longs[MAX_OPTIONS + 2];
     char shorts[2 * MAX_OPTIONS + 3];
     int found;
+    if (tool_list_options) {
+        tool_list_options(options, noptions);
+        return TOOL_VALID;
+    }
     opterr = 0;
     fill_tables(options, noptions, longs, shorts);
     while ((found = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
@@ -86,12 +92,28 @@ int tool_parse(int argc, char **argv, const char *help, const tool_option *optio
     return -1;
 }
 
-int tool_format(char **argv, const char *format, bool *json) {
-    *json = format && strcmp(format, "json") == 0;
-    if (format && !*json && strcmp(format, "text") != 0) {
-        return tool_usage(argv, "--format is '%s', must be text or json", format);
+int tool_format(char **argv, const char *format, const char *const *names, int *index) {
+    char list[100] = "";
+    size_t used = 0;
+    for (*index = 0; names[*index]; ++*index) {
+        if (!format || strcmp(format, names[*index]) == 0) {
+            return -1;
+        }
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 *index == 0         ? ""
+                                 : names[*index + 1] ? ", "
+                                                     : " or ",
+                                 names[*index]);
     }
-    return -1;
+    return tool_usage(argv, "--format is '%s', must be %s", format, list);
+}
+
+int tool_json(char **argv, const char *format, bool *json) {
+    static const char *const names[] = {"text", "json", NULL};
+    int index;
+    int status = tool_format(argv, format, names, &index);
+    *json = status < 0 && index == 1;
+    return status;
 }
 
 int tool_one_file(int argc, char **argv, const char **path) {

@@ -2,6 +2,7 @@
  * lists of numbers. */
 #include "tool.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 int tool_load(char **argv, const char *path, lierne_config **out) {
@@ -14,7 +15,7 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     int status = tool_load(argv, path, out);
     for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
         const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(*out, i);
-        tool_print_diagnostic(stderr, path, diagnostic, false);
+        tool_print_diagnostic(stderr, path, diagnostic);
         valid = valid && diagnostic->severity != LIERNE_ERROR;
     }
     if (status < 0 && !valid) {
@@ -58,13 +59,12 @@ int tool_no_such(char **argv, const char *what, const char *name, const char *pa
     return tool_usage(argv, "there is no %s '%s' in %s, which has: %s", what, name, path, list);
 }
 
-void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic,
-                           bool color) {
+void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic) {
     bool error = diagnostic->severity == LIERNE_ERROR;
-    const char *on = !color ? "" : error ? "\033[1;31m" : "\033[1;35m";
     tool_print_text(out, path);
-    fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column, on,
-            error ? "error" : "warning", color ? "\033[0m" : "", diagnostic->code);
+    fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column,
+            tool_paint(out, error ? TOOL_BAD : TOOL_WARN), error ? "error" : "warning",
+            tool_paint(out, TOOL_PLAIN), diagnostic->code);
     tool_print_text(out, diagnostic->message);
     fputs(*diagnostic->hint ? "; " : "", out);
     tool_print_text(out, diagnostic->hint);
@@ -76,4 +76,21 @@ void tool_print_ints(FILE *out, const int *values, int count) {
         fprintf(out, "%c%d", i ? ',' : '[', values[i]);
     }
     fputs(count ? "]" : "[]", out);
+}
+
+const char *tool_bytes(char text[TOOL_BYTES], int64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int unit = 0;
+    while (bytes >> (10 * (unit + 1)) > 0 && unit < 6) {
+        unit++;
+    }
+    int64_t one = INT64_C(1) << 10 * unit;
+    int64_t whole = bytes / one, rest = bytes % one;
+    if (rest == 0) {
+        snprintf(text, TOOL_BYTES, "%" PRId64 " %s", whole, units[unit]);
+    } else {
+        snprintf(text, TOOL_BYTES, "%.*f %s", whole < 100 ? 1 : 0, (double)bytes / (double)one,
+                 units[unit]);
+    }
+    return text;
 }

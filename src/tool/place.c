@@ -133,14 +133,20 @@ int64_t place_parts(const place *p, int axis) {
     return parts;
 }
 
-int64_t place_samples(const lierne_bridge_spec *spec, place_side side, int rank) {
+void place_range(const lierne_bridge_spec *spec, place_side side, int rank, int64_t *start,
+                 int64_t *length) {
     place p = place_of(spec, side, false, rank);
     place_axes axes = place_axes_of(spec);
-    int64_t start, length = 0;
+    *start = *length = 0;
     for (int i = 0; p.holds && i < p.ncuts; i++) {
         if (p.cuts[i].axis == axes.batch) {
-            share(&p.cuts[i], axes.size[axes.batch], &start, &length);
+            share(&p.cuts[i], axes.size[axes.batch], start, length);
         }
     }
+}
+
+int64_t place_samples(const lierne_bridge_spec *spec, place_side side, int rank) {
+    int64_t start, length;
+    place_range(spec, side, rank, &start, &length);
     return length;
 }

@@ -47,7 +47,10 @@ place place_of(const lierne_bridge_spec *spec, place_side side, bool owned, int 
 int64_t place_keep(const place *p, int axis, int64_t *list, int64_t length);
 /* Number of parts into which the dims cut an axis. */
 int64_t place_parts(const place *p, int axis);
-/* Samples of the rank's dp rank; 0 where it holds none. */
+/* The samples of the rank's dp rank: *length is 0 where it holds none. */
+void place_range(const lierne_bridge_spec *spec, place_side side, int rank, int64_t *start,
+                 int64_t *length);
+/* Their number. */
 int64_t place_samples(const lierne_bridge_spec *spec, place_side side, int rank);
 
 #endif

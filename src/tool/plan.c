@@ -16,7 +16,8 @@ static const char help[] =
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's)\n"
     "  -r, --rank=R         this rank's part only, and its routes\n"
-    "      --format=FORMAT  text (default) or json\n"
+    "      --all            long lists in full, also for people\n"
+    "      --format=FORMAT  text (default) or json, which has all\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
     "                       the first dim varies fastest, tp2,dp4@8 begins at rank 8\n"
@@ -96,6 +97,7 @@ static int plan_ranks(plan_summary *summary, lierne_sim *sim, char **argv) {
     lierne_status status = LIERNE_OK;
     for (int rank = summary->first; status == LIERNE_OK && rank < summary->end; rank++) {
         lierne_plan *plan;
+        tool_progress(argv, "planning", rank - summary->first, summary->end - summary->first);
         status = tool_bridge_plan(&plan, lierne_sim_get_context(sim, rank), &summary->bridge->spec,
                                   summary->bridge->method);
         if (status == LIERNE_OK) {
@@ -106,6 +108,7 @@ static int plan_ranks(plan_summary *summary, lierne_sim *sim, char **argv) {
         }
         lierne_plan_destroy(plan);
     }
+    tool_progress_end();
     return status == LIERNE_OK ? TOOL_VALID : TOOL_INVALID;
 }
 
@@ -156,9 +159,10 @@ static void close_summary(plan_summary *summary) {
     free(summary->route[LIERNE_ADJOINT]);
 }
 
-static int print(const tool_bridge *bridge, int only, char **argv) {
+static int print(const tool_bridge *bridge, int only, bool all, char **argv) {
     plan_summary summary = {.bridge = bridge,
                             .only = only,
+                            .all = all,
                             .first = only < 0 ? 0 : only,
                             .end = only < 0 ? bridge->world : only + 1};
     int status = TOOL_INVALID;
@@ -180,12 +184,13 @@ int tool_plan(int argc, char **argv) {
     tool_bridge bridge = {0};
     const char *rank = NULL;
     int only = -1;
-    const tool_option options[] = {{"rank", 'r', &rank, NULL}};
-    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);
+    bool all = false;
+    const tool_option options[] = {{"rank", 'r', &rank, NULL, NULL}, {"all", 0, NULL, &all, NULL}};
+    int status = tool_bridge_parse(&bridge, argc, argv, help, options, 2);
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     status =
         status < 0 ? tool_bridge_number(argv, "--rank", rank, 0, bridge.world - 1, &only) : status;
-    status = status < 0 ? print(&bridge, only, argv) : status;
+    status = status < 0 ? print(&bridge, only, all, argv) : status;
     tool_bridge_close(&bridge);
     return status;
 }

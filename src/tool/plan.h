@@ -32,6 +32,7 @@ typedef struct plan_summary {
     bool balanced;  /* one of the planned ranks has a balanced route */
     int64_t groups; /* the most that one rank holds */
     char *route[2]; /* of the one rank, as text or JSON; to be freed */
+    bool all;       /* lists are printed in full */
 } plan_summary;
 
 /* The slice of a rank; false where the mapping defines none. */
@@ -54,6 +55,9 @@ void plan_semantics_json(const tool_bridge *bridge);
 
 /* A route as a JSON object; docs/conventions.md has the keys. */
 void plan_route_json(FILE *to, const lierne_route *route);
+
+/* A route that lierne_plan_print made; all: in full. */
+void plan_route_text(const char *text, bool all);
 
 void plan_print_text(const plan_summary *summary);
 void plan_print_json(const plan_summary *summary);

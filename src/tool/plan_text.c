@@ -4,7 +4,25 @@
 
 #include <inttypes.h>
 
-enum { COLUMNS = 96 };
+enum {
+    COLUMNS = 96,
+    MOST_RANKS = 64,
+    MOST_GROUPS = 64,
+    MOST_LISTED = 64,
+    MOST_MEMBERS = 32,
+    FEW_MEMBERS = 8
+};
+
+/* Of a list with n entries: those that are printed. */
+static int shown(const plan_summary *summary, int n, int most) {
+    return summary->all || n <= most ? n : most;
+}
+
+static void print_left_out(int all, int printed, const char *what) {
+    if (all > printed) {
+        printf("%s... %d more (--all)\n", what, all - printed);
+    }
+}
 
 static void print_grid(const char *name, const lierne_grid *grid, const char *view) {
     int first = lierne_grid_get_offset(grid);
@@ -62,8 +80,9 @@ static void print_mapping(const plan_summary *summary) {
         printf("On %d rank%s the dp ranks are misaligned; Megatron-LM delivers another dp rank's "
                "samples there:\n  ",
                count, count == 1 ? "" : "s");
-        tool_print_ints(stdout, ranks, count);
+        tool_print_ints(stdout, ranks, shown(summary, count, MOST_LISTED));
         printf("\n");
+        print_left_out(count, shown(summary, count, MOST_LISTED), "  ");
     }
 }
 
@@ -92,16 +111,18 @@ static void print_table(const plan_summary *summary, const char *src, const char
     const lierne_bridge_spec *spec = &summary->bridge->spec;
     int64_t start;
     int64_t size;
-    printf("\nCoordinates on ");
+    printf("\n%sCoordinates on ", tool_paint(stdout, TOOL_HEAD));
     tool_print_text(stdout, src);
     printf(" | on ");
     tool_print_text(stdout, dst);
-    printf(" | slice: samples of the wider dp rank that the rank keeps\n%6s", "rank");
+    printf(" | slice: samples of the wider dp rank that the rank keeps%s\n%6s",
+           tool_paint(stdout, TOOL_PLAIN), "rank");
     print_dims(spec->src, spec->src_view);
     printf("  |");
     print_dims(spec->dst, spec->dst_view);
     printf("  |  slice\n");
-    for (int rank = summary->first; rank < summary->end; rank++) {
+    int end = summary->first + shown(summary, summary->end - summary->first, MOST_RANKS);
+    for (int rank = summary->first; rank < end; rank++) {
         printf("%6d", rank);
         print_coords(spec->src, spec->src_view, rank);
         printf("  |");
@@ -113,20 +134,27 @@ static void print_table(const plan_summary *summary, const char *src, const char
             printf("  |  -\n");
         }
     }
+    print_left_out(summary->end, end, "   ");
 }
 
 /* Prints a group on this line, or on the next one if it does not fit; returns the new column. */
-static int print_group(const int *ranks, int size, int column) {
+static int print_group(const plan_summary *summary, const int *ranks, int size, int column) {
+    int listed = summary->all || size <= MOST_MEMBERS ? size : FEW_MEMBERS;
+    char rest[40] = "";
     int width = 2; /* a blank and a bracket; the other bracket takes the last comma's place */
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < listed; i++) {
         width += snprintf(NULL, 0, "%d,", ranks[i]);
     }
-    if (column > 1 && column + width > COLUMNS) {
+    if (listed < size) {
+        width += snprintf(rest, sizeof rest, "... %d more (--all)", size - listed);
+    }
+    if (column > 1 && column + width > tool_width(COLUMNS)) {
         printf("\n ");
         column = 1;
     }
     printf(" ");
-    tool_print_ints(stdout, ranks, size);
+    tool_print_ints(stdout, ranks, listed);
+    printf("%s", rest);
     return column + width;
 }
 
@@ -137,13 +165,16 @@ static void print_groups(const plan_summary *summary, const char *title, const i
         return;
     }
     printf("%s: %d of %d rank%s\n ", title, ngroups, size, size == 1 ? "" : "s");
-    int column = 1;
+    int column = 1, printed = 0, matching = 0;
     for (int g = 0; g < ngroups; g++) {
-        if (plan_summary_shows(summary, ranks + g * size, size)) {
-            column = print_group(ranks + g * size, size, column);
+        if (plan_summary_shows(summary, ranks + g * size, size) &&
+            (++matching <= MOST_GROUPS || summary->all)) {
+            column = print_group(summary, ranks + g * size, size, column);
+            printed++;
         }
     }
     printf("\n");
+    print_left_out(matching, printed, "  ");
 }
 
 static void print_all_groups(const plan_summary *summary) {
@@ -205,13 +236,14 @@ static void print_cost(const char *name, const plan_cost *cost, bool one) {
 
 static void print_costs(const plan_summary *summary) {
     const char *algorithm = tool_bridge_algorithm(summary->bridge->method);
+    const char *on = tool_paint(stdout, TOOL_HEAD);
     bool one = summary->only >= 0;
     if (one) {
-        printf("\nBytes of one execution, rank %d, algorithm %s", summary->only, algorithm);
+        printf("\n%sBytes of one execution, rank %d, algorithm %s", on, summary->only, algorithm);
     } else {
-        printf("\nBytes of one execution, all ranks together, algorithm %s", algorithm);
+        printf("\n%sBytes of one execution, all ranks together, algorithm %s", on, algorithm);
     }
-    printf("%s\n", summary->balanced ? ", balanced" : "");
+    printf("%s%s\n", summary->balanced ? ", balanced" : "", tool_paint(stdout, TOOL_PLAIN));
     if (one) {
         printf("%-8s %16s %16s %16s %9s %6s\n", "", "received", "share of minimum", "sent",
                "messages", "stages");
@@ -259,7 +291,10 @@ void plan_print_text(const plan_summary *summary) {
     print_costs(summary);
     plan_semantics_text(bridge);
     if (summary->only >= 0) {
-        printf("\nforward route of rank %d\n%s", summary->only, summary->route[LIERNE_FORWARD]);
-        printf("\nadjoint route of rank %d\n%s", summary->only, summary->route[LIERNE_ADJOINT]);
+        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+            printf("\n%s%s route of rank %d%s\n", tool_paint(stdout, TOOL_HEAD),
+                   d ? "adjoint" : "forward", summary->only, tool_paint(stdout, TOOL_PLAIN));
+            plan_route_text(summary->route[d], summary->all);
+        }
     }
 }

@@ -28,6 +28,20 @@ typedef struct run_times {
     double high;
 } run_times;
 
+/* The sizes of the tensor that are run: from least to most bytes, each `factor` times the one
+ * before, rounded to whole units. Without the options: the file's size. */
+typedef struct run_sweep {
+    bool given;
+    int64_t least, most;
+    int factor;
+    int axis;     /* that is made longer */
+    int64_t unit; /* bytes of one of its elements with all other axes */
+    int64_t own;  /* bytes of the file's tensor */
+    int64_t shape[LIERNE_MAX_AXES];
+    int64_t at;    /* the size that was asked for last; 0: none yet */
+    int64_t bytes; /* of the tensor with this shape */
+} run_sweep;
+
 typedef struct run_method {
     lierne_plan *plan;     /* NULL: not run */
     char rejection[256];   /* why, if it was not ruled out by --algorithm */
@@ -35,6 +49,7 @@ typedef struct run_method {
     int64_t lhs;
     int64_t rhs;
     int64_t max_rank_bytes[2]; /* the most that one rank receives */
+    int64_t busiest_bytes[2];  /* the most that one rank receives or sends */
     double *seconds[2];        /* per round */
     run_times times[2];
 } run_method;
@@ -47,13 +62,22 @@ typedef struct run_state {
     int ranks;
     int rounds;
     const char *trace; /* file for a trace, or NULL */
+    int warmup;
+    run_sweep sweep;
+    int format; /* of RUN_TEXT and so on */
+    int sizes;  /* printed so far */
     lierne_context *context;
     verify_rank buffers;
     run_method methods[RUN_ALGORITHMS];
 } run_state;
 
+enum { RUN_TEXT = 0, RUN_JSON = 1, RUN_CSV = 2 };
+
 /* The command on one of the ranks: returns its exit status. argv[0] is "lierne run". */
 int run_main(int argc, char **argv, run_ranks *together);
+
+/* Its help, or the list of its options, which need no ranks. */
+int run_help(int argc, char **argv);
 
 /* The worst exit status of all ranks; -1 is the best. Collective, as all below. */
 int run_worst(const run_state *run, int status);
@@ -70,9 +94,20 @@ int run_measure(run_state *run);
 
 /* Writes what the recorders of all ranks have to run->trace, if it is set. Returns likewise. */
 int run_write_trace(const run_state *run);
+/* -b means the smallest size where a size follows it, as in nccl-tests, and else the bridge. */
+void run_sweep_letters(int argc, char **argv);
+/* The options, NULL where they are not given. Returns -1, or TOOL_USAGE. */
+int run_sweep_parse(char **argv, const char *least, const char *most, const char *factor,
+                    run_sweep *sweep);
+/* Begins with this spec, whose shape becomes the sweep's. Returns likewise. */
+int run_sweep_open(run_sweep *sweep, char **argv, lierne_bridge_spec *spec);
+/* Sets the next size. False: there is none. */
+bool run_sweep_next(run_sweep *sweep);
 
 bool run_is_right(const run_state *run);
-void run_print_text(const run_state *run);
-void run_print_json(const run_state *run);
+/* What rank 0 prints: before the first size, of each size, and after the last. */
+void run_print_begin(const run_state *run);
+void run_print_size(const run_state *run);
+void run_print_end(const run_state *run);
 
 #endif

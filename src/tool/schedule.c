@@ -122,12 +122,18 @@ static void print_isolated(const schedules *s, bool json) {
     }
 }
 
+static void print_answer(const char *question, bool yes) {
+    printf("%s: ", question);
+    tool_print_painted(yes ? TOOL_GOOD : TOOL_BAD, yes ? "yes" : "no");
+    printf("\n");
+}
+
 static void print_text(const schedules *s, const lierne_order *order, const char *cycle) {
     print_isolated(s, false);
     printf("%d rank%s, %d communicator%s, %d of them to create\n", s->n, s->n == 1 ? "" : "s",
            order->ngroups, order->ngroups == 1 ? "" : "s", order->ncreated);
-    printf("safe even if serialised: %s\nsafe if queues are concurrent: %s\n",
-           order->safe_serialised ? "yes" : "no", order->safe_concurrent ? "yes" : "no");
+    print_answer("safe even if serialised", order->safe_serialised);
+    print_answer("safe if queues are concurrent", order->safe_concurrent);
     if (*cycle) {
         printf("cycle: ");
         tool_print_text(stdout, cycle);
@@ -172,12 +178,12 @@ static int check(char **argv, const schedules *s, bool json) {
 int tool_schedule(int argc, char **argv) {
     const char *format = NULL, *purpose = NULL, *path;
     bool json, split = false;
-    const tool_option options[] = {{"isolate", 0, &purpose, NULL},
-                                   {"split", 0, NULL, &split},
-                                   {"format", 0, &format, NULL}};
+    const tool_option options[] = {{"isolate", 0, &purpose, NULL, NULL},
+                                   {"split", 0, NULL, &split, NULL},
+                                   {"format", 0, &format, NULL, "text json"}};
     schedules s = {NULL, 0};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
-    status = status < 0 ? tool_format(argv, format, &json) : status;
+    status = status < 0 ? tool_json(argv, format, &json) : status;
     status = status < 0 ? tool_one_file(argc, argv, &path) : status;
     status = status < 0 ? load(argv, path, &s) : status;
     status = status < 0 ? apply_passes(argv, &s, purpose, split) : status;

@@ -164,7 +164,9 @@ static void print_sum_text(const tool_bridge *bridge, bool source) {
 }
 
 void plan_semantics_text(const tool_bridge *bridge) {
-    printf("\nSums, as spmd_types annotations\n");
+    printf("\n");
+    tool_print_painted(TOOL_HEAD, "Sums, as spmd_types annotations");
+    printf("\n");
     for (int t = 0; t < FORM_TENSORS; t++) {
         printf("  %-18s", tensors[t].title);
         print_annotations(bridge, &tensors[t]);

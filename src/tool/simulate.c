@@ -250,7 +250,7 @@ static int run(const tool_bridge *bridge, bool full, char **argv) {
 int tool_simulate(int argc, char **argv) {
     tool_bridge bridge = {0};
     bool full = false;
-    const tool_option options[] = {{"full", 0, NULL, &full}};
+    const tool_option options[] = {{"full", 0, NULL, &full, NULL}};
     int status = tool_bridge_parse(&bridge, argc, argv, help, options, 1);
     status = status < 0 ? tool_bridge_load(&bridge, argv) : status;
     status = status < 0 ? run(&bridge, full, argv) : status;

@@ -106,6 +106,29 @@ void tool_print_string(FILE *out, const char *text) {
     fputc('"', out);
 }
 
+void tool_print_xml(FILE *out, const char *text) {
+    char piece[16];
+    while (*text) {
+        next_piece(&text, piece);
+        switch (*piece) {
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputs(piece, out);
+        }
+    }
+}
+
 void tool_say_all(char **argv, const char *format, va_list args) {
     char *text = NULL;
     tool_progress_end();

@@ -3,6 +3,7 @@
  * it. */
 #include "verify.h"
 #include "element.h"
+#include "tool.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -264,5 +265,8 @@ void verify_print_text(const verify_count *counts, int64_t lhs, int64_t rhs) {
     }
     printf("dot test <F x, y> = %" PRId64 ", <x, F* y> = %" PRId64 "%s\n", lhs, rhs,
            lhs == rhs ? "" : ": not equal");
-    printf("%s\n", verify_is_right(counts, lhs, rhs) ? "forward and adjoint are right" : "WRONG");
+    bool right = verify_is_right(counts, lhs, rhs);
+    tool_print_painted(right ? TOOL_GOOD : TOOL_BAD,
+                       right ? "forward and adjoint are right" : "WRONG");
+    putchar('\n');
 }

@@ -47,7 +47,8 @@ expected() {
         esac && echo "include/lierne/$name"
     done
     (cd grids && ls -- *.json) | sed 's|^|share/lierne/grids/|'
-    printf '%s\n' share/lierne/grid.schema.json share/man/man1/lierne.1
+    printf '%s\n' share/bash-completion/completions/lierne share/lierne/grid.schema.json share/man/man1/lierne.1 \
+        share/zsh/site-functions/_lierne
 }
 installed() { # installed FOLDER: every file and link in it
     (cd "$1" && find . ! -type d | sed 's|^\./||' | LC_ALL=C sort)
@@ -196,12 +197,9 @@ options() {
 commands=$("$prefix/bin/lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
 same "the manual has every command" "$(sort <<<"$commands")" \
     "$(sed -n '/^\.SH COMMANDS/,/^\.SH OPTIONS/s/^\.B \([a-z]*\)$/\1/p' "$work/man" | grep -vx lierne | sort)"
-# Without MPI nobody tells the options of run.
-if has_mpi; then
-    same "the manual has every option and no other" \
-        "$(for command in "" $commands; do "$prefix/bin/lierne" $command --help; done | options)" \
-        "$(options <"$work/man")"
-fi
+same "the manual has every option and no other" \
+    "$(for command in "" $commands; do "$prefix/bin/lierne" $command --help; done | options)" \
+    "$(options <"$work/man")"
 grep -q "^\.TH LIERNE 1 .*\"lierne $version\"" "$work/man"
 verdict $? "the manual is that of this version"
 

@@ -440,8 +440,8 @@ right "1,024 ranks" "$work/config.json" e_to_l
 if [ -x "$build/lierne-run" ]; then
     small=grids/megatron-cp-fanin-8.json
     ends "run" 0 mpirun --oversubscribe -n 8 "$lierne" run $small --bridge encoder_to_llm
-    has "run" "bridge encoder_to_llm on 8 ranks" "forward and adjoint are right" "direct     adjoint" \
-        "collective adjoint" "15 rounds"
+    has "run" "bridge encoder_to_llm on 8 ranks" "forward and adjoint are right" \
+        "256 KiB       131072   bf16      direct" "256 KiB       131072   bf16  collective" "20 rounds"
     ends "run, json" 0 mpirun --oversubscribe -n 8 "$lierne" run $small -b encoder_to_llm \
         -a direct --rounds 16 --format json
     has "run, json" '"world":8,"algorithms":{"direct":{"right":true,"forward":{"checked":' \
@@ -461,7 +461,7 @@ if [ -x "$build/lierne-run" ]; then
     [ "$times" = 1 ]
     verdict $? "run on 4 ranks: said $times times"
     ends "run, no such bridge" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none
-    ends "run, too few rounds" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none -n 3
+    ends "run, too few rounds" 2 mpirun --oversubscribe -n 2 "$lierne" run $small -b none -n 0
 fi
 cp "$lierne" "$work/lierne"
 ends "run without lierne-run" 2 "$work/lierne" run $file -b vision_to_llm

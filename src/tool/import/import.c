@@ -137,8 +137,8 @@ static int find_format(char **argv, const char *name) {
 int tool_import(int argc, char **argv) {
     import_world world = {.argv = argv};
     const char *size = NULL;
-    const tool_option options[] = {{"world-size", 'w', &size, NULL},
-                                   {"name", 0, &world.name, NULL}};
+    const tool_option options[] = {{"world-size", 'w', &size, NULL, NULL},
+                                   {"name", 0, &world.name, NULL, NULL}};
     int status = tool_parse(argc, argv, help, options, sizeof options / sizeof *options);
     if (status < 0 && optind == argc) {
         status = tool_usage(argv, "no format given");

@@ -232,6 +232,9 @@ static const char *find_launch(int argc, char **argv) {
 }
 
 int tool_run(int argc, char **argv) {
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        return run_help(argc, argv);
+    }
     const char *number = find_launch(argc, argv);
     return number ? launch_here(argc, argv, number) : execute_program(argv);
 }

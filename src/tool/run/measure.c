@@ -36,9 +36,10 @@ static void gather_bytes(const run_state *run, run_method *method) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         lierne_report report = {.size = sizeof report};
         lierne_plan_get_report(&report, method->plan, (lierne_direction)d);
-        double most = (double)report.received_bytes;
-        run_max(run, &most, 1);
-        method->max_rank_bytes[d] = (int64_t)most;
+        double most[2] = {(double)report.received_bytes, (double)report.sent_bytes};
+        run_max(run, most, 2);
+        method->max_rank_bytes[d] = (int64_t)most[0];
+        method->busiest_bytes[d] = (int64_t)(most[0] > most[1] ? most[0] : most[1]);
     }
 }
 
@@ -96,7 +97,9 @@ static bool time_once(const run_state *run, run_method *method, int direction, i
     double end = now();
     double most[2] = {one_clock ? end : end - start, one_clock ? -start : 0};
     run_max(run, most, 2);
-    method->seconds[direction][round] = most[0] + most[1];
+    if (round >= 0) {
+        method->seconds[direction][round] = most[0] + most[1];
+    }
     return run_all_ok(run, status);
 }
 
@@ -160,7 +163,7 @@ int run_measure(run_state *run) {
     if (run_worst(run, open_seconds(run) ? -1 : TOOL_INVALID) >= 0) {
         return TOOL_INVALID;
     }
-    for (int round = 0; round < run->rounds; round++) {
+    for (int round = -run->warmup; round < run->rounds; round++) { /* below 0: not counted */
         draw_order(&state, order);
         if (!time_round(run, round, order, one_clock)) {
             return TOOL_INVALID;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 15, MAX_ROUNDS = 100000 };
+enum { ROUNDS = 20, WARMUP = 1, MAX_ROUNDS = 100000 };
 
 static const char help[] =
     "Usage: lierne run FILE --bridge B --launch N [OPTION]...\n"
@@ -15,36 +15,63 @@ static const char help[] =
     "MPI, or on those of mpirun. Every rank must be able to read FILE.\n"
     "\n"
     "  -b, --bridge=B       the bridge\n"
+    "  -b, --minbytes=S     sizes of the tensor: the smallest, as 4096, 512K, 8M or 1G\n"
+    "  -e, --maxbytes=S     the largest (default: the smallest)\n"
+    "  -f, --stepfactor=N   from one to the next (default 2)\n"
     "  -l, --launch=N       start N ranks on this node\n"
     "  -a, --algorithm=A    direct, collective or leader (default: all that are defined)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
     "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
     "                       and to other nodes (default: the file's)\n"
-    "  -n, --rounds=N       rounds to time, at least 15 (default 15)\n"
+    "  -n, --rounds=N       rounds to time (default 20)\n"
+    "  -w, --warmup=N       rounds before that (default 1)\n"
     "      --trace=FILE     write the last calls of all ranks for Perfetto (Chrome trace JSON)\n"
-    "      --format=FORMAT  text (default) or json\n"
+    "      --format=FORMAT  text (default), json or csv\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
     "                       the first dim varies fastest, tp2,dp4@8 begins at rank 8\n"
     "  -h, --help           show this help\n"
     "\n"
+    "Time is the median of the rounds, each from the first start to the last end over all\n"
+    "ranks. algbw is the tensor's bytes over the time, busbw what the busiest rank sends or\n"
+    "receives, both in 1e9 bytes per second. Other sizes are those of the last axis that is\n"
+    "neither batch nor sequence, rounded to whole elements of it.\n"
     "Exit status: 0 all right, 1 an element is wrong, FILE has errors, the bridge cannot be\n"
     "planned or a rank died, 2 usage error, unreadable file or another number of ranks.\n";
 
 static int parse(run_state *run, int argc) {
-    const char *rounds = NULL;
-    const char *launch = NULL;
-    const tool_option options[] = {{"rounds", 'n', &rounds, NULL},
-                                   {"launch", 'l', &launch, NULL},
-                                   {"trace", 0, &run->trace, NULL}};
-    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options, 3);
+    static const char *const formats[] = {"text", "json", "csv", NULL};
+    const char *rounds = NULL, *launch = NULL, *warmup = NULL;
+    const char *least = NULL, *most = NULL, *factor = NULL;
+    const tool_option options[] = {
+        {"rounds", 'n', &rounds, NULL, NULL},  {"launch", 'l', &launch, NULL, NULL},
+        {"warmup", 'w', &warmup, NULL, NULL},  {"minbytes", 0, &least, NULL, NULL},
+        {"maxbytes", 'e', &most, NULL, NULL},  {"stepfactor", 'f', &factor, NULL, NULL},
+        {"trace", 0, &run->trace, NULL, NULL},
+    };
+    run->bridge.formats = formats;
     run->rounds = ROUNDS;
+    run->warmup = WARMUP;
+    run_sweep_letters(argc, run->argv);
+    int status = tool_bridge_parse(&run->bridge, argc, run->argv, help, options,
+                                   sizeof options / sizeof *options);
+    run->format = run->bridge.format;
     if (status < 0 && launch && !run->together->launched) {
         return tool_usage(run->argv, "--launch starts the ranks: leave it or mpirun out");
     }
-    return status < 0
-               ? tool_bridge_number(run->argv, "--rounds", rounds, ROUNDS, MAX_ROUNDS, &run->rounds)
-               : status;
+    status = status < 0
+                 ? tool_bridge_number(run->argv, "--rounds", rounds, 1, MAX_ROUNDS, &run->rounds)
+                 : status;
+    status = status < 0
+                 ? tool_bridge_number(run->argv, "--warmup", warmup, 0, MAX_ROUNDS, &run->warmup)
+                 : status;
+    return status < 0 ? run_sweep_parse(run->argv, least, most, factor, &run->sweep) : status;
+}
+
+int run_help(int argc, char **argv) {
+    run_ranks alone = {.n = 1, .launched = true};
+    run_state run = {.argv = argv, .together = &alone, .ranks = 1};
+    return parse(&run, argc);
 }
 
 static int load_silently(run_state *run) {
@@ -77,12 +104,18 @@ static int check_world(const run_state *run) {
 static int prepare(run_state *run, int argc) {
     int status = run->rank == 0 ? parse(run, argc) : -1;
     status = run->rank == 0 && status < 0 ? tool_bridge_load(&run->bridge, run->argv) : status;
+    status = run->rank == 0 && status < 0
+                 ? run_sweep_open(&run->sweep, run->argv, &run->bridge.spec)
+                 : status;
     status = run_worst(run, status);
     if (status >= 0) {
         return status;
     }
     status = run->rank == 0 ? -1 : parse(run, argc);
     status = run->rank != 0 && status < 0 ? load_silently(run) : status;
+    status = run->rank != 0 && status < 0
+                 ? run_sweep_open(&run->sweep, run->argv, &run->bridge.spec)
+                 : status;
     status = status < 0 ? check_world(run) : status;
     status = run_worst(run, status);
     if (status < 0 && !form_is_exact(&run->bridge.spec)) {
@@ -130,20 +163,18 @@ static int open_buffers(run_state *run) {
     return run_worst(run, memory && fits ? -1 : TOOL_INVALID);
 }
 
-static int report(const run_state *run) {
-    if (run->rank == 0 && run->bridge.json) {
-        run_print_json(run);
-    } else if (run->rank == 0) {
-        run_print_text(run);
+static void close_size(run_state *run) {
+    for (int a = 0; a < RUN_ALGORITHMS; a++) {
+        lierne_plan_destroy(run->methods[a].plan);
+        free(run->methods[a].seconds[LIERNE_FORWARD]);
+        free(run->methods[a].seconds[LIERNE_ADJOINT]);
+        run->methods[a] = (run_method){0};
     }
-    return run_is_right(run) ? TOOL_VALID : TOOL_INVALID;
+    verify_rank_close(&run->buffers);
 }
 
-static int work(run_state *run) {
-    const lierne_context_spec spec = tool_bridge_context(&run->bridge);
-    if (!run_all_ok(run, run->together->create(&run->context, &spec, run->together->user))) {
-        return TOOL_INVALID;
-    }
+/* Plans, checks and times the bridge at one size. Returns -1, or an exit status. */
+static int run_size(run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         if (!plan(run, (tool_algorithm)a)) {
             return TOOL_INVALID;
@@ -152,17 +183,39 @@ static int work(run_state *run) {
     int status = open_buffers(run);
     status = status < 0 ? run_verify(run) : status;
     status = status < 0 && run_is_right(run) ? run_measure(run) : status;
+    if (status >= 0) {
+        return status;
+    }
+    if (run->rank == 0 && run->sizes == 0) {
+        run_print_begin(run);
+    }
+    if (run->rank == 0) {
+        run_print_size(run);
+        fflush(stdout);
+    }
+    run->sizes++;
+    return run_is_right(run) ? -1 : TOOL_INVALID;
+}
+
+static int work(run_state *run) {
+    const lierne_context_spec spec = tool_bridge_context(&run->bridge);
+    int status = -1;
+    if (!run_all_ok(run, run->together->create(&run->context, &spec, run->together->user))) {
+        return TOOL_INVALID;
+    }
+    while (status < 0 && run_sweep_next(&run->sweep)) {
+        close_size(run);
+        status = run_size(run);
+    }
+    if (run->rank == 0 && run->sizes > 0) {
+        run_print_end(run);
+    }
     status = status < 0 ? run_write_trace(run) : status;
-    return status < 0 ? report(run) : status;
+    return status < 0 ? TOOL_VALID : status;
 }
 
 static void close_run(run_state *run) {
-    for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        lierne_plan_destroy(run->methods[a].plan);
-        free(run->methods[a].seconds[LIERNE_FORWARD]);
-        free(run->methods[a].seconds[LIERNE_ADJOINT]);
-    }
-    verify_rank_close(&run->buffers);
+    close_size(run);
     lierne_context_destroy(run->context);
     tool_bridge_close(&run->bridge);
 }

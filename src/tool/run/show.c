@@ -1,4 +1,5 @@
-/* What rank 0 prints. A method whose results are wrong has no time. */
+/* What rank 0 prints, in the columns of nccl-tests. A method whose results are wrong has no time.
+ */
 #include "tool/run.h"
 
 #include <inttypes.h>
@@ -21,49 +22,94 @@ bool run_is_right(const run_state *run) {
     return right;
 }
 
-static void print_line(const run_method *method, int algorithm, int direction) {
-    const run_times *t = &method->times[direction];
-    int64_t bytes = method->max_rank_bytes[direction];
-    printf("%-11s%-8s %12.1f %12.1f to %11.1f %15" PRId64, name_of(algorithm),
-           directions[direction], t->median * 1e6, t->low * 1e6, t->high * 1e6, bytes);
-    if (bytes > 0) {
-        printf(" %9.2f\n", (double)bytes / t->median * 1e-9);
-    } else {
-        printf(" %9s\n", "-");
-    }
-}
-
-static void print_times(const run_state *run) {
-    printf("\n%d rounds, sources untouched between them; a round is from the first start to the\n"
-           "last end over all ranks\n",
-           run->rounds);
-    printf("%-11s%-8s %12s %27s %15s %9s\n", "", "", "median us", "quartiles us", "bytes on a rank",
-           "GB/s");
-    for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        const run_method *method = &run->methods[a];
-        for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
-            print_line(method, a, d);
-        }
-    }
-}
-
-void run_print_text(const run_state *run) {
-    printf("bridge ");
+static void print_title(const run_state *run) {
+    printf("# bridge ");
     tool_print_text(stdout, run->bridge.name);
-    printf(" on %d ranks\n", run->ranks);
+    printf(" on %d rank%s, %d round%s after %d of warm-up; busbw is that of the busiest rank\n",
+           run->ranks, run->ranks == 1 ? "" : "s", run->rounds, run->rounds == 1 ? "" : "s",
+           run->warmup);
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        const run_method *method = &run->methods[a];
-        if (method->plan) {
-            printf("\n%s\n", name_of(a));
-            verify_print_text(method->count, method->lhs, method->rhs);
-        } else if (*method->rejection) {
-            printf("\n%s is not defined here: ", name_of(a));
-            tool_print_text(stdout, method->rejection);
+        if (!run->methods[a].plan && *run->methods[a].rejection) {
+            printf("# %s is not defined here: ", name_of(a));
+            tool_print_text(stdout, run->methods[a].rejection);
             printf("\n");
         }
     }
+    printf("#\n# %54s %40s\n# %9s %12s %6s %11s", "forward", "adjoint", "size", "count", "type",
+           "algorithm");
+    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        printf(" %12s %8s %8s %8s", "time", "algbw", "busbw", "#wrong");
+    }
+    printf("\n# %9s %12s %6s %11s", "", "(elements)", "", "");
+    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        printf(" %12s %8s %8s %8s", "(us)", "(GB/s)", "(GB/s)", "");
+    }
+    printf("\n");
+}
+
+void run_print_begin(const run_state *run) {
+    if (run->format == RUN_TEXT) {
+        print_title(run);
+    } else if (run->format == RUN_CSV) {
+        printf("size,count,type,algorithm,direction,time_us,low_us,high_us,algbw_gbs,busbw_gbs,"
+               "wrong\n");
+    } else {
+        printf("{\"bridge\":");
+        tool_print_string(stdout, run->bridge.name);
+        printf(",\"world\":%d%s", run->ranks, run->sweep.given ? ",\"sizes\":[" : "");
+    }
+}
+
+static int64_t count_of(const run_state *run) {
+    return run->sweep.bytes / (int64_t)lierne_dtype_size(run->bridge.spec.dtype);
+}
+
+/* In 1e9 bytes per second. */
+static double speed(int64_t bytes, double seconds) {
+    return seconds > 0 ? (double)bytes / seconds * 1e-9 : 0;
+}
+
+static void print_direction(const run_state *run, const run_method *method, int d) {
+    double time = method->times[d].median;
     if (run_is_right(run)) {
-        print_times(run);
+        printf(" %12.1f %8.2f %8.2f", time * 1e6, speed(run->sweep.bytes, time),
+               speed(method->busiest_bytes[d], time));
+    } else {
+        printf(" %12s %8s %8s", "-", "-", "-");
+    }
+    printf(" %8" PRId64, method->count[d].wrong);
+}
+
+static void print_size_text(const run_state *run) {
+    const lierne_bridge_spec *spec = &run->bridge.spec;
+    char size[TOOL_BYTES];
+    for (int a = 0; a < RUN_ALGORITHMS; a++) {
+        const run_method *method = &run->methods[a];
+        if (!method->plan) {
+            continue;
+        }
+        printf("%11s %12" PRId64 " %6s %11s", tool_bytes(size, run->sweep.bytes), count_of(run),
+               lierne_dtype_name(spec->dtype), name_of(a));
+        print_direction(run, method, LIERNE_FORWARD);
+        print_direction(run, method, LIERNE_ADJOINT);
+        printf("\n");
+        if (!method_is_right(method)) {
+            verify_print_text(method->count, method->lhs, method->rhs);
+        }
+    }
+}
+
+static void print_size_csv(const run_state *run) {
+    for (int a = 0; a < RUN_ALGORITHMS; a++) {
+        const run_method *method = &run->methods[a];
+        for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
+            const run_times *t = &method->times[d];
+            printf("%" PRId64 ",%" PRId64 ",%s,%s,%s,%.3f,%.3f,%.3f,%.4f,%.4f,%" PRId64 "\n",
+                   run->sweep.bytes, count_of(run), lierne_dtype_name(run->bridge.spec.dtype),
+                   name_of(a), directions[d], t->median * 1e6, t->low * 1e6, t->high * 1e6,
+                   speed(run->sweep.bytes, t->median), speed(method->busiest_bytes[d], t->median),
+                   method->count[d].wrong);
+        }
     }
 }
 
@@ -72,18 +118,21 @@ static void print_json_times(const run_state *run, const run_method *method) {
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         const run_times *t = &method->times[d];
         printf("%s\"%s\":{\"median_us\":%.3f,\"low_us\":%.3f,\"high_us\":%.3f,"
-               "\"max_rank_bytes\":%" PRId64 "}",
+               "\"max_rank_bytes\":%" PRId64 ",\"busiest_rank_bytes\":%" PRId64 "}",
                d ? "," : "", directions[d], t->median * 1e6, t->low * 1e6, t->high * 1e6,
-               method->max_rank_bytes[d]);
+               method->max_rank_bytes[d], method->busiest_bytes[d]);
     }
     printf("}");
 }
 
-void run_print_json(const run_state *run) {
+static void print_size_json(const run_state *run) {
     const char *comma = "";
-    printf("{\"bridge\":");
-    tool_print_string(stdout, run->bridge.name);
-    printf(",\"world\":%d,\"algorithms\":{", run->ranks);
+    if (run->sweep.given) {
+        printf("%s{\"bytes\":%" PRId64 ",\"count\":%" PRId64 ",\"dtype\":\"%s\"",
+               run->sizes ? "," : "", run->sweep.bytes, count_of(run),
+               lierne_dtype_name(run->bridge.spec.dtype));
+    }
+    printf(",\"algorithms\":{");
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];
         if (method->plan) {
@@ -97,5 +146,23 @@ void run_print_json(const run_state *run) {
             comma = ",";
         }
     }
-    printf("}}\n");
+    printf(run->sweep.given ? "}}" : "}");
+}
+
+void run_print_size(const run_state *run) {
+    static void (*const print[])(const run_state *) = {print_size_text, print_size_json,
+                                                       print_size_csv};
+    print[run->format](run);
+}
+
+void run_print_end(const run_state *run) {
+    if (run->format == RUN_JSON) {
+        printf(run->sweep.given ? "]}\n" : "}\n");
+    } else if (run->format == RUN_TEXT) {
+        bool right = run_is_right(run);
+        printf("# ");
+        tool_print_painted(right ? TOOL_GOOD : TOOL_BAD,
+                           right ? "forward and adjoint are right" : "WRONG");
+        printf("\n");
+    }
 }

@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# lierne draw: the pictures of the documents are what it draws, byte by byte; every picture is XML,
+# inside of its frame, without texts on each other, at 8 ranks and at thousands; what it shows adds up
+# to what lierne plan says. $1: the build folder.
+set -u
+. "$(dirname "$0")/../verdict.sh"
+build=${1:?usage: test_draw.sh BUILD}
+cd "$(dirname "$0")/../.." || exit 2
+lierne=$build/lierne
+file=grids/encoder-llm-8.json
+bridge=vision_to_llm
+
+ends() { # ends NAME STATUS ARGUMENT...: lierne draw ARGUMENT... ends with STATUS
+    local name=$1 wanted=$2 status
+    shift 2
+    timeout 300 "$lierne" draw "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [ $status = "$wanted" ]
+    verdict $? "$name: exit status $status, must be $wanted: $(head -n 3 "$work/err")"
+}
+has() { # has NAME FILE TEXT...
+    local name=$1 in=$2 text
+    shift 2
+    for text; do
+        grep -qF -- "$text" "$in"
+        verdict $? "$name: '$text' is not in: $(head -n 12 "$in")"
+    done
+}
+
+mkdir "$work/again"
+sh docs/pictures/make.sh "$build" "$work/again"
+verdict $? "the pictures are made"
+diff -rq --exclude=make.sh --exclude='*.json' docs/pictures "$work/again"
+verdict $? "docs/pictures is what lierne draw draws (make pictures)"
+for picture in docs/pictures/*.svg; do
+    grep -qF "pictures/${picture##*/}" README.md docs/*.md
+    verdict $? "$picture is shown in a document"
+done
+
+# A world of 4,096 ranks on nodes of 4, and names that XML, DOT and terminals must not understand.
+cat >"$work/large.json" <<'JSON'
+{"world_size": 4096, "nodes": 4, "grids": {
+ "e": {"order": ["tp", "dp"], "shape": {"tp": 1, "dp": 4096}},
+ "l": {"order": ["ep", "tp", "cp", "dp", "pp"], "shape": {"ep": 2, "tp": 8, "cp": 4, "dp": 32, "pp": 2}}},
+ "bridges": [{"name": "e_to_l", "src": "e", "dst": "l", "batch": "b",
+ "tensor": {"axes": ["b", "h"], "shape": {"b": 4096, "h": 8}, "dtype": "f32"}, "gradient": {"owner": "partial"}}]}
+JSON
+printf '%s\n' '{"world_size": 3, "grids": {
+ "<b>&\"\\x": {"order": ["tp", "dp"], "shape": {"tp": 1, "dp": 3}}, "l": {"order": ["tp", "dp"], "shape": {"tp": 1, "dp": 2}}},
+ "bridges": [{"name": "<&>", "src": "<b>&\"\\x", "dst": "l", "batch": "b",
+ "tensor": {"axes": ["b", "h"], "shape": {"b": 5, "h": 8}, "dtype": "f32"}, "gradient": {"owner": "partial"}}]}' >"$work/odd.json"
+cp "$work/odd.json" "$work/<&>"$'\033'.json
+n=0
+for picture in mesh ranks matrix rows stages; do
+    ends "$picture, 4096 ranks" 0 $picture "$work/large.json" -b e_to_l --routing direct
+    mv "$work/out" "$work/large-$picture.svg"
+    ends "$picture, odd names" 0 $picture "$work/odd.json" -b '<&>'
+    mv "$work/out" "$work/odd-$picture.svg"
+    ends "$picture, 17 ranks" 0 $picture grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language --routing balanced --adjoint
+    mv "$work/out" "$work/uneven-$picture.svg"
+    n=$((n + 3))
+done
+ends "odd path" 0 mesh "$work/<&>"$'\033'.json
+mv "$work/out" "$work/odd-path.svg"
+ends "mesh of grids" 0 mesh grids/kimi-k2-1024.json
+mv "$work/out" "$work/grids.svg"
+if command -v python3 >/dev/null; then
+    python3 tests/cli/pictures.py "$work"/*.svg "$work"/again/*.svg >"$work/faults"
+    [ "$(tail -n 1 "$work/faults")" = $((n + 2 + $(ls "$work/again" | wc -l))) ]
+    verdict $? "pictures: $(head -n 20 "$work/faults")"
+    printf '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="90"><rect width="9" height="90" fill="#ffffff"/><text x="1" y="20" font-size="11">abc</text><text x="1" y="22" font-size="11">abc</text></svg>' >"$work/bad.svg"
+    [ "$(python3 tests/cli/pictures.py "$work/bad.svg" | wc -l)" = 4 ]
+    verdict $? "texts outside and on each other are found"
+else
+    echo "no python3: the pictures were not read"
+fi
+has "odd names" "$work/odd-rows.svg" '<title>&lt;&amp;&gt;</title>' '&lt;b&gt;&amp;&quot;\x dp 0'
+has "odd path" "$work/odd-path.svg" '/&lt;&amp;&gt;\u001B.json, 3 ranks<' 
+
+# What the pictures say is what the plan says, by bytes and messages.
+ends rows 0 rows $file -b $bridge --format text
+has rows "$work/out" "vision dp 1          -> llm dp 0             8 MiB, 2 messages; 8 MiB kept"
+ends matrix 0 matrix $file -b $bridge --format text
+has matrix "$work/out" "received        4 MiB      4 MiB" "     32 MiB"
+[ "$(grep -c ' 4 MiB .* 4 MiB' "$work/out")" = 9 ]
+verdict $? "matrix: each rank sends 4 MiB: $(cat "$work/out")"
+ends stages 0 stages $file -b $bridge --algorithm collective --adjoint --format text
+has stages "$work/out" "Stage 0: " "; sums of " "Stage 1: "
+for arguments in "$file -b $bridge" "$file -b $bridge -a collective" "grids/disjoint-8.json -b fan-in"; do
+    shift=20 unit=MiB
+    case $arguments in *disjoint*) shift=10 unit=KiB ;; esac
+    for direction in forward adjoint; do
+        "$lierne" plan $arguments --format json 2>/dev/null >"$work/plan"
+        bytes=$(grep -oE "\"$direction\":\{\"bytes\":[0-9]+,\"max_rank_bytes\":[0-9]+,\"min_bytes\":[0-9]+,\"messages\":[0-9]+" "$work/plan" | grep -oE '[0-9]+' | sed -n '1p;4p' | xargs)
+        ends "matrix of $arguments" 0 matrix $arguments $([ $direction = adjoint ] && echo --adjoint)
+        wanted="$((${bytes% *} >> shift)) $unit in ${bytes#* } messages"
+        has "matrix of $arguments, $direction" "$work/out" "$wanted"
+    done
+done
+ends mesh 0 mesh grids/nvlm-d-72b-sft-64.json --format text
+has mesh "$work/out" "node 1: 8 ranks from 8 |"
+ends ranks 0 ranks $file -b $bridge --format text
+has ranks "$work/out" "dp 1         4     5     6     7"
+for picture in mesh rows stages; do
+    ends "$picture in DOT" 0 $picture "$work/odd.json" -b '<&>' --format dot
+    has "$picture in DOT" "$work/out" "digraph lierne {" "subgraph cluster_0 {"
+    if command -v dot >/dev/null; then
+        dot -Tplain "$work/out" >/dev/null
+        verdict $? "$picture: graphviz reads it"
+    fi
+done
+ends "rows in DOT" 0 rows $file -b $bridge --format dot
+has "rows in DOT" "$work/out" 'l0_1 -> r0_0 [label="8 MiB, 2 messages"];' 'l0_1 -> r0_0 [label="8 MiB", style=dashed];'
+
+# A timeline: a trace that is not closed, with a queue of a long name, a bar too short for its name and
+# one behind it, and numbers that are none.
+cat >"$work/trace" <<'JSON'
+[
+{"name":"thread_name","ph":"M","pid":3,"tid":0,"args":{"name":"0 llm <&>"}},
+{"name":"all-gather","cat":"none","ph":"X","pid":3,"tid":0,"ts":1000000.500,"dur":4000.000,"args":{}},
+{"name":"all-to-all ep (held)","cat":"ep","ph":"X","pid":3,"tid":1,"ts":1000100.000,"dur":2.000},
+{"name":"all-to-all ep","cat":"ep","ph":"X","pid":3,"tid":1,"ts":1000102.000,"dur":1.000},
+{"name":"reduce","cat":"none","ph":"X","pid":1,"tid":0,"ts":1003000.000,"dur":1e300},
+{"name":"reduce","cat":"none","ph":"X","pid":1e99,"tid":-7,"ts":1003000.000,"dur":-5},
+JSON
+ends timeline 0 timeline "$work/trace"
+cp "$work/out" "$work/timeline.svg"
+has timeline "$work/out" ">rank 3<" ">0 llm &lt;&amp;&gt;<" ">queue 1<" ">all-gather<" ">all-to-all ep<"
+! grep -q '(held)' "$work/out"
+verdict $? "timeline: a name that does not fit is written"
+if command -v python3 >/dev/null; then
+    [ "$(python3 tests/cli/pictures.py "$work/timeline.svg")" = 1 ]
+    verdict $? "timeline: $(python3 tests/cli/pictures.py "$work/timeline.svg")"
+fi
+bars=$(grep -c '<rect.*height="20"' "$work/out")
+ends "timeline of rank 3" 0 timeline "$work/trace" --rank 3
+! grep -q 'rank 1<' "$work/out" && [ "$bars" = 5 ] && [ "$(grep -c '<rect.*height="20"' "$work/out")" = 3 ]
+verdict $? "timeline of rank 3: $bars bars of all ranks, must be 5"
+ends "timeline without operations" 1 timeline "$work/trace" --rank 7
+ends "timeline of no file" 2 timeline "$work/none"
+ends "timeline of no trace" 1 timeline README.md
+ends "rank of a mesh" 2 mesh $file --rank 3
+has "rank of a mesh" "$work/err" "--rank is for timeline only"
+
+ends "no picture" 2
+has "no picture" "$work/err" "the picture is missing, must be mesh, ranks, matrix, rows, stages or timeline"
+ends "another picture" 2 graph $file -b $bridge
+ends "no bridge" 2 matrix $file
+has "no bridge" "$work/err" "--bridge is missing"
+ends "no such bridge" 2 rows $file -b none
+ends "no DOT" 2 ranks $file -b $bridge --format dot
+has "no DOT" "$work/err" "ranks has no form in DOT, only svg and text"
+ends "another format" 2 ranks $file -b $bridge --format png
+has "another format" "$work/err" "--format is 'png', must be svg, dot or text"
+ends "a file with errors" 1 mesh grids/bad/size-zero.json
+ends help 0 --help
+has help "$work/out" "Usage: lierne draw PICTURE FILE"
+verdicts
