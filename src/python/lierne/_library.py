@@ -140,3 +140,10 @@ def numbers(cname, name, value):
     if array.size and (narrow != array.reshape(-1)).any():
         raise OverflowError(f"{name} has a value that does not fit {kind}")
     return (ffi.cast(f"{cname} *", narrow.ctypes.data) if narrow.size else ffi.NULL), narrow
+
+
+def sized(what, values, count):
+    """The values, None among them, if they are `count`: the C library reads so many."""
+    if values is not None and np.size(values) != count:
+        raise ValueError(f"{what} has {np.size(values)} entries, must have {count}")
+    return values
