@@ -1,5 +1,6 @@
 """The package without PyTorch: grids, layouts, buffers, errors and every planner, on simulated worlds,
 against the golden files of the C library."""
+import ctypes
 import gc
 import os
 import tempfile
@@ -132,6 +133,18 @@ class Buffers(unittest.TestCase):
             self.plan.forward(Exported(np.arange(12, dtype=np.float32)[::2]))
         again = np.from_dlpack(self.plan.forward(good))
         np.testing.assert_array_equal(again, good)
+
+    def test_dlpack_with_an_offset(self):
+        data, shape = np.arange(6.0), (ctypes.c_int64 * 1)(4)
+        tensor = lierne._arrays._Tensor(data.ctypes.data, 1, 0, 1, 2, 64, 1, shape, None, 16)
+        capsule_of = ctypes.pythonapi.PyCapsule_New
+        capsule_of.restype = ctypes.py_object
+        capsule_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        array = types.SimpleNamespace(
+            __dlpack__=lambda: capsule_of(ctypes.addressof(tensor), b"dltensor", None))
+        with lierne.Context.self() as context:
+            out = lierne.all_gather(context, 4, "f64").forward(array)
+        np.testing.assert_array_equal(out, [2, 3, 4, 5])
 
     def test_memory_of_the_context(self):
         array = self.context.empty((2, 3), "f32")
