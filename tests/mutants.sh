@@ -189,7 +189,7 @@ judge_tests() {
 # worker N: takes mutants nobody has taken, in a copy of the tree of its own.
 worker() {
     mkdir -p "$work/$1" && cd "$work/$1" || exit 2
-    cp -a "$root"/{Makefile,include,src,kernels,tests,grids,examples,README.md} .
+    cp -a "$root"/{Makefile,include,src,kernels,tests,grids,examples,docs,README.md} .
     mkdir build
     cp -a "$build"/{src,kernels,tests,unit,golden} "$build"/*.a build/ 2>/dev/null
     while read -r name; do

@@ -33,7 +33,13 @@ if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -e "$build/liblierne_mpi.
     verdict $mpi "contexts of MPI communicators"
 fi
 
-awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$work/shown"
+shown() { # shown FILE: its blocks of Python
+    awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$1"
+}
+shown docs/gradients.md >"$work/gradients.py"
+[ "$(grep -c '^assert' "$work/gradients.py")" -ge 4 ] && PYTHONPATH=$build/python "$python" "$work/gradients.py"
+verdict $? "the numbers of docs/gradients.md"
+shown README.md >"$work/shown"
 diff "$work/shown" examples/python/bridge.py
 verdict $? "the README shows examples/python/bridge.py"
 verdicts

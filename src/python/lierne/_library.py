@@ -21,9 +21,10 @@ _BUILTIN = {"INVALID": ValueError, "NO_MEMORY": MemoryError, "OVERFLOW": Overflo
 
 
 def load(name):
-    """Opens a library of the package, or, where LIERNE_LIBRARY_PATH names a folder, of that one."""
+    """Opens a library of the package, or, where LIERNE_LIBRARY_PATH names a folder, of that one. A
+    package without libraries (a distribution's) uses those that the loader finds."""
     folder = os.environ.get("LIERNE_LIBRARY_PATH", _FOLDER)
-    return ffi.dlopen(os.path.join(folder, name))
+    return ffi.dlopen(os.path.join(folder, name) if os.path.isdir(folder) else name)
 
 
 lib = load("liblierne.so.0")

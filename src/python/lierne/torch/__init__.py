@@ -41,7 +41,8 @@ def context(over="distributed", group=None, store=None, **options):
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
     for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
-    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or lierne.errors as Context.oob and Context.node."""
+    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or
+    lierne.errors as Context.oob and Context.node."""
     if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
     members, name = _named(options)
