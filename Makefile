@@ -2,7 +2,7 @@
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
 # SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
-# MODEL_ARGS=long for model; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
+# MODEL_ARGS=long for model; RUNPATH= for libraries without one; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
 CC      ?= gcc
@@ -104,7 +104,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: pictures python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: abi deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -140,6 +140,17 @@ check-torch: all ## install PyTorch in build/venv and run the tests of lierne.to
 	@[ -x $(B)/venv/bin/torchrun ] || { python3 -m venv $(B)/venv && \
 	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
 	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
+
+abi: ## write the baseline of the ABI, tests/abi.txt, which check compares with
+	@$(PYTHON) tests/cli/abi.py include tests/abi.txt write
+
+site: ## build the documentation as a site in build/site/html (installs mkdocs)
+	@DEPS=$(DEPS) sh tests/deps.sh mkdocs
+	@sh docs/site.sh $(B)/site
+
+deb: ## build Debian packages in build/deb and check them with lintian (installs what that needs)
+	@DEPS=$(DEPS) sh tests/deps.sh dh dh_python3 lintian
+	@bash debian/build.sh $(B)/deb
 
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
@@ -242,9 +253,11 @@ $(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne.so.$(V
 	$(Q)$(SOLINKS)
 # The names that the linker and the loader look for: programs run from the build folder.
 SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
-# A library finds the others beside it (RUNPATH $$ORIGIN), in the build folder and where installed.
+# A library finds the others beside it, in the build folder and where installed; with RUNPATH= where the
+# loader looks anyway, which is what distributions want.
+RUNPATH ?= $$ORIGIN
 # Nothing may stay undefined; clang's sanitizers are in the program only.
-SOFLAGS = -shared -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN' -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
+SOFLAGS = -shared $(if $(RUNPATH),-Wl$(comma)--enable-new-dtags -Wl$(comma)-rpath$(comma)'$(RUNPATH)') -Wl,-soname,$(notdir $(@:.$(VERSION)=.$(SOMAJOR))) -Wl,--version-script=$(filter %.map,$^) \
 	$(if $(findstring -fsanitize,$(CFLAGS)),,-Wl$(comma)-z$(comma)defs)
 $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the missing packages that building and testing need, and names them. Arguments: further
-# commands, whose packages have their names.
+# commands, whose packages mostly have their names.
 # DEPS=0: only names what is missing, and fails if something is. deps.sh demo fails then only if the
 # demo cannot do without it: the compiler, make and cJSON.
 set -eu
@@ -26,8 +26,14 @@ need mpirun openmpi-bin
 need git git
 module cffi python3-cffi # without these two the tests of the Python package are skipped
 module numpy python3-numpy
+module jsonschema python3-jsonschema # without it the schema of configurations is not compared
 for command in "$@"; do
-    [ "$command" = demo ] || need "$command" "$command"
+    case $command in
+    demo) ;;
+    dh) need dh debhelper ;;
+    dh_python3) need dh_python3 dh-python ;;
+    *) need "$command" "$command" ;;
+    esac
 done
 if command -v cc >/dev/null 2>&1; then
     header cjson/cJSON.h libcjson-dev
@@ -42,7 +48,7 @@ if [ "${DEPS:-1}" = 0 ]; then
     echo "missing packages:$missing (not installed: DEPS=0)" >&2
     for package in $missing; do
         case "${1:-} $package" in
-        *' python3-cffi' | *' python3-numpy') ;;
+        *' python3-cffi' | *' python3-numpy' | *' python3-jsonschema') ;;
         'demo g++' | 'demo pkg-config' | 'demo libopenmpi-dev' | 'demo openmpi-bin' | 'demo git' | \
             'demo libcriterion-dev') ;;
         *) exit 1 ;;

@@ -44,7 +44,7 @@ split_mutants() {
 }
 
 # apply NAME: finds the old lines, wherever they are and however they are indented, exactly once,
-# and puts the new ones in their place. Prints the file.
+# and puts the new ones in their place, indented as the first old one. Prints the file.
 apply() {
     perl -e '
         my ($old, $new, @files) = @ARGV;
@@ -62,12 +62,13 @@ apply() {
         }
         die "its lines are there $hits times, must be once\n" if $hits != 1 || !@old;
         my @text = lines($where);
-        splice @text, $at, scalar @old, @new;
+        my ($indent) = $text[$at] =~ /^(\s*)/;
+        splice @text, $at, scalar @old, map { "$indent$_" } @new;
         open my $f, ">", $where or die;
         print $f "$_\n" for @text;
         print "$where\n";
     ' "$work/mutants/$1/old" "$work/mutants/$1/new" \
-        $(find src tests/mpi tests/golden -name '*.[ch]' | sort) 2>&1
+        $(find src tests/mpi tests/golden examples/python -name '*.[ch]' -o -name '*.py' | sort) 2>&1
 }
 
 # make_here FOLDER TARGET: FOLDER is build, address or thread.
@@ -81,7 +82,7 @@ make_here() {
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
 #   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
-#   thread PROGRAM
+#   thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
     case $1 in
@@ -128,6 +129,14 @@ catch() {
         timeout -k 5 400 setarch -R "thread/$2" >out 2>&1
         status=$?
         name="thread $2, $(grep -m1 -oE 'ThreadSanitizer: [a-z ]+|[a-z]+\.c:[0-9]+' out)"
+        ;;
+    torch)
+        make_here build all && PYTHON=$python sh src/python/stage.sh build >make.log 2>&1 || return 2
+        PYTHONPATH=build/python:tests/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 timeout -k 5 300 \
+            "$python" -m torch.distributed.run --standalone --nproc-per-node "$2" "tests/python/$3.py" \
+            "${@:4}" >out 2>&1 </dev/null
+        status=$?
+        name="torch $3 on $2, $(grep -m1 -oE 'FAIL [a-z_]+|[A-Za-z]*Error' out)"
         ;;
     esac
     [ "$status" = 124 ] && name="$name (no end)"
@@ -182,7 +191,7 @@ worker() {
     mkdir -p "$work/$1" && cd "$work/$1" || exit 2
     cp -a "$root"/{Makefile,README.md,docs,examples,include,kernels,src,tests,grids} .
     mkdir build
-    cp -a "$build"/{src,tests,unit,golden} "$build"/*.a build/ 2>/dev/null
+    cp -a "$build"/{src,kernels,tests,unit,golden} "$build"/*.a build/ 2>/dev/null
     while read -r name; do
         mkdir "$work/mutants/$name/taken" 2>/dev/null || continue
         judge "$name" | tee "$work/mutants/$name/result"
@@ -198,6 +207,16 @@ else
 fi
 missing=$(grep -vxFf "$work/names" "$work/chosen")
 [ -z "$missing" ] || { echo "no mutant $missing"; exit 2; }
+python=
+for program in ${PYTHON:-"$build/venv/bin/python" python3 /usr/bin/python3}; do
+    [ -z "$python" ] && "$program" -c 'import cffi, numpy, torch' 2>/dev/null && python=$program
+done
+if [ -z "$python" ]; then
+    grep -l '^torch ' "$work"/mutants/*/try 2>/dev/null | sed 's|/try$||; s|.*/||' >"$work/torch"
+    echo "skipped: $(grep -cxFf "$work/torch" "$work/chosen") mutants of lierne.torch (make check-torch installs PyTorch)"
+    grep -vxFf "$work/torch" "$work/chosen" >"$work/rest"
+    mv "$work/rest" "$work/chosen"
+fi
 worker 1 &
 worker 2 &
 wait

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The documents match the program: docs/errors.md is made from the tables, docs/grid-format.md names
-# files that exist and every bad file, and docs/grid.schema.json accepts and rejects the same files as
-# the program as far as a schema can. Commands shown with their output are run again, and no link is
-# broken. $1: the build folder.
+# files that exist and every bad file. Commands shown with their output are run again, no link is
+# broken, and every page is on the site. $1: the build folder.
 set -u
 . "$(dirname "$0")/../verdict.sh"
 build=${1:-build}
@@ -118,43 +117,14 @@ while read -r file; do
     verdict $? "docs/testing.md: $file is there"
 done <"$work/files"
 
-# A schema cannot see duplicate keys or count ranks: it must take every valid file, and reject those
-# with diagnostics of the structure.
-if python3 -c 'import jsonschema' 2>/dev/null; then
-    cat >"$work/schema.py" <<'PY'
-import glob, json, sys
-import jsonschema
-schema = json.load(open("docs/grid.schema.json"))
-jsonschema.Draft202012Validator.check_schema(schema)
-validator = jsonschema.Draft202012Validator(schema)
-structure = {"LG020", "LG021", "LG022", "LG023", "LG024", "LG025", "LG026"}
-codes = {}
-for line in open("grids/bad/expected.txt"):
-    if not line.startswith("#"):
-        name, _, code = line.split()[:3]
-        codes.setdefault(name, set()).add(code)
-good = glob.glob("grids/*.json") + glob.glob("grids/bad/warning-*.json")
-bad = ["grids/bad/" + name for name in codes if codes[name] & structure]
-# To a schema 8e0 is an integer, and the sizes of a tensor are not tied to its axes.
-beyond = ("world-size-exponent.json", "tensor-size-of-no-axis.json")
-bad = [path for path in bad if not path.endswith(beyond)]
-passed = failed = 0
-for path in good + bad:
-    ok = validator.is_valid(json.load(open(path)))
-    if ok == (path in good):
-        passed += 1
-    else:
-        failed += 1
-        print("FAIL schema:", path, "is", "accepted" if ok else "rejected")
-print(passed, failed)
-PY
-    python3 "$work/schema.py" >"$work/schema"
-    grep FAIL "$work/schema"
-    counts=$(tail -n 1 "$work/schema")
-    passed=$((passed + ${counts% *}))
-    failed=$((failed + ${counts#* }))
-else
-    echo "no python3 jsonschema: the schema was not compared"
-fi
+version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/lierne/status.h)
+[[ $(head -n 1 debian/changelog) == "lierne ($version) "* ]]
+verdict $? "debian/changelog begins with version $version"
+
+# Every page is in the navigation of the site.
+for page in docs/*.md CONTRIBUTING.md CHANGELOG.md examples/README.md; do
+    grep -q ": $page\$" docs/mkdocs.yml
+    verdict $? "docs/mkdocs.yml has $page"
+done
 
 verdicts

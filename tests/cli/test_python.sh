@@ -25,7 +25,21 @@ passed=${BASH_REMATCH[1]}
 failed=${BASH_REMATCH[2]}
 [ "$failed" = 0 ] || cat "$work/out"
 
-awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$work/shown"
+if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -e "$build/liblierne_mpi.so.0" ]; then
+    PYTHONPATH=$build/python:tests/python timeout 120 "${MPIRUN:-mpirun}" -n 2 "$python" \
+        tests/python/mpi_ranks.py >"$work/out" 2>&1 && grep -qx '1 passed, 0 failed' "$work/out"
+    mpi=$?
+    [ $mpi = 0 ] || cat "$work/out"
+    verdict $mpi "contexts of MPI communicators"
+fi
+
+shown() { # shown FILE: its blocks of Python
+    awk '/^```python$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$1"
+}
+shown docs/gradients.md >"$work/gradients.py"
+[ "$(grep -c '^assert' "$work/gradients.py")" -ge 4 ] && PYTHONPATH=$build/python "$python" "$work/gradients.py"
+verdict $? "the numbers of docs/gradients.md"
+shown README.md >"$work/shown"
 diff "$work/shown" examples/python/bridge.py
 verdict $? "the README shows examples/python/bridge.py"
 verdicts

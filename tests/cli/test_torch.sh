@@ -44,6 +44,7 @@ export PYTHONPATH=$build/python:tests/python
 count "$python" tests/python/megatron_mapping.py
 count "${torchrun[@]}" 4 tests/python/torch_ranks.py
 count "${torchrun[@]}" 8 tests/python/torch_ranks.py
+count "${torchrun[@]}" 8 tests/python/torch_train.py
 for file in examples/python/*.py; do
     example "$build/python" "$PWD/$file"
 done

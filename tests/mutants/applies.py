@@ -20,8 +20,10 @@ def mutants():
 
 def places_of_lines():
     texts, places = {}, {}
-    for folder in ("src", "tests/mpi", "tests/golden"):
-        for path in glob.glob(folder + "/**/*.[ch]", recursive=True):
+    patterns = ("src/**/*.[ch]", "tests/mpi/**/*.[ch]", "tests/golden/**/*.[ch]", "src/**/*.py",
+                "examples/python/**/*.py")
+    for pattern in patterns:
+        for path in glob.glob(pattern, recursive=True):
             texts[path] = [line.strip() for line in open(path, encoding="utf-8")]
             for i, line in enumerate(texts[path]):
                 places.setdefault(line, []).append((path, i))

@@ -1,5 +1,6 @@
 """The package without PyTorch: grids, layouts, buffers, errors and every planner, on simulated worlds,
 against the golden files of the C library."""
+import ctypes
 import gc
 import os
 import pickle
@@ -134,6 +135,18 @@ class Buffers(unittest.TestCase):
         again = np.from_dlpack(self.plan.forward(good))
         np.testing.assert_array_equal(again, good)
 
+    def test_dlpack_with_an_offset(self):
+        data, shape = np.arange(6.0), (ctypes.c_int64 * 1)(4)
+        tensor = lierne._arrays._Tensor(data.ctypes.data, 1, 0, 1, 2, 64, 1, shape, None, 16)
+        capsule_of = ctypes.pythonapi.PyCapsule_New
+        capsule_of.restype = ctypes.py_object
+        capsule_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        array = types.SimpleNamespace(
+            __dlpack__=lambda: capsule_of(ctypes.addressof(tensor), b"dltensor", None))
+        with lierne.Context.self() as context:
+            out = lierne.all_gather(context, 4, "f64").forward(array)
+        np.testing.assert_array_equal(out, [2, 3, 4, 5])
+
     def test_memory_of_the_context(self):
         array = self.context.empty((2, 3), "f32")
         self.assertEqual((array.shape, array.dtype, array.any()), ((2, 3), np.float32, False))
@@ -240,6 +253,57 @@ class Bridges(unittest.TestCase):
             stage = plans[0].route().stages[0]
             self.assertEqual([(m.peer, m.elements) for m in stage.recvs], [(1, 12)])
 
+    def test_rows_that_change(self):
+        src, dst = lierne.Grid({"tp": 1, "dp": 2}), lierne.Grid({"tp": 1, "cp": 2, "dp": 1})
+
+        def counts(context):
+            plan = lierne.Bridge(context, src, lierne.Grid({"tp": 2, "dp": 1}), (4, 3, 2), "i32",
+                                 sequence_axis=1, variable_rows=True)
+            plan.update_counts([1, 2] if context.rank == 0 else [0, 3])
+            x = np.arange(6, dtype=np.int32).reshape(plan.shapes()[0]) + 10 * context.rank
+            expected = [[0, 1], [2, 3], [4, 5], [10, 11], [12, 13], [14, 15]]
+            np.testing.assert_array_equal(plan.forward(x).reshape(6, 2), expected)
+            with self.assertRaisesRegex(ValueError, "rows has 3 entries, must have 2"):
+                plan.update_counts([1, 2, 0])
+
+        def owners(context):
+            plan = lierne.Bridge(context, src, dst, (2, 2, 1), "i32", sequence_axis=1, owner="rows",
+                                 row_owner=[[0, 1], [1, 1]])
+            g = np.array([1, 2, 3, 4], np.int32).reshape(2, 2, 1) * (10 if context.rank else 1)
+            got = [plan.adjoint(g).ravel().tolist()]
+            plan.update_rows([[1, 0], [0, 0]])
+            got.append(plan.adjoint(g).ravel().tolist())
+            self.assertEqual(got, [[[1, 20], [10, 2]], [[30, 40], [3, 4]]][context.rank])
+            for wrong in (plan.update_rows, lambda rows: lierne.Bridge(
+                    context, src, dst, (2, 2, 1), "i32", sequence_axis=1, owner="rows",
+                    row_owner=rows)):
+                with self.assertRaisesRegex(ValueError, "row_owner has 3 entries, must have 4"):
+                    wrong([0, 1, 1])
+
+        with lierne.Context.sim(2) as world:
+            world.run(counts)
+            world.run(owners)
+
+    def test_lists_of_another_length_are_rejected(self):
+        grid = lierne.Grid({"tp": 1, "dp": 2})
+        with self.assertRaisesRegex(ValueError, "counts of dim 'dp' has 3 entries, must have 2"):
+            lierne.Layout(grid, (6,), "f32", {"dp": lierne.Shard(0, counts=[1, 2, 3])})
+        with self.assertRaisesRegex(ValueError, "rows of dim 'dp' has 2 entries, must have 12"):
+            lierne.Layout(grid, (6, 2), "f32", {"dp": lierne.ShardRows(0, [0, 1], axis2=1)})
+        with lierne.Context.sim(2) as world:
+            with self.assertRaisesRegex(ValueError, "dst_counts has 1 entries, must have 2"):
+                lierne.Bridge(world[0], grid, grid, (4, 2), "f32", dst_counts=[4])
+
+    def test_balanced_routing_sends_less_from_one_rank(self):
+        src, dst = lierne.Grid({"tp": 4, "dp": 1}), lierne.Grid({"tp": 1, "dp": 1}, 4, 5)
+        with lierne.Context.sim(5) as world:
+            most = []
+            for routing in ("direct", "balanced"):
+                plans = [lierne.Bridge(world[r], lierne.Grid(src.dims(), 0, 5), dst, (8, 2), "i32",
+                                       routing=routing) for r in range(5)]
+                most.append(max(plan.report()["sent_bytes"] for plan in plans))
+        self.assertEqual(most, [64, 16])
+
     def test_configuration_files(self):
         path = os.path.join(ROOT, "grids", "megatron-cp-fanin-8.json")
         config = lierne.Config(path)
@@ -326,6 +390,40 @@ class Rows(unittest.TestCase):
             with lierne.Context.sim(case["world"]) as world:
                 compared += len(world.run(rank))
         self.assertGreater(compared, 50)
+
+    def test_golden_partitions(self):
+        cases = golden("graph_a2a")["partitions"]
+        for case in cases:
+            at = np.array(case["pos"], case["dtype"])
+            self.assertEqual(lierne.partition_split(len(at), case["world"]).tolist(),
+                             case["index_split"])
+            self.assertEqual(lierne.partition_morton(at, case["world"]).tolist(), case["assignment"])
+        self.assertGreater(len(cases), 3)
+        with self.assertRaisesRegex(ValueError, "positions has 8 entries, must have 12"):
+            lierne.partition_morton(np.zeros((4, 2)), 2)
+        with self.assertRaises(lierne.errors.InvalidError):
+            lierne.partition_split(4, 0)
+
+    def test_restricted_and_flattened_halos(self):
+        def rank(context):
+            me, other = context.rank, 1 - context.rank
+            halo = lierne.Halo(context, 3, 2, [other], [other], [[2, 0]], [2], "i32", row_shape=(2,))
+            x = np.arange(10, dtype=np.int32).reshape(5, 2) + 100 * me
+            np.testing.assert_array_equal(halo.flattened().forward(x), halo.forward(x))
+            # Each rank drops its row 0, whose ghost is row 4 of the other rank.
+            less = halo.restricted(np.array([0, 2, 256, 1, 0]))
+            self.assertEqual(less.shapes(), ((3, 2), (3, 2)))
+            theirs = x[2] - 100 * me + 100 * other
+            np.testing.assert_array_equal(less.forward(x[1:4]), [x[1], x[2], theirs])
+            np.testing.assert_array_equal(less.adjoint(x[1:4]), [
+                x[1], x[2] + x[3] - 100 * me + 100 * other, [0, 0]])
+            with self.assertRaisesRegex(ValueError, "keep has 3 entries, must have 5"):
+                halo.restricted([1, 1, 1])
+            with self.assertRaises(lierne.errors.MismatchError):
+                halo.restricted([me, 1, 1, 1, 1])
+
+        with lierne.Context.sim(2) as world:
+            world.run(rank)
 
     def test_graph_updates_and_references(self):
         def rank(context):

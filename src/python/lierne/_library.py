@@ -21,9 +21,10 @@ _BUILTIN = {"INVALID": ValueError, "NO_MEMORY": MemoryError, "OVERFLOW": Overflo
 
 
 def load(name):
-    """Opens a library of the package, or, where LIERNE_LIBRARY_PATH names a folder, of that one."""
+    """Opens a library of the package, or, where LIERNE_LIBRARY_PATH names a folder, of that one. A
+    package without libraries (a distribution's) uses those that the loader finds."""
     folder = os.environ.get("LIERNE_LIBRARY_PATH", _FOLDER)
-    return ffi.dlopen(os.path.join(folder, name))
+    return ffi.dlopen(os.path.join(folder, name) if os.path.isdir(folder) else name)
 
 
 lib = load("liblierne.so.0")
@@ -140,3 +141,10 @@ def numbers(cname, name, value):
     if array.size and (narrow != array.reshape(-1)).any():
         raise OverflowError(f"{name} has a value that does not fit {kind}")
     return (ffi.cast(f"{cname} *", narrow.ctypes.data) if narrow.size else ffi.NULL), narrow
+
+
+def sized(what, values, count):
+    """The values, None among them, if they are `count`: the C library reads so many."""
+    if values is not None and np.size(values) != count:
+        raise ValueError(f"{what} has {np.size(values)} entries, must have {count}")
+    return values

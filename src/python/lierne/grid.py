@@ -5,7 +5,7 @@ import typing
 import numpy as np
 
 from lierne._arrays import dtype_number
-from lierne._library import Spec, call, ffi, lib, make, text
+from lierne._library import Spec, call, ffi, lib, make, sized, text
 
 
 def _words(names):
@@ -214,6 +214,14 @@ def At(coordinate):
     return Placement(lib.LIERNE_AT, at=coordinate)
 
 
+def _check_lists(name, placement, size, shape):
+    """The lists of a placement have as many entries as the C library reads; it names bad axes."""
+    sized(f"counts of dim {name!r}", placement.counts, size)
+    axes = [placement.axis] + [placement.axis2] * (placement.axis2 >= 0)
+    if placement.rows is not None and all(0 <= axis < len(shape) for axis in axes):
+        sized(f"rows of dim {name!r}", placement.rows, int(np.prod([shape[axis] for axis in axes])))
+
+
 class Layout:
     """Where a tensor of a global shape lives on a grid.
 
@@ -226,6 +234,8 @@ class Layout:
         unknown = set(placements) - set(dims)
         if unknown:
             raise KeyError(f"the grid has no dim {sorted(unknown)[0]!r} (dims: {', '.join(dims)})")
+        for name, placement in placements.items():
+            _check_lists(name, placement, dims[name], shape)
         spec = Spec("lierne_layout_spec", grid=grid._handle, view=view, naxes=len(shape),
                     shape=list(shape), dtype=dtype_number(dtype),
                     placements=[placements.get(name, Replicate()) for name in dims],

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, ffi, lib, make
+from lierne._library import Spec, call, ffi, lib, make, sized
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_ZIGZAG,
@@ -11,6 +11,8 @@ _OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT
 _STORAGES = {"full": lib.LIERNE_FULL, "compact": lib.LIERNE_COMPACT}
 _OUTPUTS = {"whole": lib.LIERNE_OUTPUT_WHOLE, "sharded": lib.LIERNE_OUTPUT_SHARDED}
 _ROW_ORDERS = {"sample": lib.LIERNE_SAMPLE_MAJOR, "sequence": lib.LIERNE_SEQUENCE_MAJOR}
+_ROUTINGS = {"auto": lib.LIERNE_ROUTING_AUTO, "direct": lib.LIERNE_ROUTING_DIRECT,
+             "balanced": lib.LIERNE_ROUTING_BALANCED}
 _GRAPHS = {"auto": lib.LIERNE_GRAPH_AUTO, "direct": lib.LIERNE_GRAPH_DIRECT,
            "all_gather": lib.LIERNE_GRAPH_ALL_GATHER}
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ONE_SHOT,
@@ -39,21 +41,32 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_counts=None, owner="partial", storage="full", row_owner=None,
                 require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
                 src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
-                row_order="sample", variable_rows=False):
+                row_order="sample", variable_rows=False, routing="auto"):
     """The C spec of a bridge; arguments as lierne.Bridge."""
+    lanes = [grid.dims(view or "base").get("dp", 0)
+             for grid, view in ((src, src_view), (dst, dst_view))]
+    if row_owner is not None:
+        rows = _map_size(shape, batch_axis, sequence_axis)
+        row_owner = sized("row_owner", np.asarray(row_owner), rows).reshape(-1)
     return Spec("lierne_bridge_spec", src=src._handle, dst=dst._handle, naxes=len(shape),
                 shape=list(shape), dtype=dtype_number(dtype), batch_axis=batch_axis,
                 sequence_axis=-1 if sequence_axis is None else sequence_axis,
-                src_counts=src_counts, dst_counts=dst_counts,
+                src_counts=sized("src_counts", src_counts, lanes[0]),
+                dst_counts=sized("dst_counts", dst_counts, lanes[1]),
                 gradient_owner=_choice("owner", owner, _OWNERS),
                 gradient_storage=_choice("storage", storage, _STORAGES),
-                row_owner=row_owner if row_owner is None else np.asarray(row_owner).reshape(-1),
+                row_owner=row_owner,
                 require_divisible=require_divisible, max_inflight=max_inflight, src_view=src_view,
                 dst_view=dst_view, src_placements=_placements(src, src_view, src_placements),
                 dst_placements=_placements(dst, dst_view, dst_placements),
                 output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
                 row_order=_choice("row_order", row_order, _ROW_ORDERS),
-                variable_rows=variable_rows)
+                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS))
+
+
+def _map_size(shape, batch_axis, sequence_axis):
+    """Entries of a row map: one per sample and position; a 2-D tensor has the product as its batch."""
+    return shape[batch_axis] * (1 if sequence_axis in (None, -1) else shape[sequence_axis])
 
 
 class Bridge(Plan):
@@ -65,26 +78,38 @@ class Bridge(Plan):
     "zigzag", "contiguous", "rows" (row_owner: a cp coordinate for each (sample, position)). storage
     of an owned gradient: "full" or "compact". output: "whole" or "sharded". src_placements,
     dst_placements: dim name -> placement of axes beyond the batch. rows_per_sample, row_order: of a
-    2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts).
+    2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts). routing:
+    "auto", "direct", or "balanced", which divides what one rank would send among all that hold it.
 
     Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
 
     def __init__(self, context, src, dst, shape, dtype, **options):
         spec = bridge_spec(src, dst, shape, dtype, **options)
-        self._flat_rows = bool(options.get("rows_per_sample"))
+        self._read_spec(spec.at)
         super().__init__(context, lib.lierne_plan_create_bridge, context._handle, spec.at)
+        self._count_samples()
+
+    def _read_spec(self, spec):
+        self._flat_rows = spec.rows_per_sample > 0
+        self._most_rows = spec.shape[1] if spec.variable_rows else 0
+        self._map = _map_size(spec.shape, spec.batch_axis, spec.sequence_axis)
+
+    def _count_samples(self):
+        """After planning a sample has the most rows."""
+        self._nsamples = self.shapes()[0][0] // self._most_rows if self._most_rows else 0
 
     @classmethod
     def from_config(cls, context, config, name):
         """The bridge of a configuration file (lierne.Config), by the algorithm that it names."""
         plan = cls.__new__(cls)
-        plan._flat_rows = False
         megatron = lib.lierne_config_get_megatron(config._handle, name.encode())
         bridge = lib.lierne_config_get_bridge(config._handle, name.encode())
         if not bridge:
             raise KeyError(f"the file has no bridge {name!r} (it has {', '.join(config.bridges)})")
         function = lib.lierne_plan_create_megatron if megatron else lib.lierne_plan_create_bridge
+        plan._read_spec(ffi.addressof(megatron.bridge) if megatron else bridge)
         Plan.__init__(plan, context, function, context._handle, megatron or bridge)
+        plan._count_samples()
         return plan
 
     def _user_shape(self, shape):
@@ -92,7 +117,7 @@ class Bridge(Plan):
 
     def update_rows(self, row_owner):
         """Replaces the row map of owner "rows". Collective."""
-        owner = np.ascontiguousarray(row_owner, np.int32)
+        owner = np.ascontiguousarray(sized("row_owner", row_owner, self._map), np.int32)
         self.context._call(lib.lierne_plan_update_rows, self._handle,
                            ffi.cast("int32_t *", owner.ctypes.data))
 
@@ -100,6 +125,8 @@ class Bridge(Plan):
         """The rows of each sample of this rank's source dp rank (variable_rows); None on a rank that
         holds no source. Collective."""
         counts = None if rows is None else np.ascontiguousarray(rows, np.int64)
+        if rows is not None:
+            sized("rows", counts, self._nsamples)
         pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)
         self.context._call(lib.lierne_plan_update_counts, self._handle, pointer)
 
@@ -150,13 +177,15 @@ class Megatron(Plan):
 class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
-    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. Raises errors.InvalidError,
+    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing: as Bridge. Raises errors.InvalidError,
     UnsupportedError (a PARTIAL dim in dst), MismatchError and others."""
 
-    def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1):
+    def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
+                 routing="auto"):
         gradient = [layout and layout._handle for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=src._handle, dst=dst._handle,
-                    adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight)
+                    adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
+                    routing=_choice("routing", routing, _ROUTINGS))
         super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
 
 
@@ -269,7 +298,8 @@ class Halo(Plan):
 
     def restricted(self, keep):
         """The same exchange without the rows whose entry of keep is zero. Collective."""
-        mask = np.ascontiguousarray(keep, np.uint8)
+        mask = np.ascontiguousarray(np.asarray(keep) != 0, np.uint8)
+        sized("keep", mask, self.shapes()[0][0])
         plan = self._derived(self.context, lib.lierne_plan_create_restricted, self._handle,
                              ffi.cast("uint8_t *", mask.ctypes.data))
         plan.row_shape = self.row_shape
@@ -339,6 +369,7 @@ def partition_split(nrows, world):
 def partition_morton(positions, world):
     """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
     positions = np.ascontiguousarray(positions)
+    sized("positions", positions, 3 * len(positions))
     owner = np.zeros(len(positions), np.int32)
     call(lib.lierne_partition_morton, ffi.cast("int32_t *", owner.ctypes.data),
          ffi.cast("void *", positions.ctypes.data), dtype_number(positions.dtype), len(positions),

@@ -30,7 +30,7 @@ from lierne.torch._store import StoreCalls
 __all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Work", "context",
            "grid"]
 
-# Contexts of the same members are made in one order on all of these, so that keys of the store agree.
+# Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
 _operations = weakref.WeakValueDictionary()
 _next_operation = 0
@@ -41,31 +41,36 @@ def context(over="distributed", group=None, store=None, **options):
 
     over: "distributed" or "node" (above). group: the process group whose backend moves the data, None
     for the default one; it has all ranks. store: a c10d store, by default that of torch.distributed.
-    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or lierne.errors as Context.oob and Context.node."""
-    if over == "node":
-        made = lierne.Context.node(**options)
-    elif over == "distributed":
-        calls = _store_calls(store, options)
-        made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
-        made.prefix = calls.prefix
-    else:
+    options: as lierne.Context; with members, these ranks alone call. Raises ValueError, or
+    lierne.errors as Context.oob and Context.node."""
+    if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
+    members, name = _named(options)
+    if over == "node":
+        made = lierne.Context.node(**{"name": name, **options})
+    else:
+        calls = _store_calls(store, members, name)
+        made = lierne.Context.oob(calls.rank, calls.nranks, calls, **options)
+        made.prefix = name
     made.routed, made.group = over == "distributed", group
     return made
 
 
-def _store_calls(store, options):
-    """Planning over the store; sets world_size where the options name members."""
+def _named(options):
+    """(members, a name that the context shares with no other of the job); sets world_size where the
+    options name members."""
     members = tuple(options.get("members") or range(dist.get_world_size()))
     if options.get("members"):
         options.setdefault("world_size", dist.get_world_size())
+    _contexts[members] += 1
+    return members, f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
+
+
+def _store_calls(store, members, name):
+    """Planning over the store."""
     if store is None:
         store = dist.distributed_c10d._get_default_store()
-    _contexts[members] += 1
-    prefix = f"lierne/{zlib.crc32(repr(members).encode())}/{_contexts[members]}"
-    calls = StoreCalls(dist.PrefixStore(prefix, store), members.index(dist.get_rank()), len(members))
-    calls.prefix = prefix
-    return calls
+    return StoreCalls(dist.PrefixStore(name, store), members.index(dist.get_rank()), len(members))
 
 
 def grid(mesh_or_grid):

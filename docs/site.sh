@@ -1,0 +1,16 @@
+#!/bin/sh
+# Builds the site from the files that git knows, so that links between documents, sources and
+# configurations work there as they do here. README.md is the front page. Warnings are errors: a page
+# that is missing from the navigation, a link that leads nowhere. $1: the folder, made anew.
+set -eu
+cd "$(dirname "$0")/.."
+folder=${1:?usage: site.sh FOLDER}
+rm -rf "$folder"
+mkdir -p "$folder/pages"
+git ls-files -z --cached --others --exclude-standard '*.md' docs examples grids include tests/structures tests/mutants/README.md |
+    xargs -0 cp --parents -t "$folder/pages"
+rm -f "$folder/pages/docs/mkdocs.yml" "$folder/pages/docs/site.sh"
+mv "$folder/pages/README.md" "$folder/pages/index.md"
+cp docs/mkdocs.yml "$folder"
+(cd "$folder" && mkdocs build --quiet --strict --config-file mkdocs.yml)
+echo "built $folder/html/index.html"

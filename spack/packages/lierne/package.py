@@ -1,0 +1,45 @@
+# `spack repo add spack`, then `spack dev-build lierne@main` in a copy of the sources: there is no archive
+# of a release yet.
+from spack.package import *
+
+
+class Lierne(MakefilePackage, CudaPackage):
+    """Moves tensors between parallel layouts that share the same ranks, forward and backward, exactly:
+    bridges between an encoder and a language model, remote rows of graphs, halos, collectives."""
+
+    license("Apache-2.0")
+
+    version("main")
+
+    variant("mpi", default=True, description="Build liblierne_mpi and lierne-run")
+
+    depends_on("c", type="build")
+    depends_on("gmake", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("cjson")
+    depends_on("xxhash", type="build")  # inlined
+    depends_on("mpi", when="+mpi")
+
+    def setup_build_environment(self, env):
+        # The Makefile looks for CUDA before it has its own variables.
+        env.set("CUDA_HOME", self.spec["cuda"].prefix if self.spec.satisfies("+cuda") else "none")
+        env.set("NCCL_HOME", "none")
+
+    @property
+    def options(self):
+        spec = self.spec
+        chosen = [f"PREFIX={self.prefix}"]
+        chosen.append(f"MPICC={spec['mpi'].mpicc}" if spec.satisfies("+mpi") else "MPICC=none")
+        archs = [arch for arch in spec.variants["cuda_arch"].value if arch != "none"]
+        if spec.satisfies("+cuda") and archs:
+            chosen.append(f"CUDA_ARCHS={' '.join(archs)}")
+        return chosen
+
+    def build(self, spec, prefix):
+        make("all", *self.options)
+
+    def check(self):
+        make("golden", *self.options)
+
+    def install(self, spec, prefix):
+        make("install", *self.options)
