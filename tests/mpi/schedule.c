@@ -10,10 +10,11 @@
 
 #define TIMEOUT 0.5 /* seconds, of the gate that cannot open */
 
-enum { COUNT = 5, OPS = 3, PLANS = 4 };
+enum { COUNT = 5, OPS = 3, PLANS = 5 };
 
 /* Operation 0 is an all-reduce that rank 1 withholds until operation 1, an all-to-all, is complete;
- * operation 2 is an all-reduce behind them. Plan 3 is another all-reduce of f64. */
+ * operation 2 is an all-reduce behind them. Plan 3 is an all-reduce of f64, plan 4 a
+ * broadcast. */
 typedef struct gate {
     lierne_context *context;
     lierne_plan *plans[PLANS];
@@ -34,12 +35,16 @@ static void create(gate *g, double timeout) {
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = 1,
                                              .dtype = LIERNE_F32};
+    const lierne_broadcast_spec from_first = {.size = sizeof from_first,
+                                              .count = COUNT,
+                                              .dtype = LIERNE_F32};
     g->context = context_new(timeout);
     for (int i = 0; i < PLANS; i++) {
         reduce.dtype = i == 3 ? LIERNE_F64 : LIERNE_F32;
         lierne_status status =
-            i == 1 ? lierne_plan_create_all_to_all(&g->plans[i], g->context, &exchange)
-                   : lierne_plan_create_all_reduce(&g->plans[i], g->context, &reduce);
+            i == 1   ? lierne_plan_create_all_to_all(&g->plans[i], g->context, &exchange)
+            : i == 4 ? lierne_plan_create_broadcast(&g->plans[i], g->context, &from_first)
+                     : lierne_plan_create_all_reduce(&g->plans[i], g->context, &reduce);
         CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     }
     for (int i = 0; i < OPS; i++) {
@@ -59,12 +64,13 @@ static lierne_operation_spec operation(const gate *g, int i) {
     return o;
 }
 
-/* Operation `at` is other than the others. */
+/* What the schedule of one rank has otherwise. Its count is that of its plan. */
 typedef enum deviation {
     NONE,
     TAG,
     KIND,
     DTYPE,
+    ROOT,
     PLAN,
     DIRECTION,
     SKIPPED,
@@ -72,9 +78,16 @@ typedef enum deviation {
     DEVIATIONS
 } deviation;
 static const char *const fields[DEVIATIONS] = {
-    "", "tag is", "kind is", "dtype is", "plan is", "direction is", "sequence of group", "kind is"};
+    "",        "tag is",       "kind is",           "dtype is", "root is",
+    "plan is", "direction is", "sequence of group", "kind is"};
 
-static lierne_schedule *record(const gate *g, deviation d) {
+static void add(lierne_schedule *s, const lierne_operation_spec *o) {
+    int index;
+    CHECK(lierne_schedule_add_operation(&index, s, o) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* compared: a broadcast follows, so that there is a root to compare. */
+static lierne_schedule *record(const gate *g, deviation d, bool compared) {
     int all[64], index;
     lierne_schedule *s;
     lierne_schedule_group_spec spec = {
@@ -93,10 +106,13 @@ static lierne_schedule *record(const gate *g, deviation d) {
             o.plan = d == DTYPE ? g->plans[3] : d == PLAN ? g->plans[0] : o.plan;
             o.direction = d == DIRECTION ? LIERNE_ADJOINT : o.direction;
         }
-        if (d != SKIPPED || i != 2) {
-            CHECK(lierne_schedule_add_operation(&index, s, &o) == LIERNE_OK, "%s",
-                  lierne_last_error());
-        }
+        add(s, &o);
+    }
+    if (compared && d != SKIPPED) {
+        lierne_operation_spec o = operation(g, 4);
+        o.kind = LIERNE_OPERATION_BROADCAST;
+        o.root = d == ROOT;
+        add(s, &o);
     }
     lierne_schedule_freeze(s);
     return s;
@@ -161,7 +177,7 @@ static void opens(void) {
     gate g;
     lierne_run *run;
     create(&g, PATIENT);
-    lierne_schedule *s = isolate(record(&g, NONE));
+    lierne_schedule *s = isolate(record(&g, NONE, false));
     CHECK(lierne_run_create(&run, g.context, s, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int i = 0; i < 50; i++) {
         fill(&g);
@@ -186,7 +202,7 @@ static void stays_shut(void) {
     gate g;
     lierne_run *run;
     create(&g, TIMEOUT);
-    lierne_schedule *s = record(&g, NONE);
+    lierne_schedule *s = record(&g, NONE, false);
     CHECK(lierne_run_create(&run, g.context, s, NULL) == LIERNE_OK, "%s", lierne_last_error());
     fill(&g);
     double start = MPI_Wtime();
@@ -203,7 +219,7 @@ static void stays_shut(void) {
 static void deviates(gate *g, deviation d, int rank, double *longest) {
     lierne_run *run;
     char name[32];
-    lierne_schedule *s = record(g, test_rank == rank ? d : NONE);
+    lierne_schedule *s = record(g, test_rank == rank ? d : NONE, true);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     lierne_status status = lierne_run_create(&run, g->context, s, NULL);
