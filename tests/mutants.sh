@@ -8,6 +8,7 @@
 # Last line: N passed, N failed.
 set -u
 build=${1:?usage: mutants.sh BUILD [NAME...]}
+[ -d "$build" ] || { echo "$build is no build folder: mutants.sh BUILD [NAME...]" >&2; exit 2; }
 shift
 cd "$(dirname "$0")/.." || exit 2
 build=$(realpath "$build") # before leaving
