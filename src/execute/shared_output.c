@@ -68,7 +68,9 @@ lierne_status lierne_shared_output_create(lierne_shared_output **out, lierne_con
     o->transport = n > 1 ? sharing(context) : NULL;
     o->bytes = o->transport ? (bytes + PAGE - 1) / PAGE * PAGE : bytes;
     LIERNE_TRY(lierne_alloc(&o->ranks, n, sizeof *o->ranks));
-    memcpy(o->ranks, ranks, n * sizeof *ranks);
+    for (size_t i = 0; i < n; i++) {
+        o->ranks[i] = ranks[i];
+    }
     o->nranks = n;
     return reserve(o);
 }

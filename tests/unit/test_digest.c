@@ -43,8 +43,8 @@ static bool has_partial(const redistribute_case *c) {
 
 /* Byte b of the element at an index; of another step or tensor where salt differs. */
 static unsigned char value_of(uint64_t salt, int64_t index, size_t b) {
-    uint64_t seed = salt * 1000003 + (uint64_t)index;
-    return (unsigned char)(draw(&seed) >> 8 * b);
+    uint64_t seed = (salt * 1000003 + (uint64_t)index) * 2 + b / 8;
+    return (unsigned char)(draw(&seed) >> b % 8 * 8);
 }
 
 static int64_t place(const moved *m, const int64_t *shape, const int64_t *at) {

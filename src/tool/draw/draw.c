@@ -24,6 +24,8 @@ static const char help[] =
     "      --adjoint        the adjoint; forward without\n"
     "  -a, --algorithm=A    direct, collective or leader (default: the file's)\n"
     "      --routing=R      auto (default), direct or balanced: who sends what\n"
+    "      --links=L,B,L,B  what auto compares: latency in ns and MB/s inside a node,\n"
+    "                       and to other nodes (default: the file's)\n"
     "      --format=FORMAT  svg (default), dot (mesh, rows, stages) or text\n"
     "      --src, --dst, --tensor, --dtype: a bridge in place of FILE and --bridge, as\n"
     "                       --src tp2,dp4 --dst tp2,cp2,dp2 --tensor b8,s1024,h1024 --dtype bf16;\n"
