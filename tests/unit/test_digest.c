@@ -423,6 +423,7 @@ Test(digest, rejects_bad_arguments) {
     uint64_t seed = 0, digest;
     int64_t n = 0;
     while (!open_moved(&m, seed, 5) || !digest_of(&m, 0, 0, -1, 9, &n)) {
+        close_moved(&m);
         seed++;
     }
     const lierne_digest_spec good = {.size = sizeof good, .layout = m.layouts[0]};
@@ -438,9 +439,11 @@ Test(digest, rejects_bad_arguments) {
     rejected(s, m.data[0][0], LIERNE_INVALID, "rank is -1, must be 0 to ");
     moved other = {.layouts = {NULL}};
     while (!open_moved(&other, ++seed, 5) || other.c.dtype == m.c.dtype) {
+        close_moved(&other);
     }
     s = good, s.peer_layout = other.layouts[1];
     rejected(s, m.data[0][0], LIERNE_INVALID, "the two layouts are not of one tensor");
+    close_moved(&other);
     redistribute_case c;
     lierne_layout *partial = NULL;
     for (seed = 0; !partial; seed++) {
@@ -457,6 +460,7 @@ Test(digest, rejects_bad_arguments) {
     }
     s = good, s.layout = partial;
     rejected(s, m.data[0][0], LIERNE_UNSUPPORTED, "layout has a PARTIAL dim");
+    close_moved(&m);
     lierne_layout_destroy(partial);
     lierne_context *context;
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
