@@ -7,11 +7,11 @@
  * have the same digest in every layout. Each side computes from its own buffer, and 64 bits are
  * compared.
  *
- * What is found: any change of one element, of two elements that are swapped, and, with another
- * probability than 2^-32 or less under a key that does not depend on the fault, any other change:
+ * What is found: any change of one element, of two elements that are swapped, and, except with a
+ * probability of 2^-32 or less under a key that does not depend on the fault, any other change:
  * rows that are missing, doubled, moved or of another step, and another tensor's. Not a defence
- * against who knows the key. Digests are equal only of the same version of the library, on machines
- * of the same byte order.
+ * against someone who knows the key. Digests are equal only of the same version of the library, on
+ * machines of the same byte order.
  *
  * Thread safety: pure functions may run in many threads at once; for the others see
  * lierne/context.h. */
@@ -45,8 +45,8 @@ typedef struct lierne_digest_spec {
 
 /* The digest of elements of a buffer of host memory. *elements, which may be NULL: how many there
  * are. data may be NULL if there are none. Pure: not collective. Takes about the time of reading
- * the elements. Errors: INVALID (NULL, a rank below 0, layouts of different shape, dtype or world
- * size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
+ * the elements. Errors: INVALID (NULL, a rank out of range, layouts of different shape, dtype or
+ * world size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
 LIERNE_API lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
                                                const lierne_digest_spec *spec, const void *data);
 

@@ -1,5 +1,5 @@
-/* Who does not come: the flight recorder of a context, and what the recordings of all ranks say
- * about a job that hangs.
+/* Hangs: the flight recorder of a context, and what the recordings of all ranks say about a job
+ * that hangs.
  *
  * Every context records what it does in a ring of its last 1,024 events: calls that begin and end,
  * stages that post their messages, messages that are missing after a while, what ranks tell each

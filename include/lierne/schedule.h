@@ -184,8 +184,8 @@ typedef struct lierne_order {
     int ncreated;        /* of them, made by passes: communicators that a run must create */
 } lierne_order;
 
-/* Checks the schedules of several ranks against each other, in any order; those of ranks that are
- * missing are not missed. First, whether ranks agree: one list of ranks per uid; the same groups
+/* Checks the schedules of several ranks against each other, in any order. Schedules of some ranks
+ * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups
  * isolated; per group the same operations in the same sequence, with equal kind, tag, dtype, count,
  * root, plan and direction; for each send its receive. A difference is MISMATCH, and the message
  * names rank, operation, group, sequence number, field, the value expected and the one found. Then
