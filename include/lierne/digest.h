@@ -45,8 +45,8 @@ typedef struct lierne_digest_spec {
 
 /* The digest of elements of a buffer of host memory. *elements, which may be NULL: how many there
  * are. data may be NULL if there are none. Pure: not collective. Takes about the time of reading
- * the elements. Errors: INVALID (NULL, a rank out of range, layouts of different shape, dtype or
- * world size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
+ * the elements. Errors: INVALID (NULL, a rank or peer out of range, layouts of different shape,
+ * dtype or world size), UNSUPPORTED (a PARTIAL dim: contributions are no elements), NO_MEMORY. */
 LIERNE_API lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
                                                const lierne_digest_spec *spec, const void *data);
 

@@ -27,7 +27,8 @@ extern "C" {
  * failure.
  *
  * Errors that all ranks get alike: INVALID (out NULL, the spec, LIERNE_TIMEOUT_MS, LIERNE_CHECK or
- * LIERNE_NODE), MISMATCH (spec->nodes, members, world_size or check), NO_MEMORY. Their messages
+ * LIERNE_NODE), MISMATCH (spec->nodes, members, world_size or check), IO (no file can be made in
+ * LIERNE_DUMP_DIR), NO_MEMORY. Their messages
  * name ranks of comm, because members are not agreed yet. Errors of one rank that are not
  * propagated, so that the other ranks see TIMEOUT: INVALID (comm is MPI_COMM_NULL or an
  * intercommunicator, MPI is not initialised or is finalised), NO_MEMORY of the first allocation,

@@ -158,6 +158,13 @@ lierne_status lierne_digest_add(uint64_t *digest, int64_t *elements, const liern
     return status;
 }
 
+static lierne_status check_rank(const char *name, int rank, const lierne_layout *layout) {
+    return rank >= 0 && rank < layout->world
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_INVALID, "%s is %d, must be 0 to %d", name, rank,
+                             layout->world - 1);
+}
+
 lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
                                     const lierne_digest_spec *given, const void *data) {
     LIERNE_PUBLIC_CALL();
@@ -168,13 +175,11 @@ lierne_status lierne_digest_compute(uint64_t *digest, int64_t *elements,
     *digest = 0;
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
     LIERNE_TRY(lierne_digest_check_layout(spec.layout, "layout"));
-    if (spec.rank < 0 || spec.rank >= spec.layout->world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be 0 to %d", spec.rank,
-                           spec.layout->world - 1);
-    }
+    LIERNE_TRY(check_rank("rank", spec.rank, spec.layout));
     if (spec.peer_layout) {
         LIERNE_TRY(lierne_digest_check_layout(spec.peer_layout, "peer_layout"));
         LIERNE_TRY(lierne_digest_check_pair(spec.layout, spec.peer_layout));
+        LIERNE_TRY(check_rank("peer", spec.peer, spec.layout));
     }
     const lierne_digest_part part = {spec.layout, spec.rank, spec.peer_layout, spec.peer, "data"};
     if (spec.peer_layout || lierne_digest_counts(spec.layout, spec.rank)) {

@@ -437,6 +437,8 @@ Test(digest, rejects_bad_arguments) {
     rejected(s, m.data[0][0], LIERNE_INVALID, "rank is ");
     s = good, s.rank = -1;
     rejected(s, m.data[0][0], LIERNE_INVALID, "rank is -1, must be 0 to ");
+    s = good, s.peer_layout = m.layouts[1], s.peer = m.c.world;
+    rejected(s, m.data[0][0], LIERNE_INVALID, "peer is ");
     moved other = {.layouts = {NULL}};
     while (!open_moved(&other, ++seed, 5) || other.c.dtype == m.c.dtype) {
         close_moved(&other);
