@@ -143,6 +143,7 @@ static void die_of_watchdog(lierne_context *context) {
 }
 
 lierne_status lierne_context_alive(lierne_context *context) {
+    LIERNE_TRY(lierne_context_check_guard(context));
     if (context->watchdog && context->dead == LIERNE_OK) {
         die_of_watchdog(context);
     }
@@ -339,8 +340,11 @@ lierne_status lierne_context_abort(lierne_context *context, lierne_status status
                            "(%d) and below",
                            (int)status, LIERNE_INVALID);
     }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
     lierne_set_error(reason);
     lierne_context_kill(context, status);
+    lierne_guard_leave(guard);
     return LIERNE_OK;
 }
 
@@ -351,11 +355,14 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
     if (size == 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "size is 0, must be at least 1");
     }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
     if (context->dead != LIERNE_OK) {
         snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
     } else {
         write_dump(context, text, size);
     }
+    lierne_guard_leave(guard);
     return LIERNE_OK;
 }
 
@@ -382,17 +389,26 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
 lierne_status lierne_progress(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
-    LIERNE_TRY(lierne_context_alive(context));
-    lierne_context_enter(context);
-    lierne_context_progress(context);
-    lierne_context_leave(context);
-    return LIERNE_OK;
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK) {
+        lierne_context_enter(context);
+        lierne_context_progress(context);
+        lierne_context_leave(context);
+    }
+    lierne_guard_leave(guard);
+    return status;
 }
 
 lierne_status lierne_context_get_status(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
-    return lierne_context_alive(context);
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    lierne_guard_leave(guard);
+    return status;
 }
 
 int lierne_context_get_rank(const lierne_context *context) {

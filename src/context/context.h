@@ -14,6 +14,8 @@
 #include "recorder/recorder.h"
 #include "transport/transport.h"
 
+#include <stdatomic.h>
+
 /* Something in flight. The first member of the struct that embeds it. */
 typedef struct lierne_activity {
     struct lierne_activity *next;
@@ -72,6 +74,12 @@ typedef struct lierne_context_memory {
 struct lierne_group;
 typedef struct lierne_watchdog lierne_watchdog;
 
+/* Whose turn it is, of the caller and a thread of the library that progresses the context. */
+typedef struct lierne_guard {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} lierne_guard;
+
 struct lierne_context {
     const lierne_control *control;
     void *control_self;
@@ -82,6 +90,8 @@ struct lierne_context {
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
     lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
+    _Atomic(lierne_guard *) guard;     /* or NULL: no thread progresses it now */
+    char one_thread[64];               /* why only the caller's threads may progress it, or "" */
     lierne_members members;            /* the world, and the ranks of it that the context has */
     int rank;                          /* in the world */
     int index;                         /* among the members */
@@ -182,6 +192,13 @@ void lierne_context_drop_memory(lierne_context *context);
  * found.
  */
 LIERNE_PRIVATE lierne_status lierne_context_alive(lierne_context *context);
+/* guard.c. Take turns with the thread of a run; nothing for NULL. wait gives the turn away until
+ * the guard's condition was signalled. */
+void lierne_guard_enter(lierne_guard *guard);
+void lierne_guard_leave(lierne_guard *guard);
+void lierne_guard_wait(lierne_guard *guard);
+/* BUSY while there is a guard that this thread has not entered. */
+lierne_status lierne_context_check_guard(const lierne_context *context);
 /* Kills the context with status and the thread's message, and tells the other ranks that this one
  * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);

@@ -29,8 +29,11 @@ lierne_status lierne_context_write(char **text, const lierne_context *context,
     }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(context, "context"));
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
     lierne_status status = read_recorder(&dump, context);
     status = status == LIERNE_OK ? write(&own, &dump, context) : status;
+    lierne_guard_leave(guard);
     if (status == LIERNE_OK) {
         status = lierne_text_take(&own, text);
     }

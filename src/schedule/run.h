@@ -16,6 +16,8 @@ typedef struct lierne_run_operation {
     bool free; /* it is not held, or was resumed */
 } lierne_run_operation;
 
+typedef struct lierne_run_thread lierne_run_thread;
+
 struct lierne_run {
     lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
@@ -26,6 +28,7 @@ struct lierne_run {
     int *next; /* per queue: operation whose turn it is, or the number of operations */
     void **out;
     const void **in;
+    lierne_run_thread *thread; /* or NULL: it progresses in the caller's calls only */
     bool running;
     int64_t executions; /* begun so far */
     double issued;
@@ -36,6 +39,19 @@ struct lierne_run {
 
 /* The queue of an operation. */
 int lierne_run_queue(const lierne_run *run, int operation);
+
+/* run.c. Looks at every queue once; *moved: something was done. */
+lierne_status lierne_run_advance(lierne_run *run, bool *moved);
+/* Whether an execution was begun that is neither complete nor has failed. */
+bool lierne_run_is_open(const lierne_run *run);
+
+/* thread.c. Errors: UNSUPPORTED, NO_RESOURCE, NO_MEMORY. */
+lierne_status lierne_run_thread_create(lierne_run *run);
+void lierne_run_thread_destroy(lierne_run *run);
+/* The guard of a run with a thread; NULL: it has none. */
+lierne_guard *lierne_run_guard(const lierne_run *run);
+/* Tells the thread that the run began. Called with the guard. */
+void lierne_run_wake(const lierne_run *run);
 
 /* trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
 void lierne_run_write_trace(lierne_text *text, const lierne_run *run);
