@@ -251,6 +251,8 @@ typedef struct lierne_report {
                             was given, or all ranks that exchange something are on one node whose
                             links cost nothing. Ranks that exchange nothing with each other,
                             directly or over others, may have different ones */
+    int64_t window_bytes; /* sent bytes that are copied once into memory from where their receivers
+                             read them, because they cannot read the buffers (transport ipc) */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

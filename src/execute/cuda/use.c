@@ -1,9 +1,9 @@
 /* Contexts for device memory, and what CUDA there is. */
+#include "context/cuda/ipc.h"
+#include "context/ipc.h"
 #include "execute/cuda/stream.h"
 #include "lierne/cuda.h"
 #include "memory/cuda/memory.h"
-
-#include "context/context.h"
 
 #include <stdio.h>
 
@@ -41,7 +41,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     context->device = device;
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;
-    return LIERNE_OK;
+    return lierne_context_open_ipc(context, &lierne_cuda_ipc_driver);
 }
 
 /* Continues text of size bytes, `used` of them used. */
