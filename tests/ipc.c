@@ -113,8 +113,15 @@ const lierne_ipc_driver test_ipc_driver = {
     .run = run,
 };
 
-/* The name makes streams.c put a stream into calls that have none. */
-static const lierne_stream_driver streams = {.name = "ipc test", .required = true};
+/* The name makes streams.c put a stream into calls that have none. Events let the host poll other
+ * transports of a call. */
+static const lierne_stream_driver *device_streams(void) {
+    static lierne_stream_driver streams;
+    streams = test_device_driver;
+    streams.name = "ipc test";
+    streams.required = true;
+    return &streams;
+}
 
 static lierne_memory *device_memory(void) {
     static lierne_memory memory;
@@ -128,7 +135,7 @@ static lierne_memory *device_memory(void) {
 
 lierne_status test_ipc_use(lierne_context *context) {
     context->memory = device_memory();
-    context->stream_driver = &streams;
+    context->stream_driver = device_streams();
     return lierne_context_open_ipc(context, &test_ipc_driver);
 }
 
