@@ -155,6 +155,7 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
 	@$(B)/tests/hangs_sim 0 1000
+	@for n in 4 8; do LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/bridge || exit 1; done
 	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
@@ -304,7 +305,7 @@ $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
-$(B)/tests/mpi/device: $(B)/tests/tasks.o
+$(B)/tests/mpi/device: $(B)/tests/tasks.o $(B)/tests/ipc.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o

@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-static atomic_int live, fail_open, slow;
+static atomic_int live, fail_open;
 
 int test_ipc_live(void) {
     return atomic_load(&live);
@@ -23,14 +22,9 @@ void test_ipc_fail_open(int k) {
     atomic_store(&fail_open, k);
 }
 
-void test_ipc_slow(int milliseconds) {
-    atomic_store(&slow, milliseconds);
-}
-
 static lierne_status map(void **memory, int descriptor, size_t bytes) {
-    *memory = descriptor < 0
-                  ? MAP_FAILED
-                  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    *memory = descriptor < 0 ? MAP_FAILED
+                             : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     atomic_fetch_add(&live, *memory != MAP_FAILED);
     return *memory != MAP_FAILED ? LIERNE_OK : LIERNE_FAIL(LIERNE_UNSUPPORTED, "no shared memory");
 }
@@ -86,14 +80,9 @@ static lierne_status copy(void *to, const void *from, size_t bytes, void *stream
 }
 
 static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
-    int milliseconds = atomic_load(&slow);
-    const struct timespec nap = {.tv_nsec = milliseconds * 1000000};
     (void)stream, (void)device;
     for (int32_t i = step->n; i-- > 0;) { /* a device promises no order */
         lierne_ipc_run(step, i);
-    }
-    if (milliseconds) {
-        nanosleep(&nap, NULL);
     }
     return LIERNE_OK;
 }

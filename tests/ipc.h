@@ -12,8 +12,6 @@ extern const lierne_ipc_driver test_ipc_driver;
 int test_ipc_live(void);
 /* Makes the k-th opening of a peer's chunk from now on fail (0: none). */
 void test_ipc_fail_open(int k);
-/* Waits so many milliseconds between what a step sets and the next copy into a window. */
-void test_ipc_slow(int milliseconds);
 
 /* Makes a context one for the memory of that device, whose streams carry out at once what is
  * enqueued: any pointer is one. Collective. */

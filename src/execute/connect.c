@@ -168,7 +168,8 @@ static void clear_own(lierne_connected_side *side) {
 static lierne_status reserve_own(lierne_connected_side *side, size_t each) {
     clear_own(side);
     for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
-        LIERNE_TRY(lierne_alloc(&side->own[b], side->executions[0]->batches[b].messages.count * each,
+        LIERNE_TRY(lierne_alloc(&side->own[b],
+                                side->executions[0]->batches[b].messages.count * each,
                                 sizeof *side->own[b]));
     }
     return LIERNE_OK;

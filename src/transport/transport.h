@@ -28,8 +28,8 @@ typedef struct lierne_posting {
     bool receives;
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
-    const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at both
-                                 ends */
+    const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
+                                 both ends */
     size_t nparts;
 } lierne_posting;
 
@@ -48,8 +48,8 @@ typedef struct lierne_remote {
     size_t nparts;
     const lierne_record *records;
     size_t nrecords;
-    const lierne_record *own; /* of this rank's executions, in their order: on every rank the k-th of
-                                 a route has the k-th record */
+    const lierne_record *own; /* of this rank's executions, in their order: on every rank the k-th
+                                 of a route has the k-th record */
     size_t nown;
 } lierne_remote;
 

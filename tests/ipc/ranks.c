@@ -1,8 +1,8 @@
 /* Windows over a device that is played (ipc.h), 4 ranks of a node: threads of one process, with
  * streams that carry out their work at once, and with streams of their own; and processes. Every
- * result against the same plan over sockets, bit by bit, repeated, with requests in flight; a rank
- * that cannot map a window; a rank that never comes, one that fails, one whose process ends; the
- * steps one by one. Last line: N passed, N failed. */
+ * result against the same plan over sockets, bit by bit, repeated, with requests in flight; two
+ * nodes; a rank that cannot map a window; a rank that never comes, one that fails, one whose
+ * process ends; the steps one by one. Last line: N passed, N failed. */
 #include "ipc.h"
 #include "lierne.h"
 #include "lierne/node.h"
@@ -28,10 +28,11 @@ static void check(bool good, const char *what) {
     }
 }
 
-static lierne_context *open_context(int rank, int world, const char *name, double timeout) {
+static lierne_context *open_on(const int *nodes, int rank, int world, const char *name,
+                               double timeout) {
     char text[64];
     lierne_context *context = NULL;
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .nodes = nodes};
     snprintf(text, sizeof text, "%s-%d", name, job);
     const lierne_node_spec node = {
         .size = sizeof node, .rank = rank, .world = world, .name = text, .context = &spec};
@@ -39,12 +40,16 @@ static lierne_context *open_context(int rank, int world, const char *name, doubl
     return context;
 }
 
-static lierne_status plan_rows(lierne_plan **plan, lierne_context *context) {
+static lierne_context *open_context(int rank, int world, const char *name, double timeout) {
+    return open_on(NULL, rank, world, name, timeout);
+}
+
+static lierne_status plan_rows(lierne_plan **plan, lierne_context *context, int nghosts) {
     int32_t rank[COUNT];
     int64_t row[COUNT];
     lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
     rows.nowned = 50;
-    rows.nghosts = COUNT / 3;
+    rows.nghosts = nghosts;
     rows.rank = rank;
     rows.row = row;
     rows.width = 3;
@@ -58,10 +63,14 @@ static lierne_status plan_rows(lierne_plan **plan, lierne_context *context) {
 
 /* Long and contiguous, sums in both ways, and rows; with 3 requests where the plan allows it. */
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
-    const lierne_all_to_all_spec all = {
-        .size = sizeof all, .count = COUNT, .dtype = LIERNE_F64, .max_inflight = REQUESTS};
-    const lierne_all_gather_spec gather = {
-        .size = sizeof gather, .count = COUNT, .dtype = LIERNE_I32, .max_inflight = REQUESTS};
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_F64,
+                                        .max_inflight = REQUESTS};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_I32,
+                                           .max_inflight = REQUESTS};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
                                         .dtype = LIERNE_BF16,
@@ -71,7 +80,7 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
            : kind < 4  ? lierne_plan_create_all_reduce(plan, context, &sum)
-                       : plan_rows(plan, context);
+                       : plan_rows(plan, context, COUNT / 3);
 }
 
 /* No NaN in any dtype. */
@@ -208,6 +217,33 @@ static void *refuses(void *argument) {
     return NULL;
 }
 
+/* Two nodes: windows inside a node, sockets between them, in one stage. */
+static void *on_two_nodes(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static const int nodes[RANKS] = {0, 1, 0, 1};
+    static char any;
+    lierne_report report = {.size = sizeof report};
+    lierne_context *host = open_on(nodes, rank, RANKS, "host", 60);
+    lierne_context *device = open_on(nodes, rank, RANKS, "nodes", 60);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    for (int kind = 0; kind < KINDS; kind++) {
+        lierne_plan *a = NULL, *b = NULL;
+        check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
+        check(make_plan(&b, device, kind) == LIERNE_OK, "planning over windows");
+        check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
+                  strcmp(report.transports, "ipc, socket") == 0,
+              "both transports");
+        check(kind != 0 || 3 * report.window_bytes == report.sent_bytes, "one peer of three");
+        for (int round = 0; round < 4; round++) {
+            compare(a, b, round % 2, rank, 1, &any);
+        }
+        check(lierne_plan_destroy(a) == LIERNE_OK && lierne_plan_destroy(b) == LIERNE_OK, "plans");
+    }
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
 /* The variable names others only, or ipc after sockets. */
 static void *is_left_out(void *argument) {
     int rank = (int)(intptr_t)argument;
@@ -218,6 +254,50 @@ static void *is_left_out(void *argument) {
     check_report(plan, "socket");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+static void nap(lierne_stream_work *work) {
+    (void)work;
+    usleep(300000);
+}
+
+/* Ranks 0 to 2 send rows to rank 3, whose stream is late, destroy the plan and use its space again:
+ * rank 3 still gets what was sent. */
+static void *reads_late(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    buffers *b = malloc(sizeof *b);
+    lierne_host_stream *stream = NULL;
+    lierne_plan *rows[2] = {NULL, NULL}, *all = NULL;
+    lierne_stream_work late = {.run = nap};
+    lierne_context *host = open_context(rank, RANKS, "host", 60);
+    lierne_context *context = open_context(rank, RANKS, "late", 60);
+    memset(b, 0x5a, sizeof *b);
+    fill(b->in[0], rank, 1);
+    fill(b->in[1], rank, 2);
+    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
+    context->stream_driver = &lierne_host_detached_driver;
+    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(plan_rows(&rows[0], host, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
+    check(plan_rows(&rows[1], context, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
+    check(lierne_forward(rows[0], b->expected[0], b->in[0], NULL) == LIERNE_OK, "rows");
+    if (rank == 3) {
+        lierne_host_stream_driver.enqueue(stream, &late);
+    }
+    check(lierne_forward(rows[1], b->got[0], b->in[0], stream) == LIERNE_OK, "rows, late");
+    if (rank != 3) {
+        check(lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
+    }
+    check(make_plan(&all, context, 0) == LIERNE_OK, "planning");
+    check(lierne_forward(all, b->got[1], b->in[1], stream) == LIERNE_OK, "all to all");
+    check(lierne_plan_destroy(all) == LIERNE_OK, "plan"); /* waits for the stream */
+    check(memcmp(b->got[0], b->expected[0], BYTES) == 0, "rows that were read late");
+    check(rank != 3 || lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
+    check(lierne_plan_destroy(rows[0]) == LIERNE_OK, "plan");
+    check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    lierne_host_stream_destroy(stream);
+    free(b);
     return NULL;
 }
 
@@ -307,12 +387,14 @@ static int run_process(int rank) {
         _exit(0);
     }
     double start = lierne_now();
-    status = lierne_forward(plan, b->got[1], b->in[0], stream); /* on a busy machine it knows already */
+    status =
+        lierne_forward(plan, b->got[1], b->in[0], stream); /* on a busy machine it knows already */
     while (status == LIERNE_OK && lierne_now() - start < 25) {
         usleep(1000);
         status = lierne_context_get_status(context);
     }
-    check(status == LIERNE_PEER_FAILED && strstr(lierne_last_error(), "process of rank 1 has ended"),
+    check(status == LIERNE_PEER_FAILED &&
+              strstr(lierne_last_error(), "process of rank 1 has ended"),
           "a process that ended");
     check(lierne_now() - start < 10, "is found long before the deadline");
     lierne_plan_destroy(plan);
@@ -384,6 +466,7 @@ int main(void) {
     pthread_barrier_init(&together, NULL, RANKS);
     run_ranks(works);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
+    run_ranks(on_two_nodes);
     test_ipc_fail_open(7);
     run_ranks(refuses);
     test_ipc_fail_open(0);
@@ -393,6 +476,7 @@ int main(void) {
     setenv("LIERNE_TRANSPORTS", "socket,ipc", 1);
     run_ranks(is_left_out);
     unsetenv("LIERNE_TRANSPORTS");
+    run_ranks(reads_late);
     run_ranks(stays_away);
     run_ranks(is_found_later);
     check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks after errors");

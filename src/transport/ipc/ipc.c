@@ -18,7 +18,7 @@ typedef struct message {
     bool sends;
     lierne_ipc_place own; /* of a send: the mailbox of this execution */
     size_t space;         /* bytes that it has space for */
-    char **at;    /* of each execution's mailbox, in this process */
+    char **at;            /* of each execution's mailbox, in this process */
     size_t n;
 } message;
 
@@ -141,11 +141,12 @@ static lierne_status run_flags(const batch *b, int match, const lierne_posting *
     for (size_t i = 0; i < n; i++) {
         const lierne_posting *p = &postings[i];
         if (p->bytes > 0) {
-            step.flags[step.n++] = (lierne_ipc_flag){
-                .at = (uint32_t *)(void *)mailbox_of(b, match, p),
-                .broken = (const uint32_t *)(const void *)ipc->peers[p->peer].at[0],
-                .value = value,
-                .peer = p->peer};
+            step.flags[step.n++] =
+                (lierne_ipc_flag){.at = (uint32_t *)(void *)mailbox_of(b, match, p),
+                                  .broken =
+                                      (const uint32_t *)(const void *)ipc->peers[p->peer].at[0],
+                                  .value = value,
+                                  .peer = p->peer};
         }
     }
     return step.n ? ipc->driver->run(&step, b->stream, ipc->device) : LIERNE_OK;
@@ -223,7 +224,7 @@ static void end_steps(void *self) {
 static void leave(void *self) {
     lierne_ipc *ipc = self;
     lierne_ipc_leave(ipc);
-    ipc->left = true;
+    ipc->left = lierne_ipc_load_failure(&ipc->words->failure) == 0;
 }
 
 static void close_state(void *self) {

@@ -80,11 +80,11 @@ typedef struct lierne_ipc {
     int world;
     int index; /* of this rank */
     lierne_ipc_words *words;
-    lierne_members members;             /* for messages; not its own */
-    size_t mailboxes;                   /* of batches that are alive */
+    lierne_members members;               /* for messages; not its own */
+    size_t mailboxes;                     /* of batches that are alive */
     LIERNE_VEC(lierne_ipc_place) retired; /* of others, which a peer may still read */
-    bool left;                          /* no peer has this rank's window mapped any more */
-    uint64_t sent, bytes;               /* messages, and what was copied into the window */
+    bool left;                            /* no peer has this rank's window mapped any more */
+    uint64_t sent, bytes;                 /* messages, and what was copied into the window */
 } lierne_ipc;
 
 /* window.c. Creates the state and the first chunk, whose handle peers need. Errors: NO_MEMORY,

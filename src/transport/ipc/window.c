@@ -25,8 +25,9 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
     size_t granule = ipc->driver->granule;
     void *memory;
     if (n == LIERNE_IPC_CHUNKS) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "%zu bytes of a window: its table of %d chunks is full",
-                           bytes, LIERNE_IPC_CHUNKS);
+        return LIERNE_FAIL(LIERNE_NO_MEMORY,
+                           "%zu bytes of a window: its table of %d chunks is full", bytes,
+                           LIERNE_IPC_CHUNKS);
     }
     size_t least = n ? (size_t)ipc->head.bytes[n - 1] : granule; /* they double, up to a limit */
     least = n && least < 64 * granule ? 2 * least : least;
@@ -168,7 +169,8 @@ lierne_status lierne_ipc_peer_address(char **out, lierne_ipc *ipc, int index,
                                       const lierne_ipc_place *place) {
     lierne_ipc_peer *peer = &ipc->peers[index];
     if (place->chunk < 0 || place->chunk >= LIERNE_IPC_CHUNKS) {
-        return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d names chunk %lld of its window, must be below %d",
+        return LIERNE_FAIL(LIERNE_TRANSPORT,
+                           "rank %d names chunk %lld of its window, must be below %d",
                            lierne_members_rank(&ipc->members, index), (long long)place->chunk,
                            LIERNE_IPC_CHUNKS);
     }
