@@ -37,7 +37,8 @@ static lierne_status alloc(void **memory, lierne_ipc_handle *handle, size_t byte
                                                     : LIERNE_FAIL(LIERNE_NO_MEMORY, "memfd");
 }
 
-static void close_chunk(void *memory, const lierne_ipc_handle *handle) {
+static void close_chunk(void *memory, const lierne_ipc_handle *handle, int device) {
+    (void)device;
     munmap(memory, (size_t)handle->words[2]);
     atomic_fetch_sub(&live, 1);
 }
@@ -45,7 +46,7 @@ static void close_chunk(void *memory, const lierne_ipc_handle *handle) {
 static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
     (void)quiet;
     close((int)handle->words[1]);
-    close_chunk(memory, handle);
+    close_chunk(memory, handle, 0);
 }
 
 static lierne_status open_chunk(void **memory, const lierne_ipc_handle *handle, size_t bytes) {

@@ -154,13 +154,15 @@ static bool is_alone(const lierne_context *context) {
     return true;
 }
 
-/* What every rank finds alike: windows are opened by all of them, or by none. */
+/* What every rank finds alike: windows are opened by all of them, or by none. A simulated world may
+ * have more ranks than a device has queues for streams that wait for each other. */
 lierne_status lierne_context_open_ipc(lierne_context *context, const lierne_ipc_driver *driver) {
     bool there = false;
     for (int i = 0; i < context->ncarriers; i++) {
         there |= context->carriers[i].transport == &lierne_ipc_transport;
     }
-    if (there || is_alone(context) || context->ncarriers == LIERNE_MAX_TRANSPORTS ||
+    if (there || context->owned_by_sim || is_alone(context) ||
+        context->ncarriers == LIERNE_MAX_TRANSPORTS ||
         !lierne_context_allows_transport(lierne_ipc_transport.name)) {
         return LIERNE_OK;
     }

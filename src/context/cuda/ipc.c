@@ -6,7 +6,6 @@
 #include "memory/cuda/memory.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #define BLOCK ((size_t)2 << 20)
 
@@ -17,6 +16,13 @@ typedef struct words {
     int64_t address;
 } words;
 _Static_assert(sizeof(words) <= sizeof(lierne_ipc_handle), "a handle has the space");
+
+/* A number that no other process of the machine has: process ids repeat between containers. */
+static int64_t own_process(void) {
+    lierne_rank_info info;
+    lierne_rank_info_fill(&info, 0, -1);
+    return (int64_t)(info.space * 1000003 + (info.start << 22) + info.process);
+}
 
 static words words_of(const lierne_ipc_handle *handle) {
     words w;
@@ -54,7 +60,7 @@ static lierne_status prepare(void *memory, words *w, size_t bytes) {
     LIERNE_TRY(refused(lierne_kernel_flags_load(), "loading the kernel of flags"));
     LIERNE_TRY(clear(memory, bytes));
     LIERNE_TRY(refused(cudaIpcGetMemHandle(&w->handle, memory), "cudaIpcGetMemHandle"));
-    w->process = getpid();
+    w->process = own_process();
     w->address = (int64_t)(intptr_t)memory;
     return LIERNE_OK;
 }
@@ -83,7 +89,7 @@ static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
 static lierne_status open_chunk(void **out, const lierne_ipc_handle *handle, size_t bytes) {
     words w = words_of(handle);
     (void)bytes;
-    if (w.process == getpid()) {
+    if (w.process == own_process()) {
         *out = (void *)(intptr_t)w.address;
         return LIERNE_OK;
     }
@@ -91,9 +97,12 @@ static lierne_status open_chunk(void **out, const lierne_ipc_handle *handle, siz
                    "cudaIpcOpenMemHandle");
 }
 
-static void close_chunk(void *memory, const lierne_ipc_handle *handle) {
-    if (words_of(handle).process != getpid()) {
+static void close_chunk(void *memory, const lierne_ipc_handle *handle, int device) {
+    int previous;
+    if (words_of(handle).process != own_process() &&
+        lierne_cuda_enter(device, &previous) == LIERNE_OK) {
         cudaIpcCloseMemHandle(memory);
+        lierne_cuda_leave(device, previous);
     }
 }
 

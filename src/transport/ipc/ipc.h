@@ -19,8 +19,9 @@ typedef struct lierne_ipc_handle {
     int64_t words[10];
 } lierne_ipc_handle;
 
-/* What the transport needs of a device. Everything but copy and run is called while planning, with
- * the context's device current, and may wait for the device. */
+/* What the transport needs of a device. Everything but close, copy and run is called while
+ * planning, with the context's device current, or when the context ends, and may wait for the
+ * device. */
 typedef struct lierne_ipc_driver {
     const char *memory; /* the memory kind that it serves, as "cuda" */
     size_t granule;     /* chunks have whole multiples of it, in bytes */
@@ -30,7 +31,7 @@ typedef struct lierne_ipc_driver {
     void (*free)(void *memory, const lierne_ipc_handle *handle, bool quiet);
     /* A chunk of a peer's, which may be in this process. Errors: UNSUPPORTED. */
     lierne_status (*open)(void **memory, const lierne_ipc_handle *handle, size_t bytes);
-    void (*close)(void *memory, const lierne_ipc_handle *handle);
+    void (*close)(void *memory, const lierne_ipc_handle *handle, int device);
     /* Between the host and a window, at once. */
     lierne_status (*write)(void *to, const void *from, size_t bytes);
     lierne_status (*read)(void *to, const void *from, size_t bytes);

@@ -89,7 +89,7 @@ void lierne_ipc_leave(lierne_ipc *ipc) {
         lierne_ipc_peer *peer = &ipc->peers[r];
         for (int c = 0; c < LIERNE_IPC_CHUNKS; c++) {
             if (peer->at[c]) {
-                ipc->driver->close(peer->at[c], &peer->handles[c]);
+                ipc->driver->close(peer->at[c], &peer->handles[c], ipc->device);
             }
             peer->at[c] = NULL;
         }
