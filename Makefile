@@ -155,7 +155,8 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
 	@$(B)/tests/hangs_sim 0 1000
-	@for n in 4 8; do LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/bridge || exit 1; done
+	@for n in 4 8; do for p in golden bridge; do \
+	LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/$$p || exit 1; done; done
 	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
