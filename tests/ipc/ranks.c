@@ -180,8 +180,8 @@ static void *works(void *argument) {
     static char any;
     char dump[4096];
     lierne_host_stream *stream = NULL;
-    lierne_context *host = open_context(rank, RANKS, "host", 60);
-    lierne_context *device = open_context(rank, RANKS, "device", 60);
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *device = open_context(rank, RANKS, "device", 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     run_plans(host, device, "ipc", rank, &any);
     run_coalesced(host, device, rank, &any);
@@ -189,7 +189,7 @@ static void *works(void *argument) {
               strstr(dump, "ipc: 3 peers; sent ") && strstr(dump, "bytes copied into the window"),
           "the dump counts messages");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
-    lierne_context *streamed = open_context(rank, RANKS, "streamed", 60);
+    lierne_context *streamed = open_context(rank, RANKS, "streamed", 20);
     check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
     streamed->stream_driver = &lierne_host_stream_driver;
     check(lierne_context_open_ipc(streamed, &test_ipc_driver) == LIERNE_OK, "windows");
@@ -205,8 +205,8 @@ static void *refuses(void *argument) {
     int rank = (int)(intptr_t)argument;
     static char any;
     char dump[4096];
-    lierne_context *host = open_context(rank, RANKS, "host", 60);
-    lierne_context *device = open_context(rank, RANKS, "refused", 60);
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *device = open_context(rank, RANKS, "refused", 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
               strstr(dump, "ipc is not used: ") && strstr(dump, "does not map what others share"),
@@ -223,8 +223,8 @@ static void *on_two_nodes(void *argument) {
     static const int nodes[RANKS] = {0, 1, 0, 1};
     static char any;
     lierne_report report = {.size = sizeof report};
-    lierne_context *host = open_on(nodes, rank, RANKS, "host", 60);
-    lierne_context *device = open_on(nodes, rank, RANKS, "nodes", 60);
+    lierne_context *host = open_on(nodes, rank, RANKS, "host", 20);
+    lierne_context *device = open_on(nodes, rank, RANKS, "nodes", 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     for (int kind = 0; kind < KINDS; kind++) {
         lierne_plan *a = NULL, *b = NULL;
@@ -248,7 +248,7 @@ static void *on_two_nodes(void *argument) {
 static void *is_left_out(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, RANKS, "left", 60);
+    lierne_context *device = open_context(rank, RANKS, "left", 20);
     check(test_ipc_use(device) == LIERNE_OK, "windows");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     check_report(plan, "socket");
@@ -270,8 +270,8 @@ static void *reads_late(void *argument) {
     lierne_host_stream *stream = NULL;
     lierne_plan *rows[2] = {NULL, NULL}, *all = NULL;
     lierne_stream_work late = {.run = nap};
-    lierne_context *host = open_context(rank, RANKS, "host", 60);
-    lierne_context *context = open_context(rank, RANKS, "late", 60);
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *context = open_context(rank, RANKS, "late", 20);
     memset(b, 0x5a, sizeof *b);
     fill(b->in[0], rank, 1);
     fill(b->in[1], rank, 2);

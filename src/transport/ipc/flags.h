@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #define LIERNE_IPC_FLAGS 64 /* of a step, which must fit into the arguments of a kernel */
+#define LIERNE_IPC_POLLS                                                                           \
+    64 /* of a flag, between looks at what ends a wait: far memory of a device */
 
 /* What ended a step; the first one in a context stays. */
 enum {
@@ -132,9 +134,10 @@ LIERNE_IPC_INLINE uint64_t lierne_ipc_reason(const lierne_ipc_step *s, const lie
 LIERNE_IPC_INLINE void lierne_ipc_await(const lierne_ipc_step *s, int32_t i) {
     const lierne_ipc_flag *f = &s->flags[i];
     uint64_t start = lierne_ipc_nanoseconds(), reason = 0;
+    uint32_t polls = 0;
     while (reason == 0 && lierne_ipc_load(f->at) != f->value) {
         lierne_ipc_pause();
-        reason = lierne_ipc_reason(s, f, start);
+        reason = ++polls % LIERNE_IPC_POLLS == 0 ? lierne_ipc_reason(s, f, start) : 0;
     }
     if (reason) {
         lierne_ipc_fail(s, reason, f->peer);

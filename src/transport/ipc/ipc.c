@@ -32,7 +32,7 @@ typedef struct batch {
 } batch;
 
 static bool reaches(void *self, int peer) {
-    return ((lierne_ipc *)self)->peers[peer].there;
+    return ((lierne_ipc *)self)->peers[peer].chunks != NULL;
 }
 
 static void batch_destroy(void *self) {
@@ -141,12 +141,11 @@ static lierne_status run_flags(const batch *b, int match, const lierne_posting *
     for (size_t i = 0; i < n; i++) {
         const lierne_posting *p = &postings[i];
         if (p->bytes > 0) {
-            step.flags[step.n++] =
-                (lierne_ipc_flag){.at = (uint32_t *)(void *)mailbox_of(b, match, p),
-                                  .broken =
-                                      (const uint32_t *)(const void *)ipc->peers[p->peer].at[0],
-                                  .value = value,
-                                  .peer = p->peer};
+            step.flags[step.n++] = (lierne_ipc_flag){
+                .at = (uint32_t *)(void *)mailbox_of(b, match, p),
+                .broken = (const uint32_t *)(const void *)ipc->peers[p->peer].chunks[0].at,
+                .value = value,
+                .peer = p->peer};
         }
     }
     return step.n ? ipc->driver->run(&step, b->stream, ipc->device) : LIERNE_OK;
@@ -235,7 +234,7 @@ static void print(const void *self, char *text, size_t size) {
     const lierne_ipc *ipc = self;
     int peers = 0;
     for (int r = 0; r < ipc->world; r++) {
-        peers += ipc->peers[r].there;
+        peers += ipc->peers[r].chunks != NULL;
     }
     snprintf(text, size, "%d peers; sent %llu messages, %llu bytes copied into the window", peers,
              (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes);

@@ -12,7 +12,7 @@
 #include "transport/ipc/flags.h"
 #include "transport/transport.h"
 
-#define LIERNE_IPC_CHUNKS 32 /* of a window; they grow */
+#define LIERNE_IPC_CHUNKS 128 /* of a window; they grow with it */
 
 /* What another process needs to map a chunk. The words are the driver's own. */
 typedef struct lierne_ipc_handle {
@@ -57,12 +57,16 @@ typedef struct lierne_ipc_chunk {
     size_t mailboxes;
 } lierne_ipc_chunk;
 
-/* Another rank of the node. */
+/* A chunk of a peer's window. */
+typedef struct lierne_ipc_mapped {
+    char *at; /* NULL: not mapped */
+    lierne_ipc_handle handle;
+} lierne_ipc_mapped;
+
+/* Another rank of the context. */
 typedef struct lierne_ipc_peer {
-    bool there;
-    char *at[LIERNE_IPC_CHUNKS]; /* NULL: not mapped */
-    lierne_ipc_handle handles[LIERNE_IPC_CHUNKS];
-    int watch; /* of its process */
+    lierne_ipc_mapped *chunks; /* NULL: it has no window here */
+    int watch;                 /* of its process */
 } lierne_ipc_peer;
 
 /* Where something is in a rank's window. */

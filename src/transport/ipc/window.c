@@ -29,10 +29,11 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
                            "%zu bytes of a window: its table of %d chunks is full", bytes,
                            LIERNE_IPC_CHUNKS);
     }
-    size_t least = n ? (size_t)ipc->head.bytes[n - 1] : granule; /* they double, up to a limit */
-    least = n && least < 64 * granule ? 2 * least : least;
-    bytes = (bytes + granule - 1) / granule * granule;
-    bytes = bytes > least ? bytes : least;
+    size_t least = 0; /* a quarter of what there is: few chunks, and little that nobody needs */
+    for (uint32_t c = 0; c < n; c++) {
+        least += (size_t)ipc->head.bytes[c] / 4;
+    }
+    bytes = ((bytes > least ? bytes : least) + granule - 1) / granule * granule;
     LIERNE_TRY(ipc->driver->alloc(&memory, &ipc->head.handles[n], bytes));
     ipc->chunks[n] = (lierne_ipc_chunk){.at = memory, .used = begin_of(n)};
     ipc->head.bytes[n] = (int64_t)bytes;
@@ -73,26 +74,27 @@ static lierne_status map_chunk(lierne_ipc *ipc, int index, int64_t chunk,
     lierne_ipc_peer *peer = &ipc->peers[index];
     void *memory;
     LIERNE_TRY(ipc->driver->open(&memory, handle, (size_t)bytes));
-    peer->at[chunk] = memory;
-    peer->handles[chunk] = *handle;
+    peer->chunks[chunk] = (lierne_ipc_mapped){memory, *handle};
     return LIERNE_OK;
 }
 
 lierne_status lierne_ipc_add_peer(lierne_ipc *ipc, int index, const lierne_ipc_handle *handle,
                                   int64_t bytes) {
-    ipc->peers[index].there = true;
+    lierne_ipc_peer *peer = &ipc->peers[index];
+    LIERNE_TRY(lierne_alloc(&peer->chunks, LIERNE_IPC_CHUNKS, sizeof *peer->chunks));
     return map_chunk(ipc, index, 0, handle, bytes);
 }
 
 void lierne_ipc_leave(lierne_ipc *ipc) {
     for (int r = 0; ipc->peers && r < ipc->world; r++) {
         lierne_ipc_peer *peer = &ipc->peers[r];
-        for (int c = 0; c < LIERNE_IPC_CHUNKS; c++) {
-            if (peer->at[c]) {
-                ipc->driver->close(peer->at[c], &peer->handles[c], ipc->device);
+        for (int c = 0; peer->chunks && c < LIERNE_IPC_CHUNKS; c++) {
+            if (peer->chunks[c].at) {
+                ipc->driver->close(peer->chunks[c].at, &peer->chunks[c].handle, ipc->device);
             }
-            peer->at[c] = NULL;
         }
+        lierne_mem_free(peer->chunks);
+        peer->chunks = NULL;
         lierne_processes_unwatch(&peer->watch, 1);
         peer->watch = LIERNE_NO_WATCH;
     }
@@ -174,13 +176,13 @@ lierne_status lierne_ipc_peer_address(char **out, lierne_ipc *ipc, int index,
                            lierne_members_rank(&ipc->members, index), (long long)place->chunk,
                            LIERNE_IPC_CHUNKS);
     }
-    if (!peer->at[place->chunk]) {
+    if (!peer->chunks[place->chunk].at) {
         lierne_ipc_head head;
-        LIERNE_TRY(ipc->driver->read(&head, peer->at[0], sizeof head));
+        LIERNE_TRY(ipc->driver->read(&head, peer->chunks[0].at, sizeof head));
         LIERNE_TRY(map_chunk(ipc, index, place->chunk, &head.handles[place->chunk],
                              head.bytes[place->chunk]));
     }
-    *out = peer->at[place->chunk] + place->offset;
+    *out = peer->chunks[place->chunk].at + place->offset;
     return LIERNE_OK;
 }
 
