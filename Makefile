@@ -54,7 +54,7 @@ CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base recorder json grid layout route control control/oob control/node hang memory transport transport/self \
-	transport/sim transport/shm transport/oob context \
+	transport/sim transport/shm transport/ipc transport/oob context \
 	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) digest schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
@@ -64,7 +64,7 @@ CUDA_ARCHS ?= 80 90 100
 CUDA_KNOWN := $(if $(NVCC),$(filter $(patsubst %,sm_%,$(CUDA_ARCHS)),$(shell $(NVCC) --list-gpu-code)))
 CUDA_CODE := $(foreach sm,$(CUDA_KNOWN),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm)) \
 	$(foreach sm,$(lastword $(CUDA_KNOWN)),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm:sm_%=compute_%))
-CUDA_SRC := $(if $(NVCC),$(sort $(wildcard src/memory/cuda/*.c src/execute/cuda/*.c)))
+CUDA_SRC := $(if $(NVCC),$(sort $(wildcard $(addsuffix /cuda/*.c,$(addprefix src/,memory context execute)))))
 KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
@@ -82,7 +82,7 @@ LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistri
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
-	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks ipc) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge collective sparse))
@@ -127,7 +127,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/ipc_ranks $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -155,6 +155,8 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
 	@$(B)/tests/hangs_sim 0 1000
+	@for n in 4 8; do for p in golden bridge; do \
+	LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/$$p || exit 1; done; done
 	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
@@ -270,7 +272,7 @@ $(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tes
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(B)/tests/launched/general: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(B)/tests/ipc_ranks: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
 	forward_begin adjoint_begin reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -280,6 +282,9 @@ $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
 $(B)/tests/launch: $(B)/tests/launched/launch.o
 	$(Q)$(LINK)
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
+	$(Q)$(LINK)
+# Windows over a device that is played.
+$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks) $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -301,7 +306,7 @@ $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
-$(B)/tests/mpi/device: $(B)/tests/tasks.o
+$(B)/tests/mpi/device: $(B)/tests/tasks.o $(B)/tests/ipc.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
@@ -348,7 +353,7 @@ $(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/ipc/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests
 $(B)/launched/%.o: %.c

@@ -296,6 +296,9 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     if (context->no_shm[0]) {
         used = append(text, size, used, "shm is not used: %s\n", context->no_shm);
     }
+    if (context->no_ipc[0]) {
+        used = append(text, size, used, "ipc is not used: %s\n", context->no_ipc);
+    }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);
@@ -429,6 +432,11 @@ int lierne_context_get_max_groups(const lierne_context *context) {
 
 static void destroy(lierne_context *context) {
     destroy_abandoned(context);
+    for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
+        if (context->carriers[i].transport->leave) {
+            context->carriers[i].transport->leave(context->carriers[i].self);
+        }
+    }
     context->control->close(context->control_self, context->dead != LIERNE_OK);
     lierne_context_drop(context);
 }

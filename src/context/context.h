@@ -86,6 +86,7 @@ struct lierne_context {
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
     char no_shm[200];            /* why shm is not used where it could be, for the dump */
+    char no_ipc[200];            /* the same of ipc */
     const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
@@ -167,6 +168,12 @@ LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
 /* Adds one before all others, to a context that has no plans. */
 LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
                                                     const lierne_transport *transport, void *self);
+/* Adds one to a context that has no plans, at the place that LIERNE_TRANSPORTS gives it; before all
+ * others where it is not set. Returns false, and adds nothing, where it names others only. */
+bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
+                                    void *self);
+/* Whether LIERNE_TRANSPORTS allows a transport of this name. */
+bool lierne_context_allows_transport(const char *name);
 /* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To
  * be called once, after the last was added. Errors: INVALID (an unknown name, a name twice, none
  * that the context has). */

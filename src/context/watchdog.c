@@ -37,6 +37,7 @@ static lierne_status check_transports(const lierne_watchdog *w) {
 /* Takes off the list what has passed. */
 static lierne_status look(lierne_watchdog *w) {
     double now = lierne_now();
+    bool any = w->first != NULL; /* a call that a transport ended has passed, too */
     for (lierne_watched **at = &w->first, *one = *at; one; one = *at) {
         bool passed = false;
         w->call = one->call;
@@ -51,7 +52,7 @@ static lierne_status look(lierne_watchdog *w) {
     if (w->first) {
         w->call = w->first->call;
     }
-    return w->first ? check_transports(w) : LIERNE_OK;
+    return any ? check_transports(w) : LIERNE_OK;
 }
 
 /* Without the lock: ending what hangs may take a while. */

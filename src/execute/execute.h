@@ -44,7 +44,9 @@ void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Bytes of its messages that are staged in host memory. */
-int64_t lierne_execution_host_bytes(const lierne_execution *e);
+int64_t lierne_execution_host_bytes(const lierne_execution *execution);
+/* Bytes that a call copies into windows of its transports, from where peers read them. */
+int64_t lierne_execution_window_bytes(const lierne_execution *execution);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message
  * is longer than when the execution was created. Errors, of a memory kind that records work:
  * NO_MEMORY, TRANSPORT; the execution must not run then. */

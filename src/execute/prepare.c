@@ -306,6 +306,17 @@ int64_t lierne_execution_host_bytes(const lierne_execution *e) {
     return bytes;
 }
 
+int64_t lierne_execution_window_bytes(const lierne_execution *e) {
+    int64_t bytes = 0;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        for (size_t i = 0; batch->transport->windows && i < batch->messages.count; i++) {
+            bytes += batch->postings[i].receives ? 0 : (int64_t)batch->postings[i].bytes;
+        }
+    }
+    return bytes;
+}
+
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received) {
     *sent = *received = 0;
     for (size_t i = 0; i < e->phases.count; i++) {

@@ -28,7 +28,8 @@ typedef struct lierne_posting {
     bool receives;
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
-    const lierne_part *parts; /* of a transport that exposes: this rank's blocks, at both ends */
+    const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
+                                 both ends */
     size_t nparts;
 } lierne_posting;
 
@@ -47,6 +48,9 @@ typedef struct lierne_remote {
     size_t nparts;
     const lierne_record *records;
     size_t nrecords;
+    const lierne_record *own; /* of this rank's executions, in their order: on every rank the k-th
+                                 of a route has the k-th record */
+    size_t nown;
 } lierne_remote;
 
 /* A group (lierne/group.h), as a transport sees it. */
@@ -74,6 +78,7 @@ typedef struct lierne_transport {
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
+    bool windows; /* it copies what is sent into memory of its own, which peers read */
 
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
@@ -83,6 +88,10 @@ typedef struct lierne_transport {
      * own.
      */
     void (*close)(void *self);
+
+    /* NULL, or gives up what belongs to peers, when a context that is not dead is destroyed: before
+     * the ranks part. They close afterwards. */
+    void (*leave)(void *self);
 
     /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
     void (*print)(const void *self, char *text, size_t size);
@@ -137,7 +146,7 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in control/control.h. */
     bool (*wait)(void *self);
 
-    /* Both NULL unless the transport exposes and must know the other end of each message before the
+    /* Both NULL unless the transport must know the other end of each message before the
      * first call. A plan calls them when it is made and when its blocks change, never while one of
      * its requests is in flight. All ranks of the context must then have the transport, also those
      * that it connects with nobody. describe writes the record of a message that the batch will

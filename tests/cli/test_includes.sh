@@ -97,7 +97,7 @@ bad=$(grep -rnE '#include <mpi\.h>' include src | grep -vE '^(include/lierne/mpi
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
 bad=$(grep -rnE '#include <(cuda|nccl)' include src kernels | grep -vE '^(src/[a-z]+/(cuda|nccl)/|kernels/)')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
-bad=$(grep -rnE '#include "' kernels | grep -vE '"memory/cuda/launch\.h"')
+bad=$(grep -rnE '#include "' kernels | grep -vE '"(memory|context)/cuda/launch\.h"')
 if [ -z "$bad" ]; then ok; else no "$bad"; fi
 
 # No symbol that aborts, exits, prints or names the world.
