@@ -127,7 +127,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -253,6 +253,8 @@ $(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne.so.$(V
 	$(Q)$(SOLINKS)
 # The names that the linker and the loader look for: programs run from the build folder.
 SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
+# The kernels' arithmetic on the host, and a device that is played.
+TASKS := $(B)/tests/tasks.o $(B)/tests/capture.o
 # A library finds the others beside it, in the build folder and where installed; with RUNPATH= where the
 # loader looks anyway, which is what distributions want.
 RUNPATH ?= $$ORIGIN
@@ -263,10 +265,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
@@ -298,10 +300,10 @@ $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 $(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
-$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
+$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(TASKS)
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
-$(B)/tests/mpi/device: $(B)/tests/tasks.o
+$(B)/tests/mpi/device: $(TASKS)
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
@@ -330,14 +332,14 @@ $(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.
-$(B)/tests/nccl_ranks: $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o $(B)/tests/tasks.o $(call obj,$(NCCL_SRC)) $(LIB)
+$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
 $(call obj,$(CUDA_SRC)) $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/nccl/%.o: CPPFLAGS += -Itests
-$(call obj,$(NCCL_SRC)) $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o: CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
+$(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays fake): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(B)/kernels/%.cu.o: kernels/%.cu
 	@mkdir -p $(@D)

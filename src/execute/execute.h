@@ -71,6 +71,12 @@ lierne_status lierne_connection_renew(lierne_connection *c);
  * cannot; a transport or the memory serves streams only; the stream takes no work now. */
 bool lierne_execution_needs_stream(const lierne_execution *e);
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream);
+/* After check_stream. UNSUPPORTED if the stream is being captured into a graph, and a replay could
+ * not do what a call does; inflight: how many calls may be in flight. was_captured: whether a call
+ * was, so that replays may use the execution at any time. */
+lierne_status lierne_execution_check_capture(const lierne_execution *e, const void *stream,
+                                             int inflight);
+bool lierne_execution_was_captured(const lierne_execution *e);
 
 /* Starts the execution with the buffers of each route, which stay borrowed until
  * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_SUM accumulate. If

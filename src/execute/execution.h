@@ -110,7 +110,11 @@ typedef struct lierne_watch {
     lierne_watched watched; /* first */
     struct lierne_execution *execution;
     lierne_watched_call calls[LIERNE_WATCHED_CALLS];
-    size_t last; /* of calls that was used */
+    size_t last;           /* of calls that was used */
+    lierne_epochs *epochs; /* of replays; NULL where the driver has none */
+    bool captured;         /* some call was */
+    uint64_t passed;       /* replays, at the last look */
+    double since;          /* when the next one was seen to have begun; 0: it has not */
 } lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */
@@ -194,6 +198,9 @@ struct lierne_execution {
     lierne_execution_event event;
     lierne_watch *watch; /* where calls are detached, else NULL */
     bool on_stream;      /* the running call */
+    bool captures;       /* its stream is being captured */
+    bool was_captured;   /* some call was: replays use its memory, at any time */
+    bool was_called;     /* some call was not */
     bool launched;       /* it polls, and the stream may not have passed what its phase needs */
     void *stream;        /* of the running call */
     void *fence;         /* of the stream driver, where it has them */
@@ -319,6 +326,9 @@ bool lierne_execution_can_stream(const lierne_execution *e);
 bool lierne_execution_polls_stream(const lierne_execution *e);
 /* Whether the messages of the current phase may be posted. */
 lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
+
+/* Whether a call on the stream is captured instead of executed (capture.c). */
+bool lierne_execution_captures(const lierne_execution *e, const void *stream);
 
 /* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
  * and close: around what a call enqueues on its stream. */

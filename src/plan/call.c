@@ -155,6 +155,8 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
         LIERNE_TRY(check_reduction(plan, c.reduction));
     }
     LIERNE_TRY(lierne_plan_check_buffers(plan, c.direction, out, in, stream));
+    LIERNE_TRY(lierne_execution_check_capture(plan->requests[c.direction][0].execution, stream,
+                                              plan->parts.max_inflight));
     return find_free(plan, c.direction, next);
 }
 

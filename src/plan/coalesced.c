@@ -182,6 +182,7 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     for (int i = 0; i < x->n; i++) {
         LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
     }
+    LIERNE_TRY(lierne_execution_check_capture(x->executions[d], stream, 1));
     if (lierne_execution_running(x->executions[d])) {
         return LIERNE_FAIL(LIERNE_BUSY,
                            "rank %d: the coalesced plans are in flight in this direction",

@@ -245,6 +245,19 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    for (int d = 0; d < 2; d++) {
+        if (lierne_execution_was_captured(plan->requests[d][0].execution)) {
+            return LIERNE_FAIL(LIERNE_BUSY,
+                               "rank %d: a %s call of the plan was captured into a graph, whose "
+                               "replays keep its sizes: make another plan",
+                               plan->context->rank, lierne_direction_names[d]);
+        }
+    }
+    return LIERNE_OK;
+}
+
 /* Swaps the contents of two plans; requests keep pointing to the plan that they are in. */
 static void swap_parts(lierne_plan *a, lierne_plan *b) {
     lierne_plan keep = *a;

@@ -88,6 +88,8 @@ lierne_status lierne_plan_refresh(lierne_plan *plan);
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
+/* The same before a plan changes; BUSY also if a call of it was captured into a graph. */
+lierne_status lierne_plan_check_changeable(const lierne_plan *plan);
 
 /* For coalesced plans: a direction's route, the rules for its buffers, and how many of them hold
  * the plan, changed by `by`. */

@@ -79,6 +79,8 @@ verdict $? "the functions from Python: $got"
 if [ -n "$nccl" ]; then
     got=$(timeout 200 "$build/tests/nccl_ranks" 2>&1)
     verdict $? "the transport over a NCCL that is played: $got"
+    got=$(timeout 200 "$build/tests/nccl_replays" 2>&1)
+    verdict $? "captured calls and their replays: $got"
 fi
 for program in "$build"/tests/gpu/*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
