@@ -29,8 +29,10 @@
  * with max_inflight above 1, a direction that was not called before. From a capture on the plan
  * cannot be updated (BUSY). Launches of a plan's graphs may be on any stream; they follow each
  * other and the plan's other calls. They have no deadline of their own: the watchdog finds one that
- * does not pass within the timeout, as above. A context that checks compares captured calls, not
- * launches. Destroy the graphs, and wait for their launches, before you destroy the plan.
+ * does not pass within the timeout, as above. In a context that checks, a call that only some ranks
+ * capture is MISMATCH; launches are not compared. Where the ranks are threads of one process, NCCL
+ * needs cudaStreamCaptureModeThreadLocal. Destroy the graphs, and wait for their launches, before
+ * you destroy the plan.
  *
  * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Every other
  * transport of the context but shared memory serves device memory, too: MPI reads and writes it

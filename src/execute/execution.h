@@ -226,6 +226,9 @@ void lierne_execution_destroy_batches(lierne_execution *e);
 /* Marks the sends that need not end with their phase. */
 void lierne_execution_mark_lingering(lierne_execution *e);
 
+/* Its stages are moved as single messages again: their blocks have changed. */
+void lierne_execution_forget_all_gathers(lierne_execution *e);
+
 /* Posts the messages of the current phase that need not wait for a staging slot. Where another
  * execution must post first, sets deferred and posts nothing. */
 lierne_status lierne_execution_post_phase(lierne_execution *e);
@@ -326,9 +329,6 @@ bool lierne_execution_can_stream(const lierne_execution *e);
 bool lierne_execution_polls_stream(const lierne_execution *e);
 /* Whether the messages of the current phase may be posted. */
 lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
-
-/* Whether a call on the stream is captured instead of executed (capture.c). */
-bool lierne_execution_captures(const lierne_execution *e, const void *stream);
 
 /* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
  * and close: around what a call enqueues on its stream. */

@@ -26,6 +26,7 @@ typedef struct lierne_posting {
     size_t slot; /* of the batch; free again when poll has returned it */
     int peer;
     bool receives;
+    bool all_gathers; /* see lierne_transport */
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
     const lierne_part *parts; /* of a transport that exposes: this rank's blocks, at both ends */
@@ -74,6 +75,11 @@ typedef struct lierne_transport {
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
+    /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
+     * sends one block to all others and has theirs in the order of the ranks, one after another,
+     * all postings of the stage come in one post and say so: it may move them as that. The
+     * operation also writes this rank's own block to its place. */
+    bool all_gathers;
 
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */

@@ -16,6 +16,7 @@ struct ncclComm {
 typedef struct message {
     struct message *next;
     int world_id, from, to;
+    bool gathers; /* of an all-gather, which meets nothing else */
     const void *data;
     size_t bytes;
     bool taken;
@@ -30,9 +31,12 @@ typedef struct operation {
     cudaStream_t stream;
 } operation;
 
-/* What a group call does, when it is executed or replayed. */
+/* What a group call does, when it is executed or replayed; an all-gather is one with a copy. */
 typedef struct operations {
     int n;
+    const void *own;
+    void *to;
+    size_t bytes;
     operation at[MOST_OPERATIONS];
 } operations;
 
@@ -165,7 +169,7 @@ static const char *last_error(ncclComm_t comm) {
 }
 
 static ncclResult_t group_start(void) {
-    group.n = 0;
+    group = (operations){.n = 0};
     open_group = true;
     broken = false;
     return ncclSuccess;
@@ -198,10 +202,10 @@ static ncclResult_t receive_bytes(void *data, size_t bytes, ncclDataType_t type,
 }
 
 /* Copies the first message of a pair, where there is one. */
-static bool take(const operation *o) {
+static bool take(const operation *o, bool gathers) {
     for (message *m = first; m; m = m->next) {
         if (!m->taken && m->world_id == o->comm->world_id && m->from == o->peer &&
-            m->to == o->comm->rank) {
+            m->to == o->comm->rank && m->gathers == gathers) {
             if (m->bytes != o->bytes) {
                 return false;
             }
@@ -218,7 +222,7 @@ static bool take(const operation *o) {
 static bool look(const operations *o, const message *sent, bool *done) {
     bool all = true;
     for (int i = 0; i < o->n; i++) {
-        done[i] = done[i] || (o->at[i].receives ? take(&o->at[i]) : sent[i].taken);
+        done[i] = done[i] || (o->at[i].receives ? take(&o->at[i], o->own) : sent[i].taken);
         all &= done[i];
     }
     return all;
@@ -230,6 +234,7 @@ static void link_sends(const operations *all, message *sent) {
         sent[i] = (message){.world_id = o->comm->world_id,
                             .from = o->comm->rank,
                             .to = o->peer,
+                            .gathers = all->own != NULL,
                             .data = o->data,
                             .bytes = o->bytes};
         if (!o->receives) {
@@ -254,6 +259,9 @@ static void unlink_sends(const message *sent, int n) {
 
 static ncclResult_t run_group(const operations *o) {
     message sent[MOST_OPERATIONS];
+    if (o->own && o->own != o->to) {
+        memcpy(o->to, o->own, o->bytes);
+    }
     bool done[MOST_OPERATIONS] = {0}, all;
     struct timespec until;
     int late = 0;
@@ -287,6 +295,25 @@ static ncclResult_t group_end(void) {
     return kept ? ncclInProgress : run_group(&group);
 }
 
+static ncclResult_t all_gather(const void *mine, void *all, size_t bytes, ncclDataType_t type,
+                               ncclComm_t comm, cudaStream_t stream) {
+    char *parts = all;
+    pthread_mutex_lock(&lock);
+    counts.all_gathers++;
+    pthread_mutex_unlock(&lock);
+    group_start();
+    for (int r = 0; r < comm->world; r++) {
+        if (r != comm->rank) {
+            send_bytes(mine, bytes, type, r, comm, stream);
+            receive_bytes(parts + (size_t)r * bytes, bytes, type, r, comm, stream);
+        }
+    }
+    group.own = mine;
+    group.to = parts + (size_t)comm->rank * bytes;
+    group.bytes = bytes;
+    return group_end();
+}
+
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl);
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
     *nccl = (lierne_nccl_functions){.ncclGetVersion = get_version,
@@ -301,6 +328,7 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclCommCuDevice = comm_device,
                                     .ncclGetErrorString = error_string,
                                     .ncclGetLastError = last_error,
+                                    .ncclAllGather = all_gather,
                                     .ncclGroupStart = group_start,
                                     .ncclGroupEnd = group_end,
                                     .ncclSend = send_bytes,

@@ -33,10 +33,11 @@ static void check(bool good, const char *what) {
     }
 }
 
-static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
+static lierne_context *open_context(int rank, const char *name, bool device, double timeout,
+                                    bool checks) {
     char job[64];
     lierne_context *context = NULL;
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .check = checks};
     snprintf(job, sizeof job, "%s-%d", name, (int)getpid());
     const lierne_node_spec node = {
         .size = sizeof node, .rank = rank, .world = RANKS, .name = job, .context = &spec};
@@ -132,8 +133,9 @@ static void replay(lierne_plan *plan, const values *v, int times) {
 
 static void *replays(void *argument) {
     int rank = (int)(intptr_t)argument;
-    lierne_context *host = open_context(rank, "host", false, 30);
-    lierne_context *device = open_context(rank, "device", true, 3); /* of each replay, not of all */
+    lierne_context *host = open_context(rank, "host", false, 30, false);
+    lierne_context *device =
+        open_context(rank, "device", true, 3, false); /* of each replay, not of all */
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     for (int kind = 0; kind < KINDS; kind++) {
         lierne_plan *a = NULL, *b = NULL;
@@ -170,7 +172,7 @@ static void *rejections(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
     unsigned char in[BYTES] = {0}, out[BYTES];
-    lierne_context *device = open_context(rank, "rejections", true, 30);
+    lierne_context *device = open_context(rank, "rejections", true, 30, false);
     check(make_plan(&plan, device, 0, 1) == LIERNE_OK, "planning over sockets");
     check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "over sockets");
     rejects(plan, "the host must poll messages of transport socket");
@@ -187,12 +189,32 @@ static void *rejections(void *argument) {
     return NULL;
 }
 
+/* In a context that checks, one rank executes what the others capture. */
+static void *mismatches(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plan = NULL;
+    unsigned char in[BYTES] = {0}, out[BYTES];
+    lierne_context *device = open_context(rank, "mismatches", true, 30, true);
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    check(make_plan(&plan, device, 0, 1) == LIERNE_OK, "planning");
+    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
+    test_capture_begin(rank == 2 ? &other : &stream);
+    check(lierne_forward(plan, out, in, &stream) == LIERNE_MISMATCH &&
+              strstr(lierne_last_error(), "captured into a graph"),
+          "captures on some ranks are every rank's error");
+    test_graph_destroy(test_capture_end());
+    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "and nothing else");
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
 /* The stream reaches a replay and does not pass it. Only the watchdog can find that. */
 static void *hangs(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_plan *plan = NULL;
     unsigned char in[BYTES] = {0}, out[BYTES];
-    lierne_context *device = open_context(rank, "hangs", true, 1);
+    lierne_context *device = open_context(rank, "hangs", true, 1, false);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0, 1) == LIERNE_OK, "planning");
     check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
@@ -242,6 +264,7 @@ int main(void) {
     memory.reduce = NULL;
     run_ranks(replays);
     run_ranks(rejections);
+    run_ranks(mismatches);
     check(lierne_mem_live() == 0, "nothing leaks");
     run_ranks(hangs);
     printf("%d passed, %d failed\n", (int)passed, (int)failed);
