@@ -62,6 +62,7 @@ static lierne_status make_half_gather(lierne_plan **plan, lierne_context *contex
     rows.nghosts = RANKS;
     rows.rank = rank;
     rows.row = row[lierne_context_get_rank(context) > 0];
+    rows.algorithm = LIERNE_GRAPH_DIRECT;
     rows.width = 5;
     rows.dtype = LIERNE_F32;
     return lierne_plan_create_references(plan, context, &rows);
