@@ -26,11 +26,11 @@ typedef struct lierne_posting {
     size_t slot; /* of the batch; free again when poll has returned it */
     int peer;
     bool receives;
-    bool all_gathers; /* see lierne_transport */
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
     const lierne_part *parts; /* of a transport that exposes: this rank's blocks, at both ends */
     size_t nparts;
+    bool all_gathers; /* see lierne_transport */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
