@@ -60,7 +60,8 @@ void test_capture_hang(bool hang) {
     atomic_store(&hangs, hang);
 }
 
-static lierne_status check(const void *stream, bool *captures) {
+static lierne_status check(const void *stream, int device, bool *captures) {
+    (void)device;
     *captures = current && current->stream == stream;
     return LIERNE_OK;
 }

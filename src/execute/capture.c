@@ -10,8 +10,8 @@
 bool lierne_execution_captures(const lierne_execution *e, const void *stream) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     bool captures = false;
-    return stream && driver && driver->check && driver->check(stream, &captures) == LIERNE_OK &&
-           captures;
+    return stream && driver && driver->check &&
+           driver->check(stream, e->context->device, &captures) == LIERNE_OK && captures;
 }
 
 bool lierne_execution_was_captured(const lierne_execution *e) {

@@ -178,7 +178,7 @@ lierne_status lierne_execution_check_stream(const lierne_execution *e, const voi
     bool captures;
     if (stream) {
         LIERNE_TRY(driver && lierne_execution_can_stream(e) ? LIERNE_OK : reject_stream(e));
-        return driver->check ? driver->check(stream, &captures) : LIERNE_OK;
+        return driver->check ? driver->check(stream, e->context->device, &captures) : LIERNE_OK;
     }
     if (driver && driver->required) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,

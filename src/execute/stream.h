@@ -30,8 +30,8 @@ typedef struct lierne_stream_driver {
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
     /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. *captures: it is
      * being captured, so what is enqueued is recorded, and may be replayed any number of times
-     * without the host. */
-    lierne_status (*check)(const void *stream, bool *captures);
+     * without the host. device: the context's, which a default stream belongs to. */
+    lierne_status (*check)(const void *stream, int device, bool *captures);
     /* All NULL, or what orders the calls of one execution, which may be on different streams: they
      * use the same memory. begin: what follows on the stream waits for the last finish.
      * fence_create is called while planning. */

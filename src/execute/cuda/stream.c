@@ -32,10 +32,13 @@ static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatu
 #endif
 }
 
-static lierne_status check(const void *stream, bool *captures) {
+static lierne_status check(const void *stream, int device, bool *captures) {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long capture;
+    int previous;
+    LIERNE_TRY(lierne_cuda_enter(device, &previous));
     cudaError_t error = find_capture((cudaStream_t)stream, &status, &capture);
+    lierne_cuda_leave(device, previous);
     *captures = status == cudaStreamCaptureStatusActive;
     if (error == cudaErrorStreamCaptureImplicit) {
         cudaGetLastError();
