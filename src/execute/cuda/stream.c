@@ -18,18 +18,21 @@ typedef struct event {
     int previous; /* of a fence: the device that was current when the running call began */
     bool recorded;
     cudaEvent_t within;          /* of a fence: the last call that was captured */
-    unsigned long long captured; /* the capture that it was in; 0: none */
+    unsigned long long captured; /* the capture that it was in, as find_capture says; 0: none */
 } event;
 
-/* The capture that a stream is in; 0: none. Captures of a process are numbered from 1 on. */
+/* *capture: 1 more than the id of the capture that a stream is in; 0: it is in none that goes on.
+ */
 static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *capture) {
-    *capture = 0;
+    unsigned long long id = 0;
 #if CUDART_VERSION >= 13000
-    return cudaStreamGetCaptureInfo(stream, status, capture, NULL, NULL, NULL, NULL);
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL, NULL);
 #else
-    return cudaStreamGetCaptureInfo(stream, status, capture, NULL, NULL, NULL);
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL);
 #endif
+    *capture = error == cudaSuccess && *status == cudaStreamCaptureStatusActive ? id + 1 : 0;
+    return error;
 }
 
 static lierne_status check(const void *stream, int device, bool *captures) {
@@ -39,7 +42,7 @@ static lierne_status check(const void *stream, int device, bool *captures) {
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
     cudaError_t error = find_capture((cudaStream_t)stream, &status, &capture);
     lierne_cuda_leave(device, previous);
-    *captures = status == cudaStreamCaptureStatusActive;
+    *captures = capture > 0;
     if (error == cudaErrorStreamCaptureImplicit) {
         cudaGetLastError();
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
