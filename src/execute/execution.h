@@ -110,7 +110,11 @@ typedef struct lierne_watch {
     lierne_watched watched; /* first */
     struct lierne_execution *execution;
     lierne_watched_call calls[LIERNE_WATCHED_CALLS];
-    size_t last; /* of calls that was used */
+    size_t last;           /* of calls that was used */
+    lierne_epochs *epochs; /* of replays; NULL where the driver has none */
+    bool captured;         /* some call was */
+    uint64_t passed;       /* replays, at the last look */
+    double since;          /* when the next one was seen to have begun; 0: it has not */
 } lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */
@@ -194,6 +198,9 @@ struct lierne_execution {
     lierne_execution_event event;
     lierne_watch *watch; /* where calls are detached, else NULL */
     bool on_stream;      /* the running call */
+    bool captures;       /* its stream is being captured */
+    bool was_captured;   /* some call was: replays use its memory, at any time */
+    bool was_called;     /* some call was not */
     bool launched;       /* it polls, and the stream may not have passed what its phase needs */
     void *stream;        /* of the running call */
     void *fence;         /* of the stream driver, where it has them */
@@ -218,6 +225,9 @@ bool lierne_execution_withdraw(lierne_execution *e);
 void lierne_execution_destroy_batches(lierne_execution *e);
 /* Marks the sends that need not end with their phase. */
 void lierne_execution_mark_lingering(lierne_execution *e);
+
+/* Its stages are moved as single messages again: their blocks have changed. */
+void lierne_execution_forget_all_gathers(lierne_execution *e);
 
 /* Posts the messages of the current phase that need not wait for a staging slot. Where another
  * execution must post first, sets deferred and posts nothing. */

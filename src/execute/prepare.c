@@ -327,6 +327,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 
 lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_settle(e));
+    lierne_execution_forget_all_gathers(e);
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;

@@ -62,6 +62,9 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->activity.turn = -1;
     e->clock = (lierne_wait_clock){0};
     e->on_stream = stream != NULL;
+    e->captures = lierne_execution_captures(e, stream);
+    e->was_captured |= e->captures;
+    e->was_called |= !e->captures;
     e->finished = e->phases.count == 0 && !stream;
 }
 

@@ -155,18 +155,22 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
         LIERNE_TRY(check_reduction(plan, c.reduction));
     }
     LIERNE_TRY(lierne_plan_check_buffers(plan, c.direction, out, in, stream));
+    LIERNE_TRY(lierne_execution_check_capture(plan->requests[c.direction][0].execution, stream,
+                                              plan->parts.max_inflight));
     return find_free(plan, c.direction, next);
 }
 
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const char *name, int plan, int *decision) {
+                                       const lierne_compared_call *compared, int *decision) {
     *decision = -1;
     if (!context->check) {
         return mine;
     }
-    lierne_field fields[] = {{.name = ""}, {.name = "plan", .value = plan}};
-    snprintf(fields[0].name, sizeof fields[0].name, "%s", name);
-    return lierne_context_agree(context, mine, fields, 2, decision);
+    lierne_field fields[] = {{.name = ""},
+                             {.name = "plan", .value = compared->plan},
+                             {.name = "captured into a graph", .value = compared->captured}};
+    snprintf(fields[0].name, sizeof fields[0].name, "%s", compared->name);
+    return lierne_context_agree(context, mine, fields, 3, decision);
 }
 
 lierne_status lierne_plan_end_call(lierne_context *context, int decision,
@@ -201,8 +205,10 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
         decision = -1;
         LIERNE_TRY(mine);
     } else {
-        LIERNE_TRY(
-            lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
+        const lierne_compared_call compared = {
+            name_of(c), plan->decision,
+            lierne_execution_captures(plan->requests[c.direction][0].execution, stream)};
+        LIERNE_TRY(lierne_plan_compare_call(plan->context, mine, &compared, &decision));
     }
     next->decision = decision;
     next->number = plan->started[c.direction]++;

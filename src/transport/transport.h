@@ -31,6 +31,7 @@ typedef struct lierne_posting {
     const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
                                  both ends */
     size_t nparts;
+    bool all_gathers; /* see lierne_transport */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
@@ -79,6 +80,11 @@ typedef struct lierne_transport {
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
     bool windows; /* it copies what is sent into memory of its own, which peers read */
+    /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
+     * sends one block to all others and has theirs in the order of the ranks, one after another,
+     * all postings of the stage come in one post and say so: it may move them as that. The
+     * operation also writes this rank's own block to its place. */
+    bool all_gathers;
 
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
