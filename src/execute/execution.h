@@ -185,6 +185,7 @@ struct lierne_execution {
     lierne_status status; /* of a run that failed */
     char message[LIERNE_MESSAGE_SIZE];
     size_t phase;     /* the current one */
+    int64_t arriving; /* bytes that its messages bring */
     size_t pending;   /* messages that it waits for */
     size_t lingering; /* messages that only the end waits for */
     bool deferred;    /* the phase waits for its turn to post */

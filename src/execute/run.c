@@ -25,8 +25,11 @@ lierne_status lierne_execution_begin_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
     size_t n = phase->nrecvs + phase->nsends;
     int64_t bytes = 0;
+    e->arriving = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
-        bool later = i >= phase->first + phase->nrecvs && lingers(e, &e->messages.at[i]);
+        bool receives = i < phase->first + phase->nrecvs;
+        bool later = !receives && lingers(e, &e->messages.at[i]);
+        e->arriving += receives ? e->messages.at[i].bytes : 0;
         e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
         e->pending += !later;
         e->lingering += later;

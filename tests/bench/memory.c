@@ -64,7 +64,7 @@ static void run_sum(const work *w) {
 }
 
 static void run_nontemporal(const work *w) {
-    lierne_nontemporal_copy_by(w->pages, w->to, w->from[0], w->bytes);
+    lierne_nontemporal_copy_by(w->pages, w->to, w->from[0], w->bytes, NULL);
     lierne_nontemporal_fence();
 }
 
