@@ -19,7 +19,7 @@ typedef struct source {
 struct lierne_short_call {
     const lierne_transport *transport;
     lierne_execution_batch *batch;
-    int64_t bytes; /* of all messages */
+    int64_t bytes;              /* of all messages */
     LIERNE_VEC(source) sources; /* of all sums */
 };
 
@@ -47,8 +47,8 @@ static const lierne_coalesced_message *find_receive(const lierne_execution *e,
                                                     const lierne_place *place) {
     for (size_t i = 0; i < e->phases.at[0].nrecvs; i++) {
         const lierne_coalesced_message *m = &e->messages.at[i];
-        lierne_place lands = lierne_place_at(e->segments.at[m->first].message->buffer,
-                                             *block_of(e, m));
+        lierne_place lands =
+            lierne_place_at(e->segments.at[m->first].message->buffer, *block_of(e, m));
         if (lierne_place_same(place, &lands)) {
             return m;
         }
@@ -163,9 +163,9 @@ static void add(const lierne_execution *e) {
         const lierne_op *op = &sums->at[o];
         for (size_t i = 0; i < op->from.count; i++, next++) {
             e->contributions[i] =
-                next->message ? (lierne_contribution){exposed(e->short_call, next->message),
-                                                      &next->packed}
-                              : (lierne_contribution){s->in, &op->from.at[i].block};
+                next->message
+                    ? (lierne_contribution){exposed(e->short_call, next->message), &next->packed}
+                    : (lierne_contribution){s->in, &op->from.at[i].block};
         }
         lierne_host_reduce(s->route->dtype, op->reduction, op->divisor, s->base[LIERNE_OUT],
                            &op->to.block, e->contributions, op->from.count);
@@ -216,7 +216,8 @@ static bool post(lierne_execution *e) {
     return e->short_call->transport->post_short(b->batch, e->match, b->postings, b->messages.count);
 }
 
-/* Entries are written before messages are posted: their atomic counter would wait for the stores. */
+/* Entries are written before messages are posted: their atomic counter would wait for the stores.
+ */
 static void begin(lierne_execution *e, void *out, const void *in) {
     e->reduction = LIERNE_SUM;
     e->phase = 0;
