@@ -253,14 +253,14 @@ lierne_status lierne_context_destroy_dependents(lierne_context *context) {
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
     int64_t number = context->ncalls++;
     context->calls[number % LIERNE_CALLS] =
-        (lierne_call){.name = name, .plan = plan, .start = lierne_now()};
+        (lierne_call){.name = name, .plan = plan, .start = lierne_recorder_now(&context->recorder)};
     return number;
 }
 
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
     lierne_call *c = &context->calls[call % LIERNE_CALLS];
     if (call + LIERNE_CALLS >= context->ncalls) {
-        c->end = lierne_now();
+        c->end = lierne_recorder_now(&context->recorder);
         c->status = status;
     }
 }
@@ -304,13 +304,16 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
         used = a->dump(a, text, size, used);
     }
     lierne_context_leave(context);
+    const lierne_recorder *r = &context->recorder;
+    int64_t now = lierne_recorder_now(r);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
         used =
             append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name, c->plan);
-        used = c->end > 0 ? append(text, size, used, "%s after %.3f s\n",
-                                   lierne_status_name(c->status), c->end - c->start)
-                          : append(text, size, used, "begun %.3f s ago\n", lierne_now() - c->start);
+        double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
+        used = c->end ? append(text, size, used, "%s after %.3f s\n", lierne_status_name(c->status),
+                               seconds)
+                      : append(text, size, used, "begun %.3f s ago\n", seconds);
     }
 }
 

@@ -60,8 +60,8 @@ typedef struct lierne_carrier {
 typedef struct lierne_call {
     const char *name; /* "forward" */
     int plan;
-    double start;
-    double end; /* 0: in flight */
+    int64_t start; /* by the recorder's clock */
+    int64_t end;   /* 0: in flight */
     lierne_status status;
 } lierne_call;
 

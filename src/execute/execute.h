@@ -94,6 +94,8 @@ bool lierne_execution_was_captured(const lierne_execution *e);
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream);
 lierne_status lierne_execution_wait(lierne_execution *e);
+/* begin and wait of one route, with its own reductions and without a stream. */
+lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in);
 /* Progresses everything in flight without waiting. *finished: lierne_execution_wait returns at
  * once. Deadlines and failed peers count as in a wait: the context is dead after an error. */
 lierne_status lierne_execution_test(lierne_execution *e, bool *finished);

@@ -126,6 +126,9 @@ typedef struct lierne_range {
 /* Sums that read contributions where they are exposed (fused_sums.c). */
 typedef struct lierne_fused_sums lierne_fused_sums;
 
+/* What blocking calls with short messages need (short_call.c). */
+typedef struct lierne_short_call lierne_short_call;
+
 /* The program of an execution (record.c), where its memory kind has them: launches per kind of
  * call, phase and step. */
 typedef enum lierne_recorded_step {
@@ -176,8 +179,9 @@ struct lierne_execution {
     int64_t host_capacity;
     uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
-    lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
-    lierne_reduction reduction; /* of the running call */
+    lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
+    lierne_short_call *short_call; /* or NULL: some message is not short */
+    lierne_reduction reduction;    /* of the running call */
     bool in_place; /* in and out of the running call are one buffer, of some subroute */
     bool running;
     bool abandoned; /* a run failed: messages may still be in flight */
@@ -192,7 +196,7 @@ struct lierne_execution {
     size_t ordered;   /* messages on transports that are ordered */
     size_t unposted;  /* messages of the run still to post on transports that are ordered */
     int64_t call;     /* number of the running call */
-    double started;
+    int64_t started;  /* by the recorder's clock */
     lierne_wait_clock clock;
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
@@ -290,6 +294,23 @@ lierne_status lierne_execution_begin_phase(lierne_execution *e);
 /* The current phase's sums. The error of a sender of the phase that gave up: its data may have
  * changed before it was read here. */
 lierne_status lierne_execution_sum(const lierne_execution *e);
+/* The error of a sender of the current phase that gave up. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* Short calls: prepares what it needs, if all messages are short; frees it. */
+lierne_status lierne_short_call_create(lierne_execution *e);
+void lierne_short_call_destroy(lierne_execution *e);
+/* Parts of a call. reset: everything that one call changes, set_buffers: of each subroute. expect:
+ * counts what the current phase waits for; returns its bytes. record_...: the entries of the
+ * recorder, at a time of its clock; 0: now. */
+void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream);
+void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in);
+int64_t lierne_execution_expect_phase(lierne_execution *e);
+/* Ends it with an error, which its wait returns; nothing if status is OK. */
+void lierne_execution_fail(lierne_execution *e, lierne_status status);
+void lierne_execution_record_call(lierne_execution *e, int64_t time);
+void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time);
+void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time);
+
 /* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
 lierne_status lierne_execution_check_clock(lierne_execution *e);
 

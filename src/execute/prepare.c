@@ -155,6 +155,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
     LIERNE_TRY(lierne_fused_sums_create(e));
+    LIERNE_TRY(lierne_short_call_create(e));
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_steps(e));
@@ -223,6 +224,7 @@ static void drop(lierne_activity *activity) {
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
     lierne_fused_sums_destroy(e->fused);
+    lierne_short_call_destroy(e);
     lierne_mem_free(e);
 }
 
@@ -328,6 +330,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_settle(e));
     lierne_execution_forget_all_gathers(e);
+    lierne_short_call_destroy(e); /* its blocks are those of before */
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;

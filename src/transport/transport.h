@@ -170,6 +170,17 @@ typedef struct lierne_transport {
     const lierne_part *(*exposed)(void *batch, size_t slot);
     void (*release)(void *batch, size_t slot);
 
+    /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
+     * message has at most so many bytes, contiguous on this rank (execute/short_call.c). post_short
+     * is post of all messages of the batch; false, and nothing was posted, where a send would have
+     * to wait. await_short waits a moment, and returns whether every receive is there, so that
+     * exposed shows them; otherwise the batch is to be polled. release_short then ends all of its
+     * messages, in place of poll and release. */
+    size_t short_bytes;
+    bool (*post_short)(void *batch, int match, const lierne_posting *postings, size_t n);
+    bool (*await_short)(void *batch);
+    void (*release_short)(void *batch);
+
     /* Both NULL unless the transport needs a communicator per group. Each is collective over the
      * members, which all call for their groups in one order, waits for them at most timeout
      * seconds, and is called without the control's lock. group_create writes what it made, which is

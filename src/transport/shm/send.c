@@ -111,6 +111,24 @@ bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m) {
     return true;
 }
 
+bool lierne_shm_may_send(const lierne_shm_message *m) {
+    return m->answered || is_free(m->mine[(m->turn + 1) % m->nlines].at.line);
+}
+
+void lierne_shm_send_short(lierne_shm *shm, lierne_shm_message *m) {
+    const lierne_line_view *at = &m->mine[m->turn].at;
+    const lierne_part *part = m->own;
+    m->started = true;
+    m->sent_by = LIERNE_PACKED;
+    shm->sent[LIERNE_PACKED]++;
+    atomic_store_explicit(&at->line->taken, 0, memory_order_relaxed);
+    at->line->way = LIERNE_PACKED;
+    at->line->bytes = m->bytes;
+    memcpy(at->slot, (const char *)part->base + (size_t)part->blocks->offset * part->size,
+           m->bytes);
+    atomic_store_explicit(&at->line->ready, m->key, memory_order_release);
+}
+
 bool lierne_shm_sent(lierne_shm_message *m, bool *moved) {
     lierne_line *line = m->mine[m->turn].at.line;
     if (m->sent_by == LIERNE_PACKED && m->nlines > 1) {
