@@ -81,11 +81,11 @@ MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS)
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
-	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
+	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge collective sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -182,8 +182,9 @@ pictures: $(TOOL) ## draw the pictures of the documents again
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
-scale: $(B)/tests/bench/planning $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks
+scale: $(B)/tests/bench/planning $(B)/tests/bench/sets $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks; of a set of 70,000 tensors
 	@$<
+	@$(B)/tests/bench/sets
 	@python3 tests/bench/scale.py $(B)/lierne
 
 format: ## format the sources with clang-format
@@ -300,6 +301,7 @@ $(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
+$(B)/tests/mpi/redistribute: $(B)/tests/unit/set_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
 $(B)/tests/mpi/device: $(B)/tests/tasks.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
@@ -318,7 +320,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(addprefix $(B)/tests/bench/,planning memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning sets memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
