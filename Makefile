@@ -82,11 +82,11 @@ MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS)
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
-	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
+	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks capture ipc) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge collective sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
 # Needs a device to measure anything, and none to be built.
 GPU_BENCH := $(if $(NCCL_SRC),$(B)/tests/bench/gpu/gpu)
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
@@ -190,8 +190,9 @@ bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance
 bench-gpu: all $(GPU_BENCH) ## time kernels, bridges between virtual ranks and NCCL on this machine's GPUs (docs/gpu.md)
 	@$(if $(GPU_BENCH),$(GPU_BENCH),echo "nothing was measured: there is no nvcc or no nccl.h (docs/gpu.md)")
 
-scale: $(B)/tests/bench/planning $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks
+scale: $(B)/tests/bench/planning $(B)/tests/bench/sets $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks; of a set of 70,000 tensors
 	@$<
+	@$(B)/tests/bench/sets
 	@python3 tests/bench/scale.py $(B)/lierne
 
 format: ## format the sources with clang-format
@@ -313,6 +314,7 @@ $(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
 $(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(TASKS)
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
+$(B)/tests/mpi/redistribute: $(B)/tests/unit/set_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
 $(B)/tests/mpi/device: $(TASKS) $(B)/tests/ipc.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
@@ -331,7 +333,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(addprefix $(B)/tests/bench/,planning memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning sets memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)

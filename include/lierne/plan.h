@@ -108,8 +108,8 @@ LIERNE_API lierne_context *lierne_plan_get_context(const lierne_plan *plan);
 /* The dtype of its buffers. Not collective. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan);
 
-/* What made it: "redistribute", "bridge", "megatron", "graph", "references" (flattened plans too),
- * "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
+/* What made it: "redistribute", "set", "bridge", "megatron", "graph", "references" (flattened plans
+ * too), "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
  * "all_to_all", "barrier", "transposed", "composed". Static storage; NULL for NULL. Not
  * collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);

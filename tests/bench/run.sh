@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh BUILD [quick|TEXT...]: the benchmarks. A workload is timed where its title contains every
-# TEXT ("8 ranks", "small", "graph"); planning and memory have no titles. quick compares the outputs
+# TEXT ("8 ranks", "small", "graph"); planning, sets and memory have no titles. quick compares the outputs
 # of all methods and times nothing.
 # Last line: N passed, N failed.
 set -u
@@ -30,7 +30,7 @@ count() { # count STATUS: adds up the last line of the log
 
 quick=
 [ "${1:-}" = quick ] && quick=quick
-[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning memory recorder"
+[ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder"
 for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
     count "${PIPESTATUS[0]}"

@@ -174,6 +174,12 @@ static void dense(void) {
     TRY("digest", d, NULL, lierne_digest_compute(&digest, NULL, &d, data));
     lierne_digest_check_spec k = {.size = sizeof k, .ntensors = 1, .src = layouts, .dst = layouts};
     TRY("digest check", k, NULL, lierne_digest_check(context, &k, buffers, buffers));
+    lierne_set_spec t = {.size = sizeof t, .ntensors = 1, .src = layouts, .dst = layouts};
+    lierne_route *route = NULL;
+    TRY("set", t, NULL, (lierne_plan_destroy(plan), lierne_plan_create_set(&plan, context, &t)));
+    TRY("set's route", t, NULL,
+        (lierne_route_destroy(route), lierne_route_create_set(&route, NULL, &t, 0)));
+    lierne_route_destroy(route), lierne_plan_destroy(plan), plan = NULL;
     expect("bridge", lierne_plan_create_bridge(&plan, context, &b), LIERNE_OK, NULL);
     PREPARE(report);
     expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD), LIERNE_OK, NULL);

@@ -128,6 +128,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_bridge_layouts_create, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);
+    BAD(lierne_route_create_set, &(lierne_route *){NULL}, NULL, NULL, 0);
     BAD(lierne_redistribute_get_bound, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_compute, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_check, NULL, NULL, NULL, NULL);
@@ -189,6 +190,7 @@ static void plan_badly(const world *w) {
     bridge.batch_axis = 5;
     BAD(lierne_plan_create_bridge, &out, w->context, &bridge);
     BAD(lierne_plan_create_redistribute, &out, w->context, NULL);
+    BAD(lierne_plan_create_set, &out, w->context, NULL);
     BAD(lierne_plan_create_graph, &out, w->context, &graph);
     BAD(lierne_plan_create_references, &out, w->context, &references);
     BAD(lierne_plan_create_halo, &out, w->context, &halo);
