@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
+# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench; LINKS_ARGS="400 OUT.csv" for bench-links;
 # MODEL_ARGS=long for model; RUNPATH= for libraries without one; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
@@ -104,7 +104,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: abi deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: bench-links abi deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -181,6 +181,9 @@ pictures: $(TOOL) ## draw the pictures of the documents again
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
+
+bench-links: all ## bridges between network namespaces joined by slow links: measured, counted, predicted (root; minutes)
+	@bash tests/bench/links.sh $(B) $(LINKS_ARGS)
 
 scale: $(B)/tests/bench/planning $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks
 	@$<
