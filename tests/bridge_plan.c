@@ -7,6 +7,30 @@
 #include <stdio.h>
 #include <string.h>
 
+lierne_bridge_spec bridge_spec_of(const lierne_grid *src, const lierne_grid *dst,
+                                  const int64_t *shape) {
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape,
+                                .dtype = LIERNE_F32,
+                                .sequence_axis = 1};
+}
+
+bridge_case case_of_samples(int world, int hidden, mesh dst) {
+    return (bridge_case){.src = mesh_of("tcd", 1, 1, world),
+                         .dst = dst,
+                         .world = world,
+                         .batch = world,
+                         .sequence = 4,
+                         .hidden = hidden,
+                         .axis_b = 0,
+                         .axis_s = 1,
+                         .axis_h = 2,
+                         .dtype = LIERNE_F32};
+}
+
 /* A spec of the case, and what it points to. */
 typedef struct case_spec {
     lierne_bridge_spec spec;

@@ -141,9 +141,13 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
 lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
 #define LIERNE_RECORDER_ENTRIES     1024
 #define LIERNE_RECORDER_SIM_ENTRIES 64 /* without a file: there may be thousands of ranks */
-/* Reads what it has; *dump is to be cleared in every case. Errors: NO_MEMORY. */
+/* Sets *text to what write adds, given what the recorder has; the body of public calls, so it
+ * checks their arguments. Errors: INVALID, NO_MEMORY, those of write. */
 struct lierne_dump;
-lierne_status lierne_context_read_recorder(struct lierne_dump *dump, const lierne_context *context);
+typedef lierne_status lierne_context_writer(lierne_text *text, const struct lierne_dump *dump,
+                                            const lierne_context *context);
+lierne_status lierne_context_write(char **text, const lierne_context *context,
+                                   lierne_context_writer *write);
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 
