@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
+# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench; LINKS_ARGS="400 OUT.csv" for bench-links;
 # MODEL_ARGS=long for model; RUNPATH= for libraries without one; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
@@ -107,7 +107,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: abi bench-gpu deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: abi bench-gpu bench-links deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -189,6 +189,9 @@ bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance
 
 bench-gpu: all $(GPU_BENCH) ## time kernels, bridges between virtual ranks and NCCL on this machine's GPUs (docs/gpu.md)
 	@$(if $(GPU_BENCH),$(GPU_BENCH),echo "nothing was measured: there is no nvcc or no nccl.h (docs/gpu.md)")
+
+bench-links: all ## bridges between network namespaces joined by slow links: measured, counted, predicted (root; minutes)
+	@bash tests/bench/links.sh $(B) $(LINKS_ARGS)
 
 scale: $(B)/tests/bench/planning $(B)/tests/bench/sets $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks; of a set of 70,000 tensors
 	@$<

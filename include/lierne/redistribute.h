@@ -55,6 +55,31 @@ LIERNE_API lierne_status lierne_redistribute_get_bound(int64_t *received, int64_
                                                        const lierne_layout *src,
                                                        const lierne_layout *dst);
 
+/* What moves between nodes at least: see lierne_redistribute_get_node_bound. Bytes. */
+typedef struct lierne_node_bound {
+    size_t size;                 /* sizeof(lierne_node_bound), set by the caller */
+    int64_t between_bytes;       /* all nodes together receive from others */
+    int64_t received_bytes;      /* the busiest node receives from others */
+    int64_t sent_bytes;          /* the busiest node sends to others */
+    int64_t rank_received_bytes; /* the busiest rank receives from other nodes */
+} lierne_node_bound;
+
+/* What crosses between nodes at least when a tensor moves from src to dst. nodes: the node of every
+ * rank of the world, any numbers. Without PARTIAL what a node needs and none of its ranks holds
+ * enters it once, through any of its ranks that need it, and a node may pass on what it got:
+ * between_bytes and received_bytes are exact each by itself; schedules that reach sent_bytes and
+ * rank_received_bytes exist each by itself, perhaps not at once. With PARTIAL all are lower bounds,
+ * as sums are made only on ranks that need them. sent_bytes and rank_received_bytes are also lower,
+ * averages, where more than 1,024 overlaps of cells cross. Pure: not collective; may run in many
+ * threads at once. Costs time and memory in proportion to the ranks and to the overlaps of cells,
+ * times the nodes of each. On failure *bound is as it was. Errors: INVALID (NULL, bound->size;
+ * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
+ */
+LIERNE_API lierne_status lierne_redistribute_get_node_bound(lierne_node_bound *bound,
+                                                            const lierne_layout *src,
+                                                            const lierne_layout *dst,
+                                                            const int *nodes);
+
 /* A redistribution to plan. Set size to sizeof(lierne_redistribute_spec) and the rest to zero
  * first. All layouts are of one shape and dtype, on grids whose world is the context's. All ranks
  * of the grids must be its members. Layouts must be the same on every rank. */

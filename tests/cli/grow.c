@@ -143,6 +143,12 @@ static void dense(void) {
                             .shape = shape,
                             .dtype = LIERNE_F32,
                             .sequence_axis = -1};
+    BOX(lierne_node_bound) crossing;
+    PREPARE(crossing);
+    expect("node bound", lierne_redistribute_get_node_bound(&crossing.value, l, l, &zero),
+           LIERNE_OK, NULL);
+    expect_true("node bound is filled", crossing.value.between_bytes == 0);
+    AFTER("node bound", crossing);
     lierne_plan *plan = NULL;
     TRY("redistribute", r, NULL,
         (lierne_plan_destroy(plan), lierne_plan_create_redistribute(&plan, context, &r)));

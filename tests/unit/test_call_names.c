@@ -130,6 +130,7 @@ static void describe_badly(const world *w) {
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);
     BAD(lierne_route_create_set, &(lierne_route *){NULL}, NULL, NULL, 0);
     BAD(lierne_redistribute_get_bound, NULL, NULL, NULL, NULL);
+    BAD(lierne_redistribute_get_node_bound, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_compute, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_check, NULL, NULL, NULL, NULL);
     BAD(lierne_partition_split, NULL, 3, 1);
