@@ -9,7 +9,9 @@
 /* A message up to this is packed also from a window: its send is then complete at once, and not
  * when the receiver has read it. */
 #define LIERNE_SHORT_BYTES (1 << 10)
-#define LIERNE_LEAST_RUN   64         /* bytes: shorter runs are packed in any message */
+#define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
+/* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
+#define LIERNE_LEAST_PULL  (1 << 10)
 #define LIERNE_PIECE_BYTES (64 << 10) /* the slot has two */
 
 /* A cache line or more in the sender's segment. The sender writes it while it is not ready, the
@@ -68,6 +70,7 @@ typedef struct lierne_shm_message {
     bool answered; /* the batch has a receive from this peer, whose calls are those of this batch */
     size_t slot_bytes; /* that are needed */
     bool scattered;    /* has runs that are packed in any case */
+    bool pulled;       /* from ordinary memory; else it goes in pieces */
     bool started;      /* the line was free */
     lierne_way sent_by;
     /* Of a receive. */

@@ -12,9 +12,10 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
                  LIERNE_CACHE_LINE;
     }
     m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
+    m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
     m->nlines = m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_LINES : 1;
     m->slot_bytes = m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
-                    : shm->pulls                                  ? 0
+                    : m->pulled                                   ? 0
                                                                   : 2 * LIERNE_PIECE_BYTES;
 }
 
@@ -41,7 +42,7 @@ static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
         return LIERNE_IN_WINDOW;
     }
     return m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_PACKED
-           : shm->pulls                  ? LIERNE_PRIVATE_MEMORY
+           : m->pulled                   ? LIERNE_PRIVATE_MEMORY
                                          : LIERNE_IN_PIECES;
 }
 
