@@ -157,7 +157,7 @@ typedef struct lierne_set_spec {
  * different pair of layouts, to the ranks that share elements with this one. Errors: INVALID (NULL;
  * spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair of layouts of
  * different shape, dtype or world size, or of another dtype or world size than the first pair; rank
- * not in the world); UNSUPPORTED (a PARTIAL dim); OVERFLOW (a buffer too long for int64_t);
+ * not in the world); UNSUPPORTED (a PARTIAL dim); OVERFLOW (a buffer of more than 2^60 bytes);
  * NO_MEMORY. */
 LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
                                                  const lierne_set_spec *spec, int rank);

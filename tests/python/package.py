@@ -506,7 +506,7 @@ class Plans(unittest.TestCase):
             trainer = lierne.Grid({"tp": 1}, world_size=3)
             engine = lierne.Grid({"tp": 2}, rank_offset=1, world_size=3)
             shapes = [((4, 6), lierne.Shard(1)), ((5,), lierne.Replicate())]
-            pairs = [(lierne.Layout(trainer, shape, "f32"),
+            pairs = [(lierne.Layout(trainer, shape, "f32", {}),
                       lierne.Layout(engine, shape, "f32", {"tp": how})) for shape, how in shapes]
             order = [0, 1, 0, 1, 0]
             src, dst = ([pairs[i][side] for i in order] for side in range(2))

@@ -190,18 +190,26 @@ static void count_routes(const lierne_set_spec *spec, int64_t *sent, int64_t *me
     cr_assert_eq(all, least);
 }
 
-/* unit: elements that are not divided. */
-static void expect_balance(int64_t n, int64_t rows, int64_t most_messages, int64_t unit) {
-    by_hand h;
-    int64_t sent[WORLD], messages[WORLD], sum = 0;
-    open_set(&h, n, rows);
-    count_routes(&h.spec, sent, messages);
+/* No holder sends more than 1.05 of what they send on average. */
+static void expect_equal(const int64_t *sent) {
+    int64_t sum = 0;
     for (int r = 0; r < HOLDERS; r++) {
         sum += sent[r];
     }
     for (int r = 0; r < HOLDERS; r++) {
         cr_assert_leq(sent[r] * HOLDERS * 100, sum * 105, "rank %d sends %lld of %lld", r,
                       (long long)sent[r], (long long)sum);
+    }
+}
+
+/* unit: elements that are not divided. */
+static void expect_balance(int64_t n, int64_t rows, int64_t most_messages, int64_t unit) {
+    by_hand h;
+    int64_t sent[WORLD], messages[WORLD];
+    open_set(&h, n, rows);
+    count_routes(&h.spec, sent, messages);
+    expect_equal(sent);
+    for (int r = 0; r < HOLDERS; r++) {
         cr_assert_eq(sent[r] % unit, 0, "rank %d sends %lld", r, (long long)sent[r]);
         cr_assert_leq(messages[r], most_messages, "rank %d sends %lld messages", r,
                       (long long)messages[r]);
@@ -213,6 +221,27 @@ Test(set, holders_send_equally_much) {
     expect_balance(TENSORS, 6, 4, 2 * 64); /* small tensors are whole, and share messages */
     expect_balance(1, 3000, 4, 64);        /* one large tensor is cut between rows */
     expect_balance(TENSORS, 1000, 1000, 64);
+}
+
+/* 40 tensors of as many sizes, each to 3 receivers: one of the 4 holders has nothing to send. */
+Test(set, small_classes_take_turns) {
+    enum { N = 40 };
+    lierne_layout *src[N], *dst[N];
+    int64_t sent[WORLD], messages[WORLD];
+    for (int i = 0; i < N; i++) {
+        src[i] = layout_of(60 + i, HOLDERS, 0, replicate, LIERNE_I64);
+        dst[i] = layout_of(60 + i, WORLD - HOLDERS, HOLDERS, replicate, LIERNE_I64);
+    }
+    const lierne_set_spec spec = {.size = sizeof spec,
+                                  .ntensors = N,
+                                  .src = (const lierne_layout *const *)src,
+                                  .dst = (const lierne_layout *const *)dst};
+    count_routes(&spec, sent, messages);
+    expect_equal(sent);
+    for (int i = 0; i < N; i++) {
+        lierne_layout_destroy(src[i]);
+        lierne_layout_destroy(dst[i]);
+    }
 }
 
 /* A large tensor that 4 ranks hold comes in parts, each from another one, and in the right order.
@@ -297,6 +326,7 @@ Test(set, specs_that_are_rejected) {
     s = h.spec, s.src_offsets = offsets;
     rejected(s, LIERNE_INVALID, "tensor 0 ends at element 384 of src's buffer, tensor 2 begins at");
     offsets[2] = -5, rejected(s, LIERNE_INVALID, "src_offsets[2] is -5, must be at least 0");
+    offsets[2] = (1LL << 57) - 383, rejected(s, LIERNE_OVERFLOW, "ends beyond 2^60 bytes");
     offsets[2] = INT64_MAX - 3, rejected(s, LIERNE_OVERFLOW, "tensor 2 of 384 elements");
     s = h.spec;
     h.src[3] = NULL, rejected(s, LIERNE_INVALID, "src[3] is NULL");

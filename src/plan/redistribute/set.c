@@ -198,6 +198,11 @@ static lierne_status check_overlaps(const lierne_set *set, int side, lierne_keye
     return LIERNE_OK;
 }
 
+/* The longest buffer: that of the largest layout. */
+static int64_t most_elements(const lierne_set *set) {
+    return ((int64_t)1 << 60) / (int64_t)lierne_dtype_size(set->layouts.at[0].layout->dtype);
+}
+
 static lierne_status place_tensors(lierne_set *set, int side, const int64_t *given) {
     for (int64_t i = 0; i < set->n; i++) {
         int64_t elements = elements_of(set, i, side), end;
@@ -210,10 +215,10 @@ static lierne_status place_tensors(lierne_set *set, int side, const int64_t *giv
                                "rank %d: %s_offsets[%lld] is %lld, must be at least 0", set->rank,
                                sides[side], (long long)i, (long long)offset);
         }
-        if (!lierne_add_i64(offset, elements, &end)) {
+        if (!lierne_add_i64(offset, elements, &end) || end > most_elements(set)) {
             return LIERNE_FAIL(LIERNE_OVERFLOW,
                                "rank %d: tensor %lld of %lld elements at element %lld of %s's "
-                               "buffer: more than int64_t counts",
+                               "buffer ends beyond 2^60 bytes",
                                set->rank, (long long)i, (long long)elements, (long long)offset,
                                sides[side]);
         }
