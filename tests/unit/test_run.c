@@ -229,7 +229,8 @@ static void gives_up(lierne_context *context, void *shared) {
         NOTE(s, lierne_context_abort(context, LIERNE_NO_MEMORY, "no crystal") == LIERNE_OK);
     } else {
         NOTE(s, carry_on(&l, run, rank) == LIERNE_NO_MEMORY);
-        NOTE(s, strstr(lierne_last_error(), "rank 0 gave up: no crystal"));
+        NOTE(s, strstr(lierne_last_error(), "rank 0 gave up: "));
+        NOTE(s, strstr(lierne_last_error(), "no crystal"));
     }
     NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
     destroy_layer(&l, s);
