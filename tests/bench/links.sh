@@ -37,12 +37,8 @@ plug() { # plug NODE SWITCH INSIDE ADDRESS: a link between a node and a switch, 
         ip -n "$id-$1" link set "$3" up
 }
 
-# Reno keeps a link busy from the first packet on, where it does not start slowly after a pause: what is
-# measured is the link.
 limit() { # limit NODE: packets as on a wire, and the rate at both ends of its link
-    local tbf="root tbf rate ${rate}mbit burst 32kb latency 20ms"
-    ip netns exec "$id-$1" sh -c 'cd /proc/sys/net/ipv4 && echo 0 >tcp_slow_start_after_idle &&
-        echo reno >tcp_congestion_control' || return 1
+    local tbf="root tbf rate ${rate}mbit burst 32kb latency 50ms"
     ip -n "$id-$1" link set data gso_max_segs 1 gso_max_size 1514 &&
         tc -n "$id-$1" qdisc add dev data $tbf &&
         tc qdisc add dev "${id}d$1" $tbf
