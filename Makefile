@@ -296,7 +296,7 @@ $(B)/tests/launch: $(B)/tests/launched/launch.o
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 # Windows over a device that is played.
-$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks) $(LIB)
+$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks capture) $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
