@@ -20,6 +20,8 @@ static const tool_command commands[] = {
     {"import", "lierne import", tool_import, "write the layout of another tool as a configuration",
      "megatron component torchtitan devicemesh m2n"},
     {"export", "lierne export", tool_export, "write a grid for another tool", NULL},
+    {"place", "lierne place", tool_place, "advise an order of a grid's dims that moves fewer bytes",
+     NULL},
     {"info", "lierne info", tool_info, "say what memory and transports this installation has",
      NULL},
     {"completion", "lierne completion", run_completion, "print completion for a shell", "bash zsh"},
@@ -82,6 +84,6 @@ int main(int argc, char **argv) {
     }
     return tool_usage((char *[]){"lierne"},
                       "there is no command '%s', only check, groups, plan, simulate, run, "
-                      "draw, schedule, hang, import, export, info and completion",
+                      "draw, schedule, hang, import, export, place, info and completion",
                       argv[1]);
 }
