@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench;
+# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench; LINKS_ARGS="400 OUT.csv" for bench-links;
 # MODEL_ARGS=long for model; RUNPATH= for libraries without one; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
@@ -54,17 +54,18 @@ CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
 MODULES := base recorder json grid layout route control control/oob control/node hang memory transport transport/self \
-	transport/sim transport/shm transport/oob context \
+	transport/sim transport/shm transport/ipc transport/oob context \
 	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) digest schedule config
 LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
 MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
 # Devices: those of the list that the compiler knows, and PTX of the last one for later ones.
 CUDA_DIR := $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDART   := $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a))
 CUDA_ARCHS ?= 80 90 100
 CUDA_KNOWN := $(if $(NVCC),$(filter $(patsubst %,sm_%,$(CUDA_ARCHS)),$(shell $(NVCC) --list-gpu-code)))
 CUDA_CODE := $(foreach sm,$(CUDA_KNOWN),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm)) \
 	$(foreach sm,$(lastword $(CUDA_KNOWN)),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm:sm_%=compute_%))
-CUDA_SRC := $(if $(NVCC),$(sort $(wildcard src/memory/cuda/*.c src/execute/cuda/*.c)))
+CUDA_SRC := $(if $(NVCC),$(sort $(wildcard $(addsuffix /cuda/*.c,$(addprefix src/,memory context execute)))))
 KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
@@ -81,11 +82,13 @@ MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS)
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
-	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute) \
-	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks) $(MODEL) \
+	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks capture ipc) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
-BENCH    := $(addprefix $(B)/tests/bench/,planning memory recorder $(if $(HAVE_MPI),bridge collective sparse))
+BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
+# Needs a device to measure anything, and none to be built.
+GPU_BENCH := $(if $(NCCL_SRC),$(B)/tests/bench/gpu/gpu)
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -104,7 +107,7 @@ MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^)
 
 .DEFAULT_GOAL := help
 PYTHON  ?= python3
-.PHONY: abi deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
+.PHONY: abi bench-gpu bench-links deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -127,7 +130,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/ipc_ranks $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -155,6 +158,8 @@ deb: ## build Debian packages in build/deb and check them with lintian (installs
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
 	@bash tests/cli/test_transports.sh $(B) long
 	@$(B)/tests/hangs_sim 0 1000
+	@for n in 4 8; do for p in golden bridge; do \
+	LIERNE_TEST_EXECUTOR=ipc $(B)/tests/launch $$n $(B)/tests/launched/$$p || exit 1; done; done
 	$(if $(HAVE_MPI),@for n in 2 4 8; do $(MPIRUN) -n $$n $(B)/tests/mpi/windows 10000 || exit 1; done)
 	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
@@ -182,8 +187,15 @@ pictures: $(TOOL) ## draw the pictures of the documents again
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
-scale: $(B)/tests/bench/planning $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks
+bench-gpu: all $(GPU_BENCH) ## time kernels, bridges between virtual ranks and NCCL on this machine's GPUs (docs/gpu.md)
+	@$(if $(GPU_BENCH),$(GPU_BENCH),echo "nothing was measured: there is no nvcc or no nccl.h (docs/gpu.md)")
+
+bench-links: all ## bridges between network namespaces joined by slow links: measured, counted, predicted (root; minutes)
+	@bash tests/bench/links.sh $(B) $(LINKS_ARGS)
+
+scale: $(B)/tests/bench/planning $(B)/tests/bench/sets $(B)/lierne ## time and memory of plans, reports and simulations, 64 to 131,072 ranks; of a set of 70,000 tensors
 	@$<
+	@$(B)/tests/bench/sets
 	@python3 tests/bench/scale.py $(B)/lierne
 
 format: ## format the sources with clang-format
@@ -246,13 +258,15 @@ $(B)/liblierne_mpi.so.$(VERSION): $(call obj,$(MPI_SRC)) $(B)/liblierne.so.$(VER
 # CUDA's runtime is in the library, and hidden: it loads the driver when it is first called, so that
 # the library loads without one. NCCL is looked up at run time.
 $(B)/liblierne_cuda.so.$(VERSION): $(call obj,$(CUDA_SRC)) $(KERNELS) $(B)/liblierne.so.$(VERSION) src/liblierne_cuda.map
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION) $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION) $(CUDART) -ldl -lrt
 	$(Q)$(SOLINKS)
-$(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne.so.$(VERSION) src/liblierne_nccl.map
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(B)/liblierne.so.$(VERSION)
+$(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne_cuda.so.$(VERSION) $(B)/liblierne.so.$(VERSION) src/liblierne_nccl.map
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SOFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^)
 	$(Q)$(SOLINKS)
 # The names that the linker and the loader look for: programs run from the build folder.
 SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
+# The kernels' arithmetic on the host, and a device that is played.
+TASKS := $(B)/tests/tasks.o $(B)/tests/capture.o
 # A library finds the others beside it, in the build folder and where installed; with RUNPATH= where the
 # loader looks anyway, which is what distributions want.
 RUNPATH ?= $$ORIGIN
@@ -263,14 +277,14 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(B)/tests/tasks.o $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(B)/tests/launched/general: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(B)/tests/ipc_ranks: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
 	forward_begin adjoint_begin reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -280,6 +294,9 @@ $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
 $(B)/tests/launch: $(B)/tests/launched/launch.o
 	$(Q)$(LINK)
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
+	$(Q)$(LINK)
+# Windows over a device that is played.
+$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks capture) $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -298,10 +315,11 @@ $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 $(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
-$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(B)/tests/tasks.o
+$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(TASKS)
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
+$(B)/tests/mpi/redistribute: $(B)/tests/unit/set_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
-$(B)/tests/mpi/device: $(B)/tests/tasks.o
+$(B)/tests/mpi/device: $(TASKS) $(B)/tests/ipc.o
 $(B)/tests/mpi/golden: $(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case \
 	graph_invalid halo halo_bricks halo_case halo_invalid json windows world) \
 	$(B)/tests/route_executor.o
@@ -318,7 +336,7 @@ $(B)/tests/bench/sparse: $(patsubst %,$(B)/tests/bench/sparse%.o,_star_forest _s
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK) $(PETSC)
 $(B)/tests/bench/sparse_petsc.o: CPPFLAGS += $(PETSC_INC)
-$(addprefix $(B)/tests/bench/,planning memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
+$(addprefix $(B)/tests/bench/,planning sets memory recorder): $(B)/tests/bench/%: $(B)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
@@ -327,19 +345,23 @@ $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 
 $(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a)) -ldl -lrt -lm
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(CUDART) -ldl -lrt -lm
+
+GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers)
+$(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.so.$(VERSION) %nccl.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.
-$(B)/tests/nccl_ranks: $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o $(B)/tests/tasks.o $(call obj,$(NCCL_SRC)) $(LIB)
+$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
 $(call obj,$(CUDA_SRC)) $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/nccl/%.o: CPPFLAGS += -Itests
-$(call obj,$(NCCL_SRC)) $(B)/tests/nccl/ranks.o $(B)/tests/nccl/fake.o: CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
+$(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays fake cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
-$(B)/kernels/%.cu.o: kernels/%.cu
+$(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) -fmad=false -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
@@ -348,7 +370,7 @@ $(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
 $(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
-$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
+$(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/ipc/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests
 $(B)/launched/%.o: %.c

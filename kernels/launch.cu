@@ -36,9 +36,21 @@ extern "C" cudaError_t lierne_kernel_launch(const lierne_task_table *table,
     return cudaGetLastError();
 }
 
+/* One thread, and one stream at a time: no atomic is needed. */
+static __global__ void advance(volatile uint64_t *epoch) {
+    *epoch = *epoch + 1;
+    __threadfence_system();
+}
+
+extern "C" cudaError_t lierne_kernel_advance(uint64_t *epoch, cudaStream_t stream) {
+    advance<<<1, 1, 0, stream>>>(epoch);
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t lierne_kernel_load(void) {
     cudaFuncAttributes attributes;
     cudaError_t error = cudaFuncGetAttributes(&attributes, run_tasks<LIERNE_NO_SUMS>);
+    error = error == cudaSuccess ? cudaFuncGetAttributes(&attributes, advance) : error;
     for (size_t i = 0; i < sizeof sums / sizeof *sums && error == cudaSuccess; i++) {
         error = cudaFuncGetAttributes(&attributes, sums[i]);
     }

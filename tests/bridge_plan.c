@@ -7,6 +7,30 @@
 #include <stdio.h>
 #include <string.h>
 
+lierne_bridge_spec bridge_spec_of(const lierne_grid *src, const lierne_grid *dst,
+                                  const int64_t *shape) {
+    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
+                                .src = src,
+                                .dst = dst,
+                                .naxes = 3,
+                                .shape = shape,
+                                .dtype = LIERNE_F32,
+                                .sequence_axis = 1};
+}
+
+bridge_case case_of_samples(int world, int hidden, mesh dst) {
+    return (bridge_case){.src = mesh_of("tcd", 1, 1, world),
+                         .dst = dst,
+                         .world = world,
+                         .batch = world,
+                         .sequence = 4,
+                         .hidden = hidden,
+                         .axis_b = 0,
+                         .axis_s = 1,
+                         .axis_h = 2,
+                         .dtype = LIERNE_F32};
+}
+
 /* A spec of the case, and what it points to. */
 typedef struct case_spec {
     lierne_bridge_spec spec;
@@ -72,19 +96,48 @@ lierne_status case_plan(lierne_plan **plan, lierne_context *context, const bridg
     return status;
 }
 
+/* The layouts that a direction moves between. */
+typedef struct case_sides {
+    lierne_layout *layouts[3]; /* src, dst, gradient */
+    const lierne_layout *from;
+    const lierne_layout *to;
+} case_sides;
+
+static lierne_status open_sides(const bridge_case *c, lierne_direction d, case_sides *s) {
+    case_spec spec;
+    open_spec(c, &spec);
+    lierne_status status =
+        lierne_bridge_layouts_create(&s->layouts[0], &s->layouts[1], &s->layouts[2], &spec.spec);
+    close_spec(&spec);
+    s->from = s->layouts[d ? 2 : 0];
+    s->to = s->layouts[d ? 0 : 1];
+    return status;
+}
+
+static void close_sides(case_sides *s) {
+    for (int i = 0; i < 3; i++) {
+        lierne_layout_destroy(s->layouts[i]);
+    }
+}
+
 lierne_status case_bound(const bridge_case *c, lierne_direction d, int64_t *received,
                          int64_t *sent) {
-    case_spec s;
-    lierne_layout *src, *dst, *gradient;
-    open_spec(c, &s);
-    lierne_status status = lierne_bridge_layouts_create(&src, &dst, &gradient, &s.spec);
+    case_sides s;
+    lierne_status status = open_sides(c, d, &s);
     if (status == LIERNE_OK) {
-        status = lierne_redistribute_get_bound(received, sent, d ? gradient : src, d ? src : dst);
+        status = lierne_redistribute_get_bound(received, sent, s.from, s.to);
     }
-    lierne_layout_destroy(src);
-    lierne_layout_destroy(dst);
-    lierne_layout_destroy(gradient);
-    close_spec(&s);
+    close_sides(&s);
+    return status;
+}
+
+lierne_status case_node_bound(const bridge_case *c, lierne_direction d, lierne_node_bound *bound) {
+    case_sides s;
+    lierne_status status = open_sides(c, d, &s);
+    if (status == LIERNE_OK) {
+        status = lierne_redistribute_get_node_bound(bound, s.from, s.to, c->nodes);
+    }
+    close_sides(&s);
     return status;
 }
 

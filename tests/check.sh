@@ -86,6 +86,7 @@ run unit 3000 "$build/unit"
 run golden 1500 "$build/golden" tests/golden
 run jobs 600 "$build/tests/jobs"
 run refusals 600 "$build/tests/refusals"
+run ipc 600 "$build/tests/ipc_ranks"
 run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}

@@ -170,8 +170,8 @@ static lierne_status connect_slots(void *self, const lierne_remote *remotes, siz
 
 static void copy_part(void *to, const lierne_part *to_part, const void *from,
                       const lierne_part *from_part) {
-    lierne_host_copy_blocks(to_part->size, to, to_part->blocks, to_part->nblocks, from,
-                            from_part->blocks, from_part->nblocks);
+    lierne_host_copy_blocks(bytes_of(to_part), to_part->size, to, to_part->blocks, to_part->nblocks,
+                            from, from_part->blocks, from_part->nblocks);
 }
 
 static lierne_part packed_part(lierne_block *block, const lierne_part *like) {

@@ -82,7 +82,7 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
 #   thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
@@ -105,11 +105,11 @@ catch() {
         status=$?
         name="cli $2, $(grep -m1 '^FAIL' out)"
         ;;
-    jobs | refusals | hangs_sim)
+    jobs | refusals | hangs_sim | ipc_ranks)
         make_here build "build/tests/$1" || return 2
         timeout -k 5 400 "build/tests/$1" >out 2>&1
         status=$?
-        name="$1, $(grep -m1 -oE '[a-z]+\.c:[0-9]+' out)"
+        name="$1, $(grep -m1 -oE '[a-z]+\.c:[0-9]+|^FAIL.*' out)"
         ;;
     mpi)
         make_here build "build/tests/mpi/$2" || return 2

@@ -70,6 +70,11 @@ void test_streams_destroy(test_streams *s) {
 /* What a call gets in place of its stream. */
 static void *stream_of(const lierne_context *context, void *stream) {
     const test_streams *s = atomic_load(&current);
+    static char any;
+    if (!stream && context->stream_driver &&
+        strcmp(context->stream_driver->name, "ipc test") == 0) {
+        return &any; /* ipc.c */
+    }
     for (int r = 0; s && !stream && r < s->n; r++) {
         if (s->contexts[r] == context) {
             return s->streams[r] ? (void *)s->streams[r] : &s->streams[r];

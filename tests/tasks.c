@@ -1,5 +1,6 @@
 /* The kernels' loops: blocks of threads over the tiles of a launch; and a device that is played. */
 #include "tasks.h"
+#include "capture.h"
 
 #include <stdatomic.h>
 
@@ -28,18 +29,31 @@ static void discard(lierne_program *program) {
     (void)program;
 }
 
-static lierne_status launch(const lierne_program *program, size_t number,
-                            const lierne_task_call *call, void *stream) {
-    const lierne_task_launch *l = &program->launches.at[number];
-    const lierne_task_table table = {program->tasks.at, program->blocks.at, program->lists.at};
-    (void)stream;
+/* The arguments of a launch, as a device has them: the addresses by value. */
+typedef struct arguments {
+    const lierne_program *program;
+    size_t number;
+    lierne_task_call call;
+} arguments;
+
+static lierne_status run_launch(void *data) {
+    const arguments *a = data;
+    const lierne_program *p = a->program;
+    const lierne_task_launch *l = &p->launches.at[a->number];
+    const lierne_task_table table = {p->tasks.at, p->blocks.at, p->lists.at};
     atomic_fetch_add(&launches, 1);
     for (int64_t tile = l->tiles; tile-- > 0;) {
         for (int thread = THREADS; thread-- > 0;) {
-            lierne_task_tile(&table, call, l->first, l->end, tile, thread, THREADS, l->dtype);
+            lierne_task_tile(&table, &a->call, l->first, l->end, tile, thread, THREADS, l->dtype);
         }
     }
     return LIERNE_OK;
+}
+
+static lierne_status launch(const lierne_program *program, size_t number,
+                            const lierne_task_call *call, void *stream) {
+    arguments a = {program, number, *call};
+    return test_capture_add(stream, run_launch, &a, sizeof a) ? LIERNE_OK : run_launch(&a);
 }
 
 const lierne_memory test_task_memory = {

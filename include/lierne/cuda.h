@@ -20,9 +20,28 @@
  * at most the timeout, and if the context is dead a second; memory that a stream may still use
  * after that is not freed.
  *
- * A call cannot be captured into a CUDA graph: UNSUPPORTED, nothing is started.
+ * A call whose stream is being captured into a CUDA graph becomes part of the graph, with the
+ * addresses of its buffers, and is not executed; every launch of the graph is one more call,
+ * without the host. All ranks of the context must capture the same calls, and launch as often and
+ * in the same order among their other calls. Before it is captured, a direction must have been
+ * called once (in a context of several ranks), because ranks may connect then. UNSUPPORTED, and
+ * nothing is captured: messages that the host polls or stages (every transport but NCCL), a plan
+ * with max_inflight above 1, a direction that was not called before. From a capture on the plan
+ * cannot be updated (BUSY). Launches of a plan's graphs may be on any stream; they follow each
+ * other and the plan's other calls. They have no deadline of their own: the watchdog finds one that
+ * does not pass within the timeout, as above. In a context that checks, a call that only some ranks
+ * capture is MISMATCH; launches are not compared. Where the ranks are threads of one process, NCCL
+ * needs cudaStreamCaptureModeThreadLocal. Destroy the graphs, and wait for their launches, before
+ * you destroy the plan.
  *
- * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Every other
+ * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Without it, those
+ * between ranks of one node go over windows (transport "ipc"), memory of the devices that the
+ * processes of the node map, where CUDA can share it between all of them: lierne_context_use_cuda
+ * finds out. What is sent is copied once into the sender's window (lierne_report.window_bytes), so
+ * buffers may come from any allocator; a call on the stream takes no part of the host. A device of
+ * another process is accessed as cudaIpcOpenMemHandle allows. LIERNE_TRANSPORTS leaves windows out
+ * where it does not name ipc. With more than 8 such ranks in one process, set
+ * CUDA_DEVICE_MAX_CONNECTIONS to their number: their streams wait for each other. Every other
  * transport of the context but shared memory serves device memory, too: MPI reads and writes it
  * where MPIX_Query_cuda_support() is 1; otherwise only the rows that travel are packed into pinned
  * host memory, which lierne_report.host_bytes counts. The host polls these messages, so such a
@@ -43,13 +62,13 @@ extern "C" {
  * over the context, before its first plan; waits for all ranks. Calling it again changes nothing.
  * Not thread-safe with other calls on the context. Errors that all ranks get alike: INVALID (plans
  * are alive), UNSUPPORTED (no driver or no device: the message has CUDA's reason), MISMATCH (a rank
- * calls something else), TIMEOUT, PEER_FAILED, TRANSPORT. Of this rank alone: INVALID (context is
- * NULL). After an error the context is what it was. */
+ * calls something else), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. Of this rank alone: INVALID
+ * (context is NULL). After an error the context is what it was. */
 LIERNE_API lierne_status lierne_context_use_cuda(lierne_context *context);
 
-/* Writes one line to text of size bytes: versions of CUDA's runtime and driver, and the devices, or
- * why there are none. What does not fit is cut off. Not collective; thread-safe. Errors: INVALID
- * (text is NULL, size is 0). */
+/* Writes one line to text of size bytes: versions of CUDA's runtime and driver, and the devices
+ * ("ipc": their memory can be a window), or why there are none. What does not fit is cut off. Not
+ * collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
 LIERNE_API lierne_status lierne_cuda_get_summary(char *text, size_t size);
 
 #ifdef __cplusplus

@@ -3,10 +3,11 @@
  * that the loader finds); the library loads without it.
  *
  * Every stage of a plan is one or more group calls of sends and receives, each of at most 256
- * operations, on one communicator per context. NCCL's messages have no ids, so all ranks must begin
- * all calls of the context in the same order, across plans and directions (lierne/plan.h); a
- * context that checks finds ranks that do not. Sums are lierne's own, with the bits that it
- * promises. */
+ * operations, on one communicator per context; a stage in which every rank sends one block to all
+ * others, and has theirs in the order of the ranks, is NCCL's all-gather. NCCL's messages have no
+ * ids, so all ranks must begin all calls of the context in the same order, across plans and
+ * directions (lierne/plan.h); a context that checks finds ranks that do not. Sums are lierne's own,
+ * with the bits that it promises. */
 #ifndef LIERNE_NCCL_H
 #define LIERNE_NCCL_H
 
@@ -41,6 +42,30 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is
  * NULL). After an error the context is what it was, unless it is dead. */
 LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
+
+/* Creates a context from nothing but a communicator: its ranks are those of comm, in their order,
+ * its memory is that of comm's device, which must be current (lierne_context_use_cuda), and its
+ * messages travel over comm (lierne_context_use_nccl). What ranks tell each other to plan travels
+ * over comm too, as all-gathers of a few bytes to some KiB, on a stream of lierne's own. spec: as
+ * lierne_context_create_oob; may be NULL. Collective over the ranks of comm, waits for all of them.
+ * comm stays the caller's, must live until lierne_context_destroy has returned, which is
+ * collective, and serves nothing else while a call on the context runs or what it enqueued is under
+ * way.
+ *
+ * NCCL's operations have no ids: all ranks must make all calls of the context in one order, those
+ * that plan, update, create groups and destroy among those that execute. A call that plans waits
+ * until the operations before it on comm have passed.
+ *
+ * Deadlines. Where comm is nonblocking, a rank that does not call is TIMEOUT. With a blocking comm
+ * NCCL itself may wait in a call for another rank, in the first ones to connect, and no deadline of
+ * lierne's can end that. The death of a process is found on the same node.
+ *
+ * Errors that all ranks get alike: as lierne_context_create_oob, lierne_context_use_cuda and
+ * lierne_context_use_nccl. Of this rank alone, which the others see as TIMEOUT: INVALID (comm is
+ * NULL), UNSUPPORTED (no NCCL), NO_MEMORY of the first allocations, TRANSPORT. *out is NULL then.
+ * Thread safety: as any context. */
+LIERNE_API lierne_status lierne_context_create_nccl(lierne_context **out, struct ncclComm *comm,
+                                                    const lierne_context_spec *spec);
 
 /* Writes one line to text of size bytes: NCCL's version, or why there is none. What does not fit is
  * cut off. Not collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */

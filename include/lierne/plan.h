@@ -11,10 +11,11 @@
  *
  * Matching. Messages of different plans, directions and requests in flight are never taken for one
  * another: each call has a match id, made of the plan's number, the direction and the number of the
- * call. A transport without match ids (NCCL has none) matches messages in the order in which they
- * are posted. Where a context has one, all ranks must begin all calls of the context in the same
- * order, across plans and directions; lierne then posts the messages of one call after those of the
- * calls begun before it. A context that checks (lierne_context_spec) finds ranks that do not.
+ * call. A transport without match ids (NCCL has none, nor has ipc) matches messages in the order in
+ * which they are posted. Where a context has one, all ranks must begin all calls of the context in
+ * the same order, across plans and directions; lierne then posts the messages of one call after
+ * those of the calls begun before it. A context that checks (lierne_context_spec) finds ranks that
+ * do not.
  *
  * A bad argument on one rank. Calls that make or change a plan return the same error on every rank,
  * and the message names the rank that caused it. Calls that execute do so where the context checks
@@ -107,8 +108,8 @@ LIERNE_API lierne_context *lierne_plan_get_context(const lierne_plan *plan);
 /* The dtype of its buffers. Not collective. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan);
 
-/* What made it: "redistribute", "bridge", "megatron", "graph", "references" (flattened plans too),
- * "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
+/* What made it: "redistribute", "set", "bridge", "megatron", "graph", "references" (flattened plans
+ * too), "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
  * "all_to_all", "barrier", "transposed", "composed". Static storage; NULL for NULL. Not
  * collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
@@ -247,10 +248,12 @@ typedef struct lierne_report {
                                transport cannot read that of the buffers; 0 for host memory */
     int64_t
         direct_ns; /* estimates by the context's links (lierne_context_spec) of the two routings */
-    int64_t balanced_ns; /* that AUTO compared; both 0 where it compared none, because the routing
-                            was given, or all ranks that exchange something are on one node whose
-                            links cost nothing. Ranks that exchange nothing with each other,
-                            directly or over others, may have different ones */
+    int64_t balanced_ns;  /* that AUTO compared; both 0 where it compared none, because the routing
+                             was given, or all ranks that exchange something are on one node whose
+                             links cost nothing. Ranks that exchange nothing with each other,
+                             directly or over others, may have different ones */
+    int64_t window_bytes; /* sent bytes that are copied once into memory from where their receivers
+                             read them, because they cannot read the buffers (transport ipc) */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

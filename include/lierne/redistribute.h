@@ -55,6 +55,31 @@ LIERNE_API lierne_status lierne_redistribute_get_bound(int64_t *received, int64_
                                                        const lierne_layout *src,
                                                        const lierne_layout *dst);
 
+/* What moves between nodes at least: see lierne_redistribute_get_node_bound. Bytes. */
+typedef struct lierne_node_bound {
+    size_t size;                 /* sizeof(lierne_node_bound), set by the caller */
+    int64_t between_bytes;       /* all nodes together receive from others */
+    int64_t received_bytes;      /* the busiest node receives from others */
+    int64_t sent_bytes;          /* the busiest node sends to others */
+    int64_t rank_received_bytes; /* the busiest rank receives from other nodes */
+} lierne_node_bound;
+
+/* What crosses between nodes at least when a tensor moves from src to dst. nodes: the node of every
+ * rank of the world, any numbers. Without PARTIAL what a node needs and none of its ranks holds
+ * enters it once, through any of its ranks that need it, and a node may pass on what it got:
+ * between_bytes and received_bytes are exact each by itself; schedules that reach sent_bytes and
+ * rank_received_bytes exist each by itself, perhaps not at once. With PARTIAL all are lower bounds,
+ * as sums are made only on ranks that need them. sent_bytes and rank_received_bytes are also lower,
+ * averages, where more than 1,024 overlaps of cells cross. Pure: not collective; may run in many
+ * threads at once. Costs time and memory in proportion to the ranks and to the overlaps of cells,
+ * times the nodes of each. On failure *bound is as it was. Errors: INVALID (NULL, bound->size;
+ * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
+ */
+LIERNE_API lierne_status lierne_redistribute_get_node_bound(lierne_node_bound *bound,
+                                                            const lierne_layout *src,
+                                                            const lierne_layout *dst,
+                                                            const int *nodes);
+
 /* A redistribution to plan. Set size to sizeof(lierne_redistribute_spec) and the rest to zero
  * first. All layouts are of one shape and dtype, on grids whose world is the context's. All ranks
  * of the grids must be its members. Layouts must be the same on every rank. */
@@ -90,6 +115,63 @@ typedef struct lierne_redistribute_spec {
  */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
+
+/* A tensor set: many tensors that move together, such as the weights of a model from a trainer to
+ * an inference engine. Tensor i moves from layout src[i] to layout dst[i]. All tensors have one
+ * dtype; tensors of another dtype are another set, and lierne_coalesced_create joins both. Set size
+ * to sizeof(lierne_set_spec) and the rest to zero first.
+ *
+ * Each rank has one input and one output buffer, in which every tensor has its place: the local
+ * tensor that lierne_layout_get_shape describes, row-major, from src_offsets[i] on in the input and
+ * from dst_offsets[i] on in the output, in elements. Offsets are this rank's own; other ranks may
+ * have others. That of a tensor of which the rank holds nothing is not read. Where offsets are
+ * NULL, tensors follow one another without gaps, in their order. A buffer ends with its last
+ * tensor. Elements of an output between tensors are not written.
+ *
+ * Who sends what. Each rank receives what it needs and does not hold, once. All tensors of equal
+ * layouts are divided together: what their holders have to send is cut into as many equal parts as
+ * there are holders, between tensors where these are small, inside of them where they are large.
+ * So every holder of equal tensors sends the same number of bytes, up to a piece of 64 KiB, and
+ * most receivers have few senders. Nodes are not looked at. What two ranks exchange is one stage;
+ * all pieces below 256 KiB share messages of up to 4 MiB, larger ones have messages of their own.
+ *
+ * The adjoint moves from dst to src: of the gradients that replicas hold alike, one is taken. */
+typedef struct lierne_set_spec {
+    size_t size;
+    int64_t ntensors; /* at least 1 */
+    /* ntensors layouts each, all on grids of one world. A layout may be given any number of times;
+     * planning takes the least time where equal tensors share it. */
+    const lierne_layout *const *src;
+    const lierne_layout *const *dst;
+    const int64_t *src_offsets; /* ntensors each, or NULL */
+    const int64_t *dst_offsets;
+    int max_inflight; /* requests in flight at once per direction; 0 means 1 */
+} lierne_set_spec;
+
+/* The route of one rank that moves a set forward; of the adjoint where src and dst, and the
+ * offsets, are exchanged. The routes of all ranks fit together when each is made from equal
+ * layouts. *route is NULL on failure; free it with lierne_route_destroy. It keeps nothing of the
+ * spec, of which max_inflight is not read. min_elements, which may be NULL: the elements that this
+ * rank must receive under any schedule. Pure: not collective; may run in many threads at once.
+ * Costs time in proportion to the tensors, to what this rank sends and receives, and, for each
+ * different pair of layouts, to the ranks that share elements with this one. Errors: INVALID (NULL;
+ * spec->size; ntensors; an offset below 0, tensors that overlap in a buffer; a pair of layouts of
+ * different shape, dtype or world size, or of another dtype or world size than the first pair; rank
+ * not in the world); UNSUPPORTED (a PARTIAL dim); OVERFLOW (a buffer of more than 2^60 bytes);
+ * NO_MEMORY. */
+LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *min_elements,
+                                                 const lierne_set_spec *spec, int rank);
+
+/* Plans a set. Collective over the context: every rank calls with the same spec, but for the
+ * offsets. On any rank's failure every rank gets the same error, and nothing exists; *out is NULL
+ * then. The spec, its arrays and the layouts may be freed after the call. The plan is used through
+ * lierne/plan.h; lierne_plan_get_shape says one axis. Errors: as lierne_route_create_set; INVALID
+ * also for a world size that is not the context's, a grid with a rank that is no member, and
+ * max_inflight; MISMATCH (ranks disagree on the spec; the message names the field, as ntensors or
+ * the hash of src[17]); TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves one thread
+ * at a time. */
+LIERNE_API lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
+                                                const lierne_set_spec *spec);
 
 #ifdef __cplusplus
 }

@@ -218,7 +218,20 @@ typedef struct lierne_run_spec {
     int concurrent; /* nonzero: safe_concurrent of lierne_order is enough; zero: the order must be
                        safe_serialised, as transports that launch in host order need it. The same
                        on every rank */
+    int progress_thread; /* nonzero: a thread of the run progresses it from lierne_run_begin on, so
+                            that it goes on while the caller computes; ranks need not agree. The
+                            thread sleeps while no run is begun, and 50 us between two looks that
+                            find nothing. See Threads, below */
 } lierne_run_spec;
+
+/* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread the caller
+ * may call lierne_run_resume, lierne_run_test, lierne_run_get_event and lierne_run_end of it, and
+ * of its context lierne_progress, lierne_context_get_status, lierne_context_dump,
+ * lierne_context_abort, lierne_recorder_json, lierne_recorder_trace and lierne_status_json. Other
+ * calls that communicate are BUSY, also lierne_run_begin of another run of the context; nothing may
+ * be destroyed. Other contexts are free. Over MPI the process needs MPI_THREAD_MULTIPLE, over
+ * functions of the caller's these are called from the thread; signals are blocked in it. What fails
+ * in the thread is the error of lierne_run_test and lierne_run_end. */
 
 /* Commits a schedule: compares the schedules of all ranks (lierne_schedules_check, before anything
  * is created), creates the groups that passes made and that no earlier run has, and makes a run.
@@ -230,8 +243,9 @@ typedef struct lierne_run_spec {
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
  * context, an operation without plan that is not LOCAL, a plan of another context, one plan and
  * direction in two queues; a cycle, which the message has), MISMATCH (lierne_schedules_check; ranks
- * hold different groups of earlier runs), UNSUPPORTED (a transport without match ids), NO_RESOURCE
- * (max_groups), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * hold different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress
+ * thread where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
+ * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
                                            const lierne_schedule *schedule,
                                            const lierne_run_spec *spec);

@@ -5,6 +5,7 @@
 
 #include "lierne/status.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,6 +62,9 @@ LIERNE_PRIVATE void lierne_set_error(const char *text);
     } while (0)
 
 #define LIERNE_MESSAGE_SIZE 1024
+
+/* Starts a thread in which all signals are blocked. Returns whether there was one. */
+bool lierne_thread_start(pthread_t *thread, void *(*run)(void *), void *self);
 
 /* Counted allocation. *out is zeroed memory for count items of size bytes each; with count or size
  * 0 it is a pointer that may be freed. On failure *out is NULL and the message has the size. */

@@ -7,19 +7,23 @@
 #include <string.h>
 
 /* Transports of this version, whether or not a context has them. */
-static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket", "nccl"};
+static const char *const known[] = {"self", "sim", "shm", "mpi", "oob", "socket", "nccl", "ipc"};
 
 void lierne_context_add_transport(lierne_context *context, const lierne_transport *transport,
                                   void *self) {
     context->carriers[context->ncarriers++] = (lierne_carrier){transport, self};
 }
 
-void lierne_context_prefer_transport(lierne_context *context, const lierne_transport *transport,
-                                     void *self) {
-    for (int i = context->ncarriers++; i > 0; i--) {
+static void insert(lierne_context *context, int at, lierne_carrier carrier) {
+    for (int i = context->ncarriers++; i > at; i--) {
         context->carriers[i] = context->carriers[i - 1];
     }
-    context->carriers[0] = (lierne_carrier){transport, self};
+    context->carriers[at] = carrier;
+}
+
+void lierne_context_prefer_transport(lierne_context *context, const lierne_transport *transport,
+                                     void *self) {
+    insert(context, 0, (lierne_carrier){transport, self});
 }
 
 void lierne_context_list_transports(char *text, size_t size, const lierne_context *context) {
@@ -58,7 +62,7 @@ static lierne_status select_name(const lierne_context *context, const char *name
         return LIERNE_FAIL(
             LIERNE_INVALID,
             "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob, "
-            "socket and nccl, separated by commas",
+            "socket, nccl and ipc, separated by commas",
             (int)(length < 40 ? length : 40), name);
     }
     if (i >= 0 && find_name(selected, name, length) >= 0) {
@@ -91,6 +95,42 @@ lierne_status lierne_context_select_transports(lierne_context *context) {
     memcpy(context->carriers, selected.carriers, sizeof selected.carriers);
     context->ncarriers = selected.ncarriers;
     return LIERNE_OK;
+}
+
+/* The part of LIERNE_TRANSPORTS that begins with a name; NULL if it is not in the list. */
+static const char *find_in_list(const char *list, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += at != list;
+        if (strcspn(at, ",") == length && memcmp(at, name, length) == 0) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+bool lierne_context_allows_transport(const char *name) {
+    const char *list = getenv("LIERNE_TRANSPORTS");
+    return !list || !*list || find_in_list(list, name);
+}
+
+bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
+                                    void *self) {
+    const char *list = getenv("LIERNE_TRANSPORTS");
+    const char *own = list && *list ? find_in_list(list, transport->name) : NULL;
+    int at = 0;
+    if (!lierne_context_allows_transport(transport->name)) {
+        return false;
+    }
+    while (own && at < context->ncarriers) {
+        const char *other = find_in_list(list, context->carriers[at].transport->name);
+        if (!other || other > own) {
+            break;
+        }
+        at++;
+    }
+    insert(context, at, (lierne_carrier){transport, self});
+    return true;
 }
 
 bool lierne_context_connects(const lierne_context *context) {

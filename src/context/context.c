@@ -143,6 +143,7 @@ static void die_of_watchdog(lierne_context *context) {
 }
 
 lierne_status lierne_context_alive(lierne_context *context) {
+    LIERNE_TRY(lierne_context_check_guard(context));
     if (context->watchdog && context->dead == LIERNE_OK) {
         die_of_watchdog(context);
     }
@@ -252,14 +253,14 @@ lierne_status lierne_context_destroy_dependents(lierne_context *context) {
 int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
     int64_t number = context->ncalls++;
     context->calls[number % LIERNE_CALLS] =
-        (lierne_call){.name = name, .plan = plan, .start = lierne_now()};
+        (lierne_call){.name = name, .plan = plan, .start = lierne_recorder_now(&context->recorder)};
     return number;
 }
 
 void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
     lierne_call *c = &context->calls[call % LIERNE_CALLS];
     if (call + LIERNE_CALLS >= context->ncalls) {
-        c->end = lierne_now();
+        c->end = lierne_recorder_now(&context->recorder);
         c->status = status;
     }
 }
@@ -295,18 +296,24 @@ static void write_dump(const lierne_context *context, char *text, size_t size) {
     if (context->no_shm[0]) {
         used = append(text, size, used, "shm is not used: %s\n", context->no_shm);
     }
+    if (context->no_ipc[0]) {
+        used = append(text, size, used, "ipc is not used: %s\n", context->no_ipc);
+    }
     lierne_context_enter(context);
     for (const lierne_activity *a = context->in_flight; a; a = a->next) {
         used = a->dump(a, text, size, used);
     }
     lierne_context_leave(context);
+    const lierne_recorder *r = &context->recorder;
+    int64_t now = lierne_recorder_now(r);
     for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
         const lierne_call *c = &context->calls[i % LIERNE_CALLS];
         used =
             append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name, c->plan);
-        used = c->end > 0 ? append(text, size, used, "%s after %.3f s\n",
-                                   lierne_status_name(c->status), c->end - c->start)
-                          : append(text, size, used, "begun %.3f s ago\n", lierne_now() - c->start);
+        double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
+        used = c->end ? append(text, size, used, "%s after %.3f s\n", lierne_status_name(c->status),
+                               seconds)
+                      : append(text, size, used, "begun %.3f s ago\n", seconds);
     }
 }
 
@@ -339,8 +346,11 @@ lierne_status lierne_context_abort(lierne_context *context, lierne_status status
                            "(%d) and below",
                            (int)status, LIERNE_INVALID);
     }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
     lierne_set_error(reason);
     lierne_context_kill(context, status);
+    lierne_guard_leave(guard);
     return LIERNE_OK;
 }
 
@@ -351,11 +361,14 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
     if (size == 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "size is 0, must be at least 1");
     }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
     if (context->dead != LIERNE_OK) {
         snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
     } else {
         write_dump(context, text, size);
     }
+    lierne_guard_leave(guard);
     return LIERNE_OK;
 }
 
@@ -382,17 +395,26 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
 lierne_status lierne_progress(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
-    LIERNE_TRY(lierne_context_alive(context));
-    lierne_context_enter(context);
-    lierne_context_progress(context);
-    lierne_context_leave(context);
-    return LIERNE_OK;
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK) {
+        lierne_context_enter(context);
+        lierne_context_progress(context);
+        lierne_context_leave(context);
+    }
+    lierne_guard_leave(guard);
+    return status;
 }
 
 lierne_status lierne_context_get_status(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
-    return lierne_context_alive(context);
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    lierne_guard_leave(guard);
+    return status;
 }
 
 int lierne_context_get_rank(const lierne_context *context) {
@@ -413,6 +435,11 @@ int lierne_context_get_max_groups(const lierne_context *context) {
 
 static void destroy(lierne_context *context) {
     destroy_abandoned(context);
+    for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
+        if (context->carriers[i].transport->leave) {
+            context->carriers[i].transport->leave(context->carriers[i].self);
+        }
+    }
     context->control->close(context->control_self, context->dead != LIERNE_OK);
     lierne_context_drop(context);
 }

@@ -14,6 +14,8 @@
 #include "recorder/recorder.h"
 #include "transport/transport.h"
 
+#include <stdatomic.h>
+
 /* Something in flight. The first member of the struct that embeds it. */
 typedef struct lierne_activity {
     struct lierne_activity *next;
@@ -58,8 +60,8 @@ typedef struct lierne_carrier {
 typedef struct lierne_call {
     const char *name; /* "forward" */
     int plan;
-    double start;
-    double end; /* 0: in flight */
+    int64_t start; /* by the recorder's clock */
+    int64_t end;   /* 0: in flight */
     lierne_status status;
 } lierne_call;
 
@@ -72,16 +74,25 @@ typedef struct lierne_context_memory {
 struct lierne_group;
 typedef struct lierne_watchdog lierne_watchdog;
 
+/* Whose turn it is, of the caller and a thread of the library that progresses the context. */
+typedef struct lierne_guard {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} lierne_guard;
+
 struct lierne_context {
     const lierne_control *control;
     void *control_self;
     lierne_carrier carriers[LIERNE_MAX_TRANSPORTS]; /* the best first */
     int ncarriers;
     char no_shm[200];            /* why shm is not used where it could be, for the dump */
+    char no_ipc[200];            /* the same of ipc */
     const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
     lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
     lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
+    _Atomic(lierne_guard *) guard;     /* or NULL: no thread progresses it now */
+    char one_thread[64];               /* why only the caller's threads may progress it, or "" */
     lierne_members members;            /* the world, and the ranks of it that the context has */
     int rank;                          /* in the world */
     int index;                         /* among the members */
@@ -141,9 +152,13 @@ LIERNE_PRIVATE lierne_status lierne_context_list_fields(lierne_field *fields,
 lierne_status lierne_context_open_recorder(lierne_context *context, unsigned capacity);
 #define LIERNE_RECORDER_ENTRIES     1024
 #define LIERNE_RECORDER_SIM_ENTRIES 64 /* without a file: there may be thousands of ranks */
-/* Reads what it has; *dump is to be cleared in every case. Errors: NO_MEMORY. */
+/* Sets *text to what write adds, given what the recorder has; the body of public calls, so it
+ * checks their arguments. Errors: INVALID, NO_MEMORY, those of write. */
 struct lierne_dump;
-lierne_status lierne_context_read_recorder(struct lierne_dump *dump, const lierne_context *context);
+typedef lierne_status lierne_context_writer(lierne_text *text, const struct lierne_dump *dump,
+                                            const lierne_context *context);
+lierne_status lierne_context_write(char **text, const lierne_context *context,
+                                   lierne_context_writer *write);
 /* A sign of life of a rank that waits, at most every few milliseconds. */
 LIERNE_PRIVATE void lierne_context_beat(lierne_context *context);
 
@@ -153,6 +168,12 @@ LIERNE_PRIVATE void lierne_context_add_transport(lierne_context *context,
 /* Adds one before all others, to a context that has no plans. */
 LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
                                                     const lierne_transport *transport, void *self);
+/* Adds one to a context that has no plans, at the place that LIERNE_TRANSPORTS gives it; before all
+ * others where it is not set. Returns false, and adds nothing, where it names others only. */
+bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
+                                    void *self);
+/* Whether LIERNE_TRANSPORTS allows a transport of this name. */
+bool lierne_context_allows_transport(const char *name);
 /* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To
  * be called once, after the last was added. Errors: INVALID (an unknown name, a name twice, none
  * that the context has). */
@@ -178,6 +199,13 @@ void lierne_context_drop_memory(lierne_context *context);
  * found.
  */
 LIERNE_PRIVATE lierne_status lierne_context_alive(lierne_context *context);
+/* guard.c. Take turns with the thread of a run; nothing for NULL. wait gives the turn away until
+ * the guard's condition was signalled. */
+void lierne_guard_enter(lierne_guard *guard);
+void lierne_guard_leave(lierne_guard *guard);
+void lierne_guard_wait(lierne_guard *guard);
+/* BUSY while there is a guard that this thread has not entered. */
+lierne_status lierne_context_check_guard(const lierne_context *context);
 /* Kills the context with status and the thread's message, and tells the other ranks that this one
  * gave up. Returns status. Does nothing else if the context is dead already. */
 lierne_status lierne_context_kill(lierne_context *context, lierne_status status);

@@ -8,8 +8,9 @@
 
 /* Creates the context of a state, which it takes over in any case: on failure the state is closed.
  * mine is the error of this rank so far, with its message: the others learn it. Collective. */
-lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
-                                      const lierne_transport *transport,
-                                      const lierne_context_spec *spec, lierne_status mine);
+LIERNE_PRIVATE lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
+                                                     const lierne_transport *transport,
+                                                     const lierne_context_spec *spec,
+                                                     lierne_status mine);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* Threads that progress the context write entries with its lock. */
-lierne_status lierne_context_read_recorder(lierne_dump *dump, const lierne_context *context) {
+static lierne_status read_recorder(lierne_dump *dump, const lierne_context *context) {
     const lierne_recorder *r = &context->recorder;
     *dump = (lierne_dump){0};
     if (!r->header) {
@@ -20,8 +20,8 @@ lierne_status lierne_context_read_recorder(lierne_dump *dump, const lierne_conte
     return status;
 }
 
-lierne_status lierne_recorder_json(char **text, const lierne_context *context) {
-    LIERNE_PUBLIC_CALL();
+lierne_status lierne_context_write(char **text, const lierne_context *context,
+                                   lierne_context_writer *write) {
     lierne_dump dump;
     lierne_text own = {0};
     if (text) {
@@ -29,13 +29,29 @@ lierne_status lierne_recorder_json(char **text, const lierne_context *context) {
     }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(context, "context"));
-    lierne_status status = lierne_context_read_recorder(&dump, context);
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = read_recorder(&dump, context);
+    status = status == LIERNE_OK ? write(&own, &dump, context) : status;
+    lierne_guard_leave(guard);
     if (status == LIERNE_OK) {
-        lierne_dump_write(&own, &dump);
         status = lierne_text_take(&own, text);
     }
+    lierne_text_clear(&own);
     lierne_dump_clear(&dump);
     return status;
+}
+
+static lierne_status write_recorder(lierne_text *text, const lierne_dump *dump,
+                                    const lierne_context *context) {
+    (void)context;
+    lierne_dump_write(text, dump);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_recorder_json(char **text, const lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    return lierne_context_write(text, context, write_recorder);
 }
 
 static void add_in_flight(lierne_text *text, const lierne_hang_view *view, double now) {
@@ -59,8 +75,8 @@ static void add_in_flight(lierne_text *text, const lierne_hang_view *view, doubl
     }
 }
 
-static void write_status(lierne_text *text, const lierne_context *context,
-                         const lierne_hang_view *view) {
+static void add_status(lierne_text *text, const lierne_context *context,
+                       const lierne_hang_view *view) {
     char names[160];
     const lierne_recorder *r = &context->recorder;
     const lierne_entry present = {.time = lierne_recorder_now(r)};
@@ -81,22 +97,18 @@ static void write_status(lierne_text *text, const lierne_context *context,
     lierne_text_add(text, "]}");
 }
 
-lierne_status lierne_status_json(char **text, const lierne_context *context) {
-    LIERNE_PUBLIC_CALL();
-    lierne_hang_view view = {0};
-    lierne_text own = {0};
-    if (text) {
-        *text = NULL;
-    }
-    LIERNE_TRY(lierne_check_set(text, "text"));
-    LIERNE_TRY(lierne_check_set(context, "context"));
-    lierne_status status = lierne_context_read_recorder(&view.dump, context);
-    status = status == LIERNE_OK ? lierne_hang_view_fill(&view) : status;
+static lierne_status write_status(lierne_text *text, const lierne_dump *dump,
+                                  const lierne_context *context) {
+    lierne_hang_view view = {.dump = *dump};
+    lierne_status status = lierne_hang_view_fill(&view);
     if (status == LIERNE_OK) {
-        write_status(&own, context, &view);
-        status = lierne_text_take(&own, text);
+        add_status(text, context, &view);
     }
-    lierne_dump_clear(&view.dump);
     lierne_mem_free(view.operations.at);
     return status;
+}
+
+lierne_status lierne_status_json(char **text, const lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    return lierne_context_write(text, context, write_status);
 }

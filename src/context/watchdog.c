@@ -7,7 +7,6 @@
 #include "context/watchdog.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -38,6 +37,7 @@ static lierne_status check_transports(const lierne_watchdog *w) {
 /* Takes off the list what has passed. */
 static lierne_status look(lierne_watchdog *w) {
     double now = lierne_now();
+    bool any = w->first != NULL; /* a call that a transport ended has passed, too */
     for (lierne_watched **at = &w->first, *one = *at; one; one = *at) {
         bool passed = false;
         w->call = one->call;
@@ -52,7 +52,7 @@ static lierne_status look(lierne_watchdog *w) {
     if (w->first) {
         w->call = w->first->call;
     }
-    return w->first ? check_transports(w) : LIERNE_OK;
+    return any ? check_transports(w) : LIERNE_OK;
 }
 
 /* Without the lock: ending what hangs may take a while. */
@@ -99,16 +99,6 @@ static void *run(void *self) {
     return NULL;
 }
 
-/* Signals are for the caller's threads. */
-static int start(lierne_watchdog *w) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&w->thread, NULL, run, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int device)) {
     lierne_watchdog *w;
     pthread_condattr_t attributes;
@@ -123,7 +113,7 @@ lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int 
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (start(w) != 0) {
+    if (!lierne_thread_start(&w->thread, run, w)) {
         pthread_cond_destroy(&w->changed);
         pthread_mutex_destroy(&w->lock);
         lierne_mem_free(w);

@@ -4,18 +4,10 @@
 
 #include "control/control.h"
 #include "control/members.h"
+#include "control/sim_mailbox.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* A message of the transport that was sent and not received yet. */
-typedef struct lierne_sim_message {
-    struct lierne_sim_message *next;
-    int from;
-    int match;
-    size_t bytes;
-    char data[];
-} lierne_sim_message;
 
 /* An agreement of the ranks that have taken part so far. */
 typedef struct lierne_sim_agreement {
@@ -35,11 +27,10 @@ typedef struct lierne_sim_rank {
     int rank;
     atomic_int gave_up;    /* the status with which this rank gave up */
     char *gave_up_message; /* NULL if there was no memory for it */
-    lierne_sim_message *first;
-    lierne_sim_message **last; /* NULL: nothing was ever sent to this rank */
-    int agreements;            /* number that this rank took part in */
-    size_t barriers;           /* number that this rank took part in */
-    const void *shared;        /* its contribution to the current barrier */
+    lierne_sim_mailbox mailbox;
+    int agreements;     /* number that this rank took part in */
+    size_t barriers;    /* number that this rank took part in */
+    const void *shared; /* its contribution to the current barrier */
     size_t nshared;
 } lierne_sim_rank;
 

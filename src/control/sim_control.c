@@ -359,10 +359,7 @@ lierne_status lierne_sim_world_open(lierne_sim_world *world, const lierne_member
 
 void lierne_sim_world_close(lierne_sim_world *world) {
     for (int r = 0; world->ranks && r < world->nranks; r++) {
-        for (lierne_sim_message *m = world->ranks[r].first, *next; m; m = next) {
-            next = m->next;
-            lierne_mem_free(m);
-        }
+        lierne_sim_mailbox_destroy(&world->ranks[r].mailbox);
         lierne_mem_free(world->ranks[r].gave_up_message);
     }
     for (size_t i = 0; i < world->agreements.count; i++) {

@@ -36,7 +36,8 @@ lierne_status lierne_execution_choose_transports(lierne_execution *e) {
     return LIERNE_OK;
 }
 
-/* What a transport that exposes shows of each segment; bases change with every call. */
+/* What a transport that exposes shows of each segment, and what one that connects tells the other
+ * end; bases change with every call. */
 static lierne_status list_parts(const lierne_execution *e, lierne_execution_batch *batch) {
     LIERNE_TRY(lierne_alloc(&batch->parts, e->segments.count, sizeof *batch->parts));
     for (size_t i = 0; i < e->segments.count; i++) {
@@ -91,7 +92,7 @@ lierne_status lierne_execution_create_batches(lierne_execution *e) {
         }
         LIERNE_TRY(lierne_alloc(&batch->done, n, sizeof *batch->done));
         LIERNE_TRY(lierne_alloc(&batch->postings, n, sizeof *batch->postings));
-        if (carrier->transport->exposes) {
+        if (carrier->transport->exposes || carrier->transport->connect) {
             LIERNE_TRY(list_parts(e, batch));
         }
         LIERNE_TRY(carrier->transport->batch_create(carrier->self, n, &batch->batch));

@@ -25,6 +25,7 @@ typedef struct lierne_connected_side {
     lierne_remote *remotes[LIERNE_MAX_TRANSPORTS]; /* by slot */
     lierne_part *parts;                            /* by segment */
     LIERNE_VEC(lierne_block) blocks;               /* of all parts, in their order */
+    lierne_record *own[LIERNE_MAX_TRANSPORTS];     /* by slot, those of each execution */
 } lierne_connected_side;
 
 struct lierne_connection {
@@ -102,6 +103,7 @@ static lierne_status write_records(const lierne_connection *c, lierne_descriptio
         const lierne_execution_batch *batch = &side->executions[k]->batches[m->batch];
         lierne_record record = {{0}};
         LIERNE_TRY(batch->transport->describe(batch->batch, &batch->postings[m->slot], &record));
+        side->own[m->batch][m->slot * c->each + k] = record;
         for (int i = 0; i < LIERNE_RECORD_WORDS; i++) {
             LIERNE_TRY(write_word(d, record.words[i]));
         }
@@ -156,9 +158,27 @@ static lierne_status list_messages(lierne_connection *c) {
     return LIERNE_OK;
 }
 
+static void clear_own(lierne_connected_side *side) {
+    for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
+        lierne_mem_free(side->own[b]);
+        side->own[b] = NULL;
+    }
+}
+
+static lierne_status reserve_own(lierne_connected_side *side, size_t each) {
+    clear_own(side);
+    for (int b = 0; b < LIERNE_MAX_TRANSPORTS; b++) {
+        LIERNE_TRY(lierne_alloc(&side->own[b],
+                                side->executions[0]->batches[b].messages.count * each,
+                                sizeof *side->own[b]));
+    }
+    return LIERNE_OK;
+}
+
 static lierne_status describe(lierne_connection *c) {
     clear_sent(c);
     for (int d = 0; d < 2; d++) {
+        LIERNE_TRY(reserve_own(&c->sides[d], c->each));
         LIERNE_TRY(describe_messages(c, &c->sides[d], true));
         LIERNE_TRY(describe_messages(c, &c->sides[d], false));
     }
@@ -222,7 +242,7 @@ static lierne_status read_parts(lierne_word_reader *r, lierne_connected_side *si
     return LIERNE_OK;
 }
 
-static lierne_status read_messages(lierne_connected_side *side, bool sends,
+static lierne_status read_messages(lierne_connected_side *side, size_t each, bool sends,
                                    lierne_word_reader *readers, size_t nreaders) {
     lierne_message_walk walk = {.execution = side->executions[0], .sends = sends};
     for (const lierne_coalesced_message *m; (m = next_message(&walk));) {
@@ -243,6 +263,9 @@ static lierne_status read_messages(lierne_connected_side *side, bool sends,
         }
         remote->nrecords = (size_t)read_word(r);
         remote->records = (const void *)read_words(r, remote->nrecords * LIERNE_RECORD_WORDS);
+        remote->own = &side->own[m->batch][m->slot * each];
+        remote->nown = each;
+        r->failed |= remote->nrecords != each;
     }
     return LIERNE_OK;
 }
@@ -284,8 +307,8 @@ static lierne_status read_all(lierne_connection *c, lierne_word_reader *readers)
     }
     for (int d = 0; d < 2; d++) {
         LIERNE_TRY(reserve_side(&c->sides[d]));
-        LIERNE_TRY(read_messages(&c->sides[d], false, readers, n));
-        LIERNE_TRY(read_messages(&c->sides[d], true, readers, n));
+        LIERNE_TRY(read_messages(&c->sides[d], c->each, false, readers, n));
+        LIERNE_TRY(read_messages(&c->sides[d], c->each, true, readers, n));
         set_blocks(&c->sides[d]);
     }
     for (size_t i = 0; i < n; i++) {
@@ -353,6 +376,7 @@ void lierne_connection_destroy(lierne_connection *c) {
     lierne_mem_free(c->sent.at);
     for (int d = 0; d < 2; d++) {
         clear_side(&c->sides[d]);
+        clear_own(&c->sides[d]);
         lierne_mem_free(c->sides[d].blocks.at);
         lierne_mem_free(c->sides[d].executions);
     }

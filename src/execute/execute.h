@@ -44,12 +44,20 @@ void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Bytes of its messages that are staged in host memory. */
-int64_t lierne_execution_host_bytes(const lierne_execution *e);
+int64_t lierne_execution_host_bytes(const lierne_execution *execution);
+/* Bytes that a call copies into windows of its transports, from where peers read them. */
+int64_t lierne_execution_window_bytes(const lierne_execution *execution);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message
  * is longer than when the execution was created. Errors, of a memory kind that records work:
  * NO_MEMORY, TRANSPORT; the execution must not run then. */
 lierne_status lierne_execution_resize(lierne_execution *e);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
+
+/* Finds the stages that all ranks can leave to a transport's own all-gather; where no transport of
+ * the context has one, does nothing. For `each` executions of either direction: forward's, then
+ * adjoint's. Collective, waits for all ranks. */
+lierne_status lierne_execution_find_all_gathers(lierne_context *context,
+                                                lierne_execution *const *executions, size_t each);
 
 /* What the two ends of each message know of each other, for the transports that ask for it
  * (lierne_transport.connect). NULL where none of the context's does: every function here takes it,
@@ -71,6 +79,14 @@ lierne_status lierne_connection_renew(lierne_connection *c);
  * cannot; a transport or the memory serves streams only; the stream takes no work now. */
 bool lierne_execution_needs_stream(const lierne_execution *e);
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream);
+/* Whether a call on the stream is captured into a graph instead of executed. NULL: no. */
+bool lierne_execution_captures(const lierne_execution *e, const void *stream);
+/* After check_stream. UNSUPPORTED if the stream is being captured into a graph, and a replay could
+ * not do what a call does; inflight: how many calls may be in flight. was_captured: whether a call
+ * was, so that replays may use the execution at any time. */
+lierne_status lierne_execution_check_capture(const lierne_execution *e, const void *stream,
+                                             int inflight);
+bool lierne_execution_was_captured(const lierne_execution *e);
 
 /* Starts the execution with the buffers of each route, which stay borrowed until
  * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_SUM accumulate. If
@@ -78,6 +94,8 @@ lierne_status lierne_execution_check_stream(const lierne_execution *e, const voi
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream);
 lierne_status lierne_execution_wait(lierne_execution *e);
+/* begin and wait of one route, with its own reductions and without a stream. */
+lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in);
 /* Progresses everything in flight without waiting. *finished: lierne_execution_wait returns at
  * once. Deadlines and failed peers count as in a wait: the context is dead after an error. */
 lierne_status lierne_execution_test(lierne_execution *e, bool *finished);

@@ -110,7 +110,11 @@ typedef struct lierne_watch {
     lierne_watched watched; /* first */
     struct lierne_execution *execution;
     lierne_watched_call calls[LIERNE_WATCHED_CALLS];
-    size_t last; /* of calls that was used */
+    size_t last;           /* of calls that was used */
+    lierne_epochs *epochs; /* of replays; NULL where the driver has none */
+    bool captured;         /* some call was */
+    uint64_t passed;       /* replays, at the last look */
+    double since;          /* when the next one was seen to have begun; 0: it has not */
 } lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */
@@ -121,6 +125,9 @@ typedef struct lierne_range {
 
 /* Sums that read contributions where they are exposed (fused_sums.c). */
 typedef struct lierne_fused_sums lierne_fused_sums;
+
+/* What blocking calls with short messages need (short_call.c). */
+typedef struct lierne_short_call lierne_short_call;
 
 /* The program of an execution (record.c), where its memory kind has them: launches per kind of
  * call, phase and step. */
@@ -172,8 +179,9 @@ struct lierne_execution {
     int64_t host_capacity;
     uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
     lierne_contribution *contributions;
-    lierne_fused_sums *fused;   /* or NULL: no sum can read what is exposed */
-    lierne_reduction reduction; /* of the running call */
+    lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
+    lierne_short_call *short_call; /* or NULL: some message is not short */
+    lierne_reduction reduction;    /* of the running call */
     bool in_place; /* in and out of the running call are one buffer, of some subroute */
     bool running;
     bool abandoned; /* a run failed: messages may still be in flight */
@@ -181,19 +189,23 @@ struct lierne_execution {
     lierne_status status; /* of a run that failed */
     char message[LIERNE_MESSAGE_SIZE];
     size_t phase;     /* the current one */
+    int64_t arriving; /* bytes that its messages bring */
     size_t pending;   /* messages that it waits for */
     size_t lingering; /* messages that only the end waits for */
     bool deferred;    /* the phase waits for its turn to post */
     size_t ordered;   /* messages on transports that are ordered */
     size_t unposted;  /* messages of the run still to post on transports that are ordered */
     int64_t call;     /* number of the running call */
-    double started;
+    int64_t started;  /* by the recorder's clock */
     lierne_wait_clock clock;
     lierne_execution_step *steps; /* where the context executes on streams, else NULL */
     size_t nsteps;
     lierne_execution_event event;
     lierne_watch *watch; /* where calls are detached, else NULL */
     bool on_stream;      /* the running call */
+    bool captures;       /* its stream is being captured */
+    bool was_captured;   /* some call was: replays use its memory, at any time */
+    bool was_called;     /* some call was not */
     bool launched;       /* it polls, and the stream may not have passed what its phase needs */
     void *stream;        /* of the running call */
     void *fence;         /* of the stream driver, where it has them */
@@ -218,6 +230,9 @@ bool lierne_execution_withdraw(lierne_execution *e);
 void lierne_execution_destroy_batches(lierne_execution *e);
 /* Marks the sends that need not end with their phase. */
 void lierne_execution_mark_lingering(lierne_execution *e);
+
+/* Its stages are moved as single messages again: their blocks have changed. */
+void lierne_execution_forget_all_gathers(lierne_execution *e);
 
 /* Posts the messages of the current phase that need not wait for a staging slot. Where another
  * execution must post first, sets deferred and posts nothing. */
@@ -279,6 +294,23 @@ lierne_status lierne_execution_begin_phase(lierne_execution *e);
 /* The current phase's sums. The error of a sender of the phase that gave up: its data may have
  * changed before it was read here. */
 lierne_status lierne_execution_sum(const lierne_execution *e);
+/* The error of a sender of the current phase that gave up. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* Short calls: prepares what it needs, if all messages are short; frees it. */
+lierne_status lierne_short_call_create(lierne_execution *e);
+void lierne_short_call_destroy(lierne_execution *e);
+/* Parts of a call. reset: everything that one call changes, set_buffers: of each subroute. expect:
+ * counts what the current phase waits for; returns its bytes. record_...: the entries of the
+ * recorder, at a time of its clock; 0: now. */
+void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream);
+void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in);
+int64_t lierne_execution_expect_phase(lierne_execution *e);
+/* Ends it with an error, which its wait returns; nothing if status is OK. */
+void lierne_execution_fail(lierne_execution *e, lierne_status status);
+void lierne_execution_record_call(lierne_execution *e, int64_t time);
+void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time);
+void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time);
+
 /* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
 lierne_status lierne_execution_check_clock(lierne_execution *e);
 

@@ -48,7 +48,7 @@ static void pack_message(const lierne_execution *e, const lierne_coalesced_messa
 void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
                                    const lierne_part *part) {
     const lierne_message *message = segment->message;
-    e->context->memory->copy_blocks(segment->subroute->size,
+    e->context->memory->copy_blocks((size_t)e->arriving, segment->subroute->size,
                                     segment->subroute->base[message->buffer], message->blocks.at,
                                     message->blocks.count, part->base, part->blocks, part->nblocks);
 }

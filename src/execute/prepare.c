@@ -6,6 +6,8 @@
  * with the k-th of the other routes, in the same way at both ends. */
 #include "execute/execution.h"
 
+#include <stdlib.h>
+
 static const lierne_messages *messages_of(const lierne_subroute *subroute, size_t stage,
                                           bool sends) {
     static const lierne_messages none = {0};
@@ -16,23 +18,79 @@ static const lierne_messages *messages_of(const lierne_subroute *subroute, size_
     return sends ? &s->sends : &s->recvs;
 }
 
-/* The number of messages before m with its peer. */
-static size_t index_with_peer(const lierne_messages *messages, size_t m) {
-    size_t index = 0;
-    for (size_t i = 0; i < m; i++) {
-        index += messages->at[i].peer == messages->at[m].peer;
-    }
-    return index;
+/* A message and its place in a stage; sorted by peer, and those of a peer by place. */
+typedef struct place {
+    int peer;
+    size_t index;
+} place;
+
+/* The messages of all subroutes in one direction of a stage, sorted: those of subroute p are
+ * sorted[start[p]] to sorted[start[p + 1] - 1]. */
+typedef struct catalogue {
+    place *sorted;
+    size_t *start;
+} catalogue;
+
+static int compare_places(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    int peer = (x->peer > y->peer) - (x->peer < y->peer);
+    return peer ? peer : (x->index > y->index) - (x->index < y->index);
 }
 
-/* The index-th message with a peer, or NULL. */
-static const lierne_message *find(const lierne_messages *messages, int peer, size_t index) {
-    for (size_t i = 0; i < messages->count; i++) {
-        if (messages->at[i].peer == peer && index-- == 0) {
-            return &messages->at[i];
+/* The first of a subroute's messages that is not before a place. */
+static size_t search(const catalogue *c, size_t p, place wanted) {
+    size_t low = c->start[p], high = c->start[p + 1];
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (compare_places(&c->sorted[middle], &wanted) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    return NULL;
+    return low;
+}
+
+/* The number of subroute p's messages before message i with its peer. */
+static size_t index_with_peer(const catalogue *c, size_t p, place i) {
+    return search(c, p, i) - search(c, p, (place){.peer = i.peer});
+}
+
+/* The index-th message of subroute p with a peer, or NULL. */
+static const lierne_message *find(const catalogue *c, size_t p, const lierne_messages *messages,
+                                  int peer, size_t index) {
+    size_t at = search(c, p, (place){.peer = peer}) + index;
+    return at < c->start[p + 1] && c->sorted[at].peer == peer ? &messages->at[c->sorted[at].index]
+                                                              : NULL;
+}
+
+static void close_catalogue(catalogue *c) {
+    lierne_mem_free(c->sorted);
+    lierne_mem_free(c->start);
+}
+
+/* To be closed also on failure. */
+static lierne_status open_catalogue(catalogue *c, const lierne_execution *e, size_t stage,
+                                    bool sends) {
+    size_t n = 0;
+    *c = (catalogue){0};
+    LIERNE_TRY(lierne_alloc(&c->start, e->nsubroutes + 1, sizeof *c->start));
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        n += messages_of(&e->subroutes[p], stage, sends)->count;
+        c->start[p + 1] = n;
+    }
+    LIERNE_TRY(lierne_alloc(&c->sorted, n, sizeof *c->sorted));
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
+        place *sorted = c->sorted + c->start[p];
+        for (size_t m = 0; m < messages->count; m++) {
+            sorted[m] = (place){messages->at[m].peer, m};
+        }
+        if (messages->count > 1) {
+            qsort(sorted, messages->count, sizeof *sorted, compare_places);
+        }
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *m,
@@ -44,8 +102,8 @@ static lierne_status add_segment(lierne_execution *e, lierne_coalesced_message *
 }
 
 /* The message that begins with message i of subroute p and includes those of later subroutes. */
-static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bool sends,
-                                 size_t i) {
+static lierne_status add_message(lierne_execution *e, const catalogue *c, size_t p, size_t stage,
+                                 bool sends, size_t i) {
     const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
     int peer = messages->at[i].peer;
     lierne_coalesced_message m = {.peer = peer,
@@ -56,10 +114,10 @@ static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bo
                                   .successor = -1};
     LIERNE_TRY(add_segment(e, &m, &e->subroutes[p], &messages->at[i]));
     if (e->nsubroutes > 1) {
-        size_t index = index_with_peer(messages, i);
+        size_t index = index_with_peer(c, p, (place){peer, i});
         for (size_t q = 0; q < e->nsubroutes; q++) {
             const lierne_message *other =
-                find(messages_of(&e->subroutes[q], stage, sends), peer, index);
+                find(c, q, messages_of(&e->subroutes[q], stage, sends), peer, index);
             if (other && q < p) {
                 e->segments.count = m.first; /* it is part of that subroute's message */
                 return LIERNE_OK;
@@ -72,14 +130,22 @@ static lierne_status add_message(lierne_execution *e, size_t p, size_t stage, bo
     return LIERNE_VEC_PUSH(&e->messages, m);
 }
 
-static lierne_status add_messages(lierne_execution *e, size_t stage, bool sends) {
+static lierne_status add_all(lierne_execution *e, const catalogue *c, size_t stage, bool sends) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_messages *messages = messages_of(&e->subroutes[p], stage, sends);
         for (size_t m = 0; m < messages->count; m++) {
-            LIERNE_TRY(add_message(e, p, stage, sends, m));
+            LIERNE_TRY(add_message(e, c, p, stage, sends, m));
         }
     }
     return LIERNE_OK;
+}
+
+static lierne_status add_messages(lierne_execution *e, size_t stage, bool sends) {
+    catalogue c = {0};
+    lierne_status status = e->nsubroutes > 1 ? open_catalogue(&c, e, stage, sends) : LIERNE_OK;
+    status = status == LIERNE_OK ? add_all(e, &c, stage, sends) : status;
+    close_catalogue(&c);
+    return status;
 }
 
 static lierne_status add_phases(lierne_execution *e) {
@@ -155,6 +221,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     lierne_execution_mark_lingering(e);
     LIERNE_TRY(lierne_execution_create_batches(e));
     LIERNE_TRY(lierne_fused_sums_create(e));
+    LIERNE_TRY(lierne_short_call_create(e));
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_steps(e));
@@ -223,6 +290,7 @@ static void drop(lierne_activity *activity) {
     lierne_mem_free(e->waiting);
     lierne_mem_free(e->contributions);
     lierne_fused_sums_destroy(e->fused);
+    lierne_short_call_destroy(e);
     lierne_mem_free(e);
 }
 
@@ -306,6 +374,17 @@ int64_t lierne_execution_host_bytes(const lierne_execution *e) {
     return bytes;
 }
 
+int64_t lierne_execution_window_bytes(const lierne_execution *e) {
+    int64_t bytes = 0;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        for (size_t i = 0; batch->transport->windows && i < batch->messages.count; i++) {
+            bytes += batch->postings[i].receives ? 0 : (int64_t)batch->postings[i].bytes;
+        }
+    }
+    return bytes;
+}
+
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received) {
     *sent = *received = 0;
     for (size_t i = 0; i < e->phases.count; i++) {
@@ -316,6 +395,8 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 
 lierne_status lierne_execution_resize(lierne_execution *e) {
     LIERNE_TRY(lierne_execution_settle(e));
+    lierne_execution_forget_all_gathers(e);
+    lierne_short_call_destroy(e); /* its blocks are those of before */
     for (size_t i = 0; i < e->messages.count; i++) {
         lierne_coalesced_message *m = &e->messages.at[i];
         m->bytes = 0;

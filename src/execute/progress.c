@@ -12,7 +12,7 @@ bool lierne_execution_running(const lierne_execution *e) {
     return e->running;
 }
 
-static void set_buffers(lierne_execution *e, void *const *out, const void *const *in) {
+void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in) {
     e->in_place = false;
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
@@ -32,11 +32,12 @@ static size_t dump(const lierne_activity *activity, char *text, size_t size, siz
         return used;
     }
     lierne_execution_list_missing(e, missing, sizeof missing);
-    int n = snprintf(text + used, size - used,
-                     "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
-                     "for rank %s\n",
-                     (long long)e->call, e->name, e->plan, lierne_execution_stage(e),
-                     e->phases.count, lierne_now() - e->started, missing);
+    int n =
+        snprintf(text + used, size - used,
+                 "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
+                 "for rank %s\n",
+                 (long long)e->call, e->name, e->plan, lierne_execution_stage(e), e->phases.count,
+                 lierne_recorder_since(&e->context->recorder, e->started), missing);
     return used + (size_t)n < size ? used + (size_t)n : size - 1;
 }
 
@@ -47,7 +48,7 @@ static bool progress(lierne_activity *activity) {
 }
 
 /* Everything that one call changes. */
-static void reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
+void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
     e->activity.progress = progress;
     e->activity.dump = dump;
     e->reduction = reduction;
@@ -62,20 +63,24 @@ static void reset(lierne_execution *e, lierne_reduction reduction, const void *s
     e->activity.turn = -1;
     e->clock = (lierne_wait_clock){0};
     e->on_stream = stream != NULL;
+    e->captures = lierne_execution_captures(e, stream);
+    e->was_captured |= e->captures;
+    e->was_called |= !e->captures;
     e->finished = e->phases.count == 0 && !stream;
 }
 
-static void record_call(lierne_execution *e) {
+void lierne_execution_record_call(lierne_execution *e, int64_t time) {
     lierne_recorder *r = &e->context->recorder;
     lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL,
                                            .what = e->what,
                                            .stage = (int)e->phases.count,
                                            .plan = e->plan,
                                            .number = e->number,
-                                           .peer = (int)(r->calls++ & INT_MAX)});
+                                           .peer = (int)(r->calls++ & INT_MAX),
+                                           .time = time});
 }
 
-static void record_end(const lierne_execution *e, lierne_status status) {
+void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time) {
     if (status != LIERNE_OK) {
         lierne_execution_record_missing(e);
     }
@@ -86,7 +91,8 @@ static void record_end(const lierne_execution *e, lierne_status status) {
                                         .plan = e->plan,
                                         .number = e->number,
                                         .peer = -1,
-                                        .bytes = status});
+                                        .bytes = status,
+                                        .time = time});
 }
 
 static lierne_status start(lierne_execution *e, void *stream) {
@@ -114,12 +120,12 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
     LIERNE_TRY(settle_steps(e));
-    reset(e, reduction, stream);
-    set_buffers(e, out, in);
+    lierne_execution_reset(e, reduction, stream);
+    lierne_execution_set_buffers(e, out, in);
     lierne_execution_set_recorded(e);
     e->call = lierne_context_begin_call(context, e->name, e->plan);
-    record_call(e);
     e->started = context->calls[e->call % LIERNE_CALLS].start;
+    lierne_execution_record_call(e, e->started);
     lierne_context_enter(context);
     e->running = true;
     lierne_context_add_activity(context, &e->activity);
@@ -130,7 +136,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
         e->running = false;
         e->abandoned = true;
         lierne_context_end_call(context, e->call, status);
-        record_end(e, status);
+        lierne_execution_record_end(e, status, 0);
     }
     lierne_context_leave(context);
     return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
@@ -174,7 +180,7 @@ lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
 static lierne_status detach(lierne_execution *e) {
     lierne_context_enter(e->context);
     e->running = false;
-    record_end(e, LIERNE_OK);
+    lierne_execution_record_end(e, LIERNE_OK, 0);
     lierne_context_leave(e->context);
     lierne_context_end_call(e->context, e->call, LIERNE_OK);
     return LIERNE_OK;
@@ -189,7 +195,7 @@ lierne_status lierne_execution_wait(lierne_execution *e) {
     if (status == LIERNE_OK) {
         bool polls = !e->on_stream || lierne_execution_polls_stream(e);
         status = polls ? wait_finished(e) : lierne_execution_await_event(e);
-        record_end(e, status);
+        lierne_execution_record_end(e, status, 0);
         if (status != LIERNE_OK) {
             status = lierne_context_kill(context, status);
         }

@@ -21,31 +21,44 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
     return later;
 }
 
-lierne_status lierne_execution_begin_phase(lierne_execution *e) {
+int64_t lierne_execution_expect_phase(lierne_execution *e) {
     const lierne_phase *phase = &e->phases.at[e->phase];
     size_t n = phase->nrecvs + phase->nsends;
     int64_t bytes = 0;
+    e->arriving = 0;
     for (size_t i = phase->first; i < phase->first + n; i++) {
-        bool later = i >= phase->first + phase->nrecvs && lingers(e, &e->messages.at[i]);
+        bool receives = i < phase->first + phase->nrecvs;
+        bool later = !receives && lingers(e, &e->messages.at[i]);
+        e->arriving += receives ? e->messages.at[i].bytes : 0;
         e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
         e->pending += !later;
         e->lingering += later;
         bytes += e->messages.at[i].bytes;
     }
+    return bytes;
+}
+
+void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    bool any = phase->nrecvs + phase->nsends > 0;
     lierne_recorder_add(&e->context->recorder,
                         &(lierne_entry){.kind = LIERNE_RECORD_STAGE,
                                         .what = e->what,
                                         .stage = (int)e->phase,
                                         .plan = e->plan,
                                         .number = e->number,
-                                        .peer = n ? e->messages.at[phase->first].peer : -1,
-                                        .bytes = bytes});
+                                        .peer = any ? e->messages.at[phase->first].peer : -1,
+                                        .bytes = bytes,
+                                        .time = time});
+}
+
+lierne_status lierne_execution_begin_phase(lierne_execution *e) {
+    lierne_execution_record_phase(e, lierne_execution_expect_phase(e), 0);
     return lierne_execution_post_phase(e);
 }
 
-/* The error of a sender of the current phase that gave up: its data may have changed before it was
- * read here. */
-static lierne_status check_senders(const lierne_execution *e) {
+/* The data of a sender that gave up may have changed before it was read here. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e) {
     const lierne_control *control = e->context->control;
     void *self = e->context->control_self;
     const lierne_phase *phase = &e->phases.at[e->phase];
@@ -59,7 +72,7 @@ static lierne_status check_senders(const lierne_execution *e) {
 }
 
 static inline lierne_status sum(const lierne_execution *e) {
-    LIERNE_TRY(check_senders(e));
+    LIERNE_TRY(lierne_execution_check_senders(e));
     if (!e->fused && lierne_execution_launches(e)) {
         return lierne_execution_launch(e, LIERNE_RECORDED_SUM);
     }
@@ -68,7 +81,7 @@ static inline lierne_status sum(const lierne_execution *e) {
         return LIERNE_OK;
     }
     lierne_fused_sums_run(e);
-    LIERNE_TRY(check_senders(e));
+    LIERNE_TRY(lierne_execution_check_senders(e));
     lierne_fused_sums_release(e);
     return LIERNE_OK;
 }
@@ -162,16 +175,20 @@ static lierne_status collect(lierne_execution *e, bool *moved) {
     return *moved ? advance(e) : LIERNE_OK;
 }
 
+void lierne_execution_fail(lierne_execution *e, lierne_status status) {
+    if (status != LIERNE_OK) {
+        e->status = status;
+        e->finished = true;
+        snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
+    }
+}
+
 bool lierne_execution_progress(lierne_execution *e) {
     bool moved = false;
     if (e->finished) {
         return false;
     }
     lierne_status status = collect(e, &moved);
-    if (status != LIERNE_OK) {
-        e->status = status;
-        e->finished = true;
-        snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
-    }
+    lierne_execution_fail(e, status);
     return moved || status != LIERNE_OK;
 }

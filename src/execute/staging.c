@@ -6,6 +6,9 @@
  * Each peer has slots of its own; otherwise ranks could wait for each other in a cycle. */
 #include "execute/execution.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define ALIGN 64         /* a cache line, in bytes */
 #define LONG  (64 << 10) /* least bytes of a message that shares slots */
 #define SLOTS 3          /* per peer and direction: one filling, one in flight, one unpacking */
@@ -24,84 +27,114 @@ static bool is_staged(const lierne_execution *e, const lierne_coalesced_message 
     return (packed || m->on_host) && !lierne_execution_exposes(e, m);
 }
 
-/* Messages of one direction of a phase, begin to end - 1. */
-typedef struct range {
-    const lierne_phase *phase;
-    size_t begin;
-    size_t end;
-} range;
+/* A message of one direction of a phase, by its number in the phase. */
+typedef struct entry {
+    int peer;
+    size_t index;
+} entry;
 
-static lierne_coalesced_message *message_at(const lierne_execution *e, const range *r, size_t i) {
-    return &e->messages.at[r->phase->first + i];
+/* Those of one peer, in the order of the messages. */
+typedef struct run {
+    const entry *entries;
+    size_t count;
+} run;
+
+static int compare_entries(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    int peer = (x->peer > y->peer) - (x->peer < y->peer);
+    return peer ? peer : (x->index > y->index) - (x->index < y->index);
 }
 
-/* The SLOTS-th last long staged message with the same peer before this one; -1: there are fewer. */
-static int64_t predecessor_of(const lierne_execution *e, const range *r, size_t index) {
-    int peer = message_at(e, r, index)->peer, used_slots = 0;
-    for (size_t i = index; i-- > r->begin;) {
-        const lierne_coalesced_message *p = message_at(e, r, i);
-        if (p->peer == peer && p->staging >= 0 && p->bytes >= LONG && ++used_slots == SLOTS) {
-            return (int64_t)i;
-        }
-    }
-    return -1;
+static lierne_coalesced_message *message_at(const lierne_execution *e, const lierne_phase *phase,
+                                            size_t index) {
+    return &e->messages.at[phase->first + index];
 }
 
-/* A stream packs all messages of a phase before any is sent: slots are not shared then. */
-static void assign_slot(const lierne_execution *e, const range *r, size_t index, int64_t used[2]) {
-    lierne_coalesced_message *m = message_at(e, r, index);
+/* A stream packs all messages of a phase before any is sent: slots are not shared then. recent:
+ * the last SLOTS long staged messages of the peer, the oldest first; -1: there are fewer. */
+static void assign_slot(const lierne_execution *e, const lierne_phase *phase, size_t index,
+                        int64_t recent[SLOTS], int64_t used[2]) {
+    lierne_coalesced_message *m = message_at(e, phase, index);
     if (!is_staged(e, m)) {
         return;
     }
     bool shares = m->bytes >= LONG && !e->context->stream_driver;
-    int64_t predecessor = shares ? predecessor_of(e, r, index) : -1;
-    if (predecessor >= 0 && message_at(e, r, (size_t)predecessor)->bytes >= m->bytes) {
-        m->staging = message_at(e, r, (size_t)predecessor)->staging;
-        m->predecessor = predecessor;
+    const lierne_coalesced_message *last =
+        shares && recent[0] >= 0 ? message_at(e, phase, (size_t)recent[0]) : NULL;
+    if (last && last->bytes >= m->bytes) {
+        m->staging = last->staging;
+        m->predecessor = recent[0];
     } else {
         m->staging = used[m->on_host];
         used[m->on_host] += lierne_execution_align(m->bytes);
     }
+    if (m->bytes >= LONG) {
+        memmove(recent, recent + 1, (SLOTS - 1) * sizeof *recent);
+        recent[SLOTS - 1] = (int64_t)index;
+    }
 }
 
 /* Adds the pipeline of a peer, which begins with the first message that waits for a slot. */
-static lierne_status add_pipeline(lierne_execution *e, lierne_phase *phase, const range *r,
+static lierne_status add_pipeline(lierne_execution *e, lierne_phase *phase, const run *r,
                                   size_t first) {
-    lierne_staging_pipeline pipeline = {.first = first};
+    lierne_staging_pipeline pipeline = {.first = r->entries[first].index};
     int64_t number = (int64_t)e->pipelines.count;
-    int peer = message_at(e, r, first)->peer;
-    lierne_coalesced_message *last = NULL;
     LIERNE_TRY(LIERNE_VEC_PUSH(&e->pipelines, pipeline));
     phase->npipelines++;
-    for (size_t i = r->begin; i < r->end; i++) {
-        lierne_coalesced_message *p = message_at(e, r, i);
-        if (p->peer != peer) {
-            continue;
-        }
-        p->pipeline = number;
-        if (i >= first) {
-            if (last) {
-                last->successor = (int64_t)i;
-            }
-            last = p;
+    for (size_t i = 0; i < r->count; i++) {
+        lierne_coalesced_message *m = message_at(e, phase, r->entries[i].index);
+        m->pipeline = number;
+        if (i >= first && i + 1 < r->count) {
+            m->successor = (int64_t)r->entries[i + 1].index;
         }
     }
     return LIERNE_OK;
 }
 
-static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_t begin, size_t end,
-                                 int64_t used[2]) {
-    const range r = {phase, begin, end};
-    for (size_t i = begin; i < end; i++) {
-        assign_slot(e, &r, i, used);
+static lierne_status stage_run(lierne_execution *e, lierne_phase *phase, const run *r,
+                               int64_t used[2]) {
+    int64_t recent[SLOTS];
+    for (int i = 0; i < SLOTS; i++) {
+        recent[i] = -1;
     }
-    for (size_t i = begin; i < end; i++) {
-        const lierne_coalesced_message *p = message_at(e, &r, i);
-        if (p->predecessor >= 0 && p->pipeline < 0) {
-            LIERNE_TRY(add_pipeline(e, phase, &r, i));
+    for (size_t i = 0; i < r->count; i++) {
+        assign_slot(e, phase, r->entries[i].index, recent, used);
+    }
+    for (size_t i = 0; i < r->count; i++) {
+        if (message_at(e, phase, r->entries[i].index)->predecessor >= 0) {
+            return add_pipeline(e, phase, r, i);
         }
     }
     return LIERNE_OK;
+}
+
+static lierne_status stage_runs(lierne_execution *e, lierne_phase *phase, const entry *entries,
+                                size_t n, int64_t used[2]) {
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && entries[next].peer == entries[i].peer;) {
+            next++;
+        }
+        const run r = {entries + i, next - i};
+        LIERNE_TRY(stage_run(e, phase, &r, used));
+    }
+    return LIERNE_OK;
+}
+
+/* Messages begin to end - 1 of a phase, all of one direction. */
+static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_t begin, size_t end,
+                                 int64_t used[2]) {
+    entry *entries;
+    size_t n = end - begin;
+    LIERNE_TRY(lierne_alloc(&entries, n, sizeof *entries));
+    for (size_t i = 0; i < n; i++) {
+        entries[i] = (entry){message_at(e, phase, begin + i)->peer, begin + i};
+    }
+    if (n > 1) {
+        qsort(entries, n, sizeof *entries, compare_entries);
+    }
+    lierne_status status = stage_runs(e, phase, entries, n, used);
+    lierne_mem_free(entries);
+    return status;
 }
 
 lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]) {

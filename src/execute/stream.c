@@ -175,9 +175,10 @@ bool lierne_execution_needs_stream(const lierne_execution *e) {
 /* A stream that waited for a host, which may wait for the stream, could wait forever. */
 lierne_status lierne_execution_check_stream(const lierne_execution *e, const void *stream) {
     const lierne_stream_driver *driver = e->context->stream_driver;
+    bool captures;
     if (stream) {
         LIERNE_TRY(driver && lierne_execution_can_stream(e) ? LIERNE_OK : reject_stream(e));
-        return driver->check ? driver->check(stream) : LIERNE_OK;
+        return driver->check ? driver->check(stream, e->context->device, &captures) : LIERNE_OK;
     }
     if (driver && driver->required) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,

@@ -13,6 +13,13 @@ typedef struct lierne_stream_work {
     void (*run)(struct lierne_stream_work *work);
 } lierne_stream_work;
 
+/* How often streams have reached and passed what was captured of an execution, in memory that a
+ * device writes and the host reads: a replay has no host that could tell. */
+typedef struct lierne_epochs {
+    uint64_t begun;
+    uint64_t ended;
+} lierne_epochs;
+
 typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
@@ -21,8 +28,10 @@ typedef struct lierne_stream_driver {
     /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
      * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
-    /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. */
-    lierne_status (*check)(const void *stream);
+    /* NULL, or UNSUPPORTED for a stream on which nothing can be enqueued now. *captures: it is
+     * being captured, so what is enqueued is recorded, and may be replayed any number of times
+     * without the host. device: the context's, which a default stream belongs to. */
+    lierne_status (*check)(const void *stream, int device, bool *captures);
     /* All NULL, or what orders the calls of one execution, which may be on different streams: they
      * use the same memory. begin: what follows on the stream waits for the last finish.
      * fence_create is called while planning. */
@@ -37,6 +46,11 @@ typedef struct lierne_stream_driver {
     void (*event_destroy)(void *event);
     lierne_status (*event_record)(void *stream, void *event);
     lierne_status (*event_query)(void *event, bool *passed);
+    /* All NULL unless streams are captured, or the epochs of an execution: zeros, created while
+     * planning. advance: a stream adds 1 to one of them when it gets there. */
+    lierne_status (*epochs_create)(lierne_epochs **epochs);
+    void (*epochs_destroy)(lierne_epochs *epochs);
+    lierne_status (*advance)(void *stream, uint64_t *epoch);
     /* NULL, or prepares a thread of lierne's own for the device of a context. */
     void (*enter_thread)(int device);
 } lierne_stream_driver;

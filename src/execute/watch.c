@@ -4,7 +4,10 @@
  * A call lies between two events on its stream, and the deadline counts from the first one: work
  * that the caller enqueued before may take as long as it likes. A caller who runs ahead of the
  * device has more calls under way than there are places. Then the last place grows: its second
- * event moves on, so that a call that hangs is still between two of them. */
+ * event moves on, so that a call that hangs is still between two of them.
+ *
+ * A call that is captured does not run, and its replays do not pass here. It lies between two steps
+ * that advance epochs, which stay watched as long as the execution lives. */
 #include "execute/execution.h"
 
 #include <time.h>
@@ -39,6 +42,35 @@ static lierne_status time_out(const lierne_execution *e, const lierne_watched_ca
                        e->context->rank, e->name, (long long)c->number, limit_of(e));
 }
 
+static uint64_t read_epoch(const uint64_t *epoch) {
+    return __atomic_load_n(epoch, __ATOMIC_ACQUIRE);
+}
+
+/* Whether a replay is under way. The passed ones are read first: no look sees more of them than of
+ * those that were reached. */
+static bool replays(const lierne_watch *w, uint64_t *passed) {
+    *passed = w->epochs ? read_epoch(&w->epochs->ended) : 0;
+    return w->epochs && read_epoch(&w->epochs->begun) != *passed;
+}
+
+/* The deadline of a replay counts from the look that saw it begun. */
+static lierne_status check_replays(lierne_watch *w, double now) {
+    uint64_t passed;
+    bool running = replays(w, &passed);
+    const lierne_execution *e = w->execution;
+    if (!running || passed != w->passed || w->since == 0) {
+        w->since = running ? now : 0;
+    }
+    w->passed = passed;
+    return !running || now - w->since <= limit_of(e)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_TIMEOUT,
+                             "rank %d: %s: the stream reached a replay of a captured call and has "
+                             "not passed it after %g s: a rank that it exchanges messages with is "
+                             "missing or late",
+                             e->context->rank, e->name, limit_of(e));
+}
+
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
                                lierne_status failed) {
     return LIERNE_FAIL(failed, "rank %d: %s, call %lld, after it was begun: %s", e->context->rank,
@@ -66,7 +98,8 @@ static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, dou
 
 static lierne_status check(lierne_watched *watched, double now, bool *passed) {
     lierne_watch *w = (lierne_watch *)watched;
-    *passed = true;
+    LIERNE_TRY(check_replays(w, now));
+    *passed = !w->captured;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
         lierne_watched_call *c = &w->calls[i];
         if (c->used && c->closed) {
@@ -89,6 +122,7 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
     }
+    LIERNE_TRY(driver->epochs_create ? driver->epochs_create(&e->watch->epochs) : LIERNE_OK);
     return lierne_watchdog_create(e->context, driver->enter_thread);
 }
 
@@ -111,6 +145,9 @@ void lierne_execution_destroy_watch(lierne_execution *e) {
         destroy_event(e, e->watch->calls[i].begun);
         destroy_event(e, e->watch->calls[i].ended);
     }
+    if (e->watch->epochs) {
+        driver_of(e)->epochs_destroy(e->watch->epochs);
+    }
     lierne_mem_free(e->watch);
 }
 
@@ -129,10 +166,17 @@ static lierne_watched_call *find_place(lierne_watch *w) {
     return &w->calls[w->last];
 }
 
+static lierne_status advance(const lierne_execution *e, void *stream, uint64_t *epoch) {
+    return driver_of(e)->advance(stream, epoch);
+}
+
 lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
     lierne_status status = LIERNE_OK;
     if (!e->watch) {
         return LIERNE_OK;
+    }
+    if (e->captures) {
+        return advance(e, stream, &e->watch->epochs->begun);
     }
     lierne_watchdog_enter(e->context->watchdog);
     lierne_watched_call *c = find_place(e->watch);
@@ -153,8 +197,10 @@ lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) 
     }
     lierne_watchdog_enter(e->context->watchdog);
     lierne_watched_call *c = &e->watch->calls[e->watch->last];
-    lierne_status status = record(e, stream, c->ended);
-    c->closed = true;
+    lierne_status status =
+        e->captures ? advance(e, stream, &e->watch->epochs->ended) : record(e, stream, c->ended);
+    c->closed |= !e->captures;
+    e->watch->captured |= e->captures;
     e->watch->watched.call = lierne_call_name;
     lierne_watchdog_add(e->context->watchdog, &e->watch->watched);
     lierne_watchdog_leave(e->context->watchdog);
@@ -163,10 +209,14 @@ lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) 
 
 /* Whether no stream has work of the execution left. A watchdog that failed looks no more. */
 static bool is_settled(lierne_execution *e) {
+    uint64_t ended;
     lierne_watchdog_enter(e->context->watchdog);
-    bool settled = !e->watch->watched.listed;
+    bool idle = !replays(e->watch, &ended), settled = idle;
+    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
+        settled &= !e->watch->calls[i].used;
+    }
     if (!settled && lierne_watchdog_hurry(e->context->watchdog)) {
-        settled = true;
+        settled = idle;
         for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
             bool passed = false;
             lierne_watched_call *c = &e->watch->calls[i];

@@ -5,9 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_UNDER_WAY                                                                             \
-    256 /* operations back that an entry may belong to; bounds a hostile file                      \
-         */
+/* Operations back that an entry may belong to; bounds a hostile file. */
+#define MOST_UNDER_WAY 256
 
 static bool is_control(const lierne_entry *entry) {
     return entry->kind == LIERNE_RECORD_CONTROL || entry->kind == LIERNE_RECORD_CONTROLLED;

@@ -139,6 +139,9 @@ int64_t lierne_overlap_elements(int naxes, const lierne_overlap *overlap);
 lierne_status lierne_layout_reshape(lierne_layout **out, const lierne_layout *layout,
                                     const int64_t *shape);
 
+/* A hash of all that a layout says; that of equal layouts is the same on every rank. */
+uint64_t lierne_layout_hash(const lierne_layout *layout);
+
 /* Whether a dtype has no arithmetic: it can be copied, not summed. */
 bool lierne_dtype_is_opaque(lierne_dtype dtype);
 

@@ -11,11 +11,14 @@
 static void copy_past_cache(size_t size, void *to, const lierne_block *to_block, const void *from,
                             const lierne_block *from_block) {
     cursor c = {0};
-    do {
-        lierne_nontemporal_copy((char *)to + (size_t)offset_of(to_block, &c) * size,
-                                (const char *)from + (size_t)offset_of(from_block, &c) * size,
-                                (size_t)run_count(to_block) * size);
-    } while (next_run(to_block, &c));
+    const char *run = (const char *)from + (size_t)offset_of(from_block, &c) * size;
+    for (const char *next_from = run; run; run = next_from) {
+        char *to_run = (char *)to + (size_t)offset_of(to_block, &c) * size;
+        next_from = next_run(to_block, &c)
+                        ? (const char *)from + (size_t)offset_of(from_block, &c) * size
+                        : NULL;
+        lierne_nontemporal_copy(to_run, run, (size_t)run_count(to_block) * size, next_from);
+    }
     lierne_nontemporal_fence();
 }
 
@@ -36,30 +39,30 @@ static lierne_rows elements_at(const void *base, const lierne_block *block, cons
                          .step = (size_t)run_stride(block) * size};
 }
 
-static void copy_run(char *to, const char *from, size_t bytes) {
-    if (bytes < LIERNE_PAST_CACHE) {
+static void copy_run(size_t whole, char *to, const char *from, size_t bytes) {
+    if (!lierne_nontemporal_pays(bytes, whole)) {
         if (bytes > 0) { /* memcpy takes no NULL, which a buffer without elements may be */
             memcpy(to, from, bytes);
         }
         return;
     }
-    lierne_nontemporal_copy(to, from, bytes);
+    lierne_nontemporal_copy(to, from, bytes, NULL);
     lierne_nontemporal_fence();
 }
 
-void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
-                      const lierne_block *from_block) {
+void lierne_host_copy_of(size_t whole, size_t size, void *to, const lierne_block *to_block,
+                         const void *from, const lierne_block *from_block) {
     int64_t n = run_count(to_block);
     bool contiguous = run_stride(to_block) == 1 && run_stride(from_block) == 1;
     if (contiguous && to_block->ndims == 1) { /* the most frequent one */
-        copy_run((char *)to + (size_t)to_block->offset * size,
+        copy_run(whole, (char *)to + (size_t)to_block->offset * size,
                  (const char *)from + (size_t)from_block->offset * size, (size_t)n * size);
         return;
     }
     if (block_empty(to_block)) {
         return;
     }
-    if (contiguous && lierne_nontemporal_pays(size, to_block)) {
+    if (contiguous && lierne_nontemporal_pays((size_t)n * size, whole)) {
         copy_past_cache(size, to, to_block, from, from_block);
         return;
     }
@@ -78,6 +81,12 @@ void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const
         lierne_rows f = elements_at(from, from_block, &c, size);
         lierne_rows_copy(&t, &f, n, size);
     } while (next_run(to_block, &c));
+}
+
+void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
+                      const lierne_block *from_block) {
+    size_t whole = (size_t)lierne_block_elements(to_block) * size;
+    lierne_host_copy_of(whole, size, to, to_block, from, from_block);
 }
 
 void lierne_host_zero(size_t size, void *to, const lierne_block *block) {

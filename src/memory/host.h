@@ -10,21 +10,29 @@
 void lierne_host_copy(size_t size, void *to, const lierne_block *to_block, const void *from,
                       const lierne_block *from_block);
 
-#define LIERNE_PAST_CACHE ((size_t)4 << 20) /* least bytes of a copy that bypasses the cache */
-/* Whether what is written to a block of contiguous runs should bypass the cache. */
-bool lierne_nontemporal_pays(size_t size, const lierne_block *to);
+/* The same as one of several copies, which are `whole` bytes together: if they do not fit into the
+ * cache, none of them should go there. */
+void lierne_host_copy_of(size_t whole, size_t size, void *to, const lierne_block *to_block,
+                         const void *from, const lierne_block *from_block);
+
+#define LIERNE_PAST_CACHE ((size_t)4 << 20) /* least bytes of copies that bypass the cache */
+/* Whether copies of `whole` bytes, in contiguous runs of `run`, should bypass the cache. */
+bool lierne_nontemporal_pays(size_t run, size_t whole);
 
 /* memcpy that bypasses the cache, for much more than fits into it. Ordered with later stores only
- * after lierne_nontemporal_fence. */
-void lierne_nontemporal_copy(void *to, const void *from, size_t bytes);
+ * after lierne_nontemporal_fence. next: where the next copy of as many bytes reads, or NULL. */
+void lierne_nontemporal_copy(void *to, const void *from, size_t bytes, const void *next);
 /* The same with four pages written in turn, or line after line: lierne_nontemporal_copy takes what
  * is faster on this processor. */
-void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes);
+void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes,
+                                const void *next);
 void lierne_nontemporal_fence(void);
 
-/* The same of two lists of blocks, which have as many elements altogether, however they are cut. */
-void lierne_host_copy_blocks(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
-                             const void *from, const lierne_block *from_blocks, size_t nfrom);
+/* lierne_host_copy_of for two lists of blocks, which have as many elements altogether, however they
+ * are cut. */
+void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                             size_t nto, const void *from, const lierne_block *from_blocks,
+                             size_t nfrom);
 
 /* Sets all bytes of every element of a block to 0. */
 void lierne_host_zero(size_t size, void *to, const lierne_block *block);

@@ -41,13 +41,24 @@ static void move_on(walk *w, int64_t n) {
     }
 }
 
-static void copy_run(size_t size, char *to, size_t to_step, const char *from, size_t from_step,
-                     int64_t n) {
-    if (to_step == size && from_step == size) {
-        memcpy(to, from, (size_t)n * size);
+/* A side's run: where it is, and its step. */
+typedef struct run {
+    char *at;
+    size_t step;
+} run;
+
+/* next: where the next run reads, or NULL. */
+static void copy_run(size_t whole, size_t size, run to, run from, int64_t n, const char *next) {
+    size_t bytes = (size_t)n * size;
+    if (to.step == size && from.step == size) {
+        if (lierne_nontemporal_pays(bytes, whole)) {
+            lierne_nontemporal_copy(to.at, from.at, bytes, next);
+        } else {
+            memcpy(to.at, from.at, bytes);
+        }
         return;
     }
-    lierne_rows t = {.base = to, .step = to_step}, f = {.base = (char *)from, .step = from_step};
+    lierne_rows t = {.base = to.at, .step = to.step}, f = {.base = from.at, .step = from.step};
     lierne_rows_copy(&t, &f, n, size);
 }
 
@@ -59,13 +70,15 @@ static bool same_counts(const lierne_block *a, const lierne_block *b) {
     return same;
 }
 
-static size_t step_of(const walk *w, size_t size) {
+static run run_at(const void *base, const walk *w, size_t size) {
     const lierne_block *b = &w->blocks[w->block];
-    return (size_t)b->stride[b->ndims - 1] * size;
+    return (run){(char *)base + (size_t)offset_of(w) * size,
+                 (size_t)b->stride[b->ndims - 1] * size};
 }
 
-void lierne_host_copy_blocks(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
-                             const void *from, const lierne_block *from_blocks, size_t nfrom) {
+void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                             size_t nto, const void *from, const lierne_block *from_blocks,
+                             size_t nfrom) {
     walk t = {.blocks = to_blocks}, f = {.blocks = from_blocks};
     while (t.block < nto && f.block < nfrom) {
         const lierne_block *a = &to_blocks[t.block], *b = &from_blocks[f.block];
@@ -76,16 +89,20 @@ void lierne_host_copy_blocks(size_t size, void *to, const lierne_block *to_block
         }
         bool fresh = t.outer + t.inner + f.outer + f.inner == 0;
         if (fresh && same_counts(a, b)) {
-            lierne_host_copy(size, to, a, from, b);
+            lierne_host_copy_of(whole, size, to, a, from, b);
             t.block++;
             f.block++;
             continue;
         }
         int64_t n =
             run_of(a) - t.inner < run_of(b) - f.inner ? run_of(a) - t.inner : run_of(b) - f.inner;
-        copy_run(size, (char *)to + (size_t)offset_of(&t) * size, step_of(&t, size),
-                 (const char *)from + (size_t)offset_of(&f) * size, step_of(&f, size), n);
+        run to_run = run_at(to, &t, size), from_run = run_at(from, &f, size);
         move_on(&t, n);
         move_on(&f, n);
+        bool more = whole >= LIERNE_PAST_CACHE && &from_blocks[f.block] == b;
+        copy_run(whole, size, to_run, from_run, n, more ? run_at(from, &f, size).at : NULL);
+    }
+    if (whole >= LIERNE_PAST_CACHE) {
+        lierne_nontemporal_fence();
     }
 }

@@ -180,25 +180,24 @@ static void sum_past_cache(lierne_sum_kernel *kernel, size_t size, char *to,
             pieces[k] = (const char *)runs[k] + i * size;
         }
         kernel(piece, pieces, n, m);
-        lierne_nontemporal_copy(to + i * size, piece, m * size);
+        lierne_nontemporal_copy(to + i * size, piece, m * size, NULL);
     }
 }
 
-/* Sums contiguous runs with a kernel; false if there are others, or too many contributions, or if a
- * kernel is no faster: f32 past the cache waits for memory alone, and memory prefers the longer
- * reads of the loops in C. Stores past the cache save nothing where a contribution has already
- * brought the line. */
+/* Sums contiguous runs with a kernel; false if there are others, or too many contributions. Stores
+ * past the cache save nothing where a contribution has already brought the line. */
 static bool sum_runs(lierne_sum_kernel *kernel, size_t size, void *to, const lierne_block *to_block,
                      const lierne_contribution *from, size_t n) {
     const void *runs[MOST];
     cursor c = {0};
     bool contiguous = n <= MOST && run_stride(to_block) == 1;
-    bool past_cache = lierne_nontemporal_pays(size, to_block);
+    bool past_cache = lierne_nontemporal_pays((size_t)run_count(to_block) * size,
+                                              (size_t)lierne_block_elements(to_block) * size);
     for (size_t k = 0; contiguous && k < n; k++) {
         contiguous = run_stride(from[k].block) == 1;
         past_cache = past_cache && from[k].base != to;
     }
-    if (!contiguous || (past_cache && size == sizeof(float))) {
+    if (!contiguous) {
         return false;
     }
     do {

@@ -19,8 +19,9 @@ typedef struct lierne_memory {
     /* As the functions of the same names in memory/host.h. */
     void (*copy)(size_t size, void *to, const lierne_block *to_block, const void *from,
                  const lierne_block *from_block);
-    void (*copy_blocks)(size_t size, void *to, const lierne_block *to_blocks, size_t nto,
-                        const void *from, const lierne_block *from_blocks, size_t nfrom);
+    void (*copy_blocks)(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                        size_t nto, const void *from, const lierne_block *from_blocks,
+                        size_t nfrom);
     void (*zero)(size_t size, void *to, const lierne_block *block);
     void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor, void *to,
                    const lierne_block *to_block, const lierne_contribution *from, size_t n);

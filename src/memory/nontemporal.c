@@ -8,16 +8,14 @@
  *
  * Processors of Intel are faster still when four pages are written in turn, which others are not:
  * there, one line follows the other. */
-#include "memory/cursor.h"
 #include "memory/host.h"
 
 #include <string.h>
 
 #define LEAST_RUN 1024 /* bytes of the runs of a copy that bypasses the cache */
 
-bool lierne_nontemporal_pays(size_t size, const lierne_block *to) {
-    return (size_t)run_count(to) * size >= LEAST_RUN &&
-           (size_t)lierne_block_elements(to) * size >= LIERNE_PAST_CACHE;
+bool lierne_nontemporal_pays(size_t run, size_t whole) {
+    return run >= LEAST_RUN && whole >= LIERNE_PAST_CACHE;
 }
 
 #ifdef __SSE2__
@@ -26,7 +24,7 @@ bool lierne_nontemporal_pays(size_t size, const lierne_block *to) {
 #define LINE    64
 #define PAGE    4096
 #define STREAMS 4    /* pages written in turn */
-#define AHEAD   1024 /* bytes between the prefetched and the current line of a linear copy */
+#define AHEAD   4096 /* bytes between the prefetched and the current line of a linear copy */
 #define SOON    512  /* and of a page */
 
 static void copy_line(char *to, const char *from) {
@@ -40,15 +38,19 @@ static void copy_line(char *to, const char *from) {
     _mm_stream_si128(y + 3, d);
 }
 
-/* Copies whole lines in order; returns how many bytes. Nothing past the end is prefetched: it may
- * be a gap. */
-static size_t copy_lines(char *to, const char *from, size_t bytes) {
+/* Copies whole lines in order; returns how many bytes. Past the end, where a gap may be, the begin
+ * of the next run is prefetched: hardware does not know where that is. */
+static size_t copy_lines(char *to, const char *from, size_t bytes, const char *next) {
     size_t at = 0;
     for (; at + AHEAD + LINE <= bytes; at += LINE) {
         _mm_prefetch(from + at + AHEAD, _MM_HINT_T0);
         copy_line(to + at, from + at);
     }
     for (; at + LINE <= bytes; at += LINE) {
+        if (next) {
+            _mm_prefetch(next, _MM_HINT_T0);
+            next += LINE;
+        }
         copy_line(to + at, from + at);
     }
     return at;
@@ -68,7 +70,8 @@ static size_t copy_pages(char *to, const char *from, size_t bytes) {
     return at;
 }
 
-void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes) {
+void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes,
+                                const void *next) {
     char *t = to;
     const char *f = from;
     size_t head = -(uintptr_t)t % LINE, at;
@@ -76,14 +79,19 @@ void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t b
         memcpy(t, f, bytes);
         return;
     }
-    memcpy(t, f, head); /* a line that is stored in two parts is slow */
+    if (head > 0) { /* a line that is stored in two parts is slow */
+        memcpy(t, f, head);
+    }
     at = pages ? head + copy_pages(t + head, f + head, bytes - head) : head;
-    at += copy_lines(t + at, f + at, bytes - at);
-    memcpy(t + at, f + at, bytes - at);
+    at += copy_lines(t + at, f + at, bytes - at, next);
+    /* memcpy of no bytes may wait for the line that they would be in. */
+    if (at < bytes) {
+        memcpy(t + at, f + at, bytes - at);
+    }
 }
 
-void lierne_nontemporal_copy(void *to, const void *from, size_t bytes) {
-    lierne_nontemporal_copy_by(__builtin_cpu_is("intel"), to, from, bytes);
+void lierne_nontemporal_copy(void *to, const void *from, size_t bytes, const void *next) {
+    lierne_nontemporal_copy_by(__builtin_cpu_is("intel"), to, from, bytes, next);
 }
 
 /* Nontemporal stores are not ordered with later stores. */
@@ -91,12 +99,15 @@ void lierne_nontemporal_fence(void) {
     _mm_sfence();
 }
 #else
-void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes) {
+void lierne_nontemporal_copy_by(bool pages, void *to, const void *from, size_t bytes,
+                                const void *next) {
     (void)pages;
+    (void)next;
     memcpy(to, from, bytes);
 }
 
-void lierne_nontemporal_copy(void *to, const void *from, size_t bytes) {
+void lierne_nontemporal_copy(void *to, const void *from, size_t bytes, const void *next) {
+    (void)next;
     memcpy(to, from, bytes);
 }
 

@@ -155,18 +155,22 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
         LIERNE_TRY(check_reduction(plan, c.reduction));
     }
     LIERNE_TRY(lierne_plan_check_buffers(plan, c.direction, out, in, stream));
+    LIERNE_TRY(lierne_execution_check_capture(plan->requests[c.direction][0].execution, stream,
+                                              plan->parts.max_inflight));
     return find_free(plan, c.direction, next);
 }
 
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const char *name, int plan, int *decision) {
+                                       const lierne_compared_call *compared, int *decision) {
     *decision = -1;
     if (!context->check) {
         return mine;
     }
-    lierne_field fields[] = {{.name = ""}, {.name = "plan", .value = plan}};
-    snprintf(fields[0].name, sizeof fields[0].name, "%s", name);
-    return lierne_context_agree(context, mine, fields, 2, decision);
+    lierne_field fields[] = {{.name = ""},
+                             {.name = "plan", .value = compared->plan},
+                             {.name = "captured into a graph", .value = compared->captured}};
+    snprintf(fields[0].name, sizeof fields[0].name, "%s", compared->name);
+    return lierne_context_agree(context, mine, fields, 3, decision);
 }
 
 lierne_status lierne_plan_end_call(lierne_context *context, int decision,
@@ -186,28 +190,24 @@ static const char *name_of(call c) {
     return c.reduces ? reduce : lierne_direction_names[c.direction];
 }
 
-static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
-                           const void *in, void *stream) {
+/* The request of a call, and *out of one whose output is the plan's. */
+static lierne_status take_request(lierne_request **request, lierne_plan *plan, call c, void **out,
+                                  const void *in, void *stream) {
     lierne_request *next = NULL;
-    int decision;
-    if (request) {
-        *request = NULL;
-    }
+    int decision = -1;
     LIERNE_TRY(check_direction(plan, c.direction));
     LIERNE_TRY(lierne_context_alive(plan->context));
     LIERNE_TRY(lierne_context_agreement_status(plan->context, plan->decision));
-    lierne_status mine = check_call(plan, c, request != NULL, &next, out, in, stream);
-    if (c.agreed) {
-        decision = -1;
-        LIERNE_TRY(mine);
-    } else {
-        LIERNE_TRY(
-            lierne_plan_compare_call(plan->context, mine, name_of(c), plan->decision, &decision));
-    }
+    const lierne_compared_call compared = {
+        name_of(c), plan->decision,
+        lierne_execution_captures(plan->requests[c.direction][0].execution, stream)};
+    lierne_status mine = check_call(plan, c, request != NULL, &next, *out, in, stream);
+    LIERNE_TRY(c.agreed ? mine
+                        : lierne_plan_compare_call(plan->context, mine, &compared, &decision));
     next->decision = decision;
     next->number = plan->started[c.direction]++;
     if (plan->outputs[c.direction]) {
-        out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
+        *out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
     lierne_execution_identify(
         next->execution,
@@ -217,9 +217,20 @@ static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, 
                               .number = (int64_t)next->number,
                               .match =
                                   lierne_plan_match_id(plan->decision, c.direction, next->number)});
-    LIERNE_TRY(lierne_execution_begin(next->execution, c.reduction, &out, &in, stream));
     *request = next;
     return LIERNE_OK;
+}
+
+static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
+                           const void *in, void *stream) {
+    lierne_request *next;
+    if (request) {
+        *request = NULL;
+    }
+    LIERNE_TRY(take_request(request ? &next : NULL, plan, c, &out, in, stream));
+    lierne_status status = lierne_execution_begin(next->execution, c.reduction, &out, &in, stream);
+    *request = status == LIERNE_OK ? next : NULL;
+    return status;
 }
 
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
@@ -271,7 +282,11 @@ lierne_status lierne_end(lierne_request *request) {
 
 static lierne_status execute(lierne_plan *plan, call c, void *out, const void *in, void *stream) {
     lierne_request *request;
-    LIERNE_TRY(begin(&request, plan, c, out, in, stream));
+    LIERNE_TRY(take_request(&request, plan, c, &out, in, stream));
+    if (request->decision < 0 && !c.reduces && !stream) {
+        return lierne_execution_run(request->execution, out, in);
+    }
+    LIERNE_TRY(lierne_execution_begin(request->execution, c.reduction, &out, &in, stream));
     return end(request);
 }
 

@@ -182,6 +182,7 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     for (int i = 0; i < x->n; i++) {
         LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
     }
+    LIERNE_TRY(lierne_execution_check_capture(x->executions[d], stream, 1));
     if (lierne_execution_running(x->executions[d])) {
         return LIERNE_FAIL(LIERNE_BUSY,
                            "rank %d: the coalesced plans are in flight in this direction",
@@ -207,8 +208,10 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
     lierne_status mine = check_call(x, d, out, in, stream);
-    LIERNE_TRY(lierne_plan_compare_call(x->context, mine, names[d == LIERNE_ADJOINT], x->decision,
-                                        &decision));
+    const lierne_compared_call call = {names[d == LIERNE_ADJOINT], x->decision,
+                                       lierne_execution_captures(x->executions[d == LIERNE_ADJOINT],
+                                                                 stream)};
+    LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
     identify(x, d);
     return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);

@@ -81,14 +81,24 @@ static lierne_status make_output(lierne_plan *plan, int d) {
     return status;
 }
 
-/* Describes the requests of both directions for the other ranks, where a transport asks for it. */
-static lierne_status make_connection(lierne_plan *plan) {
-    lierne_execution *executions[2 * LIERNE_MAX_INFLIGHT];
-    size_t n = (size_t)plan->parts.max_inflight;
-    for (size_t i = 0; i < 2 * n; i++) {
-        executions[i] = plan->requests[i / n][i % n].execution;
+/* The requests of both directions: forward's, then adjoint's. */
+typedef struct executions {
+    lierne_execution *at[2 * LIERNE_MAX_INFLIGHT];
+    size_t each;
+} executions;
+
+static executions executions_of(const lierne_plan *plan) {
+    executions all = {.each = (size_t)plan->parts.max_inflight};
+    for (size_t i = 0; i < 2 * all.each; i++) {
+        all.at[i] = plan->requests[i / all.each][i % all.each].execution;
     }
-    return lierne_connection_create(&plan->connection, plan->context, executions, n);
+    return all;
+}
+
+/* Describes the requests for the other ranks, where a transport asks for it. */
+static lierne_status make_connection(lierne_plan *plan) {
+    const executions all = executions_of(plan);
+    return lierne_connection_create(&plan->connection, plan->context, all.at, all.each);
 }
 
 /* A route contains all that is needed to execute it. */
@@ -186,6 +196,8 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
                    ? lierne_context_agree_all(context, status, fields, nfields, decision)
                    : lierne_context_agree(context, status, fields, nfields, decision));
     LIERNE_TRY(lierne_connection_establish(plan->connection));
+    const executions all = executions_of(plan);
+    LIERNE_TRY(lierne_execution_find_all_gathers(context, all.at, all.each));
     return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
                ? lierne_shared_outputs_connect(context, plan->outputs, 2)
                : LIERNE_OK;
@@ -240,6 +252,19 @@ lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
                 return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s request %d of the plan is in flight",
                                    plan->context->rank, lierne_direction_names[d], i);
             }
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
+    LIERNE_TRY(lierne_plan_check_idle(plan));
+    for (int d = 0; d < 2; d++) {
+        if (lierne_execution_was_captured(plan->requests[d][0].execution)) {
+            return LIERNE_FAIL(LIERNE_BUSY,
+                               "rank %d: a %s call of the plan was captured into a graph, whose "
+                               "replays keep its sizes: make another plan",
+                               plan->context->rank, lierne_direction_names[d]);
         }
     }
     return LIERNE_OK;

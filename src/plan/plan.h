@@ -88,6 +88,8 @@ lierne_status lierne_plan_refresh(lierne_plan *plan);
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */
 lierne_status lierne_plan_check_idle(const lierne_plan *plan);
+/* The same before a plan changes; BUSY also if a call of it was captured into a graph. */
+lierne_status lierne_plan_check_changeable(const lierne_plan *plan);
 
 /* For coalesced plans: a direction's route, the rules for its buffers, and how many of them hold
  * the plan, changed by `by`. */
@@ -100,12 +102,18 @@ void lierne_plan_hold(lierne_plan *plan, int by);
 lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *plan,
                                        lierne_direction direction, void *out, const void *in);
 /* Before and after a call that executes. compare_call: where the context checks, the ranks agree
- * that each of them may call (mine), and to what and of which plan; *id is that of the agreement.
+ * that each of them may call (mine), what, of which plan, and whether a graph captures it; *id is
+ * that of the agreement.
  * Elsewhere the result is mine, and *id is -1. end_call: waits for the execution; where an
  * agreement does not wait for all ranks, first for the agreement, which may fail: then no data will
  * arrive. */
+typedef struct lierne_compared_call {
+    const char *name;
+    int plan; /* its number */
+    bool captured;
+} lierne_compared_call;
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
-                                       const char *name, int plan, int *id);
+                                       const lierne_compared_call *compared, int *id);
 lierne_status lierne_plan_end_call(lierne_context *context, int id, lierne_execution *execution);
 
 #endif

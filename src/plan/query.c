@@ -116,6 +116,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
         .balanced_ns = side->balanced_ns,
         .scratch_bytes = lierne_execution_scratch_bytes(plan->requests[direction][0].execution),
         .host_bytes = lierne_execution_host_bytes(plan->requests[direction][0].execution),
+        .window_bytes = lierne_execution_window_bytes(plan->requests[direction][0].execution),
     };
     for (int g = 0; g < LIERNE_PLAN_GROUPS; g++) {
         all.groups += plan->parts.groups[g] != NULL;

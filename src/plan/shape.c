@@ -15,7 +15,7 @@ static lierne_status reshape(lierne_plan *plan, const int64_t *shape, lierne_pla
                            "new plan",
                            rank, plan->parts.kind);
     }
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
     return saved->reshape(saved, plan->context, shape, parts);
 }
 

@@ -130,24 +130,17 @@ static void add_names(const trace *t) {
     }
 }
 
+static lierne_status write_trace(lierne_text *text, const lierne_dump *dump,
+                                 const lierne_context *context) {
+    const trace t = {text, dump, context};
+    add_names(&t);
+    for (size_t i = 0; i < dump->records.count; i++) {
+        add_entry(&t, i);
+    }
+    return LIERNE_OK;
+}
+
 lierne_status lierne_recorder_trace(char **text, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
-    lierne_dump dump = {0};
-    lierne_text own = {0};
-    if (text) {
-        *text = NULL;
-    }
-    LIERNE_TRY(lierne_check_set(text, "text"));
-    LIERNE_TRY(lierne_check_set(context, "context"));
-    lierne_status status = lierne_context_read_recorder(&dump, context);
-    if (status == LIERNE_OK) {
-        const trace t = {&own, &dump, context};
-        add_names(&t);
-        for (size_t i = 0; i < dump.records.count; i++) {
-            add_entry(&t, i);
-        }
-        status = lierne_text_take(&own, text);
-    }
-    lierne_dump_clear(&dump);
-    return status;
+    return lierne_context_write(text, context, write_trace);
 }

@@ -105,6 +105,21 @@ void lierne_recorder_set_clock(const lierne_recorder *r) {
     }
 }
 
+double lierne_recorder_seconds(const lierne_recorder *r, int64_t ticks) {
+    const lierne_recorder_header *h = r->header;
+    if (!r->own_clock) {
+        return 1e-9 * (double)ticks;
+    }
+    lierne_recorder_set_clock(r);
+    int64_t passed = atomic_load_explicit(&h->last_ticks, RELAXED) - h->first_ticks;
+    int64_t time = atomic_load_explicit(&h->last_time, RELAXED) - h->first_time;
+    return passed > 0 ? 1e-9 * (double)ticks * ((double)time / (double)passed) : 0;
+}
+
+double lierne_recorder_since(const lierne_recorder *r, int64_t ticks) {
+    return lierne_recorder_seconds(r, lierne_recorder_now(r) - ticks);
+}
+
 void lierne_recorder_beat(const lierne_recorder *r) {
     if (r->header) {
         lierne_recorder_set_clock(r);

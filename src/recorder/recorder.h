@@ -137,6 +137,9 @@ void lierne_recorder_add(const lierne_recorder *r, const lierne_entry *record);
 void lierne_recorder_set_clock(const lierne_recorder *r);
 /* The same, and a sign of life while nothing happens. */
 void lierne_recorder_beat(const lierne_recorder *r);
+/* Ticks of the recorder's clock in seconds; those since a time of it. */
+double lierne_recorder_seconds(const lierne_recorder *r, int64_t ticks);
+double lierne_recorder_since(const lierne_recorder *r, int64_t ticks);
 /* The recorder's clock; the nanoseconds of the system's monotonic one. */
 int64_t lierne_recorder_now(const lierne_recorder *r);
 int64_t lierne_recorder_nanoseconds(void);

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-int lierne_run_queue(const lierne_run *run, int operation) {
-    int group = run->schedule->operations.at[operation].group;
-    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
-}
-
 static lierne_status check_groups(const lierne_context *context, const lierne_schedule *s) {
     for (size_t i = 0; i < s->groups.count; i++) {
         const lierne_recorded_group *g = &s->groups.at[i];
@@ -105,7 +100,7 @@ static lierne_status prepare(lierne_run *run, lierne_context *context,
             g->uid = existing ? existing->uid : 0;
         }
     }
-    return LIERNE_OK;
+    return spec.progress_thread ? lierne_run_thread_create(run) : LIERNE_OK;
 }
 
 /* By `by`: the plans may not be destroyed while a run has them. */
@@ -119,6 +114,7 @@ static void hold_plans(const lierne_run *run, int by) {
 
 static void drop(lierne_run *run) {
     if (run) {
+        lierne_run_thread_destroy(run);
         lierne_schedule_destroy(run->schedule);
         lierne_mem_free(run->groups);
         lierne_mem_free(run->operations);
@@ -145,6 +141,8 @@ static bool dependent_busy(const lierne_dependent *dependent) {
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
     lierne_run *run = (lierne_run *)dependent;
     lierne_status status = LIERNE_OK;
+    lierne_run_thread_destroy(run);
+    run->context->guard = run->running ? NULL : run->context->guard;
     run->context->nplans -= lierne_context_remove_dependent(run->context, dependent);
     hold_plans(run, -1);
     for (size_t i = run->schedule->groups.count; i-- > 0;) {

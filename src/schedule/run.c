@@ -115,6 +115,10 @@ static bool finished(const lierne_run *run) {
     return true;
 }
 
+bool lierne_run_is_open(const lierne_run *run) {
+    return run->running && run->status == LIERNE_OK && !finished(run);
+}
+
 static bool any_posted(const lierne_run *run) {
     for (int i = 0; i < count(run); i++) {
         if (run->operations[i].request) {
@@ -164,8 +168,7 @@ static lierne_status check_deadline(lierne_run *run, bool moved) {
                                            run->context->rank, run->context->timeout, text));
 }
 
-/* Looks at every queue once. */
-static lierne_status advance(lierne_run *run, bool *moved) {
+lierne_status lierne_run_advance(lierne_run *run, bool *moved) {
     *moved = false;
     LIERNE_TRY(run->status);
     lierne_status status = lierne_context_alive(run->context);
@@ -219,12 +222,8 @@ static void reset(lierne_run *run, void *const *out, const void *const *in) {
     }
 }
 
-lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in) {
-    LIERNE_PUBLIC_CALL();
+static lierne_status begin(lierne_run *run, void *const *out, const void *const *in) {
     bool moved;
-    if (!run) {
-        return LIERNE_FAIL(LIERNE_INVALID, "run is NULL");
-    }
     LIERNE_TRY(lierne_context_alive(run->context));
     if (run->running) {
         return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
@@ -232,12 +231,26 @@ lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *co
     }
     LIERNE_TRY(check_buffers(run, out, in));
     reset(run, out, in);
-    advance(run, &moved); /* its error is that of lierne_run_end */
+    run->context->guard = lierne_run_guard(run);
+    lierne_run_advance(run, &moved); /* its error is that of lierne_run_end */
+    if (run->thread) {
+        pthread_cond_broadcast(&run->thread->guard.changed);
+    }
     return LIERNE_OK;
 }
 
-lierne_status lierne_run_resume(lierne_run *run, int operation) {
+lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in) {
     LIERNE_PUBLIC_CALL();
+    if (!run) {
+        return LIERNE_FAIL(LIERNE_INVALID, "run is NULL");
+    }
+    lierne_guard_enter(lierne_run_guard(run));
+    lierne_status status = begin(run, out, in);
+    lierne_guard_leave(lierne_run_guard(run));
+    return status;
+}
+
+static lierne_status resume(lierne_run *run, int operation) {
     LIERNE_TRY(check_running(run));
     if (operation < 0 || operation >= count(run) || !recorded(run, operation)->held) {
         return LIERNE_FAIL(LIERNE_INVALID,
@@ -249,6 +262,14 @@ lierne_status lierne_run_resume(lierne_run *run, int operation) {
     return LIERNE_OK;
 }
 
+lierne_status lierne_run_resume(lierne_run *run, int operation) {
+    LIERNE_PUBLIC_CALL();
+    lierne_guard_enter(lierne_run_guard(run));
+    lierne_status status = resume(run, operation);
+    lierne_guard_leave(lierne_run_guard(run));
+    return status;
+}
+
 /* The error of the execution, again. */
 static lierne_status report(const lierne_run *run) {
     if (run->status != LIERNE_OK) {
@@ -257,18 +278,26 @@ static lierne_status report(const lierne_run *run) {
     return run->status;
 }
 
+static lierne_status test(int *done, lierne_run *run) {
+    bool moved;
+    LIERNE_TRY(check_running(run));
+    if (!run->thread) {
+        lierne_run_advance(run, &moved);
+    }
+    *done = run->status == LIERNE_OK && finished(run);
+    return report(run);
+}
+
 lierne_status lierne_run_test(int *done, lierne_run *run) {
     LIERNE_PUBLIC_CALL();
-    bool moved;
     if (!done) {
         return LIERNE_FAIL(LIERNE_INVALID, "done is NULL");
     }
     *done = 0;
-    LIERNE_TRY(check_running(run));
-    if (advance(run, &moved) == LIERNE_OK) {
-        *done = finished(run);
-    }
-    return report(run);
+    lierne_guard_enter(lierne_run_guard(run));
+    lierne_status status = test(done, run);
+    lierne_guard_leave(lierne_run_guard(run));
+    return status;
 }
 
 static void let_others_run(const lierne_run *run) {
@@ -287,17 +316,30 @@ static void end_requests(lierne_run *run) {
     }
 }
 
-lierne_status lierne_run_end(lierne_run *run) {
-    LIERNE_PUBLIC_CALL();
+static void wait(lierne_run *run) {
     bool moved;
-    LIERNE_TRY(check_running(run));
-    while (!finished(run) && advance(run, &moved) == LIERNE_OK) {
-        if (!moved && !finished(run)) {
+    while (lierne_run_is_open(run)) {
+        if (run->thread) {
+            lierne_guard_wait(lierne_run_guard(run));
+        } else if (lierne_run_advance(run, &moved) == LIERNE_OK && !moved && !finished(run)) {
             let_others_run(run);
         }
     }
+}
+
+static lierne_status end(lierne_run *run) {
+    LIERNE_TRY(check_running(run));
+    wait(run);
     end_requests(run);
     run->running = false;
-    LIERNE_TRY(report(run));
-    return lierne_run_append_trace(run);
+    run->context->guard = NULL;
+    return report(run);
+}
+
+lierne_status lierne_run_end(lierne_run *run) {
+    LIERNE_PUBLIC_CALL();
+    lierne_guard_enter(lierne_run_guard(run));
+    lierne_status status = end(run);
+    lierne_guard_leave(lierne_run_guard(run));
+    return status == LIERNE_OK ? lierne_run_append_trace(run) : status;
 }

@@ -16,6 +16,13 @@ typedef struct lierne_run_operation {
     bool free; /* it is not held, or was resumed */
 } lierne_run_operation;
 
+/* thread.c */
+typedef struct lierne_run_thread {
+    lierne_guard guard;
+    pthread_t thread;
+    bool closing;
+} lierne_run_thread;
+
 struct lierne_run {
     lierne_dependent dependent; /* of the context; the first member */
     lierne_context *context;
@@ -26,6 +33,7 @@ struct lierne_run {
     int *next; /* per queue: operation whose turn it is, or the number of operations */
     void **out;
     const void **in;
+    lierne_run_thread *thread; /* or NULL: it progresses in the caller's calls only */
     bool running;
     int64_t executions; /* begun so far */
     double issued;
@@ -35,7 +43,23 @@ struct lierne_run {
 };
 
 /* The queue of an operation. */
-int lierne_run_queue(const lierne_run *run, int operation);
+static inline int lierne_run_queue(const lierne_run *run, int operation) {
+    int group = run->schedule->operations.at[operation].group;
+    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
+}
+
+/* run.c. Looks at every queue once; *moved: something was done. */
+lierne_status lierne_run_advance(lierne_run *run, bool *moved);
+/* Whether an execution was begun that is neither complete nor has failed. */
+bool lierne_run_is_open(const lierne_run *run);
+
+/* thread.c. Errors: UNSUPPORTED, NO_RESOURCE, NO_MEMORY. */
+lierne_status lierne_run_thread_create(lierne_run *run);
+void lierne_run_thread_destroy(lierne_run *run);
+/* The guard of a run with a thread; NULL: it has none. */
+static inline lierne_guard *lierne_run_guard(const lierne_run *run) {
+    return run && run->thread ? &run->thread->guard : NULL;
+}
 
 /* trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
 void lierne_run_write_trace(lierne_text *text, const lierne_run *run);

@@ -24,7 +24,9 @@ lierne_status lierne_run_get_event(lierne_run_event *event, const lierne_run *ru
                            operation);
     }
     const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
-    const lierne_run_operation *r = &run->operations[operation];
+    lierne_guard_enter(lierne_run_guard(run));
+    const lierne_run_operation now = run->operations[operation], *r = &now;
+    lierne_guard_leave(lierne_run_guard(run));
     const lierne_run_event full = {.size = sizeof full,
                                    .queue = lierne_run_queue(run, operation),
                                    .uid = uid_of(run, o),

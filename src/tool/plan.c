@@ -118,9 +118,15 @@ static int plan_world(plan_summary *summary, char **argv) {
         return TOOL_USAGE;
     }
     summary->wide = calloc((size_t)(summary->end - summary->first), sizeof *summary->wide);
-    int status = summary->wide && plan_nodes_open(summary)
-                     ? plan_ranks(summary, sim, argv)
-                     : tool_usage(argv, "no memory for %d ranks", summary->end - summary->first);
+    lierne_status nodes = plan_nodes_open(summary);
+    int status = TOOL_INVALID;
+    if (!summary->wide || nodes == LIERNE_NO_MEMORY) {
+        status = tool_usage(argv, "no memory for %d ranks", summary->end - summary->first);
+    } else if (nodes != LIERNE_OK) {
+        tool_failed(argv);
+    } else {
+        status = plan_ranks(summary, sim, argv);
+    }
     lierne_sim_destroy(sim);
     return status;
 }

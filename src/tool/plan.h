@@ -4,6 +4,9 @@
 
 #include "bridge.h"
 
+/* What moves inside nodes and between them (plan_nodes.c). */
+typedef struct plan_nodes plan_nodes;
+
 /* A direction's numbers, added up over the ranks that were planned. */
 typedef struct plan_cost {
     int64_t received_bytes;
@@ -13,11 +16,9 @@ typedef struct plan_cost {
     int64_t max_rank_sent;
     int64_t bound_rank_bytes; /* no schedule with the fewest bytes has less; of all ranks only */
     int64_t bound_rank_sent;
-    int64_t crossing_bytes; /* sent to other nodes */
-    int64_t max_node_sent;  /* the most of them that one node sends */
-    int64_t *node_sent;     /* of each node; NULL where nodes are not known */
-    int64_t stages;         /* the most that one rank has */
-    int64_t direct_ns;      /* what AUTO compared, the most of a rank; 0: nothing */
+    plan_nodes *nodes; /* NULL where the file has none */
+    int64_t stages;    /* the most that one rank has */
+    int64_t direct_ns; /* what AUTO compared, the most of a rank; 0: nothing */
     int64_t balanced_ns;
 } plan_cost;
 
@@ -41,10 +42,13 @@ bool plan_summary_slice(const plan_summary *summary, int rank, int64_t *start, i
 /* Whether a group is to be printed: all are, or those that the one rank is in. */
 bool plan_summary_shows(const plan_summary *summary, const int *ranks, int size);
 
-/* Counts what crosses between nodes, where the file has them. open: false without memory; close it
- * in any case. */
-bool plan_nodes_open(plan_summary *summary);
+/* Counts what moves inside nodes and between them, where the file has them, and finds the bounds
+ * where all ranks are planned. open: to be closed in any case. json, text: members of a direction's
+ * object, or lines; bounds: with these. */
+lierne_status plan_nodes_open(plan_summary *summary);
 void plan_nodes_close(plan_summary *summary);
+void plan_nodes_json(const plan_cost *cost, bool bounds);
+void plan_nodes_text(const char *direction, const plan_cost *cost, bool bounds);
 lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
                              lierne_direction direction);
 

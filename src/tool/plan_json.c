@@ -59,9 +59,8 @@ static void print_cost(const plan_summary *summary, const char *key, const plan_
            ",\"messages\":%" PRId64 ",\"max_rank_sent_bytes\":%" PRId64,
            key, cost->received_bytes, cost->max_rank_bytes, cost->min_bytes, cost->messages,
            cost->max_rank_sent);
-    if (cost->node_sent) {
-        printf(",\"between_nodes_bytes\":%" PRId64 ",\"max_node_sent_bytes\":%" PRId64,
-               cost->crossing_bytes, cost->max_node_sent);
+    if (cost->nodes) {
+        plan_nodes_json(cost, summary->only < 0);
     }
     if (cost->direct_ns > 0) {
         printf(",\"direct_ns\":%" PRId64 ",\"balanced_ns\":%" PRId64, cost->direct_ns,

@@ -1,45 +1,147 @@
-/* What crosses between nodes, counted over the routes: a node's bytes are those of its ranks. */
+/* What moves inside nodes and between them, counted over the routes: a node's bytes are those of
+ * its ranks. */
 #include "plan.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
-bool plan_nodes_open(plan_summary *summary) {
-    const int *nodes = lierne_config_get_nodes(summary->bridge->config);
+struct plan_nodes {
+    int64_t between; /* received from other nodes */
+    int64_t inside;  /* received from other ranks of the node */
+    int64_t most_sent;
+    int64_t most_received;
+    int64_t most_of_rank;
+    lierne_node_bound bound;
+    int64_t *sent; /* of each node, to others */
+    int64_t *received;
+};
+
+static lierne_status open_direction(plan_summary *summary, lierne_direction d, size_t n) {
+    plan_nodes *nodes = summary->cost[d].nodes = calloc(1, sizeof *nodes);
+    if (!nodes) {
+        return LIERNE_NO_MEMORY;
+    }
+    nodes->bound.size = sizeof nodes->bound;
+    nodes->sent = calloc(n, sizeof *nodes->sent);
+    nodes->received = calloc(n, sizeof *nodes->received);
+    return nodes->sent && nodes->received ? LIERNE_OK : LIERNE_NO_MEMORY;
+}
+
+/* The bounds of both directions, which are those of all ranks. */
+static lierne_status query_bounds(plan_summary *summary, const int *of) {
+    lierne_layout *src, *dst, *gradient;
+    lierne_status status =
+        lierne_bridge_layouts_create(&src, &dst, &gradient, &summary->bridge->spec);
+    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        status = lierne_redistribute_get_node_bound(&summary->cost[d].nodes->bound,
+                                                    d ? gradient : src, d ? src : dst, of);
+    }
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_layout_destroy(gradient);
+    return status;
+}
+
+lierne_status plan_nodes_open(plan_summary *summary) {
+    const int *of = lierne_config_get_nodes(summary->bridge->config);
+    lierne_status status = LIERNE_OK;
     int most = 0;
-    for (int rank = 0; nodes && rank < summary->bridge->world; rank++) {
-        most = nodes[rank] > most ? nodes[rank] : most;
+    for (int rank = 0; of && rank < summary->bridge->world; rank++) {
+        most = of[rank] > most ? of[rank] : most;
     }
-    for (int d = LIERNE_FORWARD; nodes && d <= LIERNE_ADJOINT; d++) {
-        summary->cost[d].node_sent = calloc((size_t)most + 1, sizeof *summary->cost[d].node_sent);
-        if (!summary->cost[d].node_sent) {
-            return false;
-        }
+    for (int d = LIERNE_FORWARD; of && status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        status = open_direction(summary, (lierne_direction)d, (size_t)most + 1);
     }
-    return true;
+    return of && status == LIERNE_OK && summary->only < 0 ? query_bounds(summary, of) : status;
 }
 
 void plan_nodes_close(plan_summary *summary) {
-    free(summary->cost[LIERNE_FORWARD].node_sent);
-    free(summary->cost[LIERNE_ADJOINT].node_sent);
+    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        plan_nodes *nodes = summary->cost[d].nodes;
+        if (nodes) {
+            free(nodes->sent);
+            free(nodes->received);
+        }
+        free(nodes);
+    }
+}
+
+static void raise_to(int64_t *most, int64_t value) {
+    *most = value > *most ? value : *most;
+}
+
+/* Elements of messages with ranks of other nodes; *all: with any. */
+static int64_t count(const lierne_messages *messages, const int *of, int rank, int64_t *all) {
+    int64_t others = 0;
+    for (size_t m = 0; m < messages->count; m++) {
+        *all += messages->at[m].elements;
+        others += of[messages->at[m].peer] == of[rank] ? 0 : messages->at[m].elements;
+    }
+    return others;
 }
 
 lierne_status plan_nodes_add(plan_summary *summary, const lierne_plan *plan, int rank,
                              lierne_direction direction) {
     const lierne_route *route;
-    plan_cost *cost = &summary->cost[direction];
-    const int *nodes = lierne_config_get_nodes(summary->bridge->config);
+    plan_nodes *nodes = summary->cost[direction].nodes;
+    const int *of = lierne_config_get_nodes(summary->bridge->config);
     int64_t bytes = (int64_t)lierne_dtype_size(summary->bridge->spec.dtype);
+    int64_t sent = 0, received = 0, all_sent = 0, all = 0;
     lierne_status status = lierne_plan_get_route(&route, plan, direction);
-    for (size_t i = 0; nodes && status == LIERNE_OK && i < route->stages.count; i++) {
-        const lierne_messages *sends = &route->stages.at[i].sends;
-        for (size_t m = 0; m < sends->count; m++) {
-            int64_t *sent = &cost->node_sent[nodes[rank]];
-            if (nodes[sends->at[m].peer] != nodes[rank]) {
-                cost->crossing_bytes += sends->at[m].elements * bytes;
-                *sent += sends->at[m].elements * bytes;
-                cost->max_node_sent = *sent > cost->max_node_sent ? *sent : cost->max_node_sent;
-            }
-        }
+    if (!nodes || status != LIERNE_OK) {
+        return status;
     }
-    return status;
+    for (size_t i = 0; i < route->stages.count; i++) {
+        sent += bytes * count(&route->stages.at[i].sends, of, rank, &all_sent);
+        received += bytes * count(&route->stages.at[i].recvs, of, rank, &all);
+    }
+    nodes->sent[of[rank]] += sent;
+    nodes->received[of[rank]] += received;
+    nodes->between += received;
+    nodes->inside += all * bytes - received;
+    raise_to(&nodes->most_sent, nodes->sent[of[rank]]);
+    raise_to(&nodes->most_received, nodes->received[of[rank]]);
+    raise_to(&nodes->most_of_rank, received);
+    return LIERNE_OK;
+}
+
+/* What is not between nodes is inside, if all that must cross does so once. */
+static int64_t least_inside(const plan_cost *cost) {
+    return cost->min_bytes - cost->nodes->bound.between_bytes;
+}
+
+void plan_nodes_json(const plan_cost *cost, bool bounds) {
+    const plan_nodes *n = cost->nodes;
+    printf(",\"between_nodes_bytes\":%" PRId64 ",\"inside_nodes_bytes\":%" PRId64
+           ",\"max_node_sent_bytes\":%" PRId64 ",\"max_node_received_bytes\":%" PRId64
+           ",\"max_rank_from_nodes_bytes\":%" PRId64,
+           n->between, n->inside, n->most_sent, n->most_received, n->most_of_rank);
+    if (bounds) {
+        printf(",\"bound_between_nodes_bytes\":%" PRId64 ",\"bound_inside_nodes_bytes\":%" PRId64
+               ",\"bound_node_sent_bytes\":%" PRId64 ",\"bound_node_received_bytes\":%" PRId64
+               ",\"bound_rank_from_nodes_bytes\":%" PRId64,
+               n->bound.between_bytes, least_inside(cost), n->bound.sent_bytes,
+               n->bound.received_bytes, n->bound.rank_received_bytes);
+    }
+}
+
+void plan_nodes_text(const char *direction, const plan_cost *cost, bool bounds) {
+    const plan_nodes *n = cost->nodes;
+    const struct {
+        const char *name;
+        int64_t bytes;
+        int64_t bound;
+    } lines[] = {{"between nodes", n->between, n->bound.between_bytes},
+                 {"inside nodes", n->inside, least_inside(cost)},
+                 {"most sent by one node", n->most_sent, n->bound.sent_bytes},
+                 {"most received by one node", n->most_received, n->bound.received_bytes},
+                 {"most that one rank receives from other nodes", n->most_of_rank,
+                  n->bound.rank_received_bytes}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        printf("%s %s: %" PRId64, direction, lines[i].name, lines[i].bytes);
+        if (bounds) {
+            printf(" (bound %" PRId64 ")", lines[i].bound);
+        }
+        printf("\n");
+    }
 }

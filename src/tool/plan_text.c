@@ -256,9 +256,8 @@ static void print_costs(const plan_summary *summary) {
     print_cost("adjoint", &summary->cost[LIERNE_ADJOINT], one);
     for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
         const plan_cost *cost = &summary->cost[d];
-        if (cost->node_sent) {
-            printf("%s between nodes: %" PRId64 ", most sent by one node %" PRId64 "\n",
-                   d ? "adjoint" : "forward", cost->crossing_bytes, cost->max_node_sent);
+        if (cost->nodes) {
+            plan_nodes_text(d ? "adjoint" : "forward", cost, !one);
         }
         if (cost->direct_ns > 0) {
             printf("%s by the links: direct %.1f us, balanced %.1f us\n", d ? "adjoint" : "forward",

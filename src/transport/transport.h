@@ -28,8 +28,10 @@ typedef struct lierne_posting {
     bool receives;
     size_t bytes;
     void *data;               /* where a transport that moves reads (sends) or writes (receives) */
-    const lierne_part *parts; /* of a transport that exposes: this rank's blocks, at both ends */
+    const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
+                                 both ends */
     size_t nparts;
+    bool all_gathers; /* see lierne_transport */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
@@ -47,6 +49,9 @@ typedef struct lierne_remote {
     size_t nparts;
     const lierne_record *records;
     size_t nrecords;
+    const lierne_record *own; /* of this rank's executions, in their order: on every rank the k-th
+                                 of a route has the k-th record */
+    size_t nown;
 } lierne_remote;
 
 /* A group (lierne/group.h), as a transport sees it. */
@@ -74,6 +79,12 @@ typedef struct lierne_transport {
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
+    bool windows; /* it copies what is sent into memory of its own, which peers read */
+    /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
+     * sends one block to all others and has theirs in the order of the ranks, one after another,
+     * all postings of the stage come in one post and say so: it may move them as that. The
+     * operation also writes this rank's own block to its place. */
+    bool all_gathers;
 
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
@@ -83,6 +94,10 @@ typedef struct lierne_transport {
      * own.
      */
     void (*close)(void *self);
+
+    /* NULL, or gives up what belongs to peers, when a context that is not dead is destroyed: before
+     * the ranks part. They close afterwards. */
+    void (*leave)(void *self);
 
     /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
     void (*print)(const void *self, char *text, size_t size);
@@ -137,7 +152,7 @@ typedef struct lierne_transport {
      * after a poll that found none of them. As idle in control/control.h. */
     bool (*wait)(void *self);
 
-    /* Both NULL unless the transport exposes and must know the other end of each message before the
+    /* Both NULL unless the transport must know the other end of each message before the
      * first call. A plan calls them when it is made and when its blocks change, never while one of
      * its requests is in flight. All ranks of the context must then have the transport, also those
      * that it connects with nobody. describe writes the record of a message that the batch will
@@ -154,6 +169,17 @@ typedef struct lierne_transport {
      * transport may decide so for each message of each call. */
     const lierne_part *(*exposed)(void *batch, size_t slot);
     void (*release)(void *batch, size_t slot);
+
+    /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
+     * message has at most so many bytes, contiguous on this rank (execute/short_call.c). post_short
+     * is post of all messages of the batch; false, and nothing was posted, where a send would have
+     * to wait. await_short waits a moment, and returns whether every receive is there, so that
+     * exposed shows them; otherwise the batch is to be polled. release_short then ends all of its
+     * messages, in place of poll and release. */
+    size_t short_bytes;
+    bool (*post_short)(void *batch, int match, const lierne_posting *postings, size_t n);
+    bool (*await_short)(void *batch);
+    void (*release_short)(void *batch);
 
     /* Both NULL unless the transport needs a communicator per group. Each is collective over the
      * members, which all call for their groups in one order, waits for them at most timeout

@@ -186,7 +186,7 @@ static bool run_copy(method *m, int direction) {
     const workload *w = m->workload;
     char *to = w->out[direction];
     if (c->streams) {
-        lierne_nontemporal_copy(to, c->from, c->bytes[direction]);
+        lierne_nontemporal_copy(to, c->from, c->bytes[direction], NULL);
         lierne_nontemporal_fence();
     } else {
         memcpy(to, c->from, c->bytes[direction]);

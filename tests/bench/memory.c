@@ -5,6 +5,7 @@
  *
  * Times are the thread's own, the best of many rounds, so that a busy machine changes them little.
  * quick is one round. Results are compared before they are timed. */
+#include "bench/checks.h"
 #include "digest/digest.h"
 #include "memory/host.h"
 
@@ -17,20 +18,10 @@
 #define AMOUNT ((size_t)16 << 20) /* least bytes that a round writes */
 #define INPUTS 4
 
-static int counts[2]; /* failed, passed */
 static int rounds = ROUNDS;
 
-static void check(bool ok, const char *what) {
-    counts[ok]++;
-    if (!ok) {
-        fprintf(stderr, "failed: %s\n", what);
-    }
-}
-
 static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Memory with values in it; normal numbers in every float type. */
@@ -73,7 +64,7 @@ static void run_sum(const work *w) {
 }
 
 static void run_nontemporal(const work *w) {
-    lierne_nontemporal_copy_by(w->pages, w->to, w->from[0], w->bytes);
+    lierne_nontemporal_copy_by(w->pages, w->to, w->from[0], w->bytes, NULL);
     lierne_nontemporal_fence();
 }
 
@@ -241,6 +232,5 @@ int main(int argc, char **argv) {
     time_large();
     time_runs();
     time_digests();
-    printf("%d passed, %d failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return close_counts();
 }

@@ -7,6 +7,7 @@
  *
  * quick is one round in worlds up to 1,024 ranks. Checks the targets: 2 ms at 4,096 ranks, 10 ms at
  * 131,072 and with balanced routing, and 1 MB for a plan. */
+#include "bench/checks.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 
@@ -20,19 +21,8 @@
 #define ROUNDS 21
 #define NODE   8
 
-static int counts[2]; /* failed, passed */
-
-static void check(bool ok, const char *what) {
-    counts[ok]++;
-    if (!ok) {
-        fprintf(stderr, "failed: %s: %s\n", what, lierne_last_error());
-    }
-}
-
 static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return seconds_of(CLOCK_MONOTONIC);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -145,6 +135,5 @@ int main(int argc, char **argv) {
         run_world(worlds[i], rounds);
     }
     run_groups(1024, rounds);
-    printf("%d passed, %d failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return close_counts();
 }

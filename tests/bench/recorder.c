@@ -5,6 +5,7 @@
  *
  * Times are the thread's own, the best of many rounds, so that a busy machine changes them little.
  * quick is one round. Times are printed and not judged: a busy machine is not a defect. */
+#include "bench/checks.h"
 #include "context/context.h"
 #include "lierne.h"
 
@@ -18,20 +19,10 @@
 #define ENTRIES 200000
 #define CALLS   20000
 
-static int counts[2]; /* failed, passed */
 static int rounds = ROUNDS;
 
-static void check(bool ok, const char *what) {
-    counts[ok]++;
-    if (!ok) {
-        fprintf(stderr, "failed: %s: %s\n", what, lierne_last_error());
-    }
-}
-
 static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void add_entries(lierne_context *context, lierne_plan *plan, float *x) {
@@ -100,6 +91,5 @@ int main(int argc, char **argv) {
         snprintf(command, sizeof command, "rm -rf %s", folder);
         check(system(command) == 0, "the folder is removed");
     }
-    printf("%d passed, %d failed\n", counts[1], counts[0]);
-    return counts[0] != 0;
+    return close_counts();
 }

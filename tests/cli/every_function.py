@@ -176,9 +176,17 @@ def layout_functions():
     route, least = P(), longs(0)
     ok(L.lierne_route_create_redistribute(ref(route), least, layout, layout, 0, None))
     L.lierne_route_destroy(route)
+    sides = array(P, layout.value)
+    tensors = struct("set_spec", ntensors=1, src=sides, dst=sides)
+    ok(L.lierne_route_create_set(ref(route), least, ref(tensors), 0))
+    check(least[0] == 0, "a set that stays where it is")
+    L.lierne_route_destroy(route)
     received, sent = longs(9), longs(9)
     ok(L.lierne_redistribute_get_bound(received, sent, layout, layout))
     check(received[0] == 0 and sent[0] == 0, "bound")
+    crossing = struct("node_bound", between_bytes=9)
+    ok(L.lierne_redistribute_get_node_bound(ref(crossing), layout, layout, ints(0, 1)))
+    check(crossing.between_bytes == 0 and crossing.sent_bytes == 0, "bound of nodes")
     digest, numbers = ctypes.c_uint64(), struct("digest_spec", layout=layout, rank=1)
     ok(L.lierne_digest_compute(ref(digest), stored, ref(numbers), (ctypes.c_float * 6)(1, 2, 3)))
     check(digest.value != 0 and stored[0] == 6, "digest")
@@ -229,9 +237,12 @@ def bridge_functions():
     contexts = [L.lierne_sim_get_context(sim, rank) for rank in range(2)]
     plans = [[made(L.lierne_plan_create_bridge, context, ref(spec)) for context in contexts]]
     plans.append([made(L.lierne_plan_create_redistribute, c, ref(redistribution)) for c in contexts])
+    tensors = struct("set_spec", ntensors=2, src=array(P, layouts[0].value, layouts[0].value),
+                     dst=array(P, layouts[1].value, layouts[1].value), dst_offsets=longs(0, 20))
     plans.append([made(L.lierne_plan_create_transposed, plan) for plan in plans[1]])
     plans.append([made(L.lierne_plan_create_composed, a, b) for a, b in zip(plans[1], plans[2])])
     plans.append([made(L.lierne_plan_create_bridge, context, ref(mapped)) for context in contexts])
+    plans.append([made(L.lierne_plan_create_set, context, ref(tensors)) for context in contexts])
     for layout in layouts:
         L.lierne_layout_destroy(layout)
     ask_plan(plans[0][0], contexts[0], b"bridge", 12)

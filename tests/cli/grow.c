@@ -143,6 +143,12 @@ static void dense(void) {
                             .shape = shape,
                             .dtype = LIERNE_F32,
                             .sequence_axis = -1};
+    BOX(lierne_node_bound) crossing;
+    PREPARE(crossing);
+    expect("node bound", lierne_redistribute_get_node_bound(&crossing.value, l, l, &zero),
+           LIERNE_OK, NULL);
+    expect_true("node bound is filled", crossing.value.between_bytes == 0);
+    AFTER("node bound", crossing);
     lierne_plan *plan = NULL;
     TRY("redistribute", r, NULL,
         (lierne_plan_destroy(plan), lierne_plan_create_redistribute(&plan, context, &r)));
@@ -174,6 +180,12 @@ static void dense(void) {
     TRY("digest", d, NULL, lierne_digest_compute(&digest, NULL, &d, data));
     lierne_digest_check_spec k = {.size = sizeof k, .ntensors = 1, .src = layouts, .dst = layouts};
     TRY("digest check", k, NULL, lierne_digest_check(context, &k, buffers, buffers));
+    lierne_set_spec t = {.size = sizeof t, .ntensors = 1, .src = layouts, .dst = layouts};
+    lierne_route *route = NULL;
+    TRY("set", t, NULL, (lierne_plan_destroy(plan), lierne_plan_create_set(&plan, context, &t)));
+    TRY("set's route", t, NULL,
+        (lierne_route_destroy(route), lierne_route_create_set(&route, NULL, &t, 0)));
+    lierne_route_destroy(route), lierne_plan_destroy(plan), plan = NULL;
     expect("bridge", lierne_plan_create_bridge(&plan, context, &b), LIERNE_OK, NULL);
     PREPARE(report);
     expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD), LIERNE_OK, NULL);

@@ -66,6 +66,8 @@ assert status == 0 or (status == UNSUPPORTED and b"no CUDA device" in base.liern
 if nccl:
     assert nccl.lierne_context_use_nccl(None, None) == INVALID
     assert base.lierne_last_error().startswith(b"lierne_context_use_nccl: ")
+    assert nccl.lierne_context_create_nccl(ctypes.byref(ctypes.c_void_p()), None, None) == INVALID
+    assert b"lierne_context_create_nccl: comm is NULL" in base.lierne_last_error()
     if status:
         assert nccl.lierne_context_use_nccl(context, None) == INVALID
         assert b"lierne_context_use_cuda first" in base.lierne_last_error()
@@ -79,6 +81,12 @@ verdict $? "the functions from Python: $got"
 if [ -n "$nccl" ]; then
     got=$(timeout 200 "$build/tests/nccl_ranks" 2>&1)
     verdict $? "the transport over a NCCL that is played: $got"
+    got=$(timeout 200 "$build/tests/nccl_replays" 2>&1)
+    verdict $? "captured calls and their replays: $got"
+fi
+if [ -n "$nccl" ] && ! [ -e /dev/nvidiactl ]; then
+    got=$("$build/tests/bench/gpu/gpu" 2>&1) && grep -q "nothing was measured: there is no CUDA device" <<<"$got"
+    verdict $? "make bench-gpu says why nothing was measured: $got"
 fi
 for program in "$build"/tests/gpu/*; do
     [ -f "$program" ] && [ -x "$program" ] || continue

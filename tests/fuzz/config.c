@@ -4,6 +4,7 @@
  * be executed. A missing rule of the reader shows here as a bridge that cannot be planned. replay.c
  * runs the same target over files, without a fuzzer. */
 #include "base/base.h"
+#include "fuzz/must.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 
@@ -16,16 +17,6 @@
 #define MAX_MAP      4096 /* ranks: a map costs memory and time in proportion */
 #define MAX_ELEMENTS 4096
 #define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
-
-#define MUST(ok, what)                                                                             \
-    do {                                                                                           \
-        if (!(ok)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, what, lierne_last_error());     \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Every text of a diagnostic is there and on one line, and its place is in the file. */
 static void read_findings(const lierne_config *config, lierne_status status) {

@@ -1,22 +1,13 @@
 /* Fuzzing of the dumps of flight recorders, a libFuzzer target. For any bytes: a dump is read or
  * rejected as INVALID, soon, and nothing is left behind. What is read becomes valid JSON, and is
  * judged as the only dump of its context. replay.c runs the same target over files. */
+#include "fuzz/must.h"
 #include "hang/view.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MUST(ok, what)                                                                             \
-    do {                                                                                           \
-        if (!(ok)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, what, lierne_last_error());     \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void write_json(const lierne_dump *dump) {
     lierne_text own = {0};

@@ -4,6 +4,7 @@
  * is serialized as a text that gives the same plan again, its routes match, it can be transposed,
  * and, where it is small, executed. replay.c runs the same target over files, without a fuzzer. */
 #include "base/base.h"
+#include "fuzz/must.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "rank_threads.h"
@@ -16,16 +17,6 @@
 #define MAX_WORLD    3
 #define MAX_ELEMENTS 4096
 #define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
-
-#define MUST(ok, what)                                                                             \
-    do {                                                                                           \
-        if (!(ok)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, what, lierne_last_error());     \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct world {
     int n;

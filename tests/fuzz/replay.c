@@ -1,10 +1,6 @@
 /* Runs a fuzz target over files, where there is no libFuzzer. Usage: replay FILE...; prints the
  * number of files. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz/must.h"
 
 static int replay(const char *path) {
     FILE *file = fopen(path, "rb");

@@ -3,6 +3,7 @@
 
 #include "context/oob.h"
 #include "control/node/mesh.h"
+#include "ipc.h"
 #include "launched/shared.h"
 #include "lierne/mpi.h"
 #include "lierne/node.h"
@@ -252,7 +253,8 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     if (out) {
         *out = NULL;
     }
-    return comm == MPI_COMM_WORLD && !(spec && spec->members)
-               ? lierne_context_create_node(out, &node)
-               : create_over(out, comm, spec);
+    LIERNE_TRY(comm == MPI_COMM_WORLD && !(spec && spec->members)
+                   ? lierne_context_create_node(out, &node)
+                   : create_over(out, comm, spec));
+    return test_ipc_use_asked(*out);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh BUILD: programs of tests/mpi without MPI, on ranks of a node that build/tests/launch starts,
-# over shared memory; some also over sockets, and over both. Prints a line per launch; last line: N
+# over shared memory; some also over sockets, over both, and over windows. Prints a line per launch; last line: N
 # passed, N failed. A launch that hangs, crashes or prints no count is one more failure.
 set -u
 build=${1:?usage: run.sh BUILD}
@@ -49,5 +49,12 @@ for run in "4 golden" "3 sparse" "3 general" "3 redistribute"; do
     # shellcheck disable=SC2086
     LIERNE_TEST_NODE_RANKS=2 launch $run
 done
+# Windows of a device that is played (tests/ipc.h).
+for run in "4 golden" "2 bridge" "4 sparse" "4 halos" "4 general" "8 members" "4 update" \
+    "4 layers" "4 inflight" "4 known_answer"; do
+    # shellcheck disable=SC2086
+    LIERNE_TEST_EXECUTOR=ipc launch $run
+done
+LIERNE_TEST_EXECUTOR=ipc LIERNE_TEST_NODE_RANKS=2 launch 3 general
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

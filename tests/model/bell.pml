@@ -6,9 +6,13 @@
  * look once more, and sleep until the bell changes. There are no timeouts, so a lost wake-up is a
  * deadlock. Stores wait in a buffer, as on x86, until a fence or an atomic operation.
  *
+ * With SHORT a rank looks once before it rings, as short calls do. With NO_DONE and two lines, two
+ * ranks that send to each other need not wait for taken flags: the other one's next message says it.
+ *
  * Checked: no deadlock, and no receiver copies data of another round. Each of these breaks it:
  * NO_FENCE (who rings does not wait until its flag is visible), NO_LAST_LOOK (a rank sleeps without
- * having looked again), NO_DONE (a sender does not wait until what it writes over was copied). */
+ * having looked again), NO_DONE (a sender does not wait until what it writes over was copied; with one line, or three ranks),
+ * FORGETS (a short call that finds its message at once rings no receiver). */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -101,7 +105,20 @@ active [RANKS] proctype rank() {
     :: else ->
         stores[me]!DATA(LINE(me, round), round);
         stores[me]!READY(LINE(me, round), round);
+#ifdef SHORT
+        look(found);
+        if
+#ifdef FORGETS
+        :: copied
+        :: !copied -> ring(NEXT(me))
+#else
+        :: true -> ring(NEXT(me))
+#endif
+        fi;
+        found = 0;
+#else
         ring(NEXT(me));
+#endif
         do
         :: look(found);
             if

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bell.sh: checks the flags and the bell of src/transport/shm in all interleavings (bell.pml), for 2
-# ranks and 3 rounds, for 3 ranks and one round, and for messages with two lines, and that each of three
-# mistakes is found.
+# ranks and 3 rounds, for 3 ranks and one round, for messages with two lines, and for short calls, and
+# that each of four mistakes is found.
 # Last line: N passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -42,6 +42,10 @@ check "2 ranks" none -DRANKS=2 -DROUNDS=3
 check "3 ranks" none -DRANKS=3 -DROUNDS=1
 check "two lines" none -DRANKS=2 -DROUNDS=4 -DLINES=2
 check "two lines, not waiting for taken" "assertion violated" -DRANKS=3 -DROUNDS=3 -DLINES=2 -DNO_DONE
+check "two lines, answered instead of taken" none -DRANKS=2 -DROUNDS=4 -DLINES=2 -DNO_DONE
+check "short calls, 2 ranks" none -DRANKS=2 -DROUNDS=4 -DLINES=2 -DNO_DONE -DSHORT
+check "short calls, 3 ranks" none -DRANKS=3 -DROUNDS=1 -DLINES=2 -DSHORT
+check "short calls, no receiver woken" "invalid end state" -DRANKS=3 -DROUNDS=1 -DLINES=2 -DSHORT -DFORGETS
 check "two lines, no fence" "invalid end state" -DRANKS=2 -DROUNDS=3 -DLINES=2 -DNO_FENCE
 for ranks in 2 3; do
     check "no fence, $ranks ranks" "invalid end state" -DRANKS=$ranks -DROUNDS=2 -DNO_FENCE

@@ -20,16 +20,7 @@ typedef struct setup {
 } setup;
 
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context) {
-    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
-                     .dst = mesh_of("tcd", test_world, 1, 1),
-                     .world = test_world,
-                     .batch = test_world,
-                     .sequence = 4,
-                     .hidden = ROW / 4,
-                     .axis_b = 0,
-                     .axis_s = 1,
-                     .axis_h = 2,
-                     .dtype = LIERNE_F32};
+    bridge_case c = case_of_samples(test_world, ROW / 4, mesh_of("tcd", test_world, 1, 1));
     return case_plan(plan, context, &c);
 }
 

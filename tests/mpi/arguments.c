@@ -28,13 +28,7 @@ static const uint8_t keep[ROWS + 1] = {1, 1, 1, 1};
 
 static lierne_bridge_spec bridge_spec(int64_t *shape) {
     shape[0] = SAMPLES * test_world, shape[1] = MOST, shape[2] = WIDTH;
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
-                                .src = src,
-                                .dst = dst,
-                                .naxes = 3,
-                                .shape = shape,
-                                .dtype = LIERNE_F32,
-                                .sequence_axis = 1};
+    return bridge_spec_of(src, dst, shape);
 }
 
 static lierne_graph_spec graph_spec(void) {

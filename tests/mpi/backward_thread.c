@@ -26,16 +26,7 @@ static size_t all_elements(void) {
 
 static void open_worker(worker *l) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
-    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
-                     .dst = mesh_of("tcd", 1, test_world, 1),
-                     .world = test_world,
-                     .batch = test_world,
-                     .sequence = 4,
-                     .hidden = ROW / 4,
-                     .axis_b = 0,
-                     .axis_s = 1,
-                     .axis_h = 2,
-                     .dtype = LIERNE_F32};
+    bridge_case c = case_of_samples(test_world, ROW / 4, mesh_of("tcd", 1, test_world, 1));
     memset(l, 0, sizeof *l);
     CHECK(lierne_context_create_mpi_fortran(&l->context, MPI_Comm_c2f(MPI_COMM_WORLD), &spec) ==
               LIERNE_OK,

@@ -325,16 +325,8 @@ static void sweep_disjoint(lierne_context *context) {
 
 /* The context keeps its table of groups: it grows here, before each case counts what is left. */
 static void grow_groups(lierne_context *context) {
-    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
-                     .dst = mesh_of("tcd", 1, test_world, 1),
-                     .world = test_world,
-                     .batch = test_world,
-                     .sequence = 1,
-                     .hidden = 1,
-                     .axis_b = 0,
-                     .axis_s = 1,
-                     .axis_h = 2,
-                     .algorithm = TEST_COLLECTIVE};
+    bridge_case c = case_of_samples(test_world, 1, mesh_of("tcd", 1, test_world, 1));
+    c.algorithm = TEST_COLLECTIVE;
     lierne_plan *plan;
     CHECK(case_plan(&plan, context, &c) == LIERNE_OK, "%s", lierne_last_error());
     lierne_plan_destroy(plan);

@@ -1,7 +1,9 @@
 /* Plans on memory that MPI cannot read, over MPI: a device that is played (tasks.h), whose calls on
- * streams launch what was recorded. What travels goes through host memory and is counted; results
- * have the bits of host memory, forward and adjoint, with requests in flight at once. */
+ * streams launch what was recorded; then the same over windows of that device (ipc.h). What travels
+ * goes through host memory and is counted; results have the bits of host memory, forward and
+ * adjoint, with requests in flight at once. */
 #include "context/context.h"
+#include "ipc.h"
 #include "lierne.h"
 #include "mpi/common.h"
 #include "tasks.h"
@@ -78,7 +80,17 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
     }
 }
 
-static void run_all(lierne_context *host, lierne_context *device) {
+static void check_report(const lierne_plan *plan, bool window) {
+    lierne_report report = {.size = sizeof report};
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK, "%s",
+          lierne_last_error());
+    CHECK(strcmp(report.transports, window ? "ipc" : "mpi") == 0, "over %s", report.transports);
+    CHECK(report.host_bytes == (window ? 0 : report.sent_bytes + report.received_bytes),
+          "host_bytes");
+    CHECK(report.window_bytes == (window ? report.sent_bytes : 0), "window_bytes");
+}
+
+static void run_all(lierne_context *host, lierne_context *device, bool window) {
     for (int kind = 0; kind < 3; kind++) {
         lierne_plan *a = NULL, *b = NULL;
         lierne_report report = {.size = sizeof report};
@@ -87,10 +99,7 @@ static void run_all(lierne_context *host, lierne_context *device) {
         for (int round = 0; round < 4; round++) {
             compare(a, b, round % 2, kind == 1 ? 2 : 1);
         }
-        CHECK(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK, "%s",
-              lierne_last_error());
-        CHECK(strcmp(report.transports, "mpi") == 0, "over %s", report.transports);
-        CHECK(report.host_bytes == report.sent_bytes + report.received_bytes, "host_bytes");
+        check_report(b, window);
         CHECK(lierne_plan_get_report(&report, a, LIERNE_FORWARD) == LIERNE_OK, "%s",
               lierne_last_error());
         CHECK(report.host_bytes == 0, "host_bytes of host memory");
@@ -101,17 +110,22 @@ static void run_all(lierne_context *host, lierne_context *device) {
 
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
-    lierne_context *host = NULL, *device = NULL;
+    lierne_context *host = NULL, *device = NULL, *window = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     CHECK(lierne_context_create_mpi(&host, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
     CHECK(lierne_context_create_mpi(&device, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
+    CHECK(lierne_context_create_mpi(&window, MPI_COMM_WORLD, &spec) == LIERNE_OK, "%s",
+          lierne_last_error());
     lierne_stream_driver driver = test_device_driver;
     driver.required = true;
     device->memory = &test_device_memory;
     device->stream_driver = &driver;
-    run_all(host, device);
+    run_all(host, device, false);
+    CHECK(test_ipc_use(window) == LIERNE_OK, "%s", lierne_last_error());
+    run_all(host, window, true);
+    CHECK(lierne_context_destroy(window) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_destroy(device) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_destroy(host) == LIERNE_OK, "%s", lierne_last_error());
     return test_finish();

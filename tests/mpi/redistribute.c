@@ -1,13 +1,14 @@
-/* Redistributions between random layouts on real ranks: the cases of
- * tests/unit/test_redistribute.c, each rank doing its own part. Every rank makes the same case from
- * the same seed. */
+/* Redistributions between random layouts, and random tensor sets, on real ranks: the cases of
+ * tests/unit/test_redistribute.c and test_set.c, each rank doing its own part. Every rank makes the
+ * same case from the same seed. */
 #include "mpi/common.h"
 #include "unit/redistribute_case.h"
+#include "unit/set_case.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 150 };
+enum { CASES = 150, SETS = 40 };
 
 /* Copies the result out of a plan's own memory. Places that no element belongs to are zero there.
  */
@@ -95,6 +96,54 @@ static void ranks_that_disagree(lierne_context *context) {
     reject(context, &c, LIERNE_PARTIAL, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
 }
 
+/* One direction of a set: blocking, then begin and end. */
+static void run_direction(const set_case *c, lierne_plan *plan, lierne_direction d, int64_t *dot) {
+    set_buffers b;
+    CHECK(set_open(&b, c, plan, test_rank, d), "sizes of buffers");
+    for (int round = 0; round < 2; round++) {
+        lierne_request *request;
+        set_poison(&b);
+        lierne_status status = round == 0
+                                   ? (d ? lierne_adjoint : lierne_forward)(plan, b.out, b.in, NULL)
+                                   : (d ? lierne_adjoint_begin
+                                        : lierne_forward_begin)(&request, plan, b.out, b.in, NULL);
+        status = status == LIERNE_OK && round ? lierne_end(request) : status;
+        CHECK(status == LIERNE_OK, "%s", lierne_last_error());
+        *dot = 0;
+        const char *wrong = set_check(&b, c, test_rank, d, dot);
+        CHECK(!wrong, "direction %d, round %d: %s", (int)d, round, wrong);
+    }
+    set_close(&b);
+}
+
+static void run_set(lierne_context *context, uint64_t seed) {
+    set_case c;
+    lierne_plan *plan;
+    int64_t dots[2], sums[2];
+    random_set(&c, seed, test_world);
+    lierne_status status = set_plan(&plan, &c, context, test_rank);
+    CHECK(status == LIERNE_OK, "set %d: %s", (int)seed, lierne_last_error());
+    if (status != LIERNE_OK) {
+        return;
+    }
+    run_direction(&c, plan, LIERNE_FORWARD, &dots[0]);
+    run_direction(&c, plan, LIERNE_ADJOINT, &dots[1]);
+    MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sums[0] == sums[1], "set %d: <Fx, y> is %lld, <x, F*y> is %lld", (int)seed,
+          (long long)sums[0], (long long)sums[1]);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* The last rank has a tensor less: every rank gets the same error. */
+static void sets_that_disagree(lierne_context *context) {
+    set_case c;
+    lierne_plan *plan;
+    random_set(&c, 7, test_world);
+    c.ntensors -= test_rank == test_world - 1;
+    test_same_error(set_plan(&plan, &c, context, test_rank), LIERNE_MISMATCH, "ntensors differs");
+    CHECK(!plan, "a plan beside an error");
+}
+
 int main(int argc, char **argv) {
     test_start(&argc, &argv);
     size_t before = lierne_mem_live();
@@ -105,8 +154,12 @@ int main(int argc, char **argv) {
         run_seed(context, 1000 * (uint64_t)test_world + seed, LIERNE_SHARE_NONE);
         run_seed(context, 1000 * (uint64_t)test_world + seed, (lierne_sharing)(1 + seed % 3));
     }
+    for (uint64_t seed = 0; seed < SETS; seed++) {
+        run_set(context, seed);
+    }
     if (test_world > 1) {
         ranks_that_disagree(context);
+        sets_that_disagree(context);
     }
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "%zu allocations leaked", lierne_mem_live() - before);

@@ -83,6 +83,8 @@ for run in "4 general" "4 golden" "3 sparse" "3 halos" "8 redistribute"; do
 done
 unset LIERNE_TEST_NODE_RANKS
 launch 2 shm caller
+launch 2 schedule threads
+launch 4 schedule threads
 launch 4 shared_output pairs
 # Over MPI alone, and with messages that it moves piece by piece, by both ends.
 export LIERNE_TRANSPORTS=mpi

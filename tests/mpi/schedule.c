@@ -1,8 +1,10 @@
 /* Schedules over MPI: the gate passes with isolation and cannot complete without it; a rank that
  * deviates in any field of an operation is named on every rank, before data moves, in a context
- * that stays alive. */
+ * that stays alive. All of that with and without a progress thread, which lets a rank compute while
+ * the others wait for its later operations. */
 #include "lierne/schedule.h"
 #include "lierne/collective.h"
+#include "lierne/hang.h"
 #include "mpi/common.h"
 
 #include <stdio.h>
@@ -154,12 +156,15 @@ static bool exact(const gate *g) {
     return ok;
 }
 
-static lierne_status pass(const gate *g, lierne_run *run) {
+static lierne_status pass(const gate *g, lierne_run *run, bool threaded) {
     lierne_status status = lierne_run_begin(run, (void *const *)g->out, (const void *const *)g->in);
     for (int done = 0; status == LIERNE_OK && !done;) {
         status = lierne_run_test(&done, run);
         if (test_rank == 1 && status == LIERNE_OK && !done && event_of(run, 1).ended > 0) {
             lierne_run_resume(run, 0);
+        }
+        if (threaded && test_rank != 1) {
+            break; /* the thread goes on, and needs the processor more */
         }
     }
     lierne_status ended = lierne_run_end(run);
@@ -173,15 +178,21 @@ static void destroy(gate *g) {
     CHECK(lierne_context_destroy(g->context) == LIERNE_OK, "%s", lierne_last_error());
 }
 
-static void opens(void) {
-    gate g;
+static lierne_run *commit(const gate *g, const lierne_schedule *s, bool threaded) {
+    const lierne_run_spec spec = {.size = sizeof spec, .progress_thread = threaded};
     lierne_run *run;
+    CHECK(lierne_run_create(&run, g->context, s, &spec) == LIERNE_OK, "%s", lierne_last_error());
+    return run;
+}
+
+static void opens(bool threaded) {
+    gate g;
     create(&g, PATIENT);
     lierne_schedule *s = isolate(record(&g, NONE, false));
-    CHECK(lierne_run_create(&run, g.context, s, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_run *run = commit(&g, s, threaded);
     for (int i = 0; i < 50; i++) {
         fill(&g);
-        lierne_status status = pass(&g, run);
+        lierne_status status = pass(&g, run, threaded);
         lierne_run_event x = event_of(run, 0), y = event_of(run, 1);
         CHECK(status == LIERNE_OK && exact(&g), "step %d: %s", i,
               status ? lierne_last_error() : "wrong");
@@ -198,15 +209,14 @@ static void opens(void) {
 }
 
 /* Without isolation the all-to-all is behind what rank 1 withholds. */
-static void stays_shut(void) {
+static void stays_shut(bool threaded) {
     gate g;
-    lierne_run *run;
     create(&g, TIMEOUT);
     lierne_schedule *s = record(&g, NONE, false);
-    CHECK(lierne_run_create(&run, g.context, s, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_run *run = commit(&g, s, threaded);
     fill(&g);
     double start = MPI_Wtime();
-    CHECK(pass(&g, run) == LIERNE_TIMEOUT, "%s", lierne_last_error());
+    CHECK(pass(&g, run, threaded) == LIERNE_TIMEOUT, "%s", lierne_last_error());
     CHECK(MPI_Wtime() - start < TIMEOUT + SLACK, "it took %g s", MPI_Wtime() - start);
     CHECK(test_rank != 1 || strstr(lierne_last_error(), "is held"), "%s", lierne_last_error());
     CHECK(event_of(run, 0).begun > 0 && event_of(run, 1).begun == 0, "what was begun");
@@ -248,10 +258,100 @@ static void mismatches(void) {
     destroy(&g);
 }
 
+/* Whether all other ranks have said that their runs ended; looks for this long. */
+static bool others_ended(double seconds) {
+    int arrived = 0, there = 0;
+    double start = MPI_Wtime();
+    while (arrived < test_world - 1 && MPI_Wtime() - start < seconds) {
+        MPI_Iprobe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+        if (there) {
+            MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            arrived++;
+        }
+    }
+    return arrived == test_world - 1;
+}
+
+/* What a caller may do beside the thread. */
+static void shares(const gate *g, lierne_run *run, lierne_run *other) {
+    char text[512], *json;
+    int done;
+    CHECK(lierne_forward(g->plans[3], g->out[0], g->in[0], NULL) == LIERNE_BUSY &&
+              strstr(lierne_last_error(), "lierne_run_end"),
+          "%s", lierne_last_error());
+    CHECK(lierne_run_begin(other, NULL, NULL) == LIERNE_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_run_begin(run, NULL, NULL) == LIERNE_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_run_destroy(run) == LIERNE_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_context_get_status(g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_progress(g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_dump(text, sizeof text, g->context) == LIERNE_OK, "dump");
+    CHECK(lierne_status_json(&json, g->context) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_text_destroy(json);
+    CHECK(lierne_run_test(&done, run) == LIERNE_OK, "%s", lierne_last_error());
+}
+
+/* Rank 0 computes: it begins, and makes no call of lierne until all others have ended, who need its
+ * later operations. Without a thread they cannot end before it calls again, however long it waits.
+ */
+static void goes_on(bool threaded) {
+    gate g;
+    create(&g, PATIENT);
+    lierne_schedule *s = record(&g, NONE, false);
+    lierne_run *run = commit(&g, s, threaded && test_rank % 2 == 0);
+    lierne_run *other = commit(&g, s, threaded);
+    fill(&g);
+    CHECK(lierne_run_begin(run, (void *const *)g.out, (const void *const *)g.in) == LIERNE_OK, "%s",
+          lierne_last_error());
+    if (test_rank == 1) {
+        CHECK(lierne_run_resume(run, 0) == LIERNE_OK, "%s", lierne_last_error());
+    }
+    bool ended = test_rank == 0 && others_ended(threaded ? PATIENT : 0.2);
+    if (test_rank == 0 && threaded) {
+        shares(&g, run, other);
+    }
+    CHECK(test_rank != 0 || ended == threaded, "the others have%s ended", ended ? "" : " not");
+    CHECK(lierne_run_end(run) == LIERNE_OK && exact(&g), "%s", lierne_last_error());
+    if (test_rank > 0) {
+        MPI_Send(NULL, 0, MPI_BYTE, 0, 7, MPI_COMM_WORLD);
+    } else if (!threaded) {
+        CHECK(others_ended(PATIENT), "the others have not ended");
+    }
+    CHECK(lierne_run_destroy(other) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_run_destroy(run) == LIERNE_OK, "%s", lierne_last_error());
+    lierne_schedule_destroy(s);
+    destroy(&g);
+}
+
+/* Without MPI_THREAD_MULTIPLE a thread is refused, on every rank. */
+static void refuses(void) {
+    const lierne_run_spec spec = {.size = sizeof spec, .progress_thread = test_rank == 1};
+    gate g;
+    lierne_run *run;
+    create(&g, PATIENT);
+    lierne_schedule *s = record(&g, NONE, false);
+    test_same_error(lierne_run_create(&run, g.context, s, &spec), LIERNE_UNSUPPORTED,
+                    "MPI_THREAD_MULTIPLE");
+    lierne_schedule_destroy(s);
+    destroy(&g);
+}
+
+/* With the argument "threads", MPI is asked for MPI_THREAD_MULTIPLE. */
 int main(int argc, char **argv) {
-    test_start(&argc, &argv);
-    opens();
-    mismatches();
-    stays_shut();
+    bool threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+    int provided = MPI_THREAD_SINGLE;
+    if (threads) {
+        provided = test_start_threads(&argc, &argv);
+    } else {
+        test_start(&argc, &argv);
+        mismatches();
+    }
+    if (provided == MPI_THREAD_MULTIPLE) {
+        goes_on(true);
+    } else {
+        refuses();
+        goes_on(false);
+    }
+    opens(provided == MPI_THREAD_MULTIPLE);
+    stays_shut(provided == MPI_THREAD_MULTIPLE);
     return test_finish();
 }

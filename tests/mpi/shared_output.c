@@ -18,16 +18,9 @@ static lierne_context *context;
 /* dp to dp1, so that all ranks need the whole tensor; with a hidden size that all of them divide
  * unevenly. */
 static bridge_case fan_in(int64_t samples, lierne_sharing sharing) {
-    return (bridge_case){.src = mesh_of("tcd", 1, 1, test_world),
-                         .dst = mesh_of("tcd", test_world, 1, 1),
-                         .world = test_world,
-                         .batch = samples,
-                         .sequence = 5,
-                         .hidden = 3,
-                         .axis_s = 1,
-                         .axis_h = 2,
-                         .dtype = LIERNE_F32,
-                         .sharing = sharing};
+    bridge_case c = case_of_samples(test_world, 3, mesh_of("tcd", test_world, 1, 1));
+    c.batch = samples, c.sequence = 5, c.sharing = sharing;
+    return c;
 }
 
 static lierne_plan *make(const bridge_case *c) {

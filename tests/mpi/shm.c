@@ -210,8 +210,10 @@ static void every_way(void) {
         goes(packed[i], true, i < 2 ? " packed" : " messages in place",
              4); /* up to 1 KiB: packed */
     }
+    /* Pulling pays for every run: forward, rows of 256 bytes go in pieces. */
+    goes(&long_rows, false, " in pieces", refuse_pull ? 4 : 2);
     for (int i = 0; i < 4; i++) {
-        goes(whole[i], false, far, 4);
+        goes(whole[i], false, far, whole[i] == &long_rows && !refuse_pull ? 2 : 4);
         goes(whole[i], true, " messages in place", 4);
     }
     /* To and from two ranks: blocks that begin behind others, and sums of two. */

@@ -15,13 +15,7 @@ static int64_t shape[3];
 
 static lierne_bridge_spec spec_of(void) {
     shape[0] = SAMPLES * test_world, shape[1] = MOST, shape[2] = WIDTH;
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
-                                .src = src,
-                                .dst = dst,
-                                .naxes = 3,
-                                .shape = shape,
-                                .dtype = LIERNE_F32,
-                                .sequence_axis = 1};
+    return bridge_spec_of(src, dst, shape);
 }
 
 static float value(int step, int64_t g, int64_t s, int64_t h) {

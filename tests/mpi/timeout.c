@@ -112,16 +112,8 @@ static lierne_context *context_new(void) {
 
 /* All dp ranks into one, so that every rank waits for every other. */
 static lierne_status plan_all(lierne_plan **plan, lierne_context *context, int64_t seq) {
-    bridge_case c = {.src = mesh_of("tcd", 1, 1, test_world),
-                     .dst = mesh_of("tcd", test_world, 1, 1),
-                     .world = test_world,
-                     .batch = test_world,
-                     .sequence = seq,
-                     .hidden = 4,
-                     .axis_b = 0,
-                     .axis_s = 1,
-                     .axis_h = 2,
-                     .dtype = LIERNE_F32};
+    bridge_case c = case_of_samples(test_world, 4, mesh_of("tcd", test_world, 1, 1));
+    c.sequence = seq;
     return case_plan(plan, context, &c);
 }
 

@@ -300,8 +300,8 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
         for (size_t i = 0; i < m; i++) {
             out[m][i] = byte_of(test_rank, m, i);
         }
-        const lierne_posting receive = {m, last, true, m, in[m], NULL, 0};
-        const lierne_posting send = {lengths + m, next, false, m, out[m], NULL, 0};
+        const lierne_posting receive = {m, last, true, m, in[m], NULL, 0, false};
+        const lierne_posting send = {lengths + m, next, false, m, out[m], NULL, 0, false};
         CHECK(w->post(batch, same, &receive, 1) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(w->post(batch, tag, &send, 1) == LIERNE_OK, "%s", lierne_last_error());
     }

@@ -1,5 +1,6 @@
 /* Messages are matched by pair of ranks, in the order in which they were posted. */
 #include "fake.h"
+#include "capture.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ struct ncclComm {
 typedef struct message {
     struct message *next;
     int world_id, from, to;
+    bool gathers; /* of an all-gather, which meets nothing else */
     const void *data;
     size_t bytes;
     bool taken;
@@ -26,7 +28,17 @@ typedef struct operation {
     bool receives;
     void *data;
     size_t bytes;
+    cudaStream_t stream;
 } operation;
+
+/* What a group call does, when it is executed or replayed; an all-gather is one with a copy. */
+typedef struct operations {
+    int n;
+    const void *own;
+    void *to;
+    size_t bytes;
+    operation at[MOST_OPERATIONS];
+} operations;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -36,8 +48,8 @@ static bool stalled, fails;
 static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
-static _Thread_local operation group[MOST_OPERATIONS + 1];
-static _Thread_local int noperations = -1;
+static _Thread_local operations group;
+static _Thread_local bool open_group;
 static _Thread_local bool broken; /* the group: nothing of it is begun */
 
 void fake_nccl_stall(bool stall) {
@@ -157,40 +169,43 @@ static const char *last_error(ncclComm_t comm) {
 }
 
 static ncclResult_t group_start(void) {
-    noperations = 0;
+    group = (operations){.n = 0};
+    open_group = true;
     broken = false;
     return ncclSuccess;
 }
 
-static ncclResult_t add(ncclComm_t comm, int peer, bool receives, void *data, size_t bytes) {
+static ncclResult_t add(ncclComm_t comm, int peer, bool receives, void *data, size_t bytes,
+                        cudaStream_t stream) {
     pthread_mutex_lock(&lock);
     bool fail = fails && !receives;
     fails &= !fail;
     pthread_mutex_unlock(&lock);
-    if (noperations < 0 || noperations == MOST_OPERATIONS || bytes == 0 || fail) {
+    if (!open_group || group.n == MOST_OPERATIONS || bytes == 0 || fail) {
         broken = true;
         return ncclInvalidUsage;
     }
-    group[noperations++] = (operation){comm, peer, receives, data, bytes};
+    group.at[group.n++] = (operation){comm, peer, receives, data, bytes, stream};
     return ncclSuccess;
 }
 
 static ncclResult_t send_bytes(const void *data, size_t bytes, ncclDataType_t type, int peer,
                                ncclComm_t comm, cudaStream_t stream) {
-    return type == ncclInt8 && stream ? add(comm, peer, false, (void *)data, bytes)
+    return type == ncclInt8 && stream ? add(comm, peer, false, (void *)data, bytes, stream)
                                       : ncclInvalidArgument;
 }
 
 static ncclResult_t receive_bytes(void *data, size_t bytes, ncclDataType_t type, int peer,
                                   ncclComm_t comm, cudaStream_t stream) {
-    return type == ncclInt8 && stream ? add(comm, peer, true, data, bytes) : ncclInvalidArgument;
+    return type == ncclInt8 && stream ? add(comm, peer, true, data, bytes, stream)
+                                      : ncclInvalidArgument;
 }
 
 /* Copies the first message of a pair, where there is one. */
-static bool take(const operation *o) {
+static bool take(const operation *o, bool gathers) {
     for (message *m = first; m; m = m->next) {
         if (!m->taken && m->world_id == o->comm->world_id && m->from == o->peer &&
-            m->to == o->comm->rank) {
+            m->to == o->comm->rank && m->gathers == gathers) {
             if (m->bytes != o->bytes) {
                 return false;
             }
@@ -204,21 +219,22 @@ static bool take(const operation *o) {
 }
 
 /* One look at all messages of the group; returns whether all are done. */
-static bool look(const message *sent, bool *done, int n) {
+static bool look(const operations *o, const message *sent, bool *done) {
     bool all = true;
-    for (int i = 0; i < n; i++) {
-        done[i] = done[i] || (group[i].receives ? take(&group[i]) : sent[i].taken);
+    for (int i = 0; i < o->n; i++) {
+        done[i] = done[i] || (o->at[i].receives ? take(&o->at[i], o->own) : sent[i].taken);
         all &= done[i];
     }
     return all;
 }
 
-static void link_sends(message *sent, int n) {
-    for (int i = 0; i < n; i++) {
-        const operation *o = &group[i];
+static void link_sends(const operations *all, message *sent) {
+    for (int i = 0; i < all->n; i++) {
+        const operation *o = &all->at[i];
         sent[i] = (message){.world_id = o->comm->world_id,
                             .from = o->comm->rank,
                             .to = o->peer,
+                            .gathers = all->own != NULL,
                             .data = o->data,
                             .bytes = o->bytes};
         if (!o->receives) {
@@ -241,27 +257,61 @@ static void unlink_sends(const message *sent, int n) {
     last = at;
 }
 
-static ncclResult_t group_end(void) {
+static ncclResult_t run_group(const operations *o) {
     message sent[MOST_OPERATIONS];
+    if (o->own && o->own != o->to) {
+        memcpy(o->to, o->own, o->bytes);
+    }
     bool done[MOST_OPERATIONS] = {0}, all;
     struct timespec until;
-    int n = noperations, late = 0;
-    noperations = -1;
-    if (broken) {
-        return ncclInvalidUsage;
-    }
+    int late = 0;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += MOST_SECONDS;
     pthread_mutex_lock(&lock);
     counts.groups++;
-    counts.messages += n;
-    link_sends(sent, n);
-    while (!(all = look(sent, done, n)) && late == 0) {
+    counts.messages += o->n;
+    link_sends(o, sent);
+    while (!(all = look(o, sent, done)) && late == 0) {
         late = pthread_cond_timedwait(&changed, &lock, &until);
     }
-    unlink_sends(sent, n);
+    unlink_sends(sent, o->n);
     pthread_mutex_unlock(&lock);
     return all ? ncclInProgress : ncclSystemError;
+}
+
+static lierne_status replay_group(void *data) {
+    return run_group(data) == ncclInProgress
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_TRANSPORT, "a replayed group call did not end");
+}
+
+static ncclResult_t group_end(void) {
+    open_group = false;
+    if (broken) {
+        return ncclInvalidUsage;
+    }
+    bool kept =
+        group.n > 0 && test_capture_add(group.at[0].stream, replay_group, &group, sizeof group);
+    return kept ? ncclInProgress : run_group(&group);
+}
+
+static ncclResult_t all_gather(const void *mine, void *all, size_t bytes, ncclDataType_t type,
+                               ncclComm_t comm, cudaStream_t stream) {
+    char *parts = all;
+    pthread_mutex_lock(&lock);
+    counts.all_gathers++;
+    pthread_mutex_unlock(&lock);
+    group_start();
+    for (int r = 0; r < comm->world; r++) {
+        if (r != comm->rank) {
+            send_bytes(mine, bytes, type, r, comm, stream);
+            receive_bytes(parts + (size_t)r * bytes, bytes, type, r, comm, stream);
+        }
+    }
+    group.own = mine;
+    group.to = parts + (size_t)comm->rank * bytes;
+    group.bytes = bytes;
+    return group_end();
 }
 
 lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl);
@@ -278,6 +328,7 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclCommCuDevice = comm_device,
                                     .ncclGetErrorString = error_string,
                                     .ncclGetLastError = last_error,
+                                    .ncclAllGather = all_gather,
                                     .ncclGroupStart = group_start,
                                     .ncclGroupEnd = group_end,
                                     .ncclSend = send_bytes,

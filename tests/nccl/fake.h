@@ -11,7 +11,7 @@ void fake_nccl_fail_send(void);
 /* The asynchronous error of every communicator. */
 void fake_nccl_set_error(ncclResult_t error);
 typedef struct fake_nccl_counts {
-    int created, destroyed, aborted, groups, messages;
+    int created, destroyed, aborted, groups, messages, all_gathers;
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
 /* The device of communicators that this thread makes from now on; 0 before. */

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, COUNT = 3001, MOST = 4 * COUNT };
+enum { RANKS = 4, KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
 
 static atomic_int passed, failed;
 static lierne_memory memory;
@@ -52,6 +52,22 @@ static lierne_context *open_context(int rank, const char *name, bool device, dou
     return context;
 }
 
+/* Rank 0 sends row 0 to all and has row 0 of all: an all-gather, as far as it sees. The others want
+ * row 1 of each other. */
+static lierne_status make_half_gather(lierne_plan **plan, lierne_context *context) {
+    static const int32_t rank[RANKS] = {0, 1, 2, 3};
+    static const int64_t row[2][RANKS] = {{0, 0, 0, 0}, {0, 1, 1, 1}};
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = 2;
+    rows.nghosts = RANKS;
+    rows.rank = rank;
+    rows.row = row[lierne_context_get_rank(context) > 0];
+    rows.algorithm = LIERNE_GRAPH_DIRECT;
+    rows.width = 5;
+    rows.dtype = LIERNE_F32;
+    return lierne_plan_create_references(plan, context, &rows);
+}
+
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = {.size = sizeof all, .count = COUNT, .dtype = LIERNE_F32};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
@@ -72,13 +88,29 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
         rank[i] = i * 7 % RANKS;
         row[i] = i * 13 % 50;
     }
+    const lierne_all_gather_spec even = {.size = sizeof even, .count = COUNT, .dtype = LIERNE_I8};
+    const lierne_all_reduce_spec even_sum = {.size = sizeof even_sum,
+                                             .count = 2048,
+                                             .dtype = LIERNE_F32,
+                                             .reduction = LIERNE_SUM,
+                                             .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+    if (kind == 5) {
+        return make_half_gather(plan, context);
+    }
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)
-                       : lierne_plan_create_references(plan, context, &rows);
+           : kind == 2 ? lierne_plan_create_references(plan, context, &rows)
+           : kind == 3 ? lierne_plan_create_all_gather(plan, context, &even)
+                       : lierne_plan_create_all_reduce(plan, context, &even_sum);
+}
+
+/* All-gathers of NCCL's that a call of such a plan makes. The two-stage sum is its own adjoint. */
+static int all_gathers_of(int kind, int direction) {
+    return kind == 4 || (kind == 3 && direction == LIERNE_FORWARD);
 }
 
 /* Both directions of a plan, over sockets and over NCCL. */
-static void compare(lierne_plan *host, lierne_plan *device, int rank) {
+static void compare(lierne_plan *host, lierne_plan *device, int rank, int kind, bool nccl) {
     static const char *const names[2] = {"forward has the bits of sockets",
                                          "adjoint has the bits of sockets"};
     unsigned char *in = malloc(MOST * 4), *expected = malloc(MOST * 4), *got = malloc(MOST * 4);
@@ -91,10 +123,18 @@ static void compare(lierne_plan *host, lierne_plan *device, int rank) {
         lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
             d ? lierne_adjoint : lierne_forward;
         check(run(host, expected, in, NULL) == LIERNE_OK, "sockets");
+        pthread_barrier_wait(&planned);
+        int before = fake_nccl_count().all_gathers;
+        pthread_barrier_wait(&planned);
         for (int again = 0; again < 2; again++) {
             check(run(device, got, in, &stream) == LIERNE_OK, "nccl");
             check(memcmp(got, expected, MOST * 4) == 0, names[d]);
         }
+        pthread_barrier_wait(&planned);
+        check(fake_nccl_count().all_gathers - before ==
+                  (nccl ? 2 * RANKS * all_gathers_of(kind, d) : 0),
+              "all-gathers are NCCL's, and nothing else is");
+        pthread_barrier_wait(&planned);
     }
     free(in);
     free(expected);
@@ -103,7 +143,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int rank) {
 
 static void run_plans(lierne_context *host, lierne_context *device, const char *transport,
                       int rank) {
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         lierne_plan *a = NULL, *b = NULL;
         lierne_report report = {.size = sizeof report};
         check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
@@ -114,7 +154,7 @@ static void run_plans(lierne_context *host, lierne_context *device, const char *
         bool nccl = strcmp(transport, "nccl") == 0;
         check(report.host_bytes == (nccl ? 0 : report.sent_bytes + report.received_bytes),
               "bytes through host memory are counted");
-        compare(a, b, rank);
+        compare(a, b, rank, kind, nccl);
         lierne_plan_destroy(a);
         lierne_plan_destroy(b);
     }
@@ -126,6 +166,23 @@ static void run_sockets(lierne_context *host, int rank) {
     device->stream_driver = &test_device_driver;
     run_plans(host, device, "socket", rank);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+}
+
+/* A context from nothing but a communicator. */
+static void run_alone(lierne_context *host, int rank) {
+    lierne_context *device = NULL;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30}, bad = {.size = 3};
+    ncclComm_t comm = fake_nccl_comm(3, rank, RANKS);
+    check(lierne_context_create_nccl(&device, NULL, &spec) == LIERNE_INVALID && !device,
+          "no communicator");
+    check(lierne_context_create_nccl(&device, comm, rank == 2 ? &bad : &spec) == LIERNE_INVALID &&
+              strstr(lierne_last_error(), "lierne_context_create_nccl: "),
+          "a bad spec is every rank's error");
+    check(lierne_context_create_nccl(&device, comm, &spec) == LIERNE_OK, "from a communicator");
+    check(lierne_context_get_rank(device) == rank, "the rank is that of the communicator");
+    run_plans(host, device, "nccl", rank);
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    free(comm);
 }
 
 static void *works(void *argument) {
@@ -141,6 +198,7 @@ static void *works(void *argument) {
         check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
         free(comm);
     }
+    run_alone(host, rank);
     lierne_context *none = open_context(rank, "none", false, 30);
     check(lierne_context_use_nccl(none, NULL) == LIERNE_INVALID, "host memory is rejected");
     check(lierne_context_destroy(none) == LIERNE_OK, "destroy");
@@ -168,6 +226,12 @@ static void *stalls(void *argument) {
     double start = lierne_now();
     check(lierne_context_use_nccl(device, NULL) == LIERNE_TIMEOUT, "a stalled NCCL is TIMEOUT");
     check(lierne_now() - start < 10, "in time");
+    lierne_context *alone = NULL;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 1};
+    ncclComm_t comm = fake_nccl_comm(4, rank, RANKS);
+    check(lierne_context_create_nccl(&alone, comm, &spec) == LIERNE_TIMEOUT,
+          "a control over a stalled NCCL is TIMEOUT");
+    free(comm);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     return NULL;
 }

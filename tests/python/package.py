@@ -500,6 +500,31 @@ class Plans(unittest.TestCase):
                 np.testing.assert_array_equal(one, data[r][:, 2 * (r % 2):2 * (r % 2) + 2])
                 np.testing.assert_array_equal(two, -one)
 
+    def test_sets(self):
+        """Rank 0 trains, ranks 1 and 2 serve: three matrices by columns and two vectors."""
+        with lierne.Context.sim(3) as world:
+            trainer = lierne.Grid({"tp": 1}, world_size=3)
+            engine = lierne.Grid({"tp": 2}, rank_offset=1, world_size=3)
+            shapes = [((4, 6), lierne.Shard(1)), ((5,), lierne.Replicate())]
+            pairs = [(lierne.Layout(trainer, shape, "f32", {}),
+                      lierne.Layout(engine, shape, "f32", {"tp": how})) for shape, how in shapes]
+            order = [0, 1, 0, 1, 0]
+            src, dst = ([pairs[i][side] for i in order] for side in range(2))
+            offsets = [40, 0, 13, 6, 26]
+            plans = [lierne.TensorSet(world[r], src, dst, dst_offsets=offsets) for r in range(3)]
+            weights = np.arange(82, dtype="f4")
+            outs = begin_all(plans, [weights, np.zeros(0, "f4"), np.zeros(0, "f4")])
+            self.assertEqual((plans[0].kind, outs[0].size, outs[1].size), ("set", 0, 52))
+            at = 0
+            for i, offset in zip(order, offsets):
+                whole = weights[at:at + (24, 5)[i]]
+                for r in (1, 2):
+                    part = whole if i else whole.reshape(4, 6)[:, 3 * r - 3:3 * r].ravel()
+                    np.testing.assert_array_equal(outs[r][offset:offset + part.size], part)
+                at += whole.size
+            with self.assertRaisesRegex(ValueError, "src has 5 layouts, dst 4"):
+                lierne.TensorSet(world[0], src, dst[:4])
+
     def test_requests(self):
         with lierne.Context.sim(2) as world:
             plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]

@@ -1,7 +1,7 @@
 /* A thread per rank of one simulated world, for the thread sanitizer: a plain program, because
  * Criterion does not run under it. Planning, blocking calls, requests that overlap, a rank that
- * calls late, a rank that never calls, calls that differ, graphs that change. Values are checked
- * against closed forms. */
+ * calls late, a rank that never calls, calls that differ, graphs that change, runs with threads of
+ * their own. Values are checked against closed forms. */
 #include "../algorithm.h"
 #include "base/base.h"
 #include "lierne.h"
@@ -235,6 +235,59 @@ static void *lonely(void *arg) {
     return NULL;
 }
 
+static lierne_run *commit(lierne_context *context, lierne_plan *plan) {
+    static const int ranks[RANKS] = {0, 1, 2, 3, 4, 5, 6, 7}, first = 0;
+    const lierne_schedule_group_spec all = {
+        .size = sizeof all, .name = "all", .uid = 1, .ranks = ranks, .nranks = RANKS};
+    const lierne_run_spec spec = {.size = sizeof spec, .progress_thread = 1};
+    lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+    lierne_schedule *schedule;
+    lierne_run *run_of = NULL;
+    int index;
+    CHECK(lierne_schedule_create(&schedule, lierne_context_get_rank(context)) == LIERNE_OK);
+    CHECK(lierne_schedule_add_group(&o.group, schedule, &all) == LIERNE_OK);
+    o.kind = LIERNE_OPERATION_PLAN;
+    o.plan = plan;
+    CHECK(lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
+    o.direction = LIERNE_ADJOINT;
+    o.after = &first, o.nafter = 1;
+    CHECK(lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
+    CHECK(lierne_schedule_freeze(schedule) == LIERNE_OK);
+    CHECK(lierne_run_create(&run_of, context, schedule, &spec) == LIERNE_OK);
+    lierne_schedule_destroy(schedule);
+    return run_of;
+}
+
+/* A progress thread per rank; its caller looks at the context now and then. */
+static void *scheduled(void *arg) {
+    const worker *w = arg;
+    lierne_plan *plan = plan_of(w);
+    lierne_run *run_of = commit(w->context, plan);
+    float in[IN], out[OUT], back[IN];
+    char dump[512];
+    int rank = lierne_context_get_rank(w->context), done;
+    for (int i = 0; i < ROUNDS; i++) {
+        void *outs[2] = {out, back};
+        const void *ins[2] = {in, out};
+        fill(in, rank, i);
+        CHECK(lierne_run_begin(run_of, outs, ins) == LIERNE_OK);
+        if (i % RANKS == rank) {
+            lierne_run_event event = {.size = sizeof event};
+            CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_BUSY);
+            CHECK(lierne_context_get_status(w->context) == LIERNE_OK);
+            CHECK(lierne_context_dump(dump, sizeof dump, w->context) == LIERNE_OK);
+            CHECK(lierne_run_get_event(&event, run_of, 1) == LIERNE_OK);
+            CHECK(lierne_run_test(&done, run_of) == LIERNE_OK);
+        }
+        CHECK(lierne_run_end(run_of) == LIERNE_OK);
+        check_forward(out, rank, i);
+        check_adjoint(back, in);
+    }
+    CHECK(lierne_run_destroy(run_of) == LIERNE_OK);
+    CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
+    return NULL;
+}
+
 int main(void) {
     static const char *const names[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {8, 4, 2};
@@ -258,6 +311,7 @@ int main(void) {
         algorithm = (test_algorithm)a;
         run(&spec, &patient, blocking);
         run(&spec, &patient, overlapping);
+        run(&spec, &patient, scheduled);
         run(&spec, &hasty, deserted);
         CHECK(atomic_exchange(&timeouts, 0) > 0);
     }

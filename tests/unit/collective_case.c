@@ -255,8 +255,9 @@ double collective_case_adjoint(const collective_case *c, int place, int64_t e) {
     return held(c->dtype, average ? sum / c->n : sum);
 }
 
-lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
-                                   int rank, lierne_direction direction) {
+/* Buffers of a run, the output poisoned. */
+static void prepare(collective_run *run, const collective_case *c, int rank,
+                    lierne_direction direction) {
     size_t size = lierne_dtype_size(c->dtype);
     int place = collective_case_place(c, rank);
     bool forward = direction == LIERNE_FORWARD;
@@ -270,8 +271,21 @@ lierne_status collective_run_start(collective_run *run, const collective_case *c
                    (forward ? collective_case_x : collective_case_y)(c, place, e));
     }
     memset(run->out, 0xa5, (size_t)run->nout * size + 1);
-    return (forward ? lierne_forward_begin : lierne_adjoint_begin)(&run->request, plan, run->out,
-                                                                   run->in, NULL);
+}
+
+lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
+                                   int rank, lierne_direction direction) {
+    prepare(run, c, rank, direction);
+    return (direction == LIERNE_FORWARD
+                ? lierne_forward_begin
+                : lierne_adjoint_begin)(&run->request, plan, run->out, run->in, NULL);
+}
+
+lierne_status collective_run_call(collective_run *run, const collective_case *c, lierne_plan *plan,
+                                  int rank, lierne_direction direction) {
+    prepare(run, c, rank, direction);
+    return (direction == LIERNE_FORWARD ? lierne_forward : lierne_adjoint)(plan, run->out, run->in,
+                                                                           NULL);
 }
 
 lierne_status collective_run_end(collective_run *run, int64_t *wrong) {

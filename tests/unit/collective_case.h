@@ -58,7 +58,8 @@ double collective_case_forward(const collective_case *c, int place, int64_t e);
 double collective_case_adjoint(const collective_case *c, int place, int64_t e);
 
 /* Executes a direction of this rank's part, or of a rank without part, and compares; *wrong grows
- * by the number of wrong elements. start: begins; end: ends and compares. */
+ * by the number of wrong elements. start: begins; call: the blocking call in its place; end: ends
+ * and compares. */
 typedef struct collective_run {
     const collective_case *c;
     int place;
@@ -69,6 +70,8 @@ typedef struct collective_run {
 } collective_run;
 lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
                                    int rank, lierne_direction direction);
+lierne_status collective_run_call(collective_run *run, const collective_case *c, lierne_plan *plan,
+                                  int rank, lierne_direction direction);
 /* Frees the buffers. */
 lierne_status collective_run_end(collective_run *run, int64_t *wrong);
 

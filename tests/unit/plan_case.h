@@ -4,6 +4,7 @@
 
 #include "algorithm.h"
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "lierne/sim.h"
 #include "mesh.h"
 
@@ -15,14 +16,7 @@ static inline lierne_grid *grid(int world, int64_t tp, int64_t cp, int64_t dp) {
 
 static inline lierne_bridge_spec spec_of(const lierne_grid *src, const lierne_grid *dst) {
     static const int64_t shape[3] = {8, 4, 2};
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
-                                .src = src,
-                                .dst = dst,
-                                .naxes = 3,
-                                .shape = shape,
-                                .dtype = LIERNE_F32,
-                                .batch_axis = 0,
-                                .sequence_axis = 1};
+    return bridge_spec_of(src, dst, shape);
 }
 
 /* A simulated world whose waits have this deadline, in seconds. */

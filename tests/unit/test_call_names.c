@@ -15,9 +15,10 @@
 /* Called badly where there is MPI (tests/mpi/calls.c), a transport with communicators
  * (test_group_communicators.c) or CUDA (tests/cli/test_cuda.sh). */
 static const char *const elsewhere[] = {
-    "lierne_context_create_mpi", "lierne_context_create_mpi_fortran", "lierne_group_destroy",
-    "lierne_context_use_cuda",   "lierne_cuda_get_summary",           "lierne_context_use_nccl",
-    "lierne_nccl_get_summary"};
+    "lierne_context_create_mpi",  "lierne_context_create_mpi_fortran",
+    "lierne_group_destroy",       "lierne_context_use_cuda",
+    "lierne_cuda_get_summary",    "lierne_context_use_nccl",
+    "lierne_context_create_nccl", "lierne_nccl_get_summary"};
 
 static char called[16384]; /* names, with a space before and after each */
 
@@ -128,7 +129,9 @@ static void describe_badly(const world *w) {
     BAD(lierne_bridge_layouts_create, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);
+    BAD(lierne_route_create_set, &(lierne_route *){NULL}, NULL, NULL, 0);
     BAD(lierne_redistribute_get_bound, NULL, NULL, NULL, NULL);
+    BAD(lierne_redistribute_get_node_bound, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_compute, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_check, NULL, NULL, NULL, NULL);
     BAD(lierne_partition_split, NULL, 3, 1);
@@ -189,6 +192,7 @@ static void plan_badly(const world *w) {
     bridge.batch_axis = 5;
     BAD(lierne_plan_create_bridge, &out, w->context, &bridge);
     BAD(lierne_plan_create_redistribute, &out, w->context, NULL);
+    BAD(lierne_plan_create_set, &out, w->context, NULL);
     BAD(lierne_plan_create_graph, &out, w->context, &graph);
     BAD(lierne_plan_create_references, &out, w->context, &references);
     BAD(lierne_plan_create_halo, &out, w->context, &halo);

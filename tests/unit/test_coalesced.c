@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RANKS = 8, PLANS = 3 };
 
@@ -370,4 +371,26 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
         cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     }
     lierne_grid_destroy(g), lierne_grid_destroy(h);
+}
+
+/* 65,536 messages per plan: comparing each with all of the other plan takes 8,000,000,000 steps. */
+Test(coalesced, preparing_takes_time_in_proportion_to_the_messages) {
+    enum { MANY = 65536 };
+    const lierne_all_to_all_spec spec = {.size = sizeof spec, .count = 1, .dtype = LIERNE_F32};
+    lierne_sim *sim;
+    lierne_plan *plans[2];
+    lierne_coalesced *coalesced;
+    cr_assert_eq(lierne_sim_create(&sim, MANY, NULL), LIERNE_OK);
+    for (int p = 0; p < 2; p++) {
+        cr_assert_eq(lierne_plan_create_all_to_all(&plans[p], lierne_sim_get_context(sim, 5),
+                                                   &spec),
+                     LIERNE_OK, "%s", lierne_last_error());
+    }
+    clock_t start = clock();
+    cr_assert_eq(lierne_coalesced_create(&coalesced, plans, 2), LIERNE_OK, "%s",
+                 lierne_last_error());
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    cr_expect_lt(seconds, 2, "%.1f seconds", seconds);
+    lierne_coalesced_destroy(coalesced);
+    lierne_sim_destroy_all(sim);
 }

@@ -1,9 +1,11 @@
 /* Calls on memory that the host cannot touch: a memory kind whose work is recorded and launched,
  * and streams whose work is enqueued by the thread that begins, as those of CUDA, played by the
  * host. What the host must not do block by block is not there (NULL). */
+#include "capture.h"
 #include "context/context.h"
 #include "execute/stream.h"
 #include "tasks.h"
+#include "unit/plan_case.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>
@@ -24,7 +26,9 @@ static lierne_status check_buffer(const void *buffer, size_t align, int device, 
                : LIERNE_OK;
 }
 
-static lierne_status check_stream(const void *stream) {
+static lierne_status check_stream(const void *stream, int device, bool *captures) {
+    cr_assert_eq(device, 7);
+    *captures = false;
     return stream == &captured ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "captured") : LIERNE_OK;
 }
 
@@ -181,6 +185,36 @@ Test(device, wrong_memory_and_streams_are_rejected_at_begin) {
     cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_OK);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+}
+
+/* A replay has the sizes of its capture. With one rank, a first call may be captured. */
+Test(device, a_plan_with_a_captured_call_keeps_its_shape) {
+    size_t live = lierne_mem_live();
+    lierne_context *context = open_context();
+    context->stream_driver = &test_capture_driver;
+    lierne_grid *one = grid(1, 1, 1, 1);
+    lierne_bridge_spec spec = spec_of(one, one);
+    lierne_plan *plan;
+    cr_assert_eq(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_OK);
+    const int64_t *shape = spec.shape;
+    float in[256] = {1, 2, 3}, out[256] = {0};
+    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_OK, "%s", lierne_last_error());
+    test_capture_begin(&stream_a);
+    cr_assert_eq(lierne_forward(plan, out, in, &stream_a), LIERNE_OK, "%s", lierne_last_error());
+    test_graph *graph = test_capture_end();
+    cr_assert_eq(out[1], 0);
+    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_BUSY);
+    cr_assert(strstr(lierne_last_error(), "a forward call of the plan was captured"));
+    for (int i = 0; i < 3; i++) {
+        in[1] = (float)(i + 7);
+        cr_assert_eq(test_graph_launch(graph), LIERNE_OK);
+        cr_assert_eq(out[1], in[1]);
+    }
+    test_graph_destroy(graph);
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
+    lierne_grid_destroy(one);
+    cr_assert_eq(lierne_mem_live(), live);
 }
 
 /* The driver's answers about memory, as cuPointerGetAttribute gives them: on_host plays the device,

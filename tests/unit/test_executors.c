@@ -2,6 +2,7 @@
  * streams that can poll or cannot. What cannot be served is UNSUPPORTED when it begins, on every
  * rank, and never a wait without an end. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "context/context.h"
 #include "control/sim.h"
 #include "execute/stream.h"
@@ -42,13 +43,7 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, in
     cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
     grid.sizes = messages ? narrow : wide;
     cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = src,
-                                     .dst = dst,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_F32,
-                                     .sequence_axis = 1};
+    const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);

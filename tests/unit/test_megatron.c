@@ -1,6 +1,7 @@
 /* lierne_plan_create_megatron: what it rejects before any algorithm, and ranks that disagree. What
  * the algorithms do is in test_bridge.c and test_megatron_leader.c. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "lierne/megatron.h"
 #include "lierne/sim.h"
 #include "mesh.h"
@@ -18,13 +19,7 @@ static lierne_grid *grid(int64_t tp, int64_t cp, int64_t dp, int offset) {
 
 static lierne_bridge_spec bridge_of(const lierne_grid *src, const lierne_grid *dst) {
     static const int64_t shape[3] = {8, 4, 2};
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
-                                .src = src,
-                                .dst = dst,
-                                .naxes = 3,
-                                .shape = shape,
-                                .dtype = LIERNE_F32,
-                                .sequence_axis = 1};
+    return bridge_spec_of(src, dst, shape);
 }
 
 /* Rejected when planning and, unless the context is what is wrong, when checking. */

@@ -289,13 +289,7 @@ static void free_world(world *w) {
 
 static lierne_bridge_spec spec_of(lierne_grid *src, lierne_grid *dst) {
     static const int64_t shape[3] = {4, 2, 3};
-    return (lierne_bridge_spec){.size = sizeof(lierne_bridge_spec),
-                                .src = src,
-                                .dst = dst,
-                                .naxes = 3,
-                                .shape = shape,
-                                .dtype = LIERNE_F32,
-                                .sequence_axis = 1};
+    return bridge_spec_of(src, dst, shape);
 }
 
 static void expect_reports(const world *w, lierne_direction direction, const int64_t *sent,

@@ -1,4 +1,5 @@
-/* Copies past the cache at every alignment and length: all bytes, and no byte beside them. */
+/* Copies past the cache at every alignment and length, alone and as parts of larger ones: all
+ * bytes, and no byte beside them. */
 #include "memory/host.h"
 
 #include <criterion/criterion.h>
@@ -15,7 +16,7 @@ Test(nontemporal, copies_every_length_at_every_alignment) {
         for (size_t offset = 0; offset < 5; offset++) {
             for (size_t bytes = 0; bytes < 300; bytes++) {
                 memset(to, 0xee, sizeof to);
-                lierne_nontemporal_copy(to + 32 + start, from + offset, bytes);
+                lierne_nontemporal_copy(to + 32 + start, from + offset, bytes, NULL);
                 lierne_nontemporal_fence();
                 size_t wrong = memcmp(to + 32 + start, from + offset, bytes) != 0;
                 for (size_t i = 0; i < ROOM; i++) {
@@ -44,7 +45,7 @@ Test(nontemporal, either_order_copies_every_line) {
                 memset(to, 0xee, sizeof to);
                 memset(want, 0xee, sizeof want);
                 memcpy(want + start, from + start % 5, lengths[k]);
-                lierne_nontemporal_copy_by(pages, to + start, from + start % 5, lengths[k]);
+                lierne_nontemporal_copy_by(pages, to + start, from + start % 5, lengths[k], NULL);
                 lierne_nontemporal_fence();
                 cr_assert_eq(memcmp(to, want, sizeof to), 0, "%zu bytes to %zu, pages %d",
                              lengths[k], start, pages);
@@ -68,4 +69,50 @@ Test(nontemporal, large_strided_copies) {
         wrong += to[i] != i / narrow * wide + 7 + i % narrow;
     }
     cr_expect_eq(wrong, 0);
+}
+
+enum { RUNS = 37, RUN = 1300, WIDE = 1500, PACKED = RUNS * RUN, SPREAD = RUNS * WIDE };
+
+/* The elements in blocks that end within runs of the other side; one has none. */
+static size_t cut(lierne_block *blocks) {
+    static const int64_t lengths[] = {700, 0, 1300, 5 * RUN + 11, 1, 31 * RUN - 712};
+    size_t n = sizeof lengths / sizeof *lengths;
+    int64_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        blocks[i] = lierne_block_range(at, lengths[i]);
+        at += lengths[i];
+    }
+    return n;
+}
+
+/* Parts of a copy that bypasses the cache altogether: runs with gaps beside the same elements in
+ * one block or cut otherwise, either way, and in a block of the same form. */
+Test(nontemporal, parts_of_a_large_copy) {
+    static int32_t spread[SPREAD], packed[PACKED], want[SPREAD], again[SPREAD];
+    const lierne_block runs = {.offset = 9, .ndims = 2, .count = {RUNS, RUN}, .stride = {WIDE, 1}};
+    lierne_block whole = lierne_block_range(0, PACKED), other = runs, blocks[8];
+    other.offset = 50;
+    for (int32_t i = 0; i < SPREAD; i++) {
+        spread[i] = 5 * i + 3;
+    }
+    size_t n = cut(blocks);
+    for (int k = 0; k < 2; k++) {
+        memset(packed, 0xee, sizeof packed);
+        memset(again, 0xee, sizeof again);
+        memset(want, 0xee, sizeof want);
+        lierne_host_copy_blocks(LIERNE_PAST_CACHE, 4, packed, k ? blocks : &whole, k ? n : 1,
+                                spread, &runs, 1);
+        lierne_host_copy_blocks(LIERNE_PAST_CACHE, 4, again, &other, 1, packed, k ? blocks : &whole,
+                                k ? n : 1);
+        int64_t wrong = 0;
+        for (int32_t i = 0; i < PACKED; i++) {
+            wrong += packed[i] != spread[9 + i / RUN * WIDE + i % RUN];
+            want[50 + i / RUN * WIDE + i % RUN] = packed[i];
+        }
+        cr_expect_eq(wrong, 0);
+        cr_expect_eq(memcmp(again, want, sizeof want), 0);
+        memset(again, 0xee, sizeof again);
+        lierne_host_copy_of(LIERNE_PAST_CACHE, 4, again, &other, spread, &runs);
+        cr_expect_eq(memcmp(again, want, sizeof want), 0);
+    }
 }

@@ -1,5 +1,6 @@
 /* Requests that are tested and progressed instead of waited for. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 
@@ -25,13 +26,7 @@ static void open_world(world *w, double timeout) {
     cr_assert_eq(lierne_grid_create(&src, &grid), LIERNE_OK);
     grid.sizes = narrow;
     cr_assert_eq(lierne_grid_create(&dst, &grid), LIERNE_OK);
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = src,
-                                     .dst = dst,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_F32,
-                                     .sequence_axis = 1};
+    const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &context), LIERNE_OK);
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(lierne_plan_create_bridge(&w->plans[r], lierne_sim_get_context(w->sim, r),

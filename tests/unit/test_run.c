@@ -17,6 +17,7 @@ typedef struct state {
     lierne_status wanted;
     const char *message;
     int which;
+    bool threaded; /* runs have progress threads */
 } state;
 
 /* cr_assert ends a thread only. */
@@ -138,8 +139,8 @@ static lierne_run_event event_of(const lierne_run *run, int i) {
 }
 
 /* The experts compute; rank 1 gathers only after it has its tokens back. */
-static lierne_status step(layer *l, lierne_run *run, int rank) {
-    lierne_status status = lierne_run_begin(run, l->out, l->in);
+static lierne_status carry_on(layer *l, lierne_run *run, int rank) {
+    lierne_status status = LIERNE_OK;
     bool computed = false;
     for (int done = 0; status == LIERNE_OK && !done;) {
         status = lierne_run_test(&done, run);
@@ -158,6 +159,88 @@ static lierne_status step(layer *l, lierne_run *run, int rank) {
     return status == LIERNE_OK ? ended : status;
 }
 
+static lierne_status step(layer *l, lierne_run *run, int rank) {
+    LIERNE_TRY(lierne_run_begin(run, l->out, l->in));
+    return carry_on(l, run, rank);
+}
+
+static void destroy_layer(layer *l, state *s) {
+    for (int i = 0; i < OPS; i++) {
+        NOTE(s, lierne_plan_destroy(l->plans[i]) == LIERNE_OK);
+    }
+    lierne_schedule_destroy(l->schedule);
+    lierne_schedule_destroy(l->isolated);
+}
+
+static lierne_run *commit(lierne_context *context, const lierne_schedule *schedule, state *s) {
+    const lierne_run_spec spec = {.size = sizeof spec, .progress_thread = s->threaded};
+    lierne_run *run = NULL;
+    NOTE(s, lierne_run_create(&run, context, schedule, &spec) == LIERNE_OK && run);
+    return run;
+}
+
+/* A run that cannot end before this rank computes is open. */
+static void call_beside(const layer *l, lierne_run *run, lierne_context *context, state *s) {
+    char dump[256];
+    NOTE(s, lierne_forward(l->plans[0], l->out[0], l->in[0], NULL) == LIERNE_BUSY);
+    NOTE(s, strstr(lierne_last_error(), "call lierne_run_end first"));
+    NOTE(s, lierne_run_begin(run, l->out, l->in) == LIERNE_BUSY);
+    NOTE(s, lierne_run_destroy(run) == LIERNE_BUSY);
+    NOTE(s, lierne_progress(context) == LIERNE_OK);
+    NOTE(s, lierne_context_get_status(context) == LIERNE_OK);
+    NOTE(s, lierne_context_dump(dump, sizeof dump, context) == LIERNE_OK);
+}
+
+static void beside(lierne_context *context, void *shared) {
+    state *s = shared;
+    int rank = lierne_context_get_rank(context);
+    layer l = {0};
+    make_plans(&l, context, s);
+    record(&l, rank, s);
+    lierne_run *run = commit(context, l.isolated, s);
+    for (int i = 0; i < 3; i++) {
+        fill(&l, rank);
+        NOTE(s, lierne_run_begin(run, l.out, l.in) == LIERNE_OK);
+        call_beside(&l, run, context, s);
+        NOTE(s, carry_on(&l, run, rank) == LIERNE_OK && exact(&l, rank));
+        NOTE(s, lierne_forward(l.plans[0], l.out[0], l.in[0], NULL) == LIERNE_OK);
+    }
+    NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
+    destroy_layer(&l, s);
+}
+
+Test(run, beside_a_thread_other_calls_are_busy) {
+    state s = {.threaded = true};
+    run_ranks(beside, &s, 60);
+}
+
+/* Rank 0 gives up while its thread waits: all ranks get its reason, and a run of a dead context can
+ * be destroyed as it is. */
+static void gives_up(lierne_context *context, void *shared) {
+    state *s = shared;
+    int rank = lierne_context_get_rank(context);
+    layer l = {0};
+    make_plans(&l, context, s);
+    record(&l, rank, s);
+    lierne_run *run = commit(context, l.isolated, s);
+    fill(&l, rank);
+    NOTE(s, lierne_run_begin(run, l.out, l.in) == LIERNE_OK);
+    if (rank == 0) {
+        NOTE(s, lierne_context_abort(context, LIERNE_NO_MEMORY, "no crystal") == LIERNE_OK);
+    } else {
+        NOTE(s, carry_on(&l, run, rank) == LIERNE_NO_MEMORY);
+        NOTE(s, strstr(lierne_last_error(), "rank 0 gave up: "));
+        NOTE(s, strstr(lierne_last_error(), "no crystal"));
+    }
+    NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
+    destroy_layer(&l, s);
+}
+
+Test(run, a_rank_gives_up_beside_its_thread) {
+    state s = {.threaded = true};
+    run_ranks(gives_up, &s, 60);
+}
+
 static void check_order(const lierne_run *run, int rank, state *s) {
     lierne_run_event gather = event_of(run, 0), back = event_of(run, 3), scatter = event_of(run, 4);
     NOTE(s, gather.queue == 0 && gather.uid == 9 && back.queue == 1 && back.uid > 0 &&
@@ -169,23 +252,14 @@ static void check_order(const lierne_run *run, int rank, state *s) {
          event_of(run, 1).ended <= event_of(run, 2).begun && event_of(run, 2).ended <= back.begun);
 }
 
-static void destroy_layer(layer *l, state *s) {
-    for (int i = 0; i < OPS; i++) {
-        NOTE(s, lierne_plan_destroy(l->plans[i]) == LIERNE_OK);
-    }
-    lierne_schedule_destroy(l->schedule);
-    lierne_schedule_destroy(l->isolated);
-}
-
 static void overlaps(lierne_context *context, void *shared) {
     state *s = shared;
     int rank = lierne_context_get_rank(context);
     layer l = {0};
-    lierne_run *run = NULL, *second = NULL;
     char *trace;
     make_plans(&l, context, s);
     record(&l, rank, s);
-    NOTE(s, lierne_run_create(&run, context, l.isolated, NULL) == LIERNE_OK);
+    lierne_run *run = commit(context, l.isolated, s);
     NOTE(s, lierne_context_get_ngroups(context) == 1);
     NOTE(s, lierne_plan_destroy(l.plans[0]) == LIERNE_BUSY);
     for (int i = 0; i < 3 && run; i++) {
@@ -194,7 +268,7 @@ static void overlaps(lierne_context *context, void *shared) {
         check_order(run, rank, s);
     }
     /* A second schedule shares the group, which goes with the last. */
-    NOTE(s, lierne_run_create(&second, context, l.isolated, NULL) == LIERNE_OK);
+    lierne_run *second = commit(context, l.isolated, s);
     NOTE(s, lierne_context_get_ngroups(context) == 1);
     NOTE(s, lierne_run_get_trace(&trace, run) == LIERNE_OK && strstr(trace, "all_to_all ep"));
     lierne_text_destroy(trace);
@@ -206,8 +280,10 @@ static void overlaps(lierne_context *context, void *shared) {
 }
 
 Test(run, isolated_traffic_overlaps_and_is_exact) {
-    state s = {0};
-    run_ranks(overlaps, &s, 60);
+    for (int threaded = 0; threaded < 2; threaded++) {
+        state s = {.threaded = threaded};
+        run_ranks(overlaps, &s, 60);
+    }
 }
 
 /* The same without isolation: rank 1 waits for what is behind the operation that it withholds. */
@@ -215,10 +291,9 @@ static void cannot_complete(lierne_context *context, void *shared) {
     state *s = shared;
     int rank = lierne_context_get_rank(context);
     layer l = {0};
-    lierne_run *run = NULL;
     make_plans(&l, context, s);
     record(&l, rank, s);
-    NOTE(s, lierne_run_create(&run, context, l.schedule, NULL) == LIERNE_OK);
+    lierne_run *run = commit(context, l.schedule, s);
     fill(&l, rank);
     NOTE(s, run && step(&l, run, rank) == LIERNE_TIMEOUT);
     if (rank == 1) {
@@ -231,8 +306,10 @@ static void cannot_complete(lierne_context *context, void *shared) {
 }
 
 Test(run, without_isolation_it_cannot_complete) {
-    state s = {0};
-    run_ranks(cannot_complete, &s, 0.3);
+    for (int threaded = 0; threaded < 2; threaded++) {
+        state s = {.threaded = threaded};
+        run_ranks(cannot_complete, &s, 0.3);
+    }
 }
 
 /* Rank 2 deviates. */

@@ -3,6 +3,7 @@
  * (tests/cli/test_transports.sh); here are executions that overlap, the choice of transports, and a
  * peer that none reaches. */
 #include "base/base.h"
+#include "bridge_plan.h"
 #include "context/context.h"
 #include "transports.h"
 
@@ -40,13 +41,7 @@ static lierne_grid *grid_of(int64_t tp, int64_t cp, int64_t dp) {
 static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context) {
     static const int64_t shape[3] = {8, 6, 4};
     lierne_grid *src = grid_of(8, 1, 1), *dst = grid_of(1, 4, 2);
-    const lierne_bridge_spec spec = {.size = sizeof spec,
-                                     .src = src,
-                                     .dst = dst,
-                                     .naxes = 3,
-                                     .shape = shape,
-                                     .dtype = LIERNE_F32,
-                                     .sequence_axis = 1};
+    const lierne_bridge_spec spec = bridge_spec_of(src, dst, shape);
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);

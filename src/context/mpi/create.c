@@ -12,6 +12,8 @@
 #include "transport/mpi/mpi.h"
 #include "transport/shm/shm.h"
 
+#include <stdio.h>
+
 #define PIECE ((size_t)1 << 30)
 
 /* Errors of this rank alone: without a communicator it cannot tell the others. */
@@ -64,6 +66,15 @@ static lierne_status fill_rank_info(lierne_mpi_state *m, const lierne_context_sp
 }
 
 /* Everything that can fail on this rank alone. */
+static void name_threads(lierne_context *context) {
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&provided);
+    if (provided < MPI_THREAD_MULTIPLE) {
+        snprintf(context->one_thread, sizeof context->one_thread,
+                 "MPI does not provide MPI_THREAD_MULTIPLE");
+    }
+}
+
 static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
                              const lierne_context_spec *spec) {
     size_t world = (size_t)m->world;
@@ -74,6 +85,7 @@ static lierne_status prepare(lierne_context *context, lierne_mpi_state *m,
     context->index = m->rank;
     context->members.count = m->world;
     LIERNE_TRY(lierne_context_fill(context, spec));
+    name_threads(context);
     m->timeout = context->timeout;
     LIERNE_TRY(lierne_alloc(&m->ranks, world, sizeof *m->ranks));
     if (!context->nodes) {

@@ -111,7 +111,8 @@ lierne_status lierne_oob_sparse_exchange(void *state, const lierne_control_messa
 
 /* control.c. A state with the memory that agreeing needs; a failed allocation is tried once more,
  * and *mine becomes the error of the first. rank and world are in range. */
-lierne_status lierne_oob_open(lierne_oob_state **out, int rank, int world, lierne_status *mine);
+LIERNE_PRIVATE lierne_status lierne_oob_open(lierne_oob_state **out, int rank, int world,
+                                             lierne_status *mine);
 /* Everything else that can fail on this rank alone. */
 lierne_status lierne_oob_reserve(lierne_oob_state *s);
 /* Gathers infos, this rank's among them, watches the processes and maps the abort flags.

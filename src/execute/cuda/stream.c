@@ -2,8 +2,12 @@
  * kernels and messages: nothing waits, and the stream has their order.
  *
  * Two calls of one execution use the same scratch and staging. On one stream they follow each
- * other; on two, an event makes the second wait on the device. */
+ * other; on two, an event makes the second wait on the device. A call that is captured waits for
+ * that event, and records it, in nodes of the graph: so its replays have their place among the
+ * other calls. Two calls within one capture cannot use these nodes, which know only other launches;
+ * a second event is an edge between them. */
 #include "execute/cuda/stream.h"
+#include "memory/cuda/launch.h"
 #include "memory/cuda/memory.h"
 
 /* An event and the device that it belongs to; events and streams of two devices do not go together.
@@ -13,23 +17,44 @@ typedef struct event {
     int device;
     int previous; /* of a fence: the device that was current when the running call began */
     bool recorded;
+    cudaEvent_t within;          /* of a fence: the last call that was captured */
+    unsigned long long captured; /* the capture that it was in, as find_capture says; 0: none */
 } event;
 
-static lierne_status check(const void *stream) {
+/* *capture: 1 more than the id of the capture that a stream is in; 0: it is in none that goes on.
+ */
+static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                unsigned long long *capture) {
+    unsigned long long id = 0;
+#if CUDART_VERSION >= 13000
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL, NULL);
+#else
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL);
+#endif
+    *capture = error == cudaSuccess && *status == cudaStreamCaptureStatusActive ? id + 1 : 0;
+    return error;
+}
+
+static lierne_status check(const void *stream, int device, bool *captures) {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &status);
+    unsigned long long capture;
+    int previous;
+    LIERNE_TRY(lierne_cuda_enter(device, &previous));
+    cudaError_t error = find_capture((cudaStream_t)stream, &status, &capture);
+    lierne_cuda_leave(device, previous);
+    *captures = capture > 0;
     if (error == cudaErrorStreamCaptureImplicit) {
         cudaGetLastError();
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "the stream is the default one, which takes no work while another "
                            "stream is being captured into a CUDA graph");
     }
-    LIERNE_TRY(lierne_cuda_check(error, "cudaStreamIsCapturing"));
-    return status == cudaStreamCaptureStatusNone
+    LIERNE_TRY(lierne_cuda_check(error, "cudaStreamGetCaptureInfo"));
+    return status != cudaStreamCaptureStatusInvalidated
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_UNSUPPORTED,
-                             "the stream is being captured into a CUDA graph: a replay would know "
-                             "no deadline and none of the calls between; end the capture first");
+                             "the stream is in a capture into a CUDA graph that an earlier error "
+                             "invalidated: end that capture first");
 }
 
 static lierne_status event_create(void **out) {
@@ -45,6 +70,9 @@ static void event_destroy(void *self) {
     event *f = self;
     if (f->event) {
         cudaEventDestroy(f->event);
+    }
+    if (f->within) {
+        cudaEventDestroy(f->within);
     }
     lierne_mem_free(f);
 }
@@ -89,23 +117,73 @@ static lierne_status event_query(void *self, bool *passed) {
     return error == cudaErrorNotReady ? LIERNE_OK : lierne_cuda_check(error, "cudaEventQuery");
 }
 
+static lierne_status wait_for(cudaStream_t stream, cudaEvent_t mark, unsigned flags) {
+    return lierne_cuda_check(cudaStreamWaitEvent(stream, mark, flags), "cudaStreamWaitEvent");
+}
+
+static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
+    enum cudaStreamCaptureStatus status;
+    unsigned long long capture;
+    LIERNE_TRY(lierne_cuda_check(find_capture(stream, &status, &capture), "finding a capture"));
+    if (capture == 0) {
+        return f->recorded ? wait_for(stream, f->event, 0) : LIERNE_OK;
+    }
+    return capture == f->captured ? wait_for(stream, f->within, 0)
+                                  : wait_for(stream, f->event, cudaEventWaitExternal);
+}
+
 static lierne_status begin(void *stream, void *self) {
     event *f = self;
     LIERNE_TRY(lierne_cuda_enter(f->device, &f->previous));
-    lierne_status status = f->recorded ? lierne_cuda_check(cudaStreamWaitEvent(stream, f->event, 0),
-                                                           "cudaStreamWaitEvent")
-                                       : LIERNE_OK;
+    lierne_status status = wait_for_last(stream, f);
     if (status != LIERNE_OK) {
         lierne_cuda_leave(f->device, f->previous);
     }
     return status;
 }
 
+static lierne_status finish_captured(cudaStream_t stream, event *f) {
+    LIERNE_TRY(lierne_cuda_check(cudaEventRecord(f->within, stream), "cudaEventRecord"));
+    f->recorded = true;
+    return lierne_cuda_check(cudaEventRecordWithFlags(f->event, stream, cudaEventRecordExternal),
+                             "cudaEventRecordWithFlags");
+}
+
+static lierne_status finish_last(cudaStream_t stream, event *f) {
+    enum cudaStreamCaptureStatus status;
+    LIERNE_TRY(lierne_cuda_check(find_capture(stream, &status, &f->captured), "finding a capture"));
+    return f->captured ? finish_captured(stream, f) : event_record(stream, f);
+}
+
 static lierne_status finish(void *stream, void *self) {
     event *f = self;
-    lierne_status status = event_record(stream, f);
+    lierne_status status = finish_last(stream, f);
     lierne_cuda_leave(f->device, f->previous);
     return status;
+}
+
+static lierne_status fence_create(void **out) {
+    LIERNE_TRY(event_create(out));
+    return lierne_cuda_check(cudaEventCreateWithFlags(&((event *)*out)->within,
+                                                      cudaEventDisableTiming),
+                             "cudaEventCreateWithFlags");
+}
+
+/* Pinned host memory, which a kernel writes and the watchdog reads without a call of CUDA. */
+static lierne_status epochs_create(lierne_epochs **out) {
+    void *epochs = NULL;
+    LIERNE_TRY(lierne_cuda_memory.alloc_host(&epochs, sizeof **out));
+    *out = epochs;
+    **out = (lierne_epochs){0, 0};
+    return LIERNE_OK;
+}
+
+static void epochs_destroy(lierne_epochs *epochs) {
+    lierne_cuda_memory.free_host(epochs);
+}
+
+static lierne_status advance(void *stream, uint64_t *epoch) {
+    return lierne_cuda_check(lierne_kernel_advance(epoch, stream), "launching a kernel");
 }
 
 const lierne_stream_driver lierne_cuda_stream_driver = {
@@ -113,7 +191,7 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .required = true,
     .detached = true,
     .check = check,
-    .fence_create = event_create,
+    .fence_create = fence_create,
     .fence_destroy = event_destroy,
     .begin = begin,
     .finish = finish,
@@ -121,5 +199,8 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_query = event_query,
+    .epochs_create = epochs_create,
+    .epochs_destroy = epochs_destroy,
+    .advance = advance,
     .enter_thread = enter_thread,
 };

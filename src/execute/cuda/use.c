@@ -1,9 +1,9 @@
 /* Contexts for device memory, and what CUDA there is. */
+#include "context/cuda/ipc.h"
+#include "context/ipc.h"
 #include "execute/cuda/stream.h"
 #include "lierne/cuda.h"
 #include "memory/cuda/memory.h"
-
-#include "context/context.h"
 
 #include <stdio.h>
 
@@ -39,6 +39,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     int device = 0;
     LIERNE_TRY(lierne_context_agree_all(context, check(context, &device), fields, 1, NULL));
     context->device = device;
+    LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_ipc_driver));
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;
     return LIERNE_OK;
@@ -50,8 +51,9 @@ static size_t add_device(char *text, size_t size, size_t used, int device) {
     if (used >= size || cudaGetDeviceProperties(&p, device) != cudaSuccess) {
         return used;
     }
-    return used + (size_t)snprintf(text + used, size - used, "; device %d: %s, sm_%d%d, %zu MiB",
-                                   device, p.name, p.major, p.minor, p.totalGlobalMem >> 20);
+    return used + (size_t)snprintf(text + used, size - used, "; device %d: %s, sm_%d%d, %zu MiB%s",
+                                   device, p.name, p.major, p.minor, p.totalGlobalMem >> 20,
+                                   p.unifiedAddressing ? ", ipc" : "");
 }
 
 lierne_status lierne_cuda_get_summary(char *text, size_t size) {

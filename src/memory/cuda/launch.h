@@ -22,6 +22,9 @@ typedef struct lierne_kernel_tasks {
 cudaError_t lierne_kernel_launch(const lierne_task_table *table, const lierne_task_call *call,
                                  const lierne_kernel_tasks *tasks, cudaStream_t stream);
 
+/* Adds 1 to an epoch, which the host can read, after all that was enqueued before. */
+cudaError_t lierne_kernel_advance(uint64_t *epoch, cudaStream_t stream);
+
 /* Loads the kernels of the current device, which would otherwise happen in the first launch. */
 cudaError_t lierne_kernel_load(void);
 

@@ -56,6 +56,31 @@ void lierne_cuda_leave(int device, int previous) {
     }
 }
 
+lierne_status lierne_cuda_stream_create(void **out, int device) {
+    int previous;
+    cudaStream_t stream = NULL;
+    LIERNE_TRY(lierne_cuda_enter(device, &previous));
+    lierne_status status =
+        lierne_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                          "cudaStreamCreateWithFlags");
+    lierne_cuda_leave(device, previous);
+    *out = stream;
+    return status;
+}
+
+lierne_status lierne_cuda_stream_idle(bool *idle, void *stream) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaError_t error = cudaStreamQuery(stream);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    *idle = error == cudaSuccess;
+    return error == cudaErrorNotReady ? LIERNE_OK : lierne_cuda_check(error, "cudaStreamQuery");
+}
+
+void lierne_cuda_stream_destroy(void *stream) {
+    cudaStreamDestroy(stream);
+}
+
 static const char *what_is(const struct cudaPointerAttributes *a) {
     return a->type == cudaMemoryTypeUnregistered ? "ordinary host memory"
            : a->type == cudaMemoryTypeDevice     ? "memory of a device that this one cannot access"

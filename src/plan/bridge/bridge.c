@@ -225,7 +225,7 @@ static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owne
     lierne_plan_fields_add(fields, "lierne_plan_update_rows", 0);
     lierne_plan_fields_add(fields, "plan", lierne_plan_number(plan));
     lierne_plan_fields_add_list(fields, "row_owner", LIERNE_ITEM_I32, row_owner, rows);
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
     return fill(lierne_plan_context(plan), &spec, sides, parts);
 }
 

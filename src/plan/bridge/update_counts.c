@@ -6,7 +6,7 @@
 
 static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_counts *c,
                                 const int64_t *rows) {
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
     for (int64_t k = 0; k < c->samples[0]; k++) {
         if (!rows || rows[k] < 0 || rows[k] > c->most) {
             return LIERNE_FAIL(LIERNE_INVALID,

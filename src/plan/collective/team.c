@@ -145,17 +145,19 @@ void lierne_collective_compare(lierne_field fields[LIERNE_COLLECTIVE_FIELDS],
     static const char *const calls[] = {"planning of an all-gather", "planning of a reduce-scatter",
                                         "planning of an all-reduce", "planning of a broadcast",
                                         "planning of an all-to-all", "planning of a barrier"};
+    static const char *const reductions[] = {"sum", "max", "min", "prod", "avg"};
+    static const char *const algorithms[] = {"auto", "one_shot", "two_shot"};
     const lierne_field all[LIERNE_COLLECTIVE_FIELDS] = {
         {.name = ""},
         {.name = "nranks", .value = team->n},
         lierne_field_list("ranks", LIERNE_ITEM_I32, team->ranks, (size_t)team->n),
         lierne_field_text("dtype", lierne_dtype_name(spec->dtype)),
-        {.name = "reduction", .value = (int64_t)spec->reduction},
-        {.name = "algorithm", .value = (int64_t)spec->algorithm},
+        lierne_field_text("reduction", reductions[spec->reduction]),
+        lierne_field_text("algorithm", algorithms[spec->algorithm]),
         {.name = "root", .value = spec->root ? *spec->root : 0},
         {.name = "max_inflight", .value = spec->max_inflight > 1 ? spec->max_inflight : 1},
         lierne_field_list("counts", LIERNE_ITEM_I64, spec->counts, (size_t)team->n),
-        {.name = "send_counts is given", .value = spec->own_counts},
+        lierne_field_text("send_counts", spec->own_counts ? "given" : "NULL"),
         {.name = "count", .value = spec->counts ? 0 : spec->count}};
     memcpy(fields, all, sizeof all);
     snprintf(fields[0].name, sizeof fields[0].name, "%s", calls[spec->kind]);

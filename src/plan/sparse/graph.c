@@ -335,7 +335,7 @@ static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *sp
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan is not one of a graph",
                            lierne_plan_context(plan)->rank);
     }
-    LIERNE_TRY(lierne_plan_check_idle(plan));
+    LIERNE_TRY(lierne_plan_check_changeable(plan));
     LIERNE_TRY(lierne_spec_take_at(spec, sizeof *spec, given, lierne_plan_context(plan)->rank));
     int inflight = spec->max_inflight ? spec->max_inflight : 1;
     if (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||

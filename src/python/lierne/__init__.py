@@ -19,7 +19,7 @@ from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
-                             all_gather, all_reduce, all_to_all, barrier, broadcast,
+                             TensorSet, all_gather, all_reduce, all_to_all, barrier, broadcast,
                              partition_morton, partition_split, reduce_scatter)
 from lierne.simulate import simulate
 
@@ -31,6 +31,6 @@ if text(lib.lierne_version()) != __version__:
 __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
            "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
-           "ShardZigzag", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
+           "ShardZigzag", "TensorSet", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
            "check", "check_plans", "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter",
            "simulate"]

@@ -189,6 +189,26 @@ class Redistribute(Plan):
         super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
 
 
+class TensorSet(Plan):
+    """Moves many tensors together, tensor i from layout src[i] to layout dst[i]: the weights of a
+    trainer to an inference engine (lierne_set_spec in lierne/redistribute.h).
+
+    A rank's input and output are one array each, of one axis, in which tensor i begins at element
+    src_offsets[i] and dst_offsets[i]; by default tensors follow one another. Give the same Layout
+    object for equal tensors: planning is faster. Raises errors.InvalidError, UnsupportedError (a
+    PARTIAL dim), MismatchError and others."""
+
+    def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1):
+        n = len(src)
+        if len(dst) != n:
+            raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
+        spec = Spec("lierne_set_spec", ntensors=n, src=[layout._handle for layout in src],
+                    dst=[layout._handle for layout in dst],
+                    src_offsets=sized("src_offsets", src_offsets, n),
+                    dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
+        super().__init__(context, lib.lierne_plan_create_set, context._handle, spec.at)
+
+
 class _Rows(Plan):
     """What graphs and references have in common. row_shape: the shape of a row, () for one element;
     buffers have the shape (rows, *row_shape)."""

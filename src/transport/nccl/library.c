@@ -64,15 +64,22 @@ static lierne_status get_state(const lierne_nccl *n, const char *what, ncclResul
     return lierne_nccl_check(n, *state, what);
 }
 
+lierne_status lierne_nccl_is_ready(lierne_nccl *n, const char *what, bool *ready) {
+    ncclResult_t state = ncclInProgress;
+    LIERNE_TRY(lierne_nccl_enter(n));
+    lierne_status status = get_state(n, what, &state);
+    lierne_nccl_leave(n);
+    *ready = state == ncclSuccess;
+    return status;
+}
+
 lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
     lierne_deadline deadline;
     lierne_deadline_start(&deadline, n->timeout, lierne_now());
     for (;;) {
-        ncclResult_t state = ncclInProgress;
-        LIERNE_TRY(lierne_nccl_enter(n));
-        lierne_status status = get_state(n, what, &state);
-        lierne_nccl_leave(n);
-        if (status != LIERNE_OK || state == ncclSuccess) {
+        bool ready;
+        lierne_status status = lierne_nccl_is_ready(n, what, &ready);
+        if (status != LIERNE_OK || ready) {
             return status;
         }
         if (lierne_deadline_passed(&deadline, lierne_now())) {
@@ -83,6 +90,16 @@ lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
         }
         sched_yield();
     }
+}
+
+lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
+                                     void *stream) {
+    LIERNE_TRY(lierne_nccl_enter(n));
+    lierne_status status =
+        lierne_nccl_check(n, n->call.ncclAllGather(mine, all, bytes, ncclInt8, n->comm, stream),
+                          "ncclAllGather");
+    lierne_nccl_leave(n);
+    return status;
 }
 
 lierne_status lierne_nccl_check_async(void *self) {

@@ -86,13 +86,28 @@ static lierne_status post_group(const batch *b, const lierne_posting *postings, 
     return status == LIERNE_OK ? lierne_nccl_wait(n, "ncclGroupEnd") : status;
 }
 
+/* The postings are those of an all-gather: its blocks lie at the places of their ranks. */
+static lierne_status post_all_gather(const batch *b, const lierne_posting *postings, size_t n) {
+    const lierne_posting *sent = &postings[0], *received = &postings[0];
+    for (size_t i = 0; i < n; i++) {
+        sent = postings[i].receives ? sent : &postings[i];
+        received = postings[i].receives ? &postings[i] : received;
+    }
+    char *all = (char *)received->data - (size_t)received->peer * received->bytes;
+    return lierne_nccl_all_gather(b->nccl, sent->data, all, sent->bytes, b->stream);
+}
+
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     (void)match; /* NCCL has none */
-    lierne_group_cut(&b->cutter, postings, n, LIERNE_GROUP_CALL_OPERATIONS);
     for (size_t i = 0; i < n; i++) {
         b->posted[b->nposted++] = postings[i].slot;
     }
+    if (n > 0 && postings[0].all_gathers) {
+        LIERNE_TRY(post_all_gather(b, postings, n));
+        return lierne_nccl_wait(b->nccl, "ncclAllGather");
+    }
+    lierne_group_cut(&b->cutter, postings, n, LIERNE_GROUP_CALL_OPERATIONS);
     for (size_t first = 0, end; first < n; first = end) {
         for (end = first; end < n && b->cutter.order[end].key == b->cutter.order[first].key;) {
             end++;
@@ -121,6 +136,7 @@ const lierne_transport lierne_nccl_transport = {
     .name = "nccl",
     .executor = LIERNE_EXECUTOR_STREAM,
     .ordered = true,
+    .all_gathers = true,
     .close = close_nccl,
     .batch_create = batch_create,
     .withdraw = withdraw,

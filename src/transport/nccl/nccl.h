@@ -21,6 +21,7 @@
     DO(ncclCommCuDevice)                                                                           \
     DO(ncclGetErrorString)                                                                         \
     DO(ncclGetLastError)                                                                           \
+    DO(ncclAllGather)                                                                              \
     DO(ncclGroupStart)                                                                             \
     DO(ncclGroupEnd)                                                                               \
     DO(ncclSend)                                                                                   \
@@ -54,9 +55,15 @@ lierne_status lierne_nccl_enter(lierne_nccl *n);
 void lierne_nccl_leave(lierne_nccl *n);
 /* TRANSPORT with NCCL's words, unless result is ncclSuccess or ncclInProgress. what: the call. */
 lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const char *what);
+/* Whether what was begun on a nonblocking communicator has been enqueued. Errors: TRANSPORT. */
+lierne_status lierne_nccl_is_ready(lierne_nccl *n, const char *what, bool *ready);
 /* Waits until what was begun on a nonblocking communicator has been enqueued. Errors: TIMEOUT,
  * TRANSPORT. */
 lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what);
+/* Begins to gather bytes bytes of mine from all ranks; rank r's go to all + r * bytes. mine may be
+ * that place. Both lie in memory that the communicator's device can access. */
+lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
+                                     void *stream);
 /* Both for the watchdog. check: an error that NCCL has noticed since; none while another thread
  * uses the communicator. abort: ends what hangs, on a communicator that lierne made. */
 lierne_status lierne_nccl_check_async(void *self);

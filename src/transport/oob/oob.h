@@ -6,7 +6,7 @@
 #include "control/oob/state.h"
 #include "transport/transport.h"
 
-extern const lierne_transport lierne_oob_transport;
+LIERNE_PRIVATE extern const lierne_transport lierne_oob_transport;
 extern const lierne_transport lierne_socket_transport;
 
 #endif

@@ -17,12 +17,6 @@ void lierne_bell_wake(lierne_segment_head *of) {
     }
 }
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* The caller looks at its flags once more before the next step. */
 static void announce(lierne_bell *bell, lierne_segment_head *own) {
     bell->seen = atomic_load_explicit(&own->bell, memory_order_acquire);
@@ -34,7 +28,7 @@ bool lierne_bell_wait(lierne_bell *bell, lierne_segment_head *own) {
     const struct timespec nap = {.tv_nsec = NAP_NANOS};
     unsigned step = bell->polls++;
     if (step < bell->spins) {
-        relax();
+        lierne_bell_relax();
         return false;
     }
     if (step < bell->spins + YIELDS) {

@@ -19,6 +19,12 @@ typedef struct lierne_bell {
 static inline void lierne_bell_fence(void) {
     atomic_thread_fence(memory_order_seq_cst);
 }
+/* Between two looks at a flag. */
+static inline void lierne_bell_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
 /* Wakes the owner of a segment if it is asleep. */
 void lierne_bell_wake(lierne_segment_head *of);
 

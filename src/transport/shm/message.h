@@ -9,7 +9,9 @@
 /* A message up to this is packed also from a window: its send is then complete at once, and not
  * when the receiver has read it. */
 #define LIERNE_SHORT_BYTES (1 << 10)
-#define LIERNE_LEAST_RUN   64         /* bytes: shorter runs are packed in any message */
+#define LIERNE_LEAST_RUN   64 /* bytes: shorter runs are packed in any message */
+/* Bytes: the system looks up the page of every run that is pulled, so shorter ones go in pieces. */
+#define LIERNE_LEAST_PULL  (1 << 10)
 #define LIERNE_PIECE_BYTES (64 << 10) /* the slot has two */
 
 /* A cache line or more in the sender's segment. The sender writes it while it is not ready, the
@@ -61,12 +63,14 @@ typedef struct lierne_shm_message {
     lierne_part *packed;    /* own parts as they lie in a slot; NULL: a send that is never packed */
     lierne_cursor cursor;   /* over own parts, where there are pieces */
     unsigned pieces;        /* done */
+    unsigned nlines;
+    unsigned turn; /* of them: the same at both ends, where there is one execution */
     /* Of a send. */
     lierne_own_line mine[LIERNE_LINES];
-    unsigned nlines;
-    unsigned turn;     /* of them */
+    bool answered; /* the batch has a receive from this peer, whose calls are those of this batch */
     size_t slot_bytes; /* that are needed */
     bool scattered;    /* has runs that are packed in any case */
+    bool pulled;       /* from ordinary memory; else it goes in pieces */
     bool started;      /* the line was free */
     lierne_way sent_by;
     /* Of a receive. */
@@ -84,6 +88,15 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
 /* Says in the line where the data of a message is; packs it if need be. Returns false if the
  * receiver has not yet taken what is in the line: to be tried again. */
 bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m);
+/* Whether the line of the next send is free.
+ *
+ * Where the peer answers, it is, and nothing is read: the last call ended with a message that the
+ * peer sent after it had ended the call before that one, in which it took what was in this line.
+ * A look would wait for the other core, which wrote `taken` last. */
+bool lierne_shm_may_send(const lierne_shm_message *m);
+/* lierne_shm_send of a message that is always packed, from one contiguous block, into a free line.
+ */
+void lierne_shm_send_short(lierne_shm *shm, lierne_shm_message *m);
 /* Whether the data may change; packs the next piece if there is one. *moved becomes true if
  * something was packed. */
 bool lierne_shm_sent(lierne_shm_message *m, bool *moved);
@@ -93,10 +106,13 @@ bool lierne_shm_pending(const lierne_line *line);
 /* receive.c. Takes a message if it is there; *done: all of it. */
 lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, bool *done,
                                  bool *moved);
+/* Takes a message if it is there and packed. Whatever else it is, lierne_shm_receive tells. */
+bool lierne_shm_receive_short(lierne_shm_message *m);
 /* The parts to read; NULL: everything is in place already. */
 const lierne_part *lierne_shm_shown(const lierne_shm_message *m);
-/* Tells the sender that the message has been read. */
+/* Tells the sender that the message has been read. mark alone wakes nobody. */
 void lierne_shm_release(lierne_shm_message *m);
+void lierne_shm_mark_taken(const lierne_shm_message *m);
 
 static inline unsigned lierne_pieces_of(size_t bytes) {
     return (unsigned)((bytes + LIERNE_PIECE_BYTES - 1) / LIERNE_PIECE_BYTES);

@@ -133,12 +133,41 @@ lierne_status lierne_shm_receive(const lierne_shm *shm, lierne_shm_message *m, b
     return LIERNE_OK;
 }
 
+/* Where the peer has one execution, its message is in the line whose turn it is. */
+static bool find_short(lierne_shm_message *m) {
+    if (m->nviews != m->nlines) {
+        return find(m);
+    }
+    const lierne_line_view *view = &m->views[m->turn];
+    bool ready = atomic_load_explicit(&view->line->ready, memory_order_acquire) == m->key &&
+                 atomic_load_explicit(&view->line->taken, memory_order_relaxed) == 0;
+    m->found = ready ? view : NULL;
+    return ready;
+}
+
+bool lierne_shm_receive_short(lierne_shm_message *m) {
+    if (!find_short(m)) {
+        return false;
+    }
+    if (m->found->line->way != LIERNE_PACKED || m->found->line->bytes != m->bytes) {
+        m->found = NULL;
+        return false;
+    }
+    m->way = LIERNE_PACKED;
+    show_packed(m);
+    return true;
+}
+
 const lierne_part *lierne_shm_shown(const lierne_shm_message *m) {
     return m->way == LIERNE_IN_WINDOW || m->way == LIERNE_PACKED ? m->shown : NULL;
 }
 
-void lierne_shm_release(lierne_shm_message *m) {
+void lierne_shm_mark_taken(const lierne_shm_message *m) {
     atomic_store_explicit(&m->found->line->taken, 1, memory_order_release);
+}
+
+void lierne_shm_release(lierne_shm_message *m) {
+    lierne_shm_mark_taken(m);
     lierne_bell_fence();
     lierne_bell_wake(m->peer->segment.head);
 }

@@ -12,9 +12,10 @@ void lierne_shm_size_slot(const lierne_shm *shm, lierne_shm_message *m, const li
                  LIERNE_CACHE_LINE;
     }
     m->scattered = run < LIERNE_LEAST_RUN && run < m->bytes;
+    m->pulled = shm->pulls && run >= LIERNE_LEAST_PULL;
     m->nlines = m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_LINES : 1;
     m->slot_bytes = m->scattered || m->bytes <= LIERNE_SLOT_BYTES ? bytes
-                    : shm->pulls                                  ? 0
+                    : m->pulled                                   ? 0
                                                                   : 2 * LIERNE_PIECE_BYTES;
 }
 
@@ -41,7 +42,7 @@ static lierne_way choose(const lierne_shm *shm, const lierne_shm_message *m,
         return LIERNE_IN_WINDOW;
     }
     return m->bytes <= LIERNE_SLOT_BYTES ? LIERNE_PACKED
-           : shm->pulls                  ? LIERNE_PRIVATE_MEMORY
+           : m->pulled                   ? LIERNE_PRIVATE_MEMORY
                                          : LIERNE_IN_PIECES;
 }
 
@@ -109,6 +110,24 @@ bool lierne_shm_send(lierne_shm *shm, lierne_shm_message *m) {
     }
     atomic_store_explicit(&line->ready, m->key, memory_order_release);
     return true;
+}
+
+bool lierne_shm_may_send(const lierne_shm_message *m) {
+    return m->answered || is_free(m->mine[(m->turn + 1) % m->nlines].at.line);
+}
+
+void lierne_shm_send_short(lierne_shm *shm, lierne_shm_message *m) {
+    const lierne_line_view *at = &m->mine[m->turn].at;
+    const lierne_part *part = m->own;
+    m->started = true;
+    m->sent_by = LIERNE_PACKED;
+    shm->sent[LIERNE_PACKED]++;
+    atomic_store_explicit(&at->line->taken, 0, memory_order_relaxed);
+    at->line->way = LIERNE_PACKED;
+    at->line->bytes = m->bytes;
+    memcpy(at->slot, (const char *)part->base + (size_t)part->blocks->offset * part->size,
+           m->bytes);
+    atomic_store_explicit(&at->line->ready, m->key, memory_order_release);
 }
 
 bool lierne_shm_sent(lierne_shm_message *m, bool *moved) {

@@ -24,6 +24,7 @@ typedef struct batch {
     size_t left;
     area *areas;
     lierne_line *lines;
+    bool woken; /* the receivers of short messages */
     size_t capacity;
     lierne_shm_message messages[];
 } batch;
@@ -228,6 +229,17 @@ static lierne_status view_line(const lierne_shm_message *m, lierne_line_view *vi
     return view->line && (view->slot || !words[2]) ? LIERNE_OK : LIERNE_TRANSPORT;
 }
 
+/* Whether the batch has a receive from a peer with one execution, so that its calls are those of
+ * this batch, one after the other. */
+static bool answers(const batch *b, const lierne_shm_peer *peer, size_t n) {
+    bool found = false;
+    for (size_t i = 0; i < n && !found; i++) {
+        const lierne_shm_message *m = &b->messages[i];
+        found = m->receives && m->peer == peer && m->nviews == m->nlines;
+    }
+    return found;
+}
+
 static lierne_status connect_ends(void *self, const lierne_remote *remotes, size_t n) {
     batch *b = self;
     for (size_t i = 0; i < n; i++) {
@@ -244,35 +256,119 @@ static lierne_status connect_ends(void *self, const lierne_remote *remotes, size
             LIERNE_TRY(view_line(m, &m->views[k], &words[3 * (k % m->nlines)]));
         }
     }
+    for (size_t i = 0; i < n; i++) {
+        b->messages[i].answered = answers(b, b->messages[i].peer, n);
+    }
     return LIERNE_OK;
 }
 
 /* Every line is written before anybody is woken: a fence costs as much as a short message. */
+static void wake_receivers(const batch *b, const lierne_posting *postings, size_t n) {
+    lierne_bell_fence();
+    for (size_t i = 0; i < n; i++) {
+        if (!postings[i].receives) {
+            lierne_bell_wake(b->messages[postings[i].slot].peer->segment.head);
+        }
+    }
+}
+
+static lierne_shm_message *start(batch *b, int match, const lierne_posting *p) {
+    lierne_shm_message *m = &b->messages[p->slot];
+    m->key = (unsigned)match + 1;
+    m->own = p->parts;
+    m->found = NULL;
+    b->active[b->nactive++] = p->slot;
+    m->turn = (m->turn + 1) % m->nlines;
+    return m;
+}
+
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     size_t sends = 0;
     for (size_t i = 0; i < n; i++) {
-        const lierne_posting *p = &postings[i];
-        lierne_shm_message *m = &b->messages[p->slot];
-        m->key = (unsigned)match + 1;
-        m->own = p->parts;
-        m->found = NULL;
-        b->active[b->nactive++] = p->slot;
-        if (!p->receives) {
-            m->turn = (m->turn + 1) % m->nlines;
+        lierne_shm_message *m = start(b, match, &postings[i]);
+        if (!m->receives) {
             lierne_shm_send(b->shm, m);
             sends++;
         }
     }
     if (sends > 0) {
-        lierne_bell_fence();
-    }
-    for (size_t i = 0; i < n && sends > 0; i++) {
-        if (!postings[i].receives) {
-            lierne_bell_wake(b->messages[postings[i].slot].peer->segment.head);
-        }
+        wake_receivers(b, postings, n);
     }
     return LIERNE_OK;
+}
+
+static bool post_short(void *self, int match, const lierne_posting *postings, size_t n) {
+    batch *b = self;
+    for (size_t i = 0; i < n; i++) {
+        if (!postings[i].receives && !lierne_shm_may_send(&b->messages[postings[i].slot])) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        lierne_shm_message *m = start(b, match, &postings[i]);
+        if (!m->receives) {
+            lierne_shm_send_short(b->shm, m);
+        }
+    }
+    b->woken = false;
+    return true;
+}
+
+static void wake_peers(const batch *b, bool receives) {
+    for (size_t i = 0; i < b->nactive; i++) {
+        const lierne_shm_message *m = &b->messages[b->active[i]];
+        if (m->receives == receives) {
+            lierne_bell_wake(m->peer->segment.head);
+        }
+    }
+}
+
+/* Whether all receives are there, of which the first *i were so before. */
+static bool all_there(batch *b, size_t *i) {
+    for (; *i < b->nactive; (*i)++) {
+        lierne_shm_message *m = &b->messages[b->active[*i]];
+        if (m->receives && !lierne_shm_receive_short(m)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* As long as a rank spins in any wait; where there are more ranks than cores, two looks. Receivers
+ * are woken only if this rank has to wait, or else with the release: the fence would wait until the
+ * other cores have given up the lines that were just written. */
+static bool await_short(void *self) {
+    batch *b = self;
+    size_t i = 0;
+    if (all_there(b, &i)) {
+        return true;
+    }
+    lierne_bell_fence();
+    wake_peers(b, false);
+    b->woken = true;
+    for (unsigned left = b->shm->bell.spins; !all_there(b, &i); left--) {
+        if (left == 0) {
+            return false;
+        }
+        lierne_bell_relax();
+    }
+    return true;
+}
+
+static void release_short(void *self) {
+    batch *b = self;
+    for (size_t i = 0; i < b->nactive; i++) {
+        if (b->messages[b->active[i]].receives) {
+            lierne_shm_mark_taken(&b->messages[b->active[i]]);
+        }
+    }
+    lierne_bell_fence();
+    wake_peers(b, true);
+    if (!b->woken) {
+        wake_peers(b, false);
+    }
+    b->nactive = 0;
 }
 
 /* A send whose line was not free when it was posted. */
@@ -371,4 +467,8 @@ const lierne_transport lierne_shm_transport = {
     .exposed = exposed,
     .release = release,
     .wait = wait_step,
+    .short_bytes = LIERNE_SHORT_BYTES,
+    .post_short = post_short,
+    .await_short = await_short,
+    .release_short = release_short,
 };

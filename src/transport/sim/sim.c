@@ -44,12 +44,12 @@ static lierne_status send_message(const batch *b, int match, const lierne_postin
     if (p->bytes) {
         memcpy(m->data, p->data, p->bytes);
     }
-    lierne_sim_rank *to = &b->rank->world->ranks[p->peer];
-    to->last = to->last ? to->last : &to->first;
-    *to->last = m;
-    to->last = &m->next;
+    lierne_status status = lierne_sim_mailbox_put(&b->rank->world->ranks[p->peer].mailbox, m);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(m);
+    }
     b->rank->world->dirty = true;
-    return LIERNE_OK;
+    return status;
 }
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
@@ -62,21 +62,6 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
         b->slots[p->slot] = (slot){true, p->receives, p->peer, match, p->data, p->bytes};
     }
     return LIERNE_OK;
-}
-
-/* Takes the first message for a slot out of the mailbox; NULL if there is none. */
-static lierne_sim_message *take(lierne_sim_rank *s, const slot *wanted) {
-    for (lierne_sim_message **at = &s->first; *at; at = &(*at)->next) {
-        lierne_sim_message *m = *at;
-        if (m->from == wanted->peer && m->match == wanted->match) {
-            *at = m->next;
-            if (s->last == &m->next) {
-                s->last = at;
-            }
-            return m;
-        }
-    }
-    return NULL;
 }
 
 static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *m) {
@@ -102,7 +87,7 @@ static lierne_status poll_messages(void *self, size_t *done, size_t *ndone) {
             continue;
         }
         if (s->receives) {
-            lierne_sim_message *m = take(b->rank, s);
+            lierne_sim_message *m = lierne_sim_mailbox_take(&b->rank->mailbox, s->peer, s->match);
             if (!m) {
                 continue;
             }

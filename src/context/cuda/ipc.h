@@ -1,0 +1,9 @@
+/* Windows in the memory of CUDA devices. */
+#ifndef LIERNE_CUDA_IPC_H
+#define LIERNE_CUDA_IPC_H
+
+#include "transport/ipc/ipc.h"
+
+extern const lierne_ipc_driver lierne_cuda_ipc_driver;
+
+#endif

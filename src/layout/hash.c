@@ -1,0 +1,46 @@
+/* The hash of a layout. Fields that the kind of a placement does not read are left out, so that
+ * layouts that say the same have the same hash, whatever is in them. */
+#include "layout/layout.h"
+
+static uint64_t add(uint64_t hash, int64_t number) {
+    return lierne_hash(hash, &number, sizeof number);
+}
+
+static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int dim) {
+    const lierne_placement *p = &layout->placements[dim];
+    bool shard = p->kind == LIERNE_SHARD, rows = p->kind == LIERNE_SHARD_ROWS;
+    bool cuts = shard || p->kind == LIERNE_SHARD_ZIGZAG;
+    const int64_t numbers[] = {layout->sizes[dim],
+                               layout->strides[dim],
+                               (int64_t)p->kind,
+                               cuts || rows ? p->axis : 0,
+                               p->kind == LIERNE_AT ? p->at : 0,
+                               cuts ? p->cut_order : 0,
+                               shard ? (int64_t)p->share : 0,
+                               rows ? p->axis2 : 0,
+                               shard && p->counts};
+    hash = lierne_hash(hash, numbers, sizeof numbers);
+    if (shard && p->counts) {
+        hash = lierne_hash(hash, p->counts, ((size_t)layout->sizes[dim] + 1) * sizeof *p->counts);
+    }
+    if (rows) {
+        int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
+        size_t n = (size_t)(layout->shape[p->axis] * columns);
+        hash = lierne_hash(hash, p->rows, n * sizeof *p->rows);
+    }
+    return hash;
+}
+
+uint64_t lierne_layout_hash(const lierne_layout *layout) {
+    const int64_t numbers[] = {layout->offset,   layout->nranks, layout->world,
+                               layout->ndims,    layout->naxes,  (int64_t)layout->dtype,
+                               layout->full_axes};
+    uint64_t hash = lierne_hash(0, numbers, sizeof numbers);
+    for (int a = 0; a < layout->naxes; a++) {
+        hash = add(hash, layout->shape[a]);
+    }
+    for (int d = 0; d < layout->ndims; d++) {
+        hash = add_placement(hash, layout, d);
+    }
+    return hash;
+}

@@ -1,0 +1,314 @@
+/* The route of a tensor set.
+ *
+ * What is sent of a class is planned per cell of the source: its holders all have the same elements
+ * of each tensor of the class. The elements that each receiver needs of these tensors are laid in a
+ * line, receiver after receiver, and the line is cut into as many parts as there are holders. So
+ * holders send equally much, a receiver has as few senders as possible, and nobody needs to know
+ * anything about other classes or cells. Which holder has the first part changes with the class, so
+ * that what is left of small classes is not always the same holder's. Both ends of a delivery
+ * compute the same line, and list what they exchange in the order of classes and tensors.
+ *
+ * A cut inside of a small tensor is moved to its nearest end: two messages cost more than they
+ * balance. In larger ones it is moved to the beginning of a row. */
+#include "plan/redistribute/planner.h"
+#include "plan/redistribute/set.h"
+
+/* In bytes: tensors, and rows of tensors, that are not cut; pieces that do not share a message;
+ * what pieces that do fill. */
+enum { LEAST_CUT = 64 << 10, LEAST_PIECE = 256 << 10, FULL_MESSAGE = 4 << 20 };
+
+/* The message to a peer that takes further small pieces. */
+typedef struct open_message {
+    int peer;
+    size_t index;
+} open_message;
+typedef LIERNE_VEC(open_message) open_messages;
+
+typedef struct builder {
+    lierne_planner p; /* of the class at work */
+    const lierne_set *set;
+    const lierne_set_class *members;
+    int64_t class_number;
+    const int64_t *offsets[2]; /* of each tensor in `in` and in `out` */
+    open_messages open[2];     /* to send, to receive */
+} builder;
+
+/* What a cell's holders send of the class at work. */
+typedef struct line {
+    lierne_ranks holders;
+    LIERNE_VEC(lierne_cell_overlap) overlaps;
+    int64_t length;
+} line;
+
+static lierne_stage *stage_of(const builder *u) {
+    return &u->p.route->stages.at[0];
+}
+
+/* The place of a tensor in `in` or `out`. */
+static int64_t offset_of(const builder *u, int64_t tensor, lierne_buffer buffer) {
+    return u->offsets[buffer == LIERNE_OUT][tensor];
+}
+
+/* The message of a peer that has space; *index is its place. */
+static lierne_status open_for(open_messages *open, lierne_messages *messages, int peer,
+                              int64_t full, lierne_buffer buffer, size_t *index) {
+    lierne_message *message;
+    size_t i = open->count;
+    while (i > 0 && open->at[i - 1].peer != peer) {
+        i--;
+    }
+    if (i > 0 && messages->at[open->at[i - 1].index].elements < full) {
+        *index = open->at[i - 1].index;
+        return LIERNE_OK;
+    }
+    *index = messages->count;
+    LIERNE_TRY(lierne_messages_add(messages, peer, buffer, &message));
+    if (i > 0) {
+        open->at[i - 1].index = *index;
+        return LIERNE_OK;
+    }
+    return LIERNE_VEC_PUSH(open, ((open_message){peer, *index}));
+}
+
+/* A small part of a tensor shares a message. */
+static lierne_status add_small(builder *u, const lierne_cell_overlap *x, bool sends, int peer,
+                               int64_t offset) {
+    lierne_messages *messages = sends ? &stage_of(u)->sends : &stage_of(u)->recvs;
+    lierne_buffer buffer = sends ? LIERNE_IN : LIERNE_OUT;
+    int64_t full = FULL_MESSAGE / (int64_t)lierne_dtype_size(u->p.from->dtype);
+    size_t index;
+    LIERNE_TRY(open_for(&u->open[!sends], messages, peer, full, buffer, &index));
+    for (size_t b = 0; b < x->part.count; b++) {
+        lierne_block block = lierne_place_box(&u->p, &x->part.at[b], buffer).block;
+        block.offset += offset;
+        LIERNE_TRY(lierne_message_add(&messages->at[index], block));
+    }
+    return LIERNE_OK;
+}
+
+/* A large part has messages of its own. */
+static lierne_status add_large(builder *u, const lierne_cell_overlap *x, bool sends, int peer,
+                               int64_t offset) {
+    lierne_messages *messages = sends ? &stage_of(u)->sends : &stage_of(u)->recvs;
+    size_t first = messages->count;
+    LIERNE_TRY(lierne_add_part(&u->p, x, messages, peer, sends ? LIERNE_IN : LIERNE_OUT,
+                               sends ? LIERNE_OUT : LIERNE_IN));
+    for (size_t m = first; m < messages->count; m++) {
+        for (size_t b = 0; b < messages->at[m].blocks.count; b++) {
+            messages->at[m].blocks.at[b].offset += offset;
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Elements [start, start + size) of what a tensor has of an overlap. */
+static lierne_status add_piece(builder *u, lierne_cell_overlap *x, int64_t tensor, bool sends,
+                               int peer, int64_t start, int64_t size) {
+    int64_t offset = offset_of(u, tensor, sends ? LIERNE_IN : LIERNE_OUT);
+    bool large = size * (int64_t)lierne_dtype_size(u->p.from->dtype) >= LEAST_PIECE;
+    LIERNE_TRY(lierne_cell_overlap_take(&u->p, x, start, size));
+    return (large ? add_large : add_small)(u, x, sends, peer, offset);
+}
+
+/* Elements [start, end) of an overlap's line to one receiver: all tensors of the class, one after
+ * the other. */
+static lierne_status add_range(builder *u, lierne_cell_overlap *x, bool sends, int peer,
+                               int64_t start, int64_t end) {
+    while (start < end) {
+        int64_t tensor = u->set->members[u->members->first + start / x->elements];
+        int64_t within = start % x->elements, size = x->elements - within;
+        size = size < end - start ? size : end - start;
+        LIERNE_TRY(add_piece(u, x, tensor, sends, peer, within, size));
+        start += size;
+    }
+    return LIERNE_OK;
+}
+
+/* Elements of a row of the overlap that is not cut. */
+static int64_t row_of(const builder *u, const lierne_cell_overlap *x) {
+    int64_t row = lierne_overlap_elements(u->p.from->naxes, &x->boxes.at[0]);
+    int64_t most = LEAST_CUT / (int64_t)lierne_dtype_size(u->p.from->dtype);
+    for (int a = 0; a < u->p.from->naxes && row > most; a++) {
+        row /= x->boxes.at[0].size[a];
+    }
+    return row;
+}
+
+/* Where a cut of a receiver's part of the line is moved to. */
+static int64_t move_cut(const builder *u, const lierne_cell_overlap *x, int64_t cut) {
+    int64_t within = cut % x->elements, before = cut - within, row = row_of(u, x);
+    if (x->elements * (int64_t)lierne_dtype_size(u->p.from->dtype) <= LEAST_CUT) {
+        return 2 * within < x->elements ? before : before + x->elements;
+    }
+    return before + within - within % row;
+}
+
+/* The part of n balanced ones that element `at` is in. */
+static int64_t part_with(int64_t length, int64_t n, int64_t at) {
+    int64_t size = length / n, rest = length % n;
+    return at < rest * (size + 1) ? at / (size + 1) : (at - rest) / size;
+}
+
+static int64_t within(int64_t at, int64_t length) {
+    return at < 0 ? 0 : at < length ? at : length;
+}
+
+/* What one receiver gets of an overlap; its part of the line begins at `start`. */
+static lierne_status add_deliveries(builder *u, const line *l, lierne_cell_overlap *x,
+                                    int64_t start, int receiver) {
+    int64_t length = u->members->count * x->elements, n = (int64_t)l->holders.count;
+    int64_t last = part_with(l->length, n, start + length - 1);
+    for (int64_t k = part_with(l->length, n, start); k <= last; k++) {
+        int holder = l->holders.at[(k + u->class_number) % n];
+        int64_t from = within(lierne_share(l->length, n, k) - start, length);
+        int64_t end = within(lierne_share(l->length, n, k + 1) - start, length);
+        if (holder == u->p.rank || receiver == u->p.rank) {
+            LIERNE_TRY(add_range(u, x, holder == u->p.rank, holder == u->p.rank ? receiver : holder,
+                                 move_cut(u, x, from), move_cut(u, x, end)));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* What this rank holds itself of what it needs. */
+static lierne_status add_copies(builder *u, const lierne_cell_overlap *x) {
+    for (int64_t i = 0; i < u->members->count; i++) {
+        int64_t tensor = u->set->members[u->members->first + i];
+        for (size_t b = 0; b < x->boxes.count; b++) {
+            lierne_place to = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_OUT),
+                         from = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_IN);
+            to.block.offset += offset_of(u, tensor, LIERNE_OUT);
+            from.block.offset += offset_of(u, tensor, LIERNE_IN);
+            LIERNE_TRY(lierne_ops_put(&stage_of(u)->copies, to, false, &from, 1));
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Adds a cell that needs something of the line's cell, if it does. */
+static lierne_status extend_line(builder *u, line *l, const lierne_cell *from,
+                                 const lierne_cell *to) {
+    lierne_cell_overlap x = {.from = *from, .to = *to};
+    int64_t lack = 0;
+    lierne_status status = lierne_cell_overlap_fill(&u->p, &x);
+    if (status == LIERNE_OK && x.elements > 0) {
+        status = lierne_layout_members(u->p.to, to, -1, &x.receivers);
+    }
+    if (status == LIERNE_OK && x.elements > 0) {
+        status = LIERNE_VEC_PUSH(&l->overlaps, x);
+    }
+    if (status != LIERNE_OK || x.elements == 0) {
+        lierne_cell_overlap_clear(&x);
+        return status;
+    }
+    for (size_t r = 0; r < x.receivers.count; r++) {
+        lack += !lierne_in_cell(u->p.from, x.receivers.at[r], from);
+    }
+    l->length += lack * x.elements * u->members->count;
+    return LIERNE_OK;
+}
+
+static lierne_status fill_line(builder *u, line *l, const lierne_cell *from) {
+    lierne_cells cells = {0};
+    lierne_status status = lierne_layout_members(u->p.from, from, -1, &l->holders);
+    if (status == LIERNE_OK) {
+        status = lierne_layout_overlapping(&cells, u->p.to, u->p.from, from);
+    }
+    for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
+        status = extend_line(u, l, from, &cells.at[i]);
+    }
+    lierne_mem_free(cells.at);
+    return status;
+}
+
+static lierne_status add_line(builder *u, line *l) {
+    int64_t start = 0;
+    for (size_t i = 0; i < l->overlaps.count; i++) {
+        lierne_cell_overlap *x = &l->overlaps.at[i];
+        for (size_t r = 0; r < x->receivers.count; r++) {
+            int receiver = x->receivers.at[r];
+            bool holds = lierne_in_cell(u->p.from, receiver, &x->from);
+            if (holds && receiver == u->p.rank) {
+                LIERNE_TRY(add_copies(u, x));
+            }
+            if (!holds) {
+                LIERNE_TRY(add_deliveries(u, l, x, start, receiver));
+                start += x->elements * u->members->count;
+                u->p.min_elements += receiver == u->p.rank ? x->elements * u->members->count : 0;
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* All that leaves a cell of the source, as far as this rank sends or receives it. */
+static lierne_status plan_cell(builder *u, const lierne_cell *from) {
+    line l = {0};
+    lierne_status status = fill_line(u, &l, from);
+    if (status == LIERNE_OK) {
+        status = add_line(u, &l);
+    }
+    for (size_t i = 0; i < l.overlaps.count; i++) {
+        lierne_cell_overlap_clear(&l.overlaps.at[i]);
+    }
+    lierne_mem_free(l.overlaps.at);
+    lierne_mem_free(l.holders.at);
+    return status;
+}
+
+/* The cells that this rank receives from, and then its own, unless it is one of them. */
+static lierne_status plan_class(builder *u) {
+    lierne_cell own_from, own_to;
+    lierne_cells cells = {0};
+    lierne_status status = LIERNE_OK;
+    bool holds = lierne_layout_cell(u->p.from, u->p.rank, &own_from);
+    bool receives = lierne_layout_cell(u->p.to, u->p.rank, &own_to);
+    LIERNE_TRY(lierne_layout_get_shape(u->p.in_shape, u->p.from, u->p.rank));
+    LIERNE_TRY(lierne_layout_get_shape(u->p.out_shape, u->p.to, u->p.rank));
+    if (receives) {
+        status = lierne_layout_overlapping(&cells, u->p.from, u->p.to, &own_to);
+    }
+    for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
+        holds = holds && !lierne_same_cell(u->p.from, &cells.at[i], &own_from);
+        status = plan_cell(u, &cells.at[i]);
+    }
+    if (holds && status == LIERNE_OK) {
+        status = plan_cell(u, &own_from);
+    }
+    lierne_mem_free(cells.at);
+    return status;
+}
+
+static lierne_status plan_classes(builder *u, int from) {
+    for (size_t c = 0; c < u->set->classes.count; c++) {
+        u->members = &u->set->classes.at[c];
+        u->class_number = (int64_t)c;
+        u->p.from = lierne_set_layout_of(u->set, (int64_t)c, from)->layout;
+        u->p.to = lierne_set_layout_of(u->set, (int64_t)c, !from)->layout;
+        LIERNE_TRY(plan_class(u));
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_set_route(lierne_route **out, int64_t *min_elements, const lierne_set *set,
+                               int from) {
+    lierne_stage *stage;
+    builder u = {.set = set, .offsets = {set->offsets[from], set->offsets[!from]}};
+    u.p.rank = set->rank;
+    LIERNE_TRY(
+        lierne_route_create(&u.p.route, set->rank, set->elements[from], set->elements[!from]));
+    lierne_status status = lierne_route_add_stage(u.p.route, &stage);
+    if (status == LIERNE_OK) {
+        status = plan_classes(&u, from);
+    }
+    lierne_mem_free(u.open[0].at);
+    lierne_mem_free(u.open[1].at);
+    if (status != LIERNE_OK) {
+        lierne_route_destroy(u.p.route);
+        return status;
+    }
+    u.p.route->dtype = set->layouts.at[0].layout->dtype;
+    *min_elements = u.p.min_elements;
+    *out = u.p.route;
+    return LIERNE_OK;
+}

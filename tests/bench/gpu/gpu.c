@@ -1,0 +1,228 @@
+/* What a GPU needs for lierne's work, in one run:
+ *
+ *   gpu
+ *
+ * a device-to-device copy by size; gathered rows and their sums by size, against it; bridges and
+ * rows between virtual ranks; how much a matrix product slows down beside a bridge; NCCL's
+ * collectives, where there are several devices. Without a device it says why nothing was measured.
+ * Figures are printed and not judged. */
+#include "gpu.h"
+
+#include "lierne.h"
+#include "lierne/cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUNDS 7
+#define CALLS  10 /* of a round */
+#define MIB    ((size_t)1 << 20)
+
+void gpu_must(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "%s does not work: %s; %s\n", what, lierne_last_error(),
+                cudaGetErrorString(cudaGetLastError()));
+        exit(1);
+    }
+}
+
+void *gpu_memory(size_t bytes) {
+    void *memory = NULL;
+    gpu_must(cudaMalloc(&memory, bytes) == cudaSuccess, "cudaMalloc");
+    gpu_must(cudaMemset(memory, 0x11, bytes) == cudaSuccess, "cudaMemset");
+    gpu_must(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+    return memory;
+}
+
+cudaStream_t gpu_stream(void) {
+    cudaStream_t stream = NULL;
+    gpu_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess,
+             "cudaStreamCreateWithFlags");
+    return stream;
+}
+
+double gpu_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double gpu_time(gpu_work *work, void *argument, cudaStream_t stream) {
+    cudaEvent_t first, last;
+    float best = 1e30F, ms = 0;
+    gpu_must(cudaEventCreate(&first) == cudaSuccess && cudaEventCreate(&last) == cudaSuccess,
+             "cudaEventCreate");
+    for (int round = 0; round < ROUNDS; round++) {
+        cudaEventRecord(first, stream);
+        for (int i = 0; i < CALLS; i++) {
+            work(argument, stream);
+        }
+        cudaEventRecord(last, stream);
+        gpu_must(cudaEventSynchronize(last) == cudaSuccess, "the work of a benchmark");
+        cudaEventElapsedTime(&ms, first, last);
+        best = ms < best ? ms : best;
+    }
+    cudaEventDestroy(first);
+    cudaEventDestroy(last);
+    return (double)best / 1e3 / CALLS;
+}
+
+typedef struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy;
+
+static void run_copy(void *argument, cudaStream_t stream) {
+    const copy *c = argument;
+    cudaMemcpyAsync(c->to, c->from, c->bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+double gpu_copy_rate(size_t bytes) {
+    void *to = gpu_memory(bytes), *from = gpu_memory(bytes);
+    copy c = {to, from, bytes};
+    cudaStream_t stream = gpu_stream();
+    double rate = 2 * (double)bytes / gpu_time(run_copy, &c, stream);
+    cudaStreamDestroy(stream);
+    cudaFree(to);
+    cudaFree(from);
+    return rate;
+}
+
+static void bench_copies(void) {
+    printf("\ndevice-to-device copies, bytes read and written\n");
+    for (size_t bytes = MIB; bytes <= 256 * MIB; bytes *= 4) {
+        printf("  %4zu MiB  %8.1f GB/s\n", bytes / MIB, gpu_copy_rate(bytes) / 1e9);
+    }
+}
+
+typedef struct call {
+    lierne_plan *plan;
+    void *in, *out;
+    bool adjoint;
+} call;
+
+static void run_call(void *argument, cudaStream_t stream) {
+    const call *c = argument;
+    gpu_must((c->adjoint ? lierne_adjoint : lierne_forward)(c->plan, c->out, c->in, stream) ==
+                 LIERNE_OK,
+             "a call");
+}
+
+/* Rows of one rank that the rank itself refers to, in a scattered order: a list kernel, and sums of
+ * about two gradients per row. */
+static lierne_plan *scattered_rows(lierne_context *context, int64_t rows, int64_t width) {
+    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
+    lierne_plan *plan = NULL;
+    int32_t *rank = calloc((size_t)rows, sizeof *rank);
+    int64_t *row = malloc((size_t)rows * sizeof *row);
+    for (int64_t i = 0; i < rows; i++) {
+        row[i] = i * 7919 % (rows / 2);
+    }
+    spec.nowned = rows / 2;
+    spec.nghosts = rows;
+    spec.rank = rank;
+    spec.row = row;
+    spec.width = width;
+    spec.dtype = LIERNE_F32;
+    gpu_must(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning rows");
+    free(rank);
+    free(row);
+    return plan;
+}
+
+static void bench_rows(lierne_context *context, size_t bytes, size_t row_bytes) {
+    cudaStream_t stream = gpu_stream();
+    call c = {.in = gpu_memory(bytes), .out = gpu_memory(bytes)};
+    c.plan = scattered_rows(context, (int64_t)(bytes / row_bytes), (int64_t)(row_bytes / 4));
+    double copied = gpu_copy_rate(bytes);
+    double forward = 2 * (double)bytes / gpu_time(run_call, &c, stream);
+    c.adjoint = true;
+    double adjoint = 1.5 * (double)bytes / gpu_time(run_call, &c, stream);
+    printf("  %4zu MiB, rows of %5zu B:  gathered %8.1f GB/s (%.2f of a copy), summed %8.1f GB/s "
+           "(%.2f)\n",
+           bytes / MIB, row_bytes, forward / 1e9, forward / copied, adjoint / 1e9,
+           adjoint / copied);
+    gpu_must(lierne_plan_destroy(c.plan) == LIERNE_OK, "destroying a plan");
+    cudaFree(c.in);
+    cudaFree(c.out);
+    cudaStreamDestroy(stream);
+}
+
+static void bench_kernels(void) {
+    static const size_t row_bytes[] = {64, 128, 256, 1024, 8192};
+    lierne_context *context = NULL;
+    gpu_must(lierne_context_create_self(&context, NULL) == LIERNE_OK, "a context");
+    gpu_must(lierne_context_use_cuda(context) == LIERNE_OK, "lierne_context_use_cuda");
+    printf("\nscattered rows of one rank, bytes read and written, of f32\n");
+    for (size_t bytes = MIB; bytes <= 64 * MIB; bytes *= 4) {
+        for (size_t i = 0; i < sizeof row_bytes / sizeof *row_bytes; i++) {
+            bench_rows(context, bytes, row_bytes[i]);
+        }
+    }
+    lierne_context_destroy(context);
+}
+
+enum { PRODUCT = 4096 };
+
+static void run_product(void *argument, cudaStream_t stream) {
+    float *const *m = argument;
+    gpu_must(gpu_product(m[0], m[1], m[2], PRODUCT, stream) == cudaSuccess, "a product");
+}
+
+static pthread_barrier_t bridging;
+static volatile bool stop;
+
+static void tell_started(void) {
+    pthread_barrier_wait(&bridging);
+}
+
+static void *run_bridge(void *unused) {
+    gpu_run_bridge_until(&stop, tell_started);
+    return unused;
+}
+
+static void bench_product(void) {
+    float *m[3];
+    pthread_t thread;
+    cudaStream_t stream = gpu_stream();
+    for (int i = 0; i < 3; i++) {
+        m[i] = gpu_memory(sizeof(float) * PRODUCT * PRODUCT);
+    }
+    double alone = gpu_time(run_product, m, stream);
+    pthread_barrier_init(&bridging, NULL, 2);
+    pthread_create(&thread, NULL, run_bridge, NULL);
+    pthread_barrier_wait(&bridging);
+    double beside = gpu_time(run_product, m, stream);
+    stop = true;
+    pthread_join(thread, NULL);
+    printf(
+        "\na product of %d x %d floats: %.2f ms alone, %.2f ms beside a bridge between 8 virtual "
+        "ranks (%.2f times)\n",
+        PRODUCT, PRODUCT, alone * 1e3, beside * 1e3, beside / alone);
+    for (int i = 0; i < 3; i++) {
+        cudaFree(m[i]);
+    }
+    cudaStreamDestroy(stream);
+}
+
+int main(void) {
+    char summary[1024] = "";
+    int devices = 0;
+    lierne_cuda_get_summary(summary, sizeof summary);
+    printf("%s\n", summary);
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("nothing was measured: there is no CUDA device that can be used (%s)\n",
+               cudaGetErrorString(cudaGetLastError()));
+        return 0;
+    }
+    bench_copies();
+    bench_kernels();
+    gpu_bench_ranks();
+    bench_product();
+    gpu_bench_peers();
+    return 0;
+}

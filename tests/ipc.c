@@ -1,0 +1,135 @@
+/* Chunks are files in memory, which other processes open through /proc. Nothing of them is counted
+ * as lierne's memory, so that leaks of the transport can be told. */
+#include "ipc.h"
+
+#include "tasks.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static atomic_int live, fail_open;
+
+int test_ipc_live(void) {
+    return atomic_load(&live);
+}
+
+void test_ipc_fail_open(int k) {
+    atomic_store(&fail_open, k);
+}
+
+static lierne_status map(void **memory, int descriptor, size_t bytes) {
+    *memory = descriptor < 0 ? MAP_FAILED
+                             : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    atomic_fetch_add(&live, *memory != MAP_FAILED);
+    return *memory != MAP_FAILED ? LIERNE_OK : LIERNE_FAIL(LIERNE_UNSUPPORTED, "no shared memory");
+}
+
+/* Words of a handle: process, descriptor, bytes. */
+static lierne_status alloc(void **memory, lierne_ipc_handle *handle, size_t bytes) {
+    int descriptor = memfd_create("lierne-test", MFD_CLOEXEC);
+    *handle = (lierne_ipc_handle){{getpid(), descriptor, (int64_t)bytes}};
+    return ftruncate(descriptor, (off_t)bytes) == 0 ? map(memory, descriptor, bytes)
+                                                    : LIERNE_FAIL(LIERNE_NO_MEMORY, "memfd");
+}
+
+static void close_chunk(void *memory, const lierne_ipc_handle *handle, int device) {
+    (void)device;
+    munmap(memory, (size_t)handle->words[2]);
+    atomic_fetch_sub(&live, 1);
+}
+
+static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
+    (void)quiet;
+    close((int)handle->words[1]);
+    close_chunk(memory, handle, 0);
+}
+
+static lierne_status open_chunk(void **memory, const lierne_ipc_handle *handle, size_t bytes) {
+    char path[64];
+    if (atomic_load(&fail_open) > 0 && atomic_fetch_sub(&fail_open, 1) == 1) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "the device does not map what others share");
+    }
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)handle->words[0], (int)handle->words[1]);
+    int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    lierne_status status = map(memory, descriptor, bytes);
+    close(descriptor);
+    return status;
+}
+
+static lierne_status transfer(void *to, const void *from, size_t bytes) {
+    memcpy(to, from, bytes);
+    return LIERNE_OK;
+}
+
+static lierne_status alloc_words(lierne_ipc_words **words) {
+    return lierne_alloc(words, 1, sizeof **words);
+}
+
+static void free_words(lierne_ipc_words *words) {
+    lierne_mem_free(words);
+}
+
+static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {
+    (void)stream, (void)device;
+    memcpy(to, from, bytes);
+    return LIERNE_OK;
+}
+
+static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
+    (void)stream, (void)device;
+    for (int32_t i = step->n; i-- > 0;) { /* a device promises no order */
+        lierne_ipc_run(step, i);
+    }
+    return LIERNE_OK;
+}
+
+const lierne_ipc_driver test_ipc_driver = {
+    .memory = "ipc test",
+    .granule = 8192, /* few messages need more chunks */
+    .alloc = alloc,
+    .free = release,
+    .open = open_chunk,
+    .close = close_chunk,
+    .write = transfer,
+    .read = transfer,
+    .alloc_words = alloc_words,
+    .free_words = free_words,
+    .copy = copy,
+    .run = run,
+};
+
+/* The name makes streams.c put a stream into calls that have none. Events let the host poll other
+ * transports of a call. */
+static const lierne_stream_driver *device_streams(void) {
+    static lierne_stream_driver streams;
+    streams = test_device_driver;
+    streams.name = "ipc test";
+    streams.required = true;
+    return &streams;
+}
+
+static lierne_memory *device_memory(void) {
+    static lierne_memory memory;
+    memory = test_device_memory;
+    memory.copy = NULL; /* the host does not touch it */
+    memory.copy_blocks = NULL;
+    memory.zero = NULL;
+    memory.reduce = NULL;
+    return &memory;
+}
+
+lierne_status test_ipc_use(lierne_context *context) {
+    context->memory = device_memory();
+    context->stream_driver = device_streams();
+    return lierne_context_open_ipc(context, &test_ipc_driver);
+}
+
+lierne_status test_ipc_use_asked(lierne_context *context) {
+    const char *asked = getenv("LIERNE_TEST_EXECUTOR");
+    return asked && strcmp(asked, "ipc") == 0 ? test_ipc_use(context) : LIERNE_OK;
+}

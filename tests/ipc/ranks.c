@@ -1,0 +1,485 @@
+/* Windows over a device that is played (ipc.h), 4 ranks of a node: threads of one process, with
+ * streams that carry out their work at once, and with streams of their own; and processes. Every
+ * result against the same plan over sockets, bit by bit, repeated, with requests in flight; two
+ * nodes; a rank that cannot map a window; a rank that never comes, one that fails, one whose
+ * process ends; the steps one by one. Last line: N passed, N failed. */
+#include "ipc.h"
+#include "lierne.h"
+#include "lierne/node.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 4, COUNT = 3001, BYTES = RANKS * COUNT * 8, REQUESTS = 3, KINDS = 5 };
+
+static atomic_int passed, failed;
+static int job; /* of the main process, whose children have the same job */
+static pthread_barrier_t together;
+
+static void check(bool good, const char *what) {
+    atomic_fetch_add(good ? &passed : &failed, 1);
+    if (!good) {
+        printf("FAIL %s: %s\n", what, lierne_last_error());
+    }
+}
+
+static lierne_context *open_on(const int *nodes, int rank, int world, const char *name,
+                               double timeout) {
+    char text[64];
+    lierne_context *context = NULL;
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .nodes = nodes};
+    snprintf(text, sizeof text, "%s-%d", name, job);
+    const lierne_node_spec node = {
+        .size = sizeof node, .rank = rank, .world = world, .name = text, .context = &spec};
+    check(lierne_context_create_node(&context, &node) == LIERNE_OK, "context");
+    return context;
+}
+
+static lierne_context *open_context(int rank, int world, const char *name, double timeout) {
+    return open_on(NULL, rank, world, name, timeout);
+}
+
+static lierne_status plan_rows(lierne_plan **plan, lierne_context *context, int nghosts) {
+    int32_t rank[COUNT];
+    int64_t row[COUNT];
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = 50;
+    rows.nghosts = nghosts;
+    rows.rank = rank;
+    rows.row = row;
+    rows.width = 3;
+    rows.dtype = LIERNE_F16;
+    for (int i = 0; i < COUNT; i++) { /* the same on every rank */
+        rank[i] = i * 7 % RANKS;
+        row[i] = i * 13 % 50;
+    }
+    return lierne_plan_create_references(plan, context, &rows);
+}
+
+/* Long and contiguous, sums in both ways, and rows; with 3 requests where the plan allows it. */
+static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_F64,
+                                        .max_inflight = REQUESTS};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = COUNT,
+                                           .dtype = LIERNE_I32,
+                                           .max_inflight = REQUESTS};
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_BF16,
+                                        .max_inflight = REQUESTS,
+                                        .algorithm = kind == 2 ? LIERNE_COLLECTIVE_ONE_SHOT
+                                                               : LIERNE_COLLECTIVE_TWO_SHOT};
+    return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
+           : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
+           : kind < 4  ? lierne_plan_create_all_reduce(plan, context, &sum)
+                       : plan_rows(plan, context, COUNT / 3);
+}
+
+/* No NaN in any dtype. */
+static void fill(unsigned char *data, int rank, int call) {
+    for (int i = 0; i < BYTES; i++) {
+        data[i] = (unsigned char)((i * 31 + rank * 17 + call * 7) % 59);
+    }
+}
+
+typedef struct buffers {
+    unsigned char in[REQUESTS][BYTES], expected[REQUESTS][BYTES], got[REQUESTS][BYTES];
+} buffers;
+
+/* Several calls in flight, ended in another order on odd ranks. */
+static void compare(lierne_plan *host, lierne_plan *device, int d, int rank, int requests,
+                    void *stream) {
+    buffers *b = malloc(sizeof *b);
+    lierne_request *request[REQUESTS];
+    lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
+        d ? lierne_adjoint : lierne_forward;
+    lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
+        d ? lierne_adjoint_begin : lierne_forward_begin;
+    for (int i = 0; i < requests; i++) {
+        fill(b->in[i], rank, i);
+        memset(b->expected[i], 0xa5, BYTES);
+        memset(b->got[i], 0xa5, BYTES);
+        check(run(host, b->expected[i], b->in[i], NULL) == LIERNE_OK, "sockets");
+    }
+    for (int i = 0; i < requests; i++) {
+        check(begin(&request[i], device, b->got[i], b->in[i], stream) == LIERNE_OK, "begin");
+    }
+    for (int i = 0; i < requests; i++) {
+        check(lierne_end(request[rank % 2 ? requests - 1 - i : i]) == LIERNE_OK, "end");
+    }
+    for (int i = 0; i < requests; i++) {
+        check(memcmp(b->got[i], b->expected[i], BYTES) == 0, d ? "adjoint" : "forward");
+    }
+    free(b);
+}
+
+static void check_report(const lierne_plan *plan, const char *transport) {
+    lierne_report report = {.size = sizeof report};
+    check(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK, "report");
+    check(strcmp(report.transports, transport) == 0, "the report names the transport");
+    check(report.window_bytes == (strcmp(transport, "ipc") == 0 ? report.sent_bytes : 0) &&
+              report.sent_bytes > 0,
+          "bytes that are copied into a window are counted");
+}
+
+static void run_plans(lierne_context *host, lierne_context *device, const char *transport, int rank,
+                      void *stream) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        lierne_plan *a = NULL, *b = NULL;
+        check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
+        check(make_plan(&b, device, kind) == LIERNE_OK, "planning over windows");
+        check_report(b, transport);
+        for (int round = 0; round < 6; round++) { /* calls 0 to 17 in turn, and not by threes */
+            int requests = kind == 4 ? 1 : 1 + round % REQUESTS;
+            compare(a, b, 0, rank, requests, stream);
+            compare(a, b, 1, rank, requests, stream);
+        }
+        check(lierne_plan_destroy(a) == LIERNE_OK && lierne_plan_destroy(b) == LIERNE_OK, "plans");
+    }
+}
+
+static void run_coalesced(lierne_context *host, lierne_context *device, int rank, void *stream) {
+    buffers *b = malloc(sizeof *b);
+    lierne_coalesced *all[2] = {NULL, NULL};
+    lierne_plan *plans[2][2];
+    lierne_context *contexts[2] = {host, device};
+    const void *in[2] = {b->in[0], b->in[1]};
+    void *out[2][2] = {{b->expected[0], b->expected[1]}, {b->got[0], b->got[1]}};
+    memset(b, 0x5a, sizeof *b);
+    fill(b->in[0], rank, 1);
+    fill(b->in[1], rank, 2);
+    for (int c = 0; c < 2; c++) {
+        check(make_plan(&plans[c][0], contexts[c], 3) == LIERNE_OK, "planning");
+        check(make_plan(&plans[c][1], contexts[c], 4) == LIERNE_OK, "planning");
+        check(lierne_coalesced_create(&all[c], plans[c], 2) == LIERNE_OK, "coalescing");
+        check(lierne_coalesced_begin(all[c], LIERNE_FORWARD, out[c], in, c ? stream : NULL) ==
+                      LIERNE_OK &&
+                  lierne_coalesced_end(all[c], LIERNE_FORWARD) == LIERNE_OK,
+              "coalesced plans");
+    }
+    check(memcmp(b->expected, b->got, sizeof b->got) == 0, "coalesced plans have the same bits");
+    for (int c = 0; c < 2; c++) {
+        check(lierne_coalesced_destroy(all[c]) == LIERNE_OK, "coalesced plans");
+        check(lierne_plan_destroy(plans[c][0]) == LIERNE_OK, "plan");
+        check(lierne_plan_destroy(plans[c][1]) == LIERNE_OK, "plan");
+    }
+    free(b);
+}
+
+/* A device that is played, then host memory on a stream of the rank's own. */
+static void *works(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static char any;
+    char dump[4096];
+    lierne_host_stream *stream = NULL;
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *device = open_context(rank, RANKS, "device", 20);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    run_plans(host, device, "ipc", rank, &any);
+    run_coalesced(host, device, rank, &any);
+    check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
+              strstr(dump, "ipc: 3 peers; sent ") && strstr(dump, "bytes copied into the window"),
+          "the dump counts messages");
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    lierne_context *streamed = open_context(rank, RANKS, "streamed", 20);
+    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
+    streamed->stream_driver = &lierne_host_stream_driver;
+    check(lierne_context_open_ipc(streamed, &test_ipc_driver) == LIERNE_OK, "windows");
+    run_plans(host, streamed, "ipc", rank, stream);
+    check(lierne_context_destroy(streamed) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    lierne_host_stream_destroy(stream);
+    return NULL;
+}
+
+/* One rank cannot map a window: none uses them, and the dump says why. */
+static void *refuses(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static char any;
+    char dump[4096];
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *device = open_context(rank, RANKS, "refused", 20);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
+              strstr(dump, "ipc is not used: ") && strstr(dump, "does not map what others share"),
+          "the dump says why windows are not used");
+    run_plans(host, device, "socket", rank, &any);
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+/* Two nodes: windows inside a node, sockets between them, in one stage. */
+static void *on_two_nodes(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static const int nodes[RANKS] = {0, 1, 0, 1};
+    static char any;
+    lierne_report report = {.size = sizeof report};
+    lierne_context *host = open_on(nodes, rank, RANKS, "host", 20);
+    lierne_context *device = open_on(nodes, rank, RANKS, "nodes", 20);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    for (int kind = 0; kind < KINDS; kind++) {
+        lierne_plan *a = NULL, *b = NULL;
+        check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
+        check(make_plan(&b, device, kind) == LIERNE_OK, "planning over windows");
+        check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
+                  strcmp(report.transports, "ipc, socket") == 0,
+              "both transports");
+        check(kind != 0 || 3 * report.window_bytes == report.sent_bytes, "one peer of three");
+        for (int round = 0; round < 4; round++) {
+            compare(a, b, round % 2, rank, 1, &any);
+        }
+        check(lierne_plan_destroy(a) == LIERNE_OK && lierne_plan_destroy(b) == LIERNE_OK, "plans");
+    }
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+/* The variable names others only, or ipc after sockets. */
+static void *is_left_out(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, RANKS, "left", 20);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    check_report(plan, "socket");
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+static void nap(lierne_stream_work *work) {
+    (void)work;
+    usleep(300000);
+}
+
+/* Ranks 0 to 2 send rows to rank 3, whose stream is late, destroy the plan and use its space again:
+ * rank 3 still gets what was sent. */
+static void *reads_late(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    buffers *b = malloc(sizeof *b);
+    lierne_host_stream *stream = NULL;
+    lierne_plan *rows[2] = {NULL, NULL}, *all = NULL;
+    lierne_stream_work late = {.run = nap};
+    lierne_context *host = open_context(rank, RANKS, "host", 20);
+    lierne_context *context = open_context(rank, RANKS, "late", 20);
+    memset(b, 0x5a, sizeof *b);
+    fill(b->in[0], rank, 1);
+    fill(b->in[1], rank, 2);
+    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
+    context->stream_driver = &lierne_host_detached_driver;
+    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(plan_rows(&rows[0], host, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
+    check(plan_rows(&rows[1], context, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
+    check(lierne_forward(rows[0], b->expected[0], b->in[0], NULL) == LIERNE_OK, "rows");
+    if (rank == 3) {
+        lierne_host_stream_driver.enqueue(stream, &late);
+    }
+    check(lierne_forward(rows[1], b->got[0], b->in[0], stream) == LIERNE_OK, "rows, late");
+    if (rank != 3) {
+        check(lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
+    }
+    check(make_plan(&all, context, 0) == LIERNE_OK, "planning");
+    check(lierne_forward(all, b->got[1], b->in[1], stream) == LIERNE_OK, "all to all");
+    check(lierne_plan_destroy(all) == LIERNE_OK, "plan"); /* waits for the stream */
+    check(memcmp(b->got[0], b->expected[0], BYTES) == 0, "rows that were read late");
+    check(rank != 3 || lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
+    check(lierne_plan_destroy(rows[0]) == LIERNE_OK, "plan");
+    check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
+    check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
+    lierne_host_stream_destroy(stream);
+    free(b);
+    return NULL;
+}
+
+/* A rank that never calls: an error in time on the others, which names it, or the one that gave up
+ * because of it. */
+static void *stays_away(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static char any;
+    buffers *b = malloc(sizeof *b);
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, RANKS, "away", 1);
+    check(test_ipc_use(device) == LIERNE_OK, "windows");
+    check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
+    fill(b->in[0], rank, 0);
+    if (rank != 3) {
+        double start = lierne_now();
+        lierne_status status = lierne_forward(plan, b->got[0], b->in[0], &any);
+        const char *text = lierne_last_error();
+        check((status == LIERNE_TIMEOUT &&
+               strstr(text, "ipc: rank 3 did not send, or take, a message within 1 s")) ||
+                  (status == LIERNE_PEER_FAILED && strstr(text, "gave up after an error")),
+              "a rank that never comes is an error");
+        check(lierne_now() - start < 20, "in time");
+        check(lierne_forward(plan, b->got[0], b->in[0], &any) == status, "the context is dead");
+    }
+    pthread_barrier_wait(&together);
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(device);
+    free(b);
+    return NULL;
+}
+
+/* On a stream that outlives its calls: the watchdog finds what a step found, after the end. */
+static void *is_found_later(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    buffers *b = malloc(sizeof *b);
+    lierne_host_stream *stream = NULL;
+    lierne_plan *plan = NULL;
+    lierne_context *context = open_context(rank, RANKS, "later", 1);
+    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
+    context->stream_driver = &lierne_host_detached_driver;
+    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
+    fill(b->in[0], rank, 0);
+    if (rank != 3) {
+        lierne_status status = LIERNE_OK;
+        check(lierne_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "the call ends");
+        for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
+            usleep(1000);
+            status = lierne_context_get_status(context);
+        }
+        check(status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED, "it is found later");
+    }
+    pthread_barrier_wait(&together);
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(context);
+    lierne_host_stream_destroy(stream);
+    free(b);
+    return NULL;
+}
+
+static void run_ranks(void *(*rank)(void *)) {
+    pthread_t threads[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        pthread_create(&threads[r], NULL, rank, (void *)(intptr_t)r);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(threads[r], NULL);
+    }
+}
+
+/* Two processes; the second one ends without a word when the first one waits for it. */
+static int run_process(int rank) {
+    buffers *b = malloc(sizeof *b);
+    lierne_host_stream *stream = NULL;
+    lierne_plan *plan = NULL;
+    lierne_status status;
+    lierne_context *context = open_context(rank, 2, "dies", 30);
+    check(lierne_host_stream_create(&stream) == LIERNE_OK, "stream");
+    context->stream_driver = &lierne_host_detached_driver;
+    check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
+    check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
+    fill(b->in[0], rank, 0);
+    check(lierne_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "between processes");
+    if (rank == 1) {
+        usleep(300000);
+        _exit(0);
+    }
+    double start = lierne_now();
+    status =
+        lierne_forward(plan, b->got[1], b->in[0], stream); /* on a busy machine it knows already */
+    while (status == LIERNE_OK && lierne_now() - start < 25) {
+        usleep(1000);
+        status = lierne_context_get_status(context);
+    }
+    check(status == LIERNE_PEER_FAILED &&
+              strstr(lierne_last_error(), "process of rank 1 has ended"),
+          "a process that ended");
+    check(lierne_now() - start < 10, "is found long before the deadline");
+    lierne_plan_destroy(plan);
+    lierne_context_destroy(context);
+    lierne_host_stream_destroy(stream);
+    free(b);
+    return atomic_load(&failed) > 0;
+}
+
+static void dies(void) {
+    pid_t pids[2];
+    for (int r = 0; r < 2; r++) {
+        fflush(stdout);
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            int bad = run_process(r);
+            fflush(stdout);
+            _exit(bad);
+        }
+    }
+    for (int r = 0; r < 2; r++) {
+        int status = -1;
+        waitpid(pids[r], &status, 0);
+        check(status == 0, "a process that ended");
+    }
+}
+
+/* Steps by themselves. */
+static void steps(void) {
+    uint32_t flag = 7, theirs = 0, own = 0;
+    lierne_ipc_words words = {0, 0};
+    lierne_ipc_step step = {.broken = &own, .words = &words, .nanoseconds = 1000000, .n = 1};
+    step.flags[0] = (lierne_ipc_flag){.at = &flag, .broken = &theirs, .value = 7, .peer = 5};
+    step.waits = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == 0 && own == 0 && flag == 7, "a flag that is there is not waited for");
+    step.waits = 0;
+    step.flags[0].value = 9;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == 0 && flag == 9, "a flag is set");
+    step.waits = 1;
+    step.flags[0].value = 8;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_LATE + 4 * 5 && own == 1,
+          "a wait ends, and the window is broken before it does");
+    step.waits = 0;
+    lierne_ipc_run(&step, 0);
+    check(flag == 9, "after a failure no flag is set");
+    words.failure = own = 0;
+    theirs = 1;
+    lierne_ipc_run(&step, 0);
+    check(flag == 9 && own == 1 && words.failure == LIERNE_IPC_GAVE_UP + 4 * 5,
+          "what was copied from a window that broke meanwhile is not taken for whole");
+    words.failure = own = 0;
+    step.waits = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_GAVE_UP + 4 * 5, "a wait for a peer that gave up ends");
+    words.failure = theirs = 0;
+    step.nanoseconds = UINT64_MAX;
+    words.abort = 1;
+    lierne_ipc_run(&step, 0);
+    check(words.failure == LIERNE_IPC_ABORTED + 4 * 5, "the host ends a wait");
+}
+
+int main(void) {
+    job = (int)getpid();
+    dies();
+    steps();
+    pthread_barrier_init(&together, NULL, RANKS);
+    run_ranks(works);
+    check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
+    run_ranks(on_two_nodes);
+    test_ipc_fail_open(7);
+    run_ranks(refuses);
+    test_ipc_fail_open(0);
+    check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks after a refusal");
+    setenv("LIERNE_TRANSPORTS", "shm,socket", 1);
+    run_ranks(is_left_out);
+    setenv("LIERNE_TRANSPORTS", "socket,ipc", 1);
+    run_ranks(is_left_out);
+    unsetenv("LIERNE_TRANSPORTS");
+    run_ranks(reads_late);
+    run_ranks(stays_away);
+    run_ranks(is_found_later);
+    check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks after errors");
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}

@@ -1,0 +1,52 @@
+/* What liblierne_nccl needs of liblierne_cuda, played: memory and streams are those of the device
+ * that is played (tasks.h, capture.h). */
+#include "lierne/cuda.h"
+#include "capture.h"
+#include "context/context.h"
+#include "memory/cuda/memory.h"
+#include "tasks.h"
+
+#include <pthread.h>
+
+static lierne_status alloc_host(void **out, size_t bytes) {
+    return lierne_alloc(out, 1, bytes);
+}
+
+static void free_host(void *memory) {
+    lierne_mem_free(memory);
+}
+
+const lierne_memory lierne_cuda_memory = {.name = "cuda",
+                                          .alloc_host = alloc_host,
+                                          .free_host = free_host};
+
+lierne_status lierne_cuda_stream_create(void **stream, int device) {
+    static char any;
+    (void)device;
+    *stream = &any;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_cuda_stream_idle(bool *idle, void *stream) {
+    *idle = stream != NULL;
+    return LIERNE_OK;
+}
+
+void lierne_cuda_stream_destroy(void *stream) {
+    (void)stream;
+}
+
+static lierne_memory memory;
+static void fill_memory(void) {
+    memory = test_device_memory;
+    memory.name = "cuda";
+}
+
+lierne_status lierne_context_use_cuda(lierne_context *context) {
+    static const lierne_stream_driver driver = {.name = "cuda", .required = true};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_memory);
+    context->memory = &memory;
+    context->stream_driver = &driver;
+    return LIERNE_OK;
+}
