@@ -1,6 +1,7 @@
 /* What a benchmark prints. Titles are the only filter, so that every printed table can be selected
- * again. The ratios of all tables are printed at the end: they are what to compare. As CSV there is a
- * row per method, which has its ratio, and run.sh prints the header, since several programs run. */
+ * again. The ratios of all tables are printed at the end: they are what to compare. As CSV there is
+ * a row per method, which has its ratio, and run.sh prints the header, since several programs run.
+ */
 #include "bench/bench.h"
 
 #include <stdio.h>
