@@ -53,5 +53,10 @@ if command -v mpirun >/dev/null && [ -x "$build/tests/bench/bridge" ]; then
     [ "$(grep -c '^"2 ranks, c fan-in cp2, small f32, batch axis 0, hot",milliseconds,"' "$work/out")" = $(($(wc -l <"$work/out") - 2)) ] &&
         grep -q '"lierne DIRECT",[0-9.e-]*,.*,1.000$' "$work/out" && grep -q '"naive MPI",' "$work/out"
     verdict $? "--csv: a row per method: $(cat "$work/out")"
+    [ "$(grep -v '^#' "$work/out" | python3 -c 'import csv, sys
+rows = list(csv.DictReader(sys.stdin))
+print(sum(abs(float(row[way]) / float(rows[0][way]) - float(row[way + "_ratio"])) > 0.002
+          for row in rows for way in ("forward", "adjoint", "both")))')" = 0 ]
+    verdict $? "--csv: the ratios are those of the times: $(cat "$work/out")"
 fi
 verdicts
