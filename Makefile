@@ -1,7 +1,7 @@
 # lierne: one Makefile, not recursive. "make" or "make help" lists the targets.
 #
 # Variables: DEPS=0 forbids installing packages; V=1 shows commands; GOLDEN_DIR=path for golden;
-# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), for bench; LINKS_ARGS="400 OUT.csv" for bench-links;
+# SECONDS=60 for fuzz; BENCH_ARGS="quick", or words that titles must contain ("8 ranks"), after "--csv" as CSV, for bench; LINKS_ARGS="400 OUT.csv" for bench-links;
 # MODEL_ARGS=long for model; RUNPATH= for libraries without one; PYTHON for python and wheel; CC, CFLAGS, MPICC, MPIRUN as usual; PREFIX, DESTDIR, bindir, libdir,
 # includedir, mandir for install.
 
@@ -183,6 +183,7 @@ mutants: tests ## break the code, one mutation at a time: some test must fail ea
 
 pictures: $(TOOL) ## draw the pictures of the documents again
 	@sh docs/pictures/make.sh $(B) docs/pictures
+	@$(PYTHON) tests/bench/ratios.py docs/performance svg >docs/pictures/ratios.svg
 
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)

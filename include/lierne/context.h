@@ -98,8 +98,8 @@ LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
 /* Memory for buffers of calls: bytes of it (0 is allowed), zeroed, from the start of a page on.
  * Ranks of the same node read it in place (transport shm, docs/transports.md): in, out and a
  * gradient that lie in it are not copied on their way. In a context without shm it is ordinary
- * memory. Any part of it may be a buffer of any call, also of other
- * contexts, and ranks need not agree on what they allocate. It belongs to the caller, who frees it
+ * memory. Any part of it may be a buffer of any call, also of other contexts, and ranks need not
+ * agree on what they allocate. It belongs to the caller, who frees it
  * with lierne_context_dealloc (or lierne_context_destroy_all). Not collective. *out is NULL on
  * failure. Errors: INVALID (out or context NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t bytes);
@@ -113,12 +113,13 @@ LIERNE_API lierne_status lierne_context_dealloc(lierne_context *context, void *m
  * world; nothing is destroyed). */
 LIERNE_API lierne_status lierne_context_destroy(lierne_context *context);
 
-/* Destroys a context with everything that was made from it and is alive: coalesced plans, plans,
- * groups and memory, the newest first. All their handles are invalid afterwards; grids, layouts and
- * bricks stay. Collective as lierne_context_destroy, and, where groups have communicators, as
- * lierne_group_destroy. NULL is allowed. Errors: INVALID (it belongs to a simulated world:
- * lierne_sim_destroy_all), BUSY (a request is in flight and the context is not dead): nothing is
- * destroyed; TIMEOUT, PEER_FAILED, TRANSPORT of lierne_group_destroy: all is destroyed. */
+/* Destroys a context with everything that was made from it and is alive: runs, coalesced plans,
+ * plans, groups and memory, the newest first. All their handles are invalid afterwards; grids,
+ * layouts and bricks stay. Collective as lierne_context_destroy, and, where groups have
+ * communicators, as lierne_group_destroy. NULL is allowed. Errors: INVALID (it belongs to a
+ * simulated world: lierne_sim_destroy_all), BUSY (a request is in flight and the context is not
+ * dead): nothing is destroyed; TIMEOUT, PEER_FAILED, TRANSPORT of lierne_group_destroy: all is
+ * destroyed. */
 LIERNE_API lierne_status lierne_context_destroy_all(lierne_context *context);
 
 /* Kills a context and tells the other ranks why, for a rank that cannot make the calls that they

@@ -27,7 +27,9 @@ typedef enum lierne_megatron_algorithm {
     LIERNE_MEGATRON_LEADER = 2
 } lierne_megatron_algorithm;
 
-/* A bridge to plan by an algorithm of Megatron-LM. Set size to sizeof(lierne_megatron_spec). */
+/* A bridge to plan by an algorithm of Megatron-LM. Set size to sizeof(lierne_megatron_spec), and
+ * what you do not set to zero. `routing` of the bridge is not read: the algorithm says who sends.
+ */
 typedef struct lierne_megatron_spec {
     size_t size;
     lierne_megatron_algorithm algorithm;
@@ -39,11 +41,12 @@ typedef struct lierne_megatron_spec {
  * then. The spec and what it points to may be freed after the call. The plan is used through
  * lierne/plan.h. Thread safety: a context serves one thread at a time.
  * Errors: as lierne_plan_create_bridge, and INVALID (spec->size, algorithm); UNSUPPORTED (both: an
- * owned gradient, counts, placements, variable_rows; COLLECTIVE: grids of different ranks, pp > 1,
- * source cp > 1, a dim other than tp, cp, pp and dp that is larger than 1; LEADER: grids with ranks
- * in common, cp > 1 on either side, gtp_remat > 1, which a view can join with dp); INDIVISIBLE
- * (neither dp size divides the other; the batch by the larger one); MISALIGNED (COLLECTIVE: ranks
- * whose dp ranks on the two sides have no samples in common; the message lists them). */
+ * owned gradient, counts, placements, variable_rows, shared_output; COLLECTIVE: grids of different
+ * ranks, pp > 1, source cp > 1, a dim other than tp, cp, pp and dp that is larger than 1; LEADER:
+ * grids with ranks in common, cp > 1 on either side, gtp_remat > 1, which a view can join with dp);
+ * INDIVISIBLE (neither dp size divides the other; the batch by the larger one); MISALIGNED
+ * (COLLECTIVE: ranks whose dp ranks on the two sides have no samples in common; the message lists
+ * them). */
 LIERNE_API lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *context,
                                                      const lierne_megatron_spec *spec);
 

@@ -275,10 +275,12 @@ LIERNE_API lierne_status lierne_run_resume(lierne_run *run, int operation);
 LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
 
 /* Waits until all operations of this rank are complete, and ends the execution, also on failure.
- * Errors: INVALID (NULL, a run that was not begun); those of lierne_end; TIMEOUT also where nothing
- * has progressed for the context's timeout: the message names the operation that is held, or waits,
- * and the one that waits behind it. The context is dead then. IO: the execution is complete, but
- * its events could not be written to the file of LIERNE_TRACE (lierne_run_get_trace). */
+ * Every rank that began the run must end it, as its operations wait for those of the others; it
+ * waits for no other call of theirs. Errors: INVALID (NULL, a run that was not begun); those of
+ * lierne_end; TIMEOUT also where nothing has progressed for the context's timeout: the message
+ * names the operation that is held, or waits, and the one that waits behind it. The context is dead
+ * then. IO: the execution is complete, but its events could not be written to the file of
+ * LIERNE_TRACE (lierne_run_get_trace). */
 LIERNE_API lierne_status lierne_run_end(lierne_run *run);
 
 /* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. */

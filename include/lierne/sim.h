@@ -41,7 +41,9 @@ typedef struct lierne_sim lierne_sim;
  * Where spec->members is set, only these ranks have contexts and take memory, spec->nodes has
  * nmembers entries, and world_size is 0 or nranks. LIERNE_NODE is not read. Destroy it with
  * lierne_sim_destroy; *out is NULL on failure. Errors: INVALID (out NULL, nranks, spec->size,
- * timeout, max_groups, members, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a number), NO_MEMORY. */
+ * timeout, max_groups, links, members, LIERNE_TIMEOUT_MS or LIERNE_CHECK not a number), NO_MEMORY.
+ * Contexts are made when they are first used, where no error can be returned: one that can make no
+ * file in LIERNE_DUMP_DIR records nothing. */
 LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
 

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-int lierne_run_queue(const lierne_run *run, int operation) {
-    int group = run->schedule->operations.at[operation].group;
-    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
-}
-
 static lierne_status check_groups(const lierne_context *context, const lierne_schedule *s) {
     for (size_t i = 0; i < s->groups.count; i++) {
         const lierne_recorded_group *g = &s->groups.at[i];

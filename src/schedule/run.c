@@ -233,7 +233,9 @@ static lierne_status begin(lierne_run *run, void *const *out, const void *const 
     reset(run, out, in);
     run->context->guard = lierne_run_guard(run);
     lierne_run_advance(run, &moved); /* its error is that of lierne_run_end */
-    lierne_run_wake(run);
+    if (run->thread) {
+        pthread_cond_broadcast(&run->thread->guard.changed);
+    }
     return LIERNE_OK;
 }
 

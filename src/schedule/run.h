@@ -16,7 +16,12 @@ typedef struct lierne_run_operation {
     bool free; /* it is not held, or was resumed */
 } lierne_run_operation;
 
-typedef struct lierne_run_thread lierne_run_thread;
+/* thread.c */
+typedef struct lierne_run_thread {
+    lierne_guard guard;
+    pthread_t thread;
+    bool closing;
+} lierne_run_thread;
 
 struct lierne_run {
     lierne_dependent dependent; /* of the context; the first member */
@@ -38,7 +43,10 @@ struct lierne_run {
 };
 
 /* The queue of an operation. */
-int lierne_run_queue(const lierne_run *run, int operation);
+static inline int lierne_run_queue(const lierne_run *run, int operation) {
+    int group = run->schedule->operations.at[operation].group;
+    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
+}
 
 /* run.c. Looks at every queue once; *moved: something was done. */
 lierne_status lierne_run_advance(lierne_run *run, bool *moved);
@@ -49,9 +57,9 @@ bool lierne_run_is_open(const lierne_run *run);
 lierne_status lierne_run_thread_create(lierne_run *run);
 void lierne_run_thread_destroy(lierne_run *run);
 /* The guard of a run with a thread; NULL: it has none. */
-lierne_guard *lierne_run_guard(const lierne_run *run);
-/* Tells the thread that the run began. Called with the guard. */
-void lierne_run_wake(const lierne_run *run);
+static inline lierne_guard *lierne_run_guard(const lierne_run *run) {
+    return run && run->thread ? &run->thread->guard : NULL;
+}
 
 /* trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
 void lierne_run_write_trace(lierne_text *text, const lierne_run *run);

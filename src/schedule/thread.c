@@ -13,12 +13,6 @@ enum {
     NAP = 50000   /* nanoseconds */
 };
 
-struct lierne_run_thread {
-    lierne_guard guard;
-    pthread_t thread;
-    bool closing;
-};
-
 static void pause_after(int looks) {
     const struct timespec nap = {.tv_nsec = NAP};
     if (looks < YIELDS) {
@@ -92,14 +86,4 @@ void lierne_run_thread_destroy(lierne_run *run) {
     pthread_mutex_destroy(&t->guard.lock);
     lierne_mem_free(t);
     run->thread = NULL;
-}
-
-lierne_guard *lierne_run_guard(const lierne_run *run) {
-    return run && run->thread ? &run->thread->guard : NULL;
-}
-
-void lierne_run_wake(const lierne_run *run) {
-    if (run->thread) {
-        pthread_cond_broadcast(&run->thread->guard.changed);
-    }
 }

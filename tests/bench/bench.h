@@ -79,6 +79,7 @@ typedef struct line {
 /* What was asked for, and the tables of one family of workloads. */
 typedef struct tables {
     bool quick;
+    bool csv;     /* one row per method, no tables */
     char **texts; /* that titles must contain */
     int ntexts;
     const char *unit;
@@ -92,7 +93,7 @@ typedef struct tables {
     int nlines;
 } tables;
 
-/* Reads "[quick] [text...]". */
+/* Reads "[quick|--csv] [text...]". */
 void tables_ask(tables *t, int argc, char **argv);
 bool tables_want(const tables *t, const char *title);
 void tables_print(const tables *t, const char *title, const outcome *results, int n, int rounds);

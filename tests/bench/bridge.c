@@ -1,9 +1,10 @@
 /* The benchmark of the bridge.
  *
- *   mpirun -n 2|4|8 bridge [quick] [text...]
+ *   mpirun -n 2|4|8 bridge [quick|--csv] [text...]
  *
  * Prints a table for each workload whose title contains every text, and at the end the ratios of
- * all of them; quick compares the outputs of all methods on small tensors and times nothing. */
+ * all of them, or with --csv a row per method; quick compares the outputs of all methods on small
+ * tensors and times nothing. */
 #include "bench/bridge.h"
 
 #include <stdio.h>

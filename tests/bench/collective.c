@@ -4,7 +4,7 @@
  * an all-reduce there is a row per algorithm of lierne: where they cross is the threshold of
  * LIERNE_COLLECTIVE_AUTO.
  *
- *   mpirun -n 2|4|8 collective [quick] [text...]
+ *   mpirun -n 2|4|8 collective [quick|--csv] [text...]
  *
  * Run again with OMPI_MCA_coll_sm_priority=100, Open MPI uses its component for shared memory where
  * that has the collective. */

@@ -146,6 +146,7 @@ def main():
         passed += good
     if len(sys.argv) > 6:
         with open(sys.argv[6], "w", newline="", encoding="utf-8") as file:
+            file.write("# make bench-links\n")
             writer = csv.DictWriter(file, list(WIDTHS), lineterminator="\n")
             writer.writeheader()
             writer.writerows(lines)

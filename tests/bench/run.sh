@@ -1,7 +1,8 @@
 #!/bin/bash
-# run.sh BUILD [quick|TEXT...]: the benchmarks. A workload is timed where its title contains every
-# TEXT ("8 ranks", "small", "graph"); planning, sets and memory have no titles. quick compares the outputs
-# of all methods and times nothing.
+# run.sh BUILD [quick|--csv] [TEXT...]: the benchmarks. A workload is timed where its title contains
+# every TEXT ("8 ranks", "small", "graph"); planning, sets and memory have no titles. quick compares the
+# outputs of all methods and times nothing. --csv prints rows instead of tables, for a file of
+# docs/performance; what else there is to say goes to stderr.
 # Last line: N passed, N failed.
 set -u
 build=${1:?usage: run.sh BUILD [quick|TEXT...]}
@@ -28,8 +29,16 @@ count() { # count STATUS: adds up the last line of the log
     [ "$1" -eq 0 ] || [ "${line%% *}" -ne 0 ] || failed=$((failed + 1))
 }
 
-quick=
+quick= csv=
 [ "${1:-}" = quick ] && quick=quick
+[ "${1:-}" = --csv ] && csv=--csv
+show() { # what a program prints; as CSV its rows only
+    if [ -n "$csv" ]; then grep '^"'; else cat; fi
+}
+if [ -n "$csv" ]; then
+    echo "# make bench BENCH_ARGS=\"${*@Q}\", $(date +%F), commit $(git -C "$here" describe --always --dirty 2>/dev/null)"
+    echo "title,unit,method,forward,adjoint,both,both_p25,both_p75,forward_ratio,adjoint_ratio,both_ratio"
+fi
 [ $# -eq 0 ] || [ -n "$quick" ] && without_titles="planning sets memory recorder"
 for program in ${without_titles:-}; do
     timeout -k 5 600 "$build/tests/bench/$program" $quick 2>&1 </dev/null | tee "$log"
@@ -38,11 +47,11 @@ done
 for program in bridge collective sparse; do
     [ -x "$build/tests/bench/$program" ] || continue # no MPI
     for n in 2 4 8; do
-        timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log"
+        timeout -k 5 3600 $mpirun -n $n "$build/tests/bench/$program" "$@" 2>&1 </dev/null | tee "$log" | show
         count "${PIPESTATUS[0]}"
     done
 done
-if [ -n "$quick" ]; then
+if [ -n "$quick$csv" ]; then
     :
 elif "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
     printf '\n%-58s %9s %9s %9s\n' "gloo recipe, milliseconds" forward adjoint both
@@ -56,5 +65,6 @@ elif "${PYTHON:-python3}" -c 'import torch' 2>/dev/null; then
 else
     echo "no PyTorch: the gloo recipe was left out"
 fi
+if [ -n "$csv" ]; then exec >&2; fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

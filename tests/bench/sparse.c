@@ -1,6 +1,6 @@
 /* The benchmark of sparse exchanges: rows of a lattice's neighbours, plans for them, and halos.
  *
- *   mpirun -n 2|4|8 sparse [quick] [text...]
+ *   mpirun -n 2|4|8 sparse [quick|--csv] [text...]
  *
  * As the benchmark of the bridge: tables whose title contains every text, ratios at the end; quick
  * compares the outputs of all methods on few rows and times nothing. */
@@ -130,7 +130,9 @@ static void print_needs(const sparse *w) {
 
 static void show(tables *t, const sparse *w, const char *title, const outcome *results, int n) {
     tables_print(t, title, results, n, ROUNDS);
-    print_needs(w);
+    if (!t->csv) {
+        print_needs(w);
+    }
     for (int d = FORWARD; d <= ADJOINT && t->reference == &lierne_swaps; d++) {
         char text[128];
         snprintf(text, sizeof text, "%s, %s", title, headings[d]);

@@ -1,5 +1,7 @@
 /* What a benchmark prints. Titles are the only filter, so that every printed table can be selected
- * again. The ratios of all tables are printed at the end: they are what to compare. */
+ * again. The ratios of all tables are printed at the end: they are what to compare. As CSV there is
+ * a row per method, which has its ratio, and run.sh prints the header, since several programs run.
+ */
 #include "bench/bench.h"
 
 #include <stdio.h>
@@ -7,8 +9,9 @@
 
 void tables_ask(tables *t, int argc, char **argv) {
     t->quick = argc > 1 && strcmp(argv[1], "quick") == 0;
-    t->texts = argv + 1 + t->quick;
-    t->ntexts = argc - 1 - t->quick;
+    t->csv = argc > 1 && strcmp(argv[1], "--csv") == 0;
+    t->texts = argv + 1 + (t->quick || t->csv);
+    t->ntexts = argc - 1 - (t->quick || t->csv);
 }
 
 bool tables_want(const tables *t, const char *title) {
@@ -30,7 +33,9 @@ static double time_of(const outcome *results, int n, const method_kind *kind, in
     return 0;
 }
 
-static void print_row(const tables *t, const outcome *r, double reference) {
+static void print_row(const tables *t, const char *title, const outcome *r,
+                      const double reference[3]) {
+    (void)title;
     if (!r->agrees) {
         printf("%-24s   wrong: not timed\n", r->kind->name);
         return;
@@ -39,17 +44,41 @@ static void print_row(const tables *t, const outcome *r, double reference) {
     printf("%-24s %9.3f %9.3f %9.3f (%.3f - %.3f) %7.2f\n", r->kind->name,
            unit * r->t[FORWARD].median, unit * r->t[ADJOINT].median, unit * r->t[BOTH].median,
            unit * r->t[BOTH].low, unit * r->t[BOTH].high,
-           reference > 0 ? r->t[BOTH].median / reference : 0);
+           reference[BOTH] > 0 ? r->t[BOTH].median / reference[BOTH] : 0);
+}
+
+/* Times of the three directions, quartiles of both, ratios of the three. */
+static void print_csv(const tables *t, const char *title, const outcome *r,
+                      const double reference[3]) {
+    if (!r->agrees) {
+        return;
+    }
+    printf("\"%s\",%s,\"%s\"", title, t->unit, r->kind->name);
+    for (int d = FORWARD; d <= BOTH; d++) {
+        printf(",%.5g", t->per_second * r->t[d].median);
+    }
+    printf(",%.5g,%.5g", t->per_second * r->t[BOTH].low, t->per_second * r->t[BOTH].high);
+    for (int d = FORWARD; d <= BOTH; d++) {
+        printf(",%.3f", reference[d] > 0 ? r->t[d].median / reference[d] : 0);
+    }
+    printf("\n");
 }
 
 void tables_print(const tables *t, const char *title, const outcome *results, int n, int rounds) {
+    double reference[3];
+    for (int d = FORWARD; d <= BOTH; d++) {
+        reference[d] = time_of(results, n, t->reference, d);
+    }
     if (test_rank != 0) {
         return;
     }
-    printf("\n%s; %d rounds\n%-24s %9s %9s %9s %-17s %7s\n", title, rounds, t->unit,
-           t->headings[FORWARD], t->headings[ADJOINT], t->headings[BOTH], "(quartiles)", t->over);
+    if (!t->csv) {
+        printf("\n%s; %d rounds\n%-24s %9s %9s %9s %-17s %7s\n", title, rounds, t->unit,
+               t->headings[FORWARD], t->headings[ADJOINT], t->headings[BOTH], "(quartiles)",
+               t->over);
+    }
     for (int i = 0; i < n; i++) {
-        print_row(t, &results[i], time_of(results, n, t->reference, BOTH));
+        (t->csv ? print_csv : print_row)(t, title, &results[i], reference);
     }
     fflush(stdout);
 }
@@ -68,7 +97,7 @@ void tables_keep(tables *t, const char *title, const outcome *results, int n, in
 }
 
 void tables_print_ratios(const tables *t) {
-    if (test_rank != 0 || t->nlines == 0) {
+    if (test_rank != 0 || t->nlines == 0 || t->csv) {
         return;
     }
     printf("\n%-56s", t->ratios);

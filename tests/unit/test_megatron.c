@@ -60,6 +60,8 @@ Test(megatron, specs_that_are_rejected) {
     bad = bridge, bad.output = LIERNE_OUTPUT_SHARDED;
     rejected(s, WORLD, LIERNE_INVALID, "output is 1");
     bad = bridge, bad.max_inflight = 65, rejected(s, WORLD, LIERNE_INVALID, "max_inflight is 65");
+    bad = bridge, bad.shared_output = LIERNE_SHARE_FORWARD;
+    rejected(s, WORLD, LIERNE_UNSUPPORTED, "shared_output is 1, must be 0");
     s = good, s.algorithm = LIERNE_MEGATRON_LEADER;
     rejected(s, WORLD, LIERNE_UNSUPPORTED, "must have none in common");
     rejected(good, WORLD + 1, LIERNE_INVALID, "a world of 8 ranks, the context on one of 9");

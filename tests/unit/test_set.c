@@ -443,3 +443,61 @@ Test(set, running_out_of_memory_leaves_nothing) {
     cr_assert_gt(k, 10);
     close_set(&h);
 }
+
+/* Pieces of 256 KiB and more have messages of their own: several with one peer, in two sets. */
+enum { PIECE = 65536, LARGE = 3 };
+static float large_value(int set, int i) {
+    return (float)(1 + set * LARGE * PIECE + i);
+}
+
+static void run_coalesced(lierne_coalesced **both, float *from, float *to) {
+    const size_t n = (size_t)LARGE * PIECE;
+    for (int i = 0; i < 2 * LARGE * PIECE; i++) {
+        from[i] = large_value(i / (LARGE * PIECE), i % (LARGE * PIECE));
+        to[i] = -1;
+    }
+    for (int r = 0; r < WORLD; r++) {
+        void *const out[2] = {r == 1 ? to : NULL, r == 1 ? to + n : NULL};
+        const void *const in[2] = {r ? NULL : from, r ? NULL : from + n};
+        cr_assert_eq(lierne_coalesced_begin(both[r], LIERNE_FORWARD, out, in, NULL), LIERNE_OK,
+                     "%s", lierne_last_error());
+    }
+    for (int r = 0; r < WORLD; r++) {
+        cr_assert_eq(lierne_coalesced_end(both[r], LIERNE_FORWARD), LIERNE_OK, "%s",
+                     lierne_last_error());
+    }
+    cr_assert_eq(memcmp(from, to, 2 * n * sizeof *to), 0, "what arrived differs");
+}
+
+Test(set, several_messages_with_one_peer_are_coalesced) {
+    const lierne_placement first = {.kind = LIERNE_AT}, second = {.kind = LIERNE_AT, .at = 1};
+    lierne_layout *src = layout_of(PIECE / 64, 2, 0, first, LIERNE_F32);
+    lierne_layout *dst = layout_of(PIECE / 64, 2, 0, second, LIERNE_F32);
+    const lierne_layout *srcs[LARGE] = {src, src, src}, *dsts[LARGE] = {dst, dst, dst};
+    const lierne_set_spec spec = {.size = sizeof spec, .ntensors = LARGE, .src = srcs, .dst = dsts};
+    float *from = malloc(2 * LARGE * PIECE * sizeof *from),
+          *to = malloc(2 * LARGE * PIECE * sizeof *to);
+    lierne_plan *plans[WORLD][2];
+    lierne_coalesced *both[WORLD];
+    lierne_sim *sim;
+    cr_assert(from && to);
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
+    for (int r = 0; r < WORLD; r++) {
+        for (int p = 0; p < 2; p++) {
+            cr_assert_eq(lierne_plan_create_set(&plans[r][p], lierne_sim_get_context(sim, r),
+                                                &spec),
+                         LIERNE_OK, "%s", lierne_last_error());
+        }
+        cr_assert_eq(lierne_coalesced_create(&both[r], plans[r], 2), LIERNE_OK, "%s",
+                     lierne_last_error());
+    }
+    lierne_report report = {.size = sizeof report};
+    cr_assert_eq(lierne_plan_get_report(&report, plans[0][0], LIERNE_FORWARD), LIERNE_OK);
+    cr_assert_eq(report.sent_messages, LARGE);
+    run_coalesced(both, from, to);
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    free(from);
+    free(to);
+}

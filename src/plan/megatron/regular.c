@@ -46,6 +46,11 @@ lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "%s needs samples of one size: variable_rows must be 0", algorithm);
     }
+    if (spec->shared_output != LIERNE_SHARE_NONE) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "%s writes an output for every rank: shared_output is %d, must be 0",
+                           algorithm, (int)spec->shared_output);
+    }
     if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,
                            "%s needs a partial gradient and no counts, "
