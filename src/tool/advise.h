@@ -17,8 +17,8 @@ typedef struct advice {
     const lierne_grid *grid;
     const char *view;
     int ndims;
-    const int *nodes; /* NULL: the file has none */
-    int orders;       /* that the bridge accepts */
+    const int *nodes;                  /* NULL: the file has none */
+    int orders;                        /* that the bridge accepts */
     advise_order today, best, nearest; /* nearest: fewest bytes between nodes */
     int64_t bound;                     /* no order of ranks saves more */
     int *position; /* for each rank of the grid: the index of the rank whose place it takes in the

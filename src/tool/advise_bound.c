@@ -121,8 +121,8 @@ static lierne_status assign(advice *a, const owned parts[3]) {
 lierne_status advise_bound(advice *a) {
     lierne_layout *layouts[3];
     owned parts[3] = {{0}};
-    lierne_status status = lierne_bridge_layouts_create(&layouts[0], &layouts[1], &layouts[2],
-                                                        &a->bridge->spec);
+    lierne_status status =
+        lierne_bridge_layouts_create(&layouts[0], &layouts[1], &layouts[2], &a->bridge->spec);
     for (int i = 0; status == LIERNE_OK && i < 3; i++) {
         status = open_owned(&parts[i], layouts[i], a->bridge->world);
     }

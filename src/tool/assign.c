@@ -38,7 +38,8 @@ static int find_next(search *s, int from) {
     return next;
 }
 
-/* Makes the way to the next column free of cost, and keeps those of the columns that are done so. */
+/* Makes the way to the next column free of cost, and keeps those of the columns that are done so.
+ */
 static void change_prices(search *s, int64_t by) {
     for (int c = 0; c <= s->n; c++) {
         if (s->done[c]) {

@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE=1
 rejects() { # rejects NAME STATUS TEXT ARGUMENT...
     local name=$1 wanted=$2 text=$3 status
     shift 3
-    "$lierne" place "$@" >"$work/out" 2>"$work/err"
+    timeout 60 "$lierne" place "$@" >"$work/out" 2>"$work/err"
     status=$?
     [ $status = "$wanted" ] && [ ! -s "$work/out" ] && grep -qF -- "$text" "$work/err"
     verdict $? "$name: exit status $status, wanted $wanted: $(cat "$work/err")"
@@ -22,7 +22,7 @@ for name in encoder-llm-8 mimo-colocated-fanin-8 megatron-cp-zigzag-fanin-8 unev
     llava-mimo-vlm-cp2 qwen3.5-vl-27b-mimo-17 qwen2.5-vl-72b-32 internvl2.5-78b-sft-32 nvlm-d-72b-pretrain-16; do
     published+=("grids/$name.json")
 done
-python3 tests/cli/place.py "$lierne" "${published[@]}" >"$work/out" 2>&1
+timeout 120 python3 tests/cli/place.py "$lierne" "${published[@]}" >"$work/out" 2>&1
 verdict $? "against brute force: $(cat "$work/out")"
 
 file=grids/mimo-colocated-fanin-8.json
