@@ -27,7 +27,8 @@ struct method {
     const char *result[2]; /* where the outputs are: a view of the input, or a buffer */
     bool checked;          /* whether there are outputs to compare */
     bool agrees;
-    bool dirty; /* inputs are rewritten before each run; a method with inputs of its own does so */
+    bool owns_inputs;
+    bool dirty; /* inputs are rewritten before each run; by `before` where the method owns them */
 };
 
 #define METHODS 12

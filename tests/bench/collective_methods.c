@@ -161,6 +161,7 @@ static method *open_window(const collective_work *w, lierne_collective_algorithm
         p->base.result[d] = p->out[d] = out;
     }
     p->base.before = rewrite_own;
+    p->base.owns_inputs = true;
     return &p->base;
 }
 

@@ -113,6 +113,7 @@ static method *open_in_windows(const workload *w, lierne_gradient_owner owner,
         memset(out, 0xff, w->bytes[d][1]);
     }
     p->base.before = fill_own;
+    p->base.owns_inputs = true;
     find_views(p);
     return &p->base;
 }

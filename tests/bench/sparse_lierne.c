@@ -147,6 +147,7 @@ static method *open_window(const void *of) {
     }
     m->run = run_window;
     m->before = before_window;
+    m->owns_inputs = true;
     m->after = after_window;
     return m;
 }
