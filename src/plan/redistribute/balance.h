@@ -81,11 +81,6 @@ void lierne_balance_destroy(lierne_balance *b);
 int64_t lierne_balance_chunks(const lierne_balance *b, const lierne_planner *p,
                               const lierne_shared *s);
 
-/* Bounds of the busiest receiver and of the busiest sender of these overlaps, in elements: no
- * schedule with the fewest bytes in total has less. */
-lierne_status lierne_balance_bound(int64_t *received, int64_t *sent, const lierne_planner *p,
-                                   const lierne_pair *pairs, size_t n);
-
 /* Elements that move from one rank to another: of a delivery, at its stage or, passed on, one
  * later. segment: what is passed on together; equal at both of its stages. */
 typedef struct lierne_transfer {
