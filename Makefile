@@ -297,7 +297,7 @@ $(B)/tests/launch: $(B)/tests/launched/launch.o
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 # Windows over a device that is played.
-$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks capture) $(LIB)
+$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks node_ranks ipc streams tasks capture) $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -353,7 +353,7 @@ $(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.
-$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
+$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the

@@ -115,11 +115,7 @@ static const lierne_stream_driver *device_streams(void) {
 
 static lierne_memory *device_memory(void) {
     static lierne_memory memory;
-    memory = test_device_memory;
-    memory.copy = NULL; /* the host does not touch it */
-    memory.copy_blocks = NULL;
-    memory.zero = NULL;
-    memory.reduce = NULL;
+    memory = test_untouched_memory("device");
     return &memory;
 }
 
