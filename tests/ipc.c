@@ -89,7 +89,7 @@ static lierne_status run(const lierne_ipc_step *step, void *stream, int device) 
 }
 
 const lierne_ipc_driver test_ipc_driver = {
-    .memory = "ipc test",
+    .shares = "memfds",
     .granule = 8192, /* few messages need more chunks */
     .alloc = alloc,
     .free = release,

@@ -150,7 +150,8 @@ static void *works(void *argument) {
     run_plans(host, device, "ipc", rank, &any);
     run_coalesced(host, device, rank, &any);
     check(lierne_context_dump(dump, sizeof dump, device) == LIERNE_OK &&
-              strstr(dump, "ipc: 3 peers; sent ") && strstr(dump, "bytes copied into the window"),
+              strstr(dump, "ipc: 3 peers; sent ") &&
+              strstr(dump, "bytes copied into the window, shared by memfds"),
           "the dump counts messages");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     lierne_context *streamed = open_context(rank, RANKS, "streamed", 20);

@@ -230,8 +230,9 @@ static void print(const void *self, char *text, size_t size) {
     for (int r = 0; r < ipc->world; r++) {
         peers += ipc->peers[r].chunks != NULL;
     }
-    snprintf(text, size, "%d peers; sent %llu messages, %llu bytes copied into the window", peers,
-             (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes);
+    snprintf(text, size,
+             "%d peers; sent %llu messages, %llu bytes copied into the window, shared by %s", peers,
+             (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes, ipc->driver->shares);
 }
 
 const lierne_transport lierne_ipc_transport = {
