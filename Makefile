@@ -81,6 +81,7 @@ MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS)
 # Those that also run without MPI, on ranks of a node; what they share is an archive.
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
+IPC_TESTS := $(patsubst tests/ipc/%.c,$(B)/tests/ipc_%,$(sort $(wildcard tests/ipc/*.c)))
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks capture ipc) $(MODEL) \
@@ -130,7 +131,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(B)/tests/ipc_ranks $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -285,7 +286,7 @@ $(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tes
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(B)/tests/ipc_ranks: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
 	forward_begin adjoint_begin reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -297,7 +298,10 @@ $(B)/tests/launch: $(B)/tests/launched/launch.o
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 # Windows over a device that is played.
-$(B)/tests/ipc_ranks: $(patsubst %,$(B)/tests/%.o,ipc/ranks ipc streams tasks capture) $(LIB)
+$(B)/tests/ipc_%: $(B)/tests/ipc/%.o $(patsubst %,$(B)/tests/%.o,node_ranks device_streams ipc streams tasks capture) $(LIB)
+	$(Q)$(LINK)
+# The same by descriptors, over a driver of CUDA that is played.
+$(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks ipc streams tasks capture) $(B)/src/context/cuda/vmm.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -353,12 +357,12 @@ $(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.
-$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
+$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
-$(call obj,$(CUDA_SRC)) $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/nccl/%.o: CPPFLAGS += -Itests
 $(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays fake cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3

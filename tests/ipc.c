@@ -89,7 +89,7 @@ static lierne_status run(const lierne_ipc_step *step, void *stream, int device) 
 }
 
 const lierne_ipc_driver test_ipc_driver = {
-    .memory = "ipc test",
+    .shares = "memfds",
     .granule = 8192, /* few messages need more chunks */
     .alloc = alloc,
     .free = release,
@@ -115,11 +115,7 @@ static const lierne_stream_driver *device_streams(void) {
 
 static lierne_memory *device_memory(void) {
     static lierne_memory memory;
-    memory = test_device_memory;
-    memory.copy = NULL; /* the host does not touch it */
-    memory.copy_blocks = NULL;
-    memory.zero = NULL;
-    memory.reduce = NULL;
+    memory = test_untouched_memory("device");
     return &memory;
 }
 

@@ -56,33 +56,25 @@ static lierne_status launch(const lierne_program *program, size_t number,
     return test_capture_add(stream, run_launch, &a, sizeof a) ? LIERNE_OK : run_launch(&a);
 }
 
-const lierne_memory test_task_memory = {
-    .name = "tasks",
-    .alloc = alloc,
-    .free = release,
-    .copy = lierne_host_copy,
-    .copy_blocks = lierne_host_copy_blocks,
-    .zero = lierne_host_zero,
-    .reduce = lierne_host_reduce,
-    .prepare = prepare,
-    .discard = discard,
-    .launch = launch,
-};
+#define PLAYED                                                                                     \
+    .alloc = alloc, .free = release, .copy = lierne_host_copy,                                     \
+    .copy_blocks = lierne_host_copy_blocks, .zero = lierne_host_zero,                              \
+    .reduce = lierne_host_reduce, .prepare = prepare, .discard = discard, .launch = launch
+const lierne_memory test_task_memory = {.name = "tasks", PLAYED};
+const lierne_memory test_device_memory = {.name = "device",
+                                          PLAYED,
+                                          .alloc_host = alloc,
+                                          .free_host = release};
 
-const lierne_memory test_device_memory = {
-    .name = "device",
-    .alloc = alloc,
-    .free = release,
-    .alloc_host = alloc,
-    .free_host = release,
-    .copy = lierne_host_copy,
-    .copy_blocks = lierne_host_copy_blocks,
-    .zero = lierne_host_zero,
-    .reduce = lierne_host_reduce,
-    .prepare = prepare,
-    .discard = discard,
-    .launch = launch,
-};
+lierne_memory test_untouched_memory(const char *name) {
+    lierne_memory memory = test_device_memory;
+    memory.name = name;
+    memory.copy = NULL;
+    memory.copy_blocks = NULL;
+    memory.zero = NULL;
+    memory.reduce = NULL;
+    return memory;
+}
 
 #define QUERIES 3
 

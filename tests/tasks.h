@@ -14,6 +14,8 @@ extern const lierne_memory test_task_memory;
  * itself, and an event passes when it has been asked about a few times. Any pointer is a stream. */
 extern const lierne_memory test_device_memory;
 extern const lierne_stream_driver test_device_driver;
+/* The same under another name, without the functions by which the host touches it. */
+lierne_memory test_untouched_memory(const char *name);
 
 /* Launches so far, of all executions. */
 size_t test_task_launches(void);

@@ -137,6 +137,7 @@ static lierne_status open_windows(lierne_context *context, const lierne_ipc_driv
     if (status != LIERNE_OK) {
         return give_up(context, ipc, status);
     }
+    context->no_ipc[0] = '\0'; /* another driver may have been refused before */
     lierne_context_place_transport(context, &lierne_ipc_transport, ipc);
     return LIERNE_OK;
 }

@@ -32,15 +32,17 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
  * still use it. */
 lierne_spare lierne_execution_take_spare(lierne_execution *e);
 void lierne_spare_free(const lierne_context *context, lierne_spare *spare);
-/* Sets the number of its plan, which call of the plan and direction it is, and the match id of its
- * messages. All are the same on every rank; no other execution in flight has the same match id. */
+/* Before a begin: sets the number of its plan, which call of the plan and direction it is, and the
+ * match id of its messages. All are the same on every rank; no other execution in flight has the
+ * same match id. Waits until a stream of the host has passed the last call, whose steps have the
+ * former ones. Errors, which kill the context: TIMEOUT. */
 typedef struct lierne_execution_id {
     int plan;
     lierne_record_call what;
     int64_t number;
     int match;
 } lierne_execution_id;
-void lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
+lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id);
 bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Bytes of its messages that are staged in host memory. */

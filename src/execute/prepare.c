@@ -355,13 +355,6 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     return LIERNE_OK;
 }
 
-void lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
-    e->plan = id.plan;
-    e->what = id.what;
-    e->number = id.number;
-    e->match = id.match;
-}
-
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e) {
     return e->reserved;
 }

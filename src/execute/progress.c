@@ -104,7 +104,8 @@ static lierne_status start(lierne_execution *e, void *stream) {
     return e->finished ? LIERNE_OK : lierne_execution_start(e);
 }
 
-/* The steps of the last call, which was ended, may still be in the queue of a stream. */
+/* The steps of the last call, which was ended, may still be in the queue of a stream, and post its
+ * messages later. */
 static lierne_status settle_steps(lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     if (!e->watch || !driver->enqueue) {
@@ -115,11 +116,19 @@ static lierne_status settle_steps(lierne_execution *e) {
                                : lierne_context_kill(e->context, status);
 }
 
+lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
+    LIERNE_TRY(settle_steps(e));
+    e->plan = id.plan;
+    e->what = id.what;
+    e->number = id.number;
+    e->match = id.match;
+    return LIERNE_OK;
+}
+
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream) {
     lierne_context *context = e->context;
     LIERNE_TRY(lierne_context_alive(context));
-    LIERNE_TRY(settle_steps(e));
     lierne_execution_reset(e, reduction, stream);
     lierne_execution_set_buffers(e, out, in);
     lierne_execution_set_recorded(e);

@@ -209,7 +209,8 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
     if (plan->outputs[c.direction]) {
         *out = lierne_shared_output_get(plan->outputs[c.direction], next->number);
     }
-    lierne_execution_identify(
+    *request = next;
+    return lierne_execution_identify(
         next->execution,
         (lierne_execution_id){.plan = plan->decision,
                               .what = c.direction == LIERNE_FORWARD ? LIERNE_RECORD_FORWARD
@@ -217,8 +218,6 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
                               .number = (int64_t)next->number,
                               .match =
                                   lierne_plan_match_id(plan->decision, c.direction, next->number)});
-    *request = next;
-    return LIERNE_OK;
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,

@@ -191,12 +191,12 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     return LIERNE_OK;
 }
 
-static void identify(lierne_coalesced *x, lierne_direction d) {
+static lierne_status identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
     id.what =
         d == LIERNE_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD : LIERNE_RECORD_COALESCED_ADJOINT;
     id.match = lierne_plan_match_id(x->decision, d, 0);
-    lierne_execution_identify(x->executions[d], id);
+    return lierne_execution_identify(x->executions[d], id);
 }
 
 lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, void *const *out,
@@ -213,7 +213,7 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
                                                                  stream)};
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
-    identify(x, d);
+    LIERNE_TRY(identify(x, d));
     return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);
 }
 

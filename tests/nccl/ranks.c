@@ -7,44 +7,29 @@
 #include "context/context.h"
 #include "execute/stream.h"
 #include "fake.h"
+#include "node_ranks.h"
 #include "tasks.h"
 
 #include "lierne.h"
 #include "lierne/nccl.h"
-#include "lierne/node.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
+enum { KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
 
-static atomic_int passed, failed;
 static lierne_memory memory;
 static char stream;
-static pthread_barrier_t planned; /* all ranks have their plans */
-
-static void check(bool good, const char *what) {
-    atomic_fetch_add(good ? &passed : &failed, 1);
-    if (!good) {
-        printf("FAIL %s: %s\n", what, lierne_last_error());
-    }
-}
 
 static const lierne_stream_driver driver = {.name = "cuda", .required = true};
 
 /* name: of the job; device: a context whose memory goes by the name of CUDA's. */
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
-    char job[64];
-    lierne_context *context = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
-    snprintf(job, sizeof job, "%s-%d", name, (int)getpid());
-    const lierne_node_spec node = {
-        .size = sizeof node, .rank = rank, .world = RANKS, .name = job, .context = &spec};
-    check(lierne_context_create_node(&context, &node) == LIERNE_OK, "context");
+    lierne_context *context = open_rank(name, rank, RANKS, &spec);
     if (device) {
         context->memory = &memory;
         context->stream_driver = &driver;
@@ -75,19 +60,6 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
                                         .dtype = LIERNE_BF16,
                                         .reduction = LIERNE_SUM,
                                         .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
-    static int32_t rank[COUNT];
-    static int64_t row[COUNT];
-    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
-    rows.nowned = 50;
-    rows.nghosts = COUNT / 3;
-    rows.rank = rank;
-    rows.row = row;
-    rows.width = 3;
-    rows.dtype = LIERNE_F16;
-    for (int i = 0; i < COUNT; i++) { /* the same on every rank */
-        rank[i] = i * 7 % RANKS;
-        row[i] = i * 13 % 50;
-    }
     const lierne_all_gather_spec even = {.size = sizeof even, .count = COUNT, .dtype = LIERNE_I8};
     const lierne_all_reduce_spec even_sum = {.size = sizeof even_sum,
                                              .count = 2048,
@@ -99,7 +71,7 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
     }
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)
-           : kind == 2 ? lierne_plan_create_references(plan, context, &rows)
+           : kind == 2 ? plan_rows(plan, context, 50, COUNT / 3)
            : kind == 3 ? lierne_plan_create_all_gather(plan, context, &even)
                        : lierne_plan_create_all_reduce(plan, context, &even_sum);
 }
@@ -123,18 +95,18 @@ static void compare(lierne_plan *host, lierne_plan *device, int rank, int kind, 
         lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
             d ? lierne_adjoint : lierne_forward;
         check(run(host, expected, in, NULL) == LIERNE_OK, "sockets");
-        pthread_barrier_wait(&planned);
+        meet_ranks();
         int before = fake_nccl_count().all_gathers;
-        pthread_barrier_wait(&planned);
+        meet_ranks();
         for (int again = 0; again < 2; again++) {
             check(run(device, got, in, &stream) == LIERNE_OK, "nccl");
             check(memcmp(got, expected, MOST * 4) == 0, names[d]);
         }
-        pthread_barrier_wait(&planned);
+        meet_ranks();
         check(fake_nccl_count().all_gathers - before ==
                   (nccl ? 2 * RANKS * all_gathers_of(kind, d) : 0),
               "all-gathers are NCCL's, and nothing else is");
-        pthread_barrier_wait(&planned);
+        meet_ranks();
     }
     free(in);
     free(expected);
@@ -279,7 +251,7 @@ static void found_later(int rank, const char *name, lierne_status expected, cons
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
     check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
-    pthread_barrier_wait(&planned);
+    meet_ranks();
     fake_nccl_set_error(expected == LIERNE_TIMEOUT ? ncclSuccess : ncclRemoteError);
     lierne_status status = LIERNE_OK;
     for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
@@ -288,11 +260,11 @@ static void found_later(int rank, const char *name, lierne_status expected, cons
     }
     check(status == expected && strstr(lierne_last_error(), says), says);
     check(lierne_forward(plan, out, in, &stream) == expected, "the context is dead");
-    pthread_barrier_wait(&planned);
+    meet_ranks();
     released = true;
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
     lierne_context_destroy(device);
-    pthread_barrier_wait(&planned);
+    meet_ranks();
     released = false;
     fake_nccl_set_error(ncclSuccess);
     free(in);
@@ -314,7 +286,7 @@ static void *fails(void *argument) {
     lierne_context *device = open_context(rank, "fails", true, 30);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
-    pthread_barrier_wait(&planned);
+    meet_ranks();
     if (rank == 0) {
         fake_nccl_fail_send();
         check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT &&
@@ -327,24 +299,8 @@ static void *fails(void *argument) {
     return NULL;
 }
 
-static void run_ranks(void *(*rank)(void *)) {
-    pthread_t threads[RANKS];
-    for (int r = 0; r < RANKS; r++) {
-        pthread_create(&threads[r], NULL, rank, (void *)(intptr_t)r);
-    }
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(threads[r], NULL);
-    }
-}
-
 int main(void) {
-    pthread_barrier_init(&planned, NULL, RANKS);
-    memory = test_device_memory;
-    memory.name = "cuda";
-    memory.copy = NULL;
-    memory.copy_blocks = NULL;
-    memory.zero = NULL;
-    memory.reduce = NULL;
+    memory = test_untouched_memory("cuda");
     run_ranks(works);
     fake_nccl_counts counts = fake_nccl_count();
     check(counts.created == 2 * RANKS && counts.destroyed == RANKS && counts.aborted == RANKS,
@@ -362,6 +318,5 @@ int main(void) {
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");
-    printf("%d passed, %d failed\n", (int)passed, (int)failed);
-    return failed > 0;
+    return print_checks();
 }

@@ -6,42 +6,26 @@
 #include "capture.h"
 #include "context/context.h"
 #include "fake.h"
+#include "node_ranks.h"
 #include "tasks.h"
 
 #include "lierne.h"
 #include "lierne/nccl.h"
-#include "lierne/node.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, COUNT = 53, BYTES = RANKS * COUNT * 4, INPUTS = 5, KINDS = 3 };
+enum { COUNT = 53, BYTES = RANKS * COUNT * 4, INPUTS = 5, KINDS = 3 };
 
-static atomic_int passed, failed;
 static lierne_memory memory;
 static char stream, other;
-static pthread_barrier_t together;
-
-static void check(bool good, const char *what) {
-    atomic_fetch_add(good ? &passed : &failed, 1);
-    if (!good) {
-        printf("FAIL %s: %s\n", what, lierne_last_error());
-    }
-}
 
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout,
                                     bool checks) {
-    char job[64];
-    lierne_context *context = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout, .check = checks};
-    snprintf(job, sizeof job, "%s-%d", name, (int)getpid());
-    const lierne_node_spec node = {
-        .size = sizeof node, .rank = rank, .world = RANKS, .name = job, .context = &spec};
-    check(lierne_context_create_node(&context, &node) == LIERNE_OK, "context");
+    lierne_context *context = open_rank(name, rank, RANKS, &spec);
     if (device) {
         context->memory = &memory;
         context->stream_driver = &test_capture_driver;
@@ -61,22 +45,9 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
                                         .reduction = LIERNE_SUM,
                                         .max_inflight = inflight,
                                         .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
-    static int32_t rank[COUNT];
-    static int64_t row[COUNT];
-    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
-    rows.nowned = 20;
-    rows.nghosts = COUNT;
-    rows.rank = rank;
-    rows.row = row;
-    rows.width = 3;
-    rows.dtype = LIERNE_F16;
-    for (int i = 0; i < COUNT; i++) { /* the same on every rank */
-        rank[i] = i * 7 % RANKS;
-        row[i] = i * 13 % 20;
-    }
     return kind == 0   ? lierne_plan_create_all_reduce(plan, context, &sum)
            : kind == 1 ? lierne_plan_create_all_to_all(plan, context, &all)
-                       : lierne_plan_create_references(plan, context, &rows);
+                       : plan_rows(plan, context, 20, COUNT);
 }
 
 typedef lierne_status run_plan(lierne_plan *, void *, const void *, void *);
@@ -226,7 +197,7 @@ static void *hangs(void *argument) {
     }
     usleep(1500000); /* longer than the timeout: nothing is under way */
     check(lierne_context_get_status(device) == LIERNE_OK, "replays that passed are no failure");
-    pthread_barrier_wait(&together);
+    meet_ranks();
     test_capture_hang(true);
     check(test_graph_launch(graph) == LIERNE_OK, "a replay that hangs");
     lierne_status status = LIERNE_OK;
@@ -237,36 +208,19 @@ static void *hangs(void *argument) {
     check(status == LIERNE_TIMEOUT && strstr(lierne_last_error(), "a replay of a captured call"),
           "a replay that hangs is TIMEOUT");
     test_graph_destroy(graph);
-    pthread_barrier_wait(&together);
+    meet_ranks();
     test_capture_hang(false);
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
     lierne_context_destroy(device);
     return NULL;
 }
 
-static void run_ranks(void *(*rank)(void *)) {
-    pthread_t threads[RANKS];
-    for (int r = 0; r < RANKS; r++) {
-        pthread_create(&threads[r], NULL, rank, (void *)(intptr_t)r);
-    }
-    for (int r = 0; r < RANKS; r++) {
-        pthread_join(threads[r], NULL);
-    }
-}
-
 int main(void) {
-    pthread_barrier_init(&together, NULL, RANKS);
-    memory = test_device_memory;
-    memory.name = "cuda";
-    memory.copy = NULL;
-    memory.copy_blocks = NULL;
-    memory.zero = NULL;
-    memory.reduce = NULL;
+    memory = test_untouched_memory("cuda");
     run_ranks(replays);
     run_ranks(rejections);
     run_ranks(mismatches);
     check(lierne_mem_live() == 0, "nothing leaks");
     run_ranks(hangs);
-    printf("%d passed, %d failed\n", (int)passed, (int)failed);
-    return failed > 0;
+    return print_checks();
 }

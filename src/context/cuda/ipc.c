@@ -1,8 +1,12 @@
-/* Windows by cudaIpcGetMemHandle. A handle is one of a whole allocation, and cudaMalloc puts small
- * ones together in blocks of 2 MiB: so chunks are whole blocks. A process cannot open its own
- * handles, but has the memory already: virtual ranks of one process use the address. */
+/* Windows by descriptors (vmm.h), and by cudaIpcGetMemHandle where the device or the system refuses
+ * those.
+ *
+ * An older handle is one of a whole allocation, and cudaMalloc puts small ones together in blocks
+ * of 2 MiB: so chunks are whole blocks. A process cannot open its own handles, but has the memory
+ * already: virtual ranks of one process use the address. */
 #include "context/cuda/ipc.h"
 #include "context/cuda/launch.h"
+#include "context/cuda/vmm.h"
 #include "memory/cuda/memory.h"
 
 #include <string.h>
@@ -56,9 +60,13 @@ static lierne_status refused(cudaError_t error, const char *call) {
     return status == LIERNE_TRANSPORT ? LIERNE_UNSUPPORTED : status;
 }
 
-static lierne_status prepare(void *memory, words *w, size_t bytes) {
+static lierne_status start(void *memory, size_t bytes) {
     LIERNE_TRY(refused(lierne_kernel_flags_load(), "loading the kernel of flags"));
-    LIERNE_TRY(clear(memory, bytes));
+    return clear(memory, bytes);
+}
+
+static lierne_status prepare(void *memory, words *w, size_t bytes) {
+    LIERNE_TRY(start(memory, bytes));
     LIERNE_TRY(refused(cudaIpcGetMemHandle(&w->handle, memory), "cudaIpcGetMemHandle"));
     w->process = own_process();
     w->address = (int64_t)(intptr_t)memory;
@@ -106,6 +114,55 @@ static void close_chunk(void *memory, const lierne_ipc_handle *handle, int devic
     }
 }
 
+static lierne_cuda_share share_of(const lierne_ipc_handle *handle) {
+    lierne_cuda_share share;
+    memcpy(&share, handle, sizeof share);
+    return share;
+}
+_Static_assert(sizeof(lierne_cuda_share) <= sizeof(lierne_ipc_handle), "a share has the space");
+
+/* cudaFree waits for what the device does with its memory, cuMemUnmap does not. */
+static void free_shared(void *memory, const lierne_ipc_handle *handle, bool quiet) {
+    const lierne_cuda_share share = share_of(handle);
+    if (quiet) {
+        cudaDeviceSynchronize();
+        lierne_cuda_vmm_free(memory, &share);
+    } else {
+        lierne_cuda_vmm_withdraw(&share);
+    }
+}
+
+static lierne_status alloc_shared(void **out, lierne_ipc_handle *handle, size_t bytes) {
+    lierne_cuda_share share;
+    int device;
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    LIERNE_TRY(lierne_cuda_vmm_alloc(out, &share, bytes, device));
+    memcpy(handle, &share, sizeof share);
+    lierne_status status = start(*out, bytes);
+    if (status != LIERNE_OK) {
+        free_shared(*out, handle, true);
+    }
+    return status;
+}
+
+static lierne_status open_shared(void **out, const lierne_ipc_handle *handle, size_t bytes) {
+    const lierne_cuda_share share = share_of(handle);
+    int device;
+    (void)bytes;
+    LIERNE_TRY(lierne_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    return lierne_cuda_vmm_open(out, &share, device);
+}
+
+static void close_shared(void *memory, const lierne_ipc_handle *handle, int device) {
+    const lierne_cuda_share share = share_of(handle);
+    int previous;
+    if (lierne_cuda_enter(device, &previous) == LIERNE_OK) {
+        cudaDeviceSynchronize();
+        lierne_cuda_vmm_close(memory, &share);
+        lierne_cuda_leave(device, previous);
+    }
+}
+
 static lierne_status alloc_words(lierne_ipc_words **out) {
     void *memory;
     LIERNE_TRY(lierne_cuda_memory.alloc_host(&memory, sizeof **out));
@@ -134,17 +191,18 @@ static lierne_status run(const lierne_ipc_step *step, void *stream, int device) 
     return lierne_cuda_check(error, "launching the kernel of flags");
 }
 
-const lierne_ipc_driver lierne_cuda_ipc_driver = {
-    .memory = "cuda",
-    .granule = BLOCK,
-    .alloc = alloc,
-    .free = release,
-    .open = open_chunk,
-    .close = close_chunk,
-    .write = transfer,
-    .read = transfer,
-    .alloc_words = alloc_words,
-    .free_words = free_words,
-    .copy = copy,
-    .run = run,
-};
+#define ON_STREAMS                                                                                 \
+    .granule = BLOCK, .write = transfer, .read = transfer, .alloc_words = alloc_words,             \
+    .free_words = free_words, .copy = copy, .run = run
+const lierne_ipc_driver lierne_cuda_vmm_driver = {.shares = "descriptors",
+                                                  ON_STREAMS,
+                                                  .alloc = alloc_shared,
+                                                  .free = free_shared,
+                                                  .open = open_shared,
+                                                  .close = close_shared};
+const lierne_ipc_driver lierne_cuda_ipc_driver = {.shares = "handles of CUDA IPC",
+                                                  ON_STREAMS,
+                                                  .alloc = alloc,
+                                                  .free = release,
+                                                  .open = open_chunk,
+                                                  .close = close_chunk};

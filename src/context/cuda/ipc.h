@@ -4,6 +4,8 @@
 
 #include "transport/ipc/ipc.h"
 
+/* By descriptors (cuMemExportToShareableHandle), and by the older handles (cudaIpcGetMemHandle). */
+extern const lierne_ipc_driver lierne_cuda_vmm_driver;
 extern const lierne_ipc_driver lierne_cuda_ipc_driver;
 
 #endif

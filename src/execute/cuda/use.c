@@ -39,6 +39,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     int device = 0;
     LIERNE_TRY(lierne_context_agree_all(context, check(context, &device), fields, 1, NULL));
     context->device = device;
+    LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_vmm_driver));
     LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_ipc_driver));
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;

@@ -11,6 +11,8 @@
  * ends. */
 #include "transport/ipc/ipc.h"
 
+#include "transport/posted.h"
+
 #include <stdio.h>
 
 typedef struct message {
@@ -25,8 +27,7 @@ typedef struct message {
 typedef struct batch {
     lierne_ipc *ipc;
     void *stream;
-    size_t *posted; /* slots that poll has not returned */
-    size_t nposted;
+    lierne_posted posted;
     size_t capacity;
     message messages[];
 } batch;
@@ -44,7 +45,7 @@ static void batch_destroy(void *self) {
             lierne_ipc_retire_mailbox(b->ipc, &m->own);
         }
     }
-    lierne_mem_free(b->posted);
+    lierne_mem_free(b->posted.slots);
     lierne_mem_free(b);
 }
 
@@ -53,7 +54,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
     b->ipc = self;
     b->capacity = capacity;
-    lierne_status status = lierne_alloc(&b->posted, capacity, sizeof *b->posted);
+    lierne_status status = lierne_alloc(&b->posted.slots, capacity, sizeof *b->posted.slots);
     if (status != LIERNE_OK) {
         batch_destroy(b);
         return status;
@@ -64,7 +65,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 
 /* What is enqueued touches windows and this rank's own buffers only. */
 static bool withdraw(void *self) {
-    ((batch *)self)->nposted = 0;
+    ((batch *)self)->posted.n = 0;
     return true;
 }
 
@@ -192,21 +193,14 @@ static lierne_status post_direction(const batch *b, int match, const lierne_post
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     LIERNE_TRY(lierne_ipc_check(b->ipc));
-    for (size_t i = 0; i < n; i++) {
-        b->posted[b->nposted++] = postings[i].slot;
-    }
+    lierne_posted_add(&b->posted, postings, n);
     LIERNE_TRY(post_direction(b, match, postings, n, false));
     LIERNE_TRY(post_direction(b, match, postings, n, true));
     return lierne_ipc_check(b->ipc);
 }
 
 static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
-    batch *b = self;
-    for (size_t i = 0; i < b->nposted; i++) {
-        done[i] = b->posted[i];
-    }
-    *ndone = b->nposted;
-    b->nposted = 0;
+    lierne_posted_take(&((batch *)self)->posted, done, ndone);
     return LIERNE_OK;
 }
 
@@ -236,8 +230,9 @@ static void print(const void *self, char *text, size_t size) {
     for (int r = 0; r < ipc->world; r++) {
         peers += ipc->peers[r].chunks != NULL;
     }
-    snprintf(text, size, "%d peers; sent %llu messages, %llu bytes copied into the window", peers,
-             (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes);
+    snprintf(text, size,
+             "%d peers; sent %llu messages, %llu bytes copied into the window, shared by %s", peers,
+             (unsigned long long)ipc->sent, (unsigned long long)ipc->bytes, ipc->driver->shares);
 }
 
 const lierne_transport lierne_ipc_transport = {

@@ -23,7 +23,7 @@ typedef struct lierne_ipc_handle {
  * planning, with the context's device current, or when the context ends, and may wait for the
  * device. */
 typedef struct lierne_ipc_driver {
-    const char *memory; /* the memory kind that it serves, as "cuda" */
+    const char *shares; /* by what it shares memory, for the dump */
     size_t granule;     /* chunks have whole multiples of it, in bytes */
     /* Zeroed memory that others can map. free: with quiet unset a peer may still have it mapped.
      * Errors: NO_MEMORY, UNSUPPORTED (the device cannot share memory). */

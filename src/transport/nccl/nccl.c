@@ -4,20 +4,21 @@
  * no match ids, so execution posts whole calls in the order of their begins (ordered). What was
  * posted is complete in the order of the stream, so that poll returns it at once. */
 #include "transport/nccl/nccl.h"
+
 #include "transport/group_calls.h"
+#include "transport/posted.h"
 
 typedef struct batch {
     lierne_nccl *nccl;
     lierne_group_cutter cutter;
-    size_t *posted; /* slots that poll has not returned */
-    size_t nposted;
+    lierne_posted posted;
     cudaStream_t stream;
 } batch;
 
 static void batch_destroy(void *self) {
     batch *b = self;
     lierne_group_cutter_destroy(&b->cutter);
-    lierne_mem_free(b->posted);
+    lierne_mem_free(b->posted.slots);
     lierne_mem_free(b);
 }
 
@@ -28,7 +29,7 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
     b->nccl = n;
     lierne_status status = lierne_group_cutter_create(&b->cutter, n->rank, n->world, capacity);
     if (status == LIERNE_OK) {
-        status = lierne_alloc(&b->posted, capacity, sizeof *b->posted);
+        status = lierne_alloc(&b->posted.slots, capacity, sizeof *b->posted.slots);
     }
     if (status != LIERNE_OK) {
         batch_destroy(b);
@@ -41,8 +42,8 @@ static lierne_status batch_create(void *self, size_t capacity, void **out) {
 /* What a failed post began, a peer may still write. */
 static bool withdraw(void *self) {
     batch *b = self;
-    b->nccl->broken |= b->nposted > 0;
-    return b->nposted == 0;
+    b->nccl->broken |= b->posted.n > 0;
+    return b->posted.n == 0;
 }
 
 static void set_stream(void *self, void *stream) {
@@ -100,9 +101,7 @@ static lierne_status post_all_gather(const batch *b, const lierne_posting *posti
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     (void)match; /* NCCL has none */
-    for (size_t i = 0; i < n; i++) {
-        b->posted[b->nposted++] = postings[i].slot;
-    }
+    lierne_posted_add(&b->posted, postings, n);
     if (n > 0 && postings[0].all_gathers) {
         LIERNE_TRY(post_all_gather(b, postings, n));
         return lierne_nccl_wait(b->nccl, "ncclAllGather");
@@ -118,12 +117,7 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
 }
 
 static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
-    batch *b = self;
-    for (size_t i = 0; i < b->nposted; i++) {
-        done[i] = b->posted[i];
-    }
-    *ndone = b->nposted;
-    b->nposted = 0;
+    lierne_posted_take(&((batch *)self)->posted, done, ndone);
     return LIERNE_OK;
 }
 

@@ -1,0 +1,19 @@
+/* Streams of a device that is played (tasks.h): threads, so that a caller runs ahead of them as far
+ * as it likes. A stream is a lierne_host_stream, which test_device_stream functions give work that
+ * has a place of its own. */
+#ifndef LIERNE_TESTS_DEVICE_STREAMS_H
+#define LIERNE_TESTS_DEVICE_STREAMS_H
+
+#include "execute/stream.h"
+#include "memory/memory.h"
+
+/* Calls run on a stream with a copy of data. */
+void test_device_stream_add(void *stream, void (*run)(void *data), const void *data, size_t bytes);
+
+/* As those of a device: required, detached, enqueued by the caller's thread; fences order the calls
+ * of an execution that are on several streams. */
+extern const lierne_stream_driver test_device_stream_driver;
+/* Memory that the host does not touch, whose launches run on such a stream. */
+lierne_memory test_device_stream_memory(void);
+
+#endif

@@ -1,0 +1,213 @@
+/* A reader that is late, over windows: 2, 3 and 4 ranks call a plan 50 times with other data each
+ * time, and ranks nap when they have seen that a mailbox is full, or empty, before they copy. On
+ * streams of the host, and of a device that is played and that the callers run ahead of; with one
+ * request and with three; two plans on two streams, and one plan on two. Every output is checked.
+ * Last line: N passed, N failed. */
+#include "device_streams.h"
+#include "ipc.h"
+#include "lierne.h"
+#include "node_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COUNT = 257, CALLS = 50, PLANS = 2, MOST = RANKS * COUNT };
+
+/* What a run does; a rank is late if its bit is set. */
+typedef struct shape {
+    int world, requests, plans, streams;
+    unsigned late;
+    bool device;
+} shape;
+
+static shape now;
+
+static void nap(int device) {
+    static _Thread_local unsigned turn;
+    if (now.late >> device & 1 && turn++ % 3 == 0) {
+        usleep(700);
+    }
+}
+
+static lierne_status copy_late(void *to, const void *from, size_t bytes, void *stream, int device) {
+    nap(device);
+    return test_ipc_driver.copy(to, from, bytes, stream, device);
+}
+
+typedef struct copied {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int device;
+} copied;
+
+static void run_copy(void *data) {
+    const copied *c = data;
+    copy_late(c->to, c->from, c->bytes, NULL, c->device);
+}
+
+static lierne_status enqueue_copy(void *to, const void *from, size_t bytes, void *stream,
+                                  int device) {
+    const copied c = {to, from, bytes, device};
+    test_device_stream_add(stream, run_copy, &c, sizeof c);
+    return LIERNE_OK;
+}
+
+static void run_step(void *step) {
+    test_ipc_driver.run(step, NULL, 0);
+}
+
+static lierne_status enqueue_step(const lierne_ipc_step *step, void *stream, int device) {
+    (void)device;
+    test_device_stream_add(stream, run_step, step, sizeof *step);
+    return LIERNE_OK;
+}
+
+static lierne_memory memory;
+static lierne_ipc_driver driver;
+
+static lierne_context *open_windows(int rank) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
+    lierne_context *context = open_rank("late", rank, now.world, &spec);
+    context->device = rank;
+    context->stream_driver = &lierne_host_detached_driver;
+    if (now.device) {
+        context->memory = &memory;
+        context->stream_driver = &test_device_stream_driver;
+    }
+    check(lierne_context_open_ipc(context, &driver) == LIERNE_OK, "windows");
+    return context;
+}
+
+/* A message in two phases, and one in one. */
+static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int p) {
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_I32,
+                                        .max_inflight = now.requests};
+    const lierne_all_reduce_spec sum = {.size = sizeof sum,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_I32,
+                                        .max_inflight = now.requests,
+                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+    return p == 0 ? lierne_plan_create_all_to_all(plan, context, &all)
+                  : lierne_plan_create_all_reduce(plan, context, &sum);
+}
+
+static int32_t input_of(int rank, int call, int i) {
+    return rank * 1000003 + call * 8191 + i * 7 + 1;
+}
+
+/* Both plans are their own adjoints. */
+static int32_t output_of(int p, int rank, int call, int i) {
+    int32_t sum = 0;
+    if (p == 0) {
+        return input_of(i / COUNT, call, rank * COUNT + i % COUNT);
+    }
+    for (int r = 0; r < now.world; r++) {
+        sum += input_of(r, call, i);
+    }
+    return sum;
+}
+
+typedef struct data {
+    int32_t in[PLANS][CALLS][MOST], out[PLANS][CALLS][MOST];
+} data;
+
+/* Ends of calls are delayed as far as the requests allow it. */
+static void call_plans(lierne_plan **plans, lierne_host_stream **streams, data *d) {
+    lierne_request *open[PLANS][CALLS] = {{NULL}};
+    for (int call = 0; call < CALLS + now.requests - 1; call++) {
+        for (int p = 0; p < now.plans; p++) {
+            void *stream = streams[(p + (now.plans == 1) * call) % now.streams];
+            int first = call - now.requests + 1;
+            if (call < CALLS) {
+                check((call % 4 == 3 ? lierne_adjoint_begin
+                                     : lierne_forward_begin)(&open[p][call], plans[p],
+                                                             d->out[p][call], d->in[p][call],
+                                                             stream) == LIERNE_OK,
+                      "begin");
+            }
+            check(first < 0 || lierne_end(open[p][first]) == LIERNE_OK, "end");
+        }
+    }
+}
+
+static void fill_inputs(data *d, int rank) {
+    for (int p = 0; p < PLANS; p++) {
+        for (int call = 0; call < CALLS; call++) {
+            for (int i = 0; i < MOST; i++) {
+                d->in[p][call][i] = input_of(rank, call, i);
+            }
+        }
+    }
+}
+
+static void check_outputs(const data *d, int rank) {
+    for (int p = 0; p < now.plans; p++) {
+        for (int call = 0; call < CALLS; call++) {
+            int wrong = 0;
+            for (int i = 0; i < (p == 0 ? now.world * COUNT : COUNT); i++) {
+                wrong += d->out[p][call][i] != output_of(p, rank, call, i);
+            }
+            check(wrong == 0, p == 0 ? "all-to-all" : "all-reduce");
+        }
+    }
+}
+
+static void *read_late(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plans[PLANS] = {NULL};
+    lierne_host_stream *streams[2] = {NULL};
+    data *d = malloc(sizeof *d);
+    memset(d->out, 0xa5, sizeof d->out);
+    fill_inputs(d, rank);
+    lierne_context *context = open_windows(rank);
+    for (int i = 0; i < 2; i++) {
+        check(lierne_host_stream_create(&streams[i]) == LIERNE_OK, "stream");
+        check(make_plan(&plans[i], context, i) == LIERNE_OK, "planning");
+    }
+    call_plans(plans, streams, d);
+    for (int p = 0; p < PLANS; p++) {
+        check(lierne_plan_destroy(plans[p]) == LIERNE_OK, "plan"); /* waits for the streams */
+    }
+    check_outputs(d, rank);
+    check(lierne_context_destroy(context) == LIERNE_OK, "destroy");
+    lierne_host_stream_destroy(streams[0]);
+    lierne_host_stream_destroy(streams[1]);
+    free(d);
+    return NULL;
+}
+
+/* After a failure the others would only wait for their deadlines, too. */
+static void run_shape(int world, bool device, int requests, int plans, int streams) {
+    now = (shape){.world = world,
+                  .requests = requests,
+                  .plans = plans,
+                  .streams = streams,
+                  .late = 2 + (unsigned)(plans > 1) * 4, /* rank 1, and rank 2 */
+                  .device = device};
+    memory = test_device_stream_memory();
+    driver = test_ipc_driver;
+    driver.copy = device ? enqueue_copy : copy_late;
+    driver.run = device ? enqueue_step : test_ipc_driver.run;
+    if (failed_checks() == 0) {
+        run_n_ranks(world, read_late);
+    }
+}
+
+int main(void) {
+    for (int world = 2; world <= RANKS; world++) {
+        for (int device = 0; device < 2; device++) {
+            run_shape(world, device, 1, 1, 1);
+            run_shape(world, device, 3, 1, 1);
+            run_shape(world, device, 1, 2, 2);
+            run_shape(world, device, 3, 2, 2);
+            run_shape(world, device, 1, 1, 2);
+        }
+    }
+    check(lierne_mem_live() == 0 && test_ipc_live() == 0, "nothing leaks");
+    return print_checks();
+}
