@@ -276,6 +276,48 @@ def shapes_that_change():
 
 
 @test
+def shared_outputs():
+    grids = lierne.Grid(ENCODER), lierne.Grid({"tp": 4, "dp": 1})
+    with lierne.torch.context(over="node", timeout=60) as context:
+        for dtype in (torch.bfloat16, torch.float32):
+            torch.manual_seed(dist.get_rank())
+            plain, shared = (lierne.torch.Bridge(context, *grids, (8, 3), dtype, shared_output=sharing)
+                             for sharing in ("none", "forward"))
+            x = torch.randn(2, 3).to(dtype).requires_grad_()
+            grads = []
+            for move in (plain, shared):
+                y = move(x)
+                grads.append(torch.autograd.grad((y * y).sum(), x)[0])
+                same(move.begin(x).wait().detach().float(), plain(x).detach().float())
+            assert torch.equal(*grads) and grads[0].any(), grads
+            loss = (shared(x) ** 2).sum()
+            y = shared(2 * x)  # overwrites what the loss needs
+            try:
+                loss.backward()
+                raise AssertionError("accepted")
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error), error
+            dist.barrier()
+            if context.rank == 3:
+                y.detach()[0, 0] = 77  # one memory, although nobody should write there
+            dist.barrier()
+            assert y[0, 0] == 77
+            dist.barrier()
+            del y, loss
+        try:
+            lierne.torch.Bridge(context, *grids, (8, 3), dtype, shared_output="both")
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert "shared_output='forward'" in str(error), error
+    with lierne.torch.context(timeout=60) as context:
+        try:
+            lierne.torch.Bridge(context, *grids, (8, 3), torch.float32, shared_output="forward")
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert "over='node'" in str(error), error
+
+
+@test
 def what_does_not_fit_is_rejected_before_anything_moves():
     for context in contexts():
         move = bridge(context)

@@ -2,9 +2,14 @@
 a world of them in this process.
 
 A context and everything made from it is used by one thread at a time. Handles that Python collects are
-freed by the next call of their context, in the thread that makes it, and not by the collector."""
+freed by the next call of their context, in the thread that makes it, and not by the collector.
+
+Arrays over memory of the library (Context.empty, shared outputs of plans) are counted: while one is
+alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
+import ctypes
 import threading
 import warnings
+import weakref
 
 import numpy as np
 
@@ -34,6 +39,7 @@ class Context:
         self._keep = keep
         self._doomed = []
         self._lock = threading.RLock()
+        self._exports = weakref.WeakValueDictionary()  # by id: buffers are not hashable
 
     @classmethod
     def self(cls, **options):
@@ -96,6 +102,21 @@ class Context:
         if self._handle is not None:
             self._doomed.append((function, arguments))
 
+    def _export(self, address, nbytes, owner):
+        """Memory of the library as a buffer, which keeps its owner while an array is made of it."""
+        block = (ctypes.c_char * nbytes).from_address(address)
+        block.owner = owner
+        self._exports[id(block)] = block
+        return block
+
+    def _check_unused(self, what, owner=None):
+        """Raises BufferError while an array is alive over memory of the context, or of one owner."""
+        n = sum(owner is None or block.owner is owner for block in self._exports.values())
+        if n:
+            raise BufferError(f"{what} cannot be closed or updated: {n} "
+                              f"{'array uses' if n == 1 else 'arrays use'} its memory (context.empty, "
+                              "or a shared output); delete them first")
+
     @property
     def rank(self):
         """This rank, of the larger world where the context has members."""
@@ -114,7 +135,7 @@ class Context:
 
     def empty(self, shape, dtype):
         """A numpy array of zeros in memory that other ranks of the node read in place; as a buffer of
-        a call it saves a copy. Freed with the array."""
+        a call it saves a copy. Freed with the array, which must be gone when the context is closed."""
         dtype = numpy_dtype(dtype_name(dtype))
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         out = ffi.new("void **")
@@ -122,7 +143,8 @@ class Context:
         handle = self._handle
         free = lambda p: self._discard(lib.lierne_context_dealloc, handle, p)  # noqa: E731
         memory = ffi.gc(out[0], free)
-        return np.frombuffer(ffi.buffer(memory, nbytes), dtype).reshape(shape)
+        block = self._export(int(ffi.cast("uintptr_t", memory)), nbytes, memory)
+        return np.ndarray(shape, dtype, block)
 
     def progress(self):
         """Progresses everything in flight, without waiting."""
@@ -140,9 +162,11 @@ class Context:
         return text(out)
 
     def close(self):
-        """Destroys the context with all that was made from it. Collective, unless it is dead."""
+        """Destroys the context with all that was made from it. Collective, unless it is dead. Raises
+        BufferError while arrays over its memory are alive (empty, shared outputs)."""
         with self._lock:
             if self._handle is not None:
+                self._check_unused("the context")
                 self._free_collected()
                 if self._destroy:
                     call(self._destroy, self._handle)
@@ -154,6 +178,8 @@ class Context:
     def __exit__(self, kind, error, trace):
         if error is not None and self._handle is not None:
             self.abort(error)
+            if self._exports:  # the traceback keeps arrays alive: the dead context stays as well
+                return
         self.close()
 
     def __del__(self):
@@ -209,8 +235,11 @@ class World:
         return results
 
     def close(self):
-        """Destroys the world with everything that was made from its contexts."""
+        """Destroys the world with everything that was made from its contexts. Raises BufferError as
+        Context.close."""
         if self._handle is not None:
+            for context in self._contexts.values():
+                context._check_unused(f"rank {context.rank} of the world")
             for context in self._contexts.values():
                 context.close()
             call(lib.lierne_sim_destroy_all, self._handle)
@@ -223,4 +252,6 @@ class World:
         if error is not None:  # requests may be in flight, which would keep the world
             for context in self._contexts.values():
                 context.abort(error)
+            if any(context._exports for context in self._contexts.values()):
+                return
         self.close()

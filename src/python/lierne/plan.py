@@ -2,7 +2,9 @@
 
 Execution is collective over the plan's context: all ranks call, also ranks without data. Buffers are
 numpy arrays or export DLPack (host memory, contiguous); results are numpy arrays, which export DLPack
-too."""
+too. Where the plan owns the output of a direction (shared_output of Bridge and Redistribute), results
+are read-only arrays over memory that ranks of the node share, and are overwritten when this rank begins
+the plan's next call of that direction: copy what must stay."""
 import dataclasses
 import typing
 
@@ -155,9 +157,13 @@ class Plan:
         self.context = context
         self._requests = set()
         self._handle = None
+        self._shared = ()  # the directions of which the plan owns the output
         out = ffi.new("lierne_plan **")
         context._call(function, out, *arguments)
         self._handle = out[0]
+        where = ffi.new("const void **")
+        self._shared = tuple(d for d in (FORWARD, ADJOINT) if
+                             lib.lierne_plan_get_shared_output(where, self._handle, d) == 0)
 
     @classmethod
     def _derived(cls, context, function, *arguments):
@@ -166,8 +172,10 @@ class Plan:
         return plan
 
     def close(self):
-        """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight."""
+        """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight, and
+        BufferError while an array over its shared output is alive."""
         if self._handle is not None and self.context._handle is not None:
+            self.context._check_unused("the plan", self)
             self.context._call(lib.lierne_plan_destroy, self._handle)
         self._handle = None
 
@@ -204,6 +212,9 @@ class Plan:
 
     def _buffers(self, direction, data, out):
         shapes = self.shapes(direction)
+        if out is None and direction in self._shared:
+            source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
+            return None, ffi.NULL, source, (keep_in,)
         if out is None:
             out = np.zeros(shapes[1], numpy_dtype(self.dtype))
         source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
@@ -214,11 +225,29 @@ class Plan:
         out, target, source, kept = self._buffers(direction, data, out)
         self.context._call(function, self._handle, *first, target, source, ffi.NULL)
         del kept
-        return out
+        return self._shared_array(direction) if out is None else out
+
+    def _shared_block(self, direction):
+        """The memory of the last call's output as a buffer; None where this rank has no output."""
+        where = ffi.new("const void **")
+        call(lib.lierne_plan_get_shared_output, where, self._handle, direction)
+        elements = int(np.prod(self.shapes(direction)[1], dtype=np.int64))
+        nbytes = elements * numpy_dtype(self.dtype).itemsize
+        if not where[0] or not nbytes:
+            return None
+        return self.context._export(int(ffi.cast("uintptr_t", where[0])), nbytes, self)
+
+    def _shared_array(self, direction):
+        block, shape = self._shared_block(direction), self.shapes(direction)[1]
+        dtype = numpy_dtype(self.dtype)
+        if block is None:
+            return np.zeros(shape, dtype)
+        return np.frombuffer(memoryview(block).toreadonly(), dtype).reshape(shape)
 
     def forward(self, data, out=None):
         """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
-        out, a new numpy array unless one is given. Raises ValueError and TypeError for buffers that
+        out, a new numpy array unless one is given; with shared_output the read-only array of the node,
+        valid until the next call of that direction, and out must not be given. Raises ValueError and TypeError for buffers that
         do not fit, before anything starts; otherwise as lierne_forward (lierne/plan.h)."""
         return self._execute(lib.lierne_forward, FORWARD, data, out)
 
@@ -233,6 +262,8 @@ class Plan:
         out, target, source, kept = self._buffers(direction, data, out)
         request = ffi.new("lierne_request **")
         self.context._call(function, request, self._handle, target, source, ffi.NULL)
+        if out is None:
+            out = self._shared_array(direction)
         return Request(self, request[0], out, kept)
 
     def reduce(self, data, reduction, out=None):
@@ -278,7 +309,9 @@ class Plan:
                              second._handle)
 
     def update_shape(self, shape):
-        """Gives a bridge or redistribution another global shape. Collective."""
+        """Gives a bridge or redistribution another global shape. Collective. Raises BufferError while
+        an array over its shared output is alive, and errors.InvalidError and others."""
+        self.context._check_unused("the plan", self)
         sizes = ffi.new("int64_t[]", [int(size) for size in shape])
         self.context._call(lib.lierne_plan_update_shape, self._handle, sizes)
 

@@ -13,6 +13,8 @@ _OUTPUTS = {"whole": lib.LIERNE_OUTPUT_WHOLE, "sharded": lib.LIERNE_OUTPUT_SHARD
 _ROW_ORDERS = {"sample": lib.LIERNE_SAMPLE_MAJOR, "sequence": lib.LIERNE_SEQUENCE_MAJOR}
 _ROUTINGS = {"auto": lib.LIERNE_ROUTING_AUTO, "direct": lib.LIERNE_ROUTING_DIRECT,
              "balanced": lib.LIERNE_ROUTING_BALANCED}
+_SHARING = {"none": lib.LIERNE_SHARE_NONE, "forward": lib.LIERNE_SHARE_FORWARD,
+            "adjoint": lib.LIERNE_SHARE_ADJOINT, "both": lib.LIERNE_SHARE_BOTH}
 _GRAPHS = {"auto": lib.LIERNE_GRAPH_AUTO, "direct": lib.LIERNE_GRAPH_DIRECT,
            "all_gather": lib.LIERNE_GRAPH_ALL_GATHER}
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ONE_SHOT,
@@ -41,7 +43,7 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_counts=None, owner="partial", storage="full", row_owner=None,
                 require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
                 src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
-                row_order="sample", variable_rows=False, routing="auto"):
+                row_order="sample", variable_rows=False, routing="auto", shared_output="none"):
     """The C spec of a bridge; arguments as lierne.Bridge."""
     lanes = [grid.dims(view or "base").get("dp", 0)
              for grid, view in ((src, src_view), (dst, dst_view))]
@@ -61,7 +63,8 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_placements=_placements(dst, dst_view, dst_placements),
                 output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
                 row_order=_choice("row_order", row_order, _ROW_ORDERS),
-                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS))
+                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS),
+                shared_output=_choice("shared_output", shared_output, _SHARING))
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -80,6 +83,9 @@ class Bridge(Plan):
     dst_placements: dim name -> placement of axes beyond the batch. rows_per_sample, row_order: of a
     2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts). routing:
     "auto", "direct", or "balanced", which divides what one rank would send among all that hold it.
+    shared_output: "none", or the directions, "forward", "adjoint" or "both", of which ranks of a node
+    that need the same elements share one read-only result (lierne_sharing in lierne/plan.h); it needs
+    max_inflight 1, no variable_rows, and routing "auto" or "direct".
 
     Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
 
@@ -116,7 +122,8 @@ class Bridge(Plan):
         return (shape[0] * shape[1], shape[2]) if self._flat_rows else shape
 
     def update_rows(self, row_owner):
-        """Replaces the row map of owner "rows". Collective."""
+        """Replaces the row map of owner "rows". Collective. Raises as update_shape."""
+        self.context._check_unused("the plan", self)
         owner = np.ascontiguousarray(sized("row_owner", row_owner, self._map), np.int32)
         self.context._call(lib.lierne_plan_update_rows, self._handle,
                            ffi.cast("int32_t *", owner.ctypes.data))
@@ -133,9 +140,13 @@ class Bridge(Plan):
 
 class BridgeRoutes:
     """What one rank does in a bridge, without a context: pure, not collective. For programs that
-    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank."""
+    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank; a shared
+    output needs a context. Raises ValueError and as Bridge."""
 
     def __init__(self, rank, src, dst, shape, dtype, **options):
+        if options.get("shared_output", "none") != "none":
+            raise ValueError(f"shared_output is {options['shared_output']!r}, must be 'none': ranks share "
+                             "memory through a context (lierne.Bridge)")
         spec = bridge_spec(src, dst, shape, dtype, **options)
         outs = [ffi.new("lierne_layout **") for _ in range(3)]
         call(lib.lierne_bridge_layouts_create, *outs, spec.at)
@@ -177,15 +188,17 @@ class Megatron(Plan):
 class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
-    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing: as Bridge. Raises errors.InvalidError,
-    UnsupportedError (a PARTIAL dim in dst), MismatchError and others."""
+    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
+    Bridge. Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
+    others."""
 
     def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
-                 routing="auto"):
+                 routing="auto", shared_output="none"):
         gradient = [layout and layout._handle for layout in (adjoint_src, adjoint_dst)]
         spec = Spec("lierne_redistribute_spec", src=src._handle, dst=dst._handle,
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
-                    routing=_choice("routing", routing, _ROUTINGS))
+                    routing=_choice("routing", routing, _ROUTINGS),
+                    shared_output=_choice("shared_output", shared_output, _SHARING))
         super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
 
 
