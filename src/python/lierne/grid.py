@@ -4,7 +4,7 @@ import typing
 
 import numpy as np
 
-from lierne._arrays import dtype_number
+from lierne._arrays import dtype_name, dtype_number
 from lierne._library import Spec, call, ffi, lib, make, sized, text
 
 
@@ -240,7 +240,9 @@ class Layout:
                     shape=list(shape), dtype=dtype_number(dtype),
                     placements=[placements.get(name, Replicate()) for name in dims],
                     full_axes=sum(1 << axis for axis in full_axes))
-        self.grid, self.naxes = grid, len(shape)
+        self.grid, self.naxes, self.dtype = grid, len(shape), dtype_name(dtype)
+        self._text = (f"Layout({grid!r}, {tuple(shape)}, {self.dtype!r}, {dict(placements)}, view={view!r}, "
+                      f"full_axes={tuple(full_axes)})")
         self._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create, spec.at),
                               lib.lierne_layout_destroy)
 
@@ -258,3 +260,6 @@ class Layout:
         call(lib.lierne_layout_get_boxes, boxes, count[0], count, self._handle, rank)
         cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
         return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]
+
+    def __repr__(self):
+        return self._text

@@ -49,6 +49,14 @@ def status(context):
     return json.loads(_take(out))
 
 
+def trace(context):
+    """The latest calls of this rank as events of the Chrome trace format, a list of dicts: those of all
+    ranks, joined in one list, as a JSON file open in Perfetto (lierne_recorder_trace). Not collective."""
+    out = ffi.new("char **")
+    call(lib.lierne_recorder_trace, out, context._handle)
+    return json.loads(f"[{_take(out)}]")
+
+
 def _calls(dump):
     """The executing calls of a dump: [begin, state, end] of each, in their order."""
     calls = {}

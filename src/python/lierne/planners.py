@@ -1,5 +1,7 @@
 """The planners. Every one is collective over its context: all ranks call with the same arguments
 (what is a rank's own is said so), and an error of one rank is the same error on all."""
+import itertools
+
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
@@ -202,24 +204,86 @@ class Redistribute(Plan):
         super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
 
 
-class TensorSet(Plan):
+def _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=1):
+    n = len(src)
+    if len(dst) != n:
+        raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
+    return Spec("lierne_set_spec", ntensors=n, src=[layout._handle for layout in src],
+                dst=[layout._handle for layout in dst],
+                src_offsets=sized("src_offsets", src_offsets, n),
+                dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
+
+
+class _Set:
+    """The places of tensors in the buffers of a set."""
+
+    def _place(self, rank, *sides):
+        """sides: layouts and offsets of the input, and of the output."""
+        self._places = {}
+        for name, (layouts, offsets) in zip(("src", "dst"), sides):
+            shapes, at = [layout.shape(rank) for layout in layouts], 0
+            sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+            if offsets is None:
+                offsets = [0, *itertools.accumulate(sizes)]
+            self._places[name] = [(int(at), n, shape) for at, n, shape in zip(offsets, sizes, shapes)]
+
+    def views(self, buffer, side="src"):
+        """The tensors of a buffer of the set, as a list of views in their order, empty ones for those
+        that the rank does not hold. buffer: one axis, an input (side "src") or an output ("dst") of the
+        forward; a numpy array or a torch tensor. Raises ValueError."""
+        if side not in self._places:
+            raise ValueError(f"side is {side!r}, must be 'src' or 'dst'")
+        end = max((at + n for at, n, _ in self._places[side] if n), default=0)
+        if tuple(buffer.shape) != (end,):
+            raise ValueError(f"the buffer has shape {tuple(buffer.shape)}; that of {side} has {(end,)}")
+        return [buffer[at:at + n].reshape(shape) if n else buffer[:0].reshape(shape)
+                for at, n, shape in self._places[side]]
+
+
+class TensorSet(_Set, Plan):
     """Moves many tensors together, tensor i from layout src[i] to layout dst[i]: the weights of a
     trainer to an inference engine (lierne_set_spec in lierne/redistribute.h).
 
     A rank's input and output are one array each, of one axis, in which tensor i begins at element
-    src_offsets[i] and dst_offsets[i]; by default tensors follow one another. Give the same Layout
-    object for equal tensors: planning is faster. Raises errors.InvalidError, UnsupportedError (a
-    PARTIAL dim), MismatchError and others."""
+    src_offsets[i] and dst_offsets[i]; by default tensors follow one another. All have one dtype. Give
+    the same Layout object for equal tensors: planning is faster. Raises errors.InvalidError,
+    UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
     def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1):
-        n = len(src)
-        if len(dst) != n:
-            raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
-        spec = Spec("lierne_set_spec", ntensors=n, src=[layout._handle for layout in src],
-                    dst=[layout._handle for layout in dst],
-                    src_offsets=sized("src_offsets", src_offsets, n),
-                    dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight)
         super().__init__(context, lib.lierne_plan_create_set, context._handle, spec.at)
+        self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
+
+
+class TensorSetRoutes(_Set):
+    """What one rank does in a set, without a context: pure, not collective. For programs that execute
+    routes themselves (lierne.torch.Operation does). Arguments as TensorSet, and the rank."""
+
+    def __init__(self, rank, src, dst, src_offsets=None, dst_offsets=None):
+        self._routes = {FORWARD: self._read(rank, src, dst, src_offsets, dst_offsets),
+                        ADJOINT: self._read(rank, dst, src, dst_offsets, src_offsets)}
+        self.dtype = src[0].dtype
+        names = {id(layout): repr(layout) for layout in (*src, *dst)}
+        self.identity = "set", [(names[id(a)], names[id(b)]) for a, b in zip(src, dst)]
+        self._place(rank, (src, src_offsets), (dst, dst_offsets))
+
+    @staticmethod
+    def _read(rank, *arguments):
+        spec = _set_spec(*arguments)
+        route = make("lierne_route", lib.lierne_route_create_set, ffi.NULL, spec.at, rank)
+        try:
+            return read_route(route)
+        finally:
+            lib.lierne_route_destroy(route)
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output: one axis each."""
+        elements = self.route(direction).elements
+        return (elements[lib.LIERNE_IN],), (elements[lib.LIERNE_OUT],)
+
+    def route(self, direction="forward"):
+        """The Route of a direction."""
+        return self._routes[direction_of(direction)]
 
 
 class _Rows(Plan):

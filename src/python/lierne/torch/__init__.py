@@ -27,8 +27,8 @@ from lierne.plan import direction_of
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Work", "context",
-           "grid"]
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "TensorSet", "Work",
+           "context", "grid"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -109,7 +109,8 @@ class Operation:
     backward is the plan's forward. Works under torch.compile and torch.export.
 
     plan: any plan of lierne whose context lierne.torch.context made; for host tensors, of any other
-    context; or BridgeRoutes, which move over torch.distributed. group: as in context, of BridgeRoutes.
+    context; or BridgeRoutes or TensorSetRoutes, which move over torch.distributed in the process group
+    `group` (as in context).
 
     A plan with shared_output="forward" (over="node") gives tensors over memory that ranks of the node
     share: not to be written, and overwritten by this rank's next forward. A backward that still needs
@@ -288,6 +289,13 @@ def Bridge(context, src, dst, shape, dtype, **options):
 def Redistribute(context, src, dst, **options):
     """The Operation of a lierne.Redistribute between two lierne.Layouts."""
     return Operation(lierne.Redistribute(context, src, dst, **options))
+
+
+def TensorSet(context, src, dst, **options):
+    """The Operation of a lierne.TensorSet: many tensors, of which the messages between two ranks travel
+    together. Its input and output are tensors of one axis; plan.views(tensor, "src" or "dst") are the
+    tensors in them."""
+    return Operation(lierne.TensorSet(context, src, dst, **options))
 
 
 def Graph(context, owner, source, target, dtype, **options):
