@@ -1,7 +1,7 @@
 """Digests: whether a tensor that was moved, by whatever means, has arrived as it was sent
 (lierne/digest.h)."""
 from lierne._arrays import borrow
-from lierne._library import Spec, call, ffi, lib
+from lierne._library import Spec, call, ffi, handle, lib
 
 
 def digest(layout, rank, data, key=0, tensor=0, peer_layout=None, peer=0):
@@ -14,8 +14,8 @@ def digest(layout, rank, data, key=0, tensor=0, peer_layout=None, peer=0):
     number, the same on every rank; tensor: the number of the tensor; both below 2**64. Not collective.
     Raises ValueError and TypeError for a buffer that does not fit, errors.InvalidError and
     UnsupportedError (a PARTIAL dim)."""
-    spec = Spec("lierne_digest_spec", layout=layout._handle, rank=rank, key=key, tensor=tensor, peer=peer,
-                peer_layout=peer_layout and peer_layout._handle)
+    spec = Spec("lierne_digest_spec", layout=handle(layout, "layout"), rank=rank, key=key, tensor=tensor,
+                peer=peer, peer_layout=peer_layout and handle(peer_layout, "layout"))
     found, elements = ffi.new("uint64_t *"), ffi.new("int64_t *")
     pointer, kept = borrow(data, layout.dtype, layout.shape(rank), False, "data")
     call(lib.lierne_digest_compute, found, elements, spec.at, pointer)
@@ -40,9 +40,12 @@ def check_digests(context, src, dst, out, data, key=0):
     which names the tensor, the rank whose out is wrong and the rank whose part of it, and
     errors.InvalidError and others; on one rank alone ValueError and TypeError for a buffer that does
     not fit."""
+    if len(src) != len(dst):
+        raise ValueError(f"src has {len(src)} layouts, dst {len(dst)}: one per tensor each")
     sources = _borrow_all("data", data, src, context.rank)
     targets = _borrow_all("out", out, dst, context.rank)
-    spec = Spec("lierne_digest_check_spec", ntensors=len(src), src=[layout._handle for layout in src],
-                dst=[layout._handle for layout in dst], key=key)
+    spec = Spec("lierne_digest_check_spec", ntensors=len(src),
+                src=[handle(layout, "layout") for layout in src],
+                dst=[handle(layout, "layout") for layout in dst], key=key)
     pointers = [ffi.new("const void *[]", [pointer for pointer, _ in side]) for side in (targets, sources)]
-    context._call(lib.lierne_digest_check, context._handle, spec.at, *pointers)
+    context._call(lib.lierne_digest_check, handle(context, "context"), spec.at, *pointers)

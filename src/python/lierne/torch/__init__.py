@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 import lierne
 from lierne._arrays import NOWHERE, dtype_name
-from lierne._library import ffi, lib
+from lierne._library import ffi, lib, sized
 from lierne.plan import direction_of
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
@@ -45,6 +45,7 @@ def context(over="distributed", group=None, store=None, **options):
     lierne.errors as Context.oob and Context.node."""
     if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
+    sized("nodes", options.get("nodes"), dist.get_world_size())
     members, name = _named(options)
     if over == "node":
         made = lierne.Context.node(**{"name": name, **options})
@@ -203,7 +204,7 @@ class Operation:
                             "(lierne.torch.context(over='distributed') moves any)")
         function = lib.lierne_adjoint_begin if adjoint else lib.lierne_forward_begin
         request = ffi.new("lierne_request **")
-        self.plan.context._call(function, request, self.plan._handle, ffi.cast("void *", target),
+        self.plan.context._call(function, request, self.plan._alive(), ffi.cast("void *", target),
                                 ffi.cast("void *", source.data_ptr() or NOWHERE), ffi.NULL)
 
         def finish():
