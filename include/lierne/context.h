@@ -99,9 +99,9 @@ LIERNE_API lierne_status lierne_context_create_self(lierne_context **out,
  * Ranks of the same node read it in place (transport shm, docs/transports.md): in, out and a
  * gradient that lie in it are not copied on their way. In a context without shm it is ordinary
  * memory. Any part of it may be a buffer of any call, also of other contexts, and ranks need not
- * agree on what they allocate. It belongs to the caller, who frees it
- * with lierne_context_dealloc (or lierne_context_destroy_all). Not collective. *out is NULL on
- * failure. Errors: INVALID (out or context NULL), NO_MEMORY. */
+ * agree on what they allocate. It belongs to the caller, who frees it with lierne_context_dealloc
+ * (or lierne_context_destroy_all). Not collective. *out is NULL on failure. Errors: INVALID (out or
+ * context NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t bytes);
 /* Frees it; no call that it is a buffer of may be in flight. NULL is allowed. Not collective.
  * Errors: INVALID (context NULL, not memory of this context, freed already). */

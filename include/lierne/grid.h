@@ -66,8 +66,8 @@ LIERNE_API void lierne_grid_destroy(lierne_grid *grid);
  * Errors, in this order: INVALID (NULL, spec->size); NAME; DUPLICATE (the view exists, "base"
  * included); INVALID (LIERNE_MAX_VIEWS exist); UNKNOWN_VIEW (with); INVALID (ndims, NULL arrays or
  * names); DUPLICATE (a dim twice); NAME, DIM_SIZE (of a dim); OVERFLOW; SIZE (not the grid's size);
- * INVALID (nshared, NULL in shared); DUPLICATE (a shared dim twice); then per shared
- * dim UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; NO_MEMORY. The grid is
+ * INVALID (nshared, NULL in shared); DUPLICATE (a shared dim twice); then per shared dim
+ * UNKNOWN_DIM (not in `with`, then not in the view) and MEMBERSHIP; NO_MEMORY. The grid is
  * unchanged on failure. */
 LIERNE_API lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_view_spec *spec);
 

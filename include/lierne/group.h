@@ -32,8 +32,8 @@ typedef enum lierne_priority { LIERNE_PRIORITY_NORMAL, LIERNE_PRIORITY_HIGH } li
 
 /* An enumeration of groups without a rank in common, of one purpose. Begin with
  * LIERNE_GROUP_SPEC_INIT, or set size to sizeof(lierne_group_spec), ngroups to 1 and the rest to
- * zero. lierne_grid_get_groups (lierne/grid.h)
- * writes ranks, ngroups and group_size; one list of ranks is ngroups 1. */
+ * zero. lierne_grid_get_groups (lierne/grid.h) writes ranks, ngroups and group_size; one list of
+ * ranks is ngroups 1. */
 typedef struct lierne_group_spec {
     size_t size;
     const char *purpose; /* 1 to LIERNE_MAX_PURPOSE characters of a-z A-Z 0-9 _ - . */
@@ -64,8 +64,8 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
  *
  * Errors: INVALID (context, out, specs or an entry NULL, n below 1, purpose, priority, a size, a
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
- * (ranks give different specs; the message names the field),
- * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+ * (ranks give different specs; the message names the field), NO_MEMORY, TIMEOUT, PEER_FAILED,
+ * TRANSPORT. */
 LIERNE_API lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
                                               const lierne_group_spec *const *specs, int n);
 

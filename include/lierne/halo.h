@@ -56,29 +56,28 @@ typedef struct lierne_halo_spec {
 LIERNE_API lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context,
                                                  const lierne_halo_spec *spec);
 
-/* The swaps of a plan of lierne_plan_create_halo. spec->size is set by the caller; pointers lead
- * into the plan and are valid until it is destroyed. Not collective. Errors: INVALID (NULL,
- * spec->size, a plan of another kind). */
+/* Fills *spec with the swaps of a plan of lierne_plan_create_halo. The caller sets spec->size;
+ * pointers lead into the plan and are valid until it is destroyed. Not collective. Errors: INVALID
+ * (NULL, spec->size, a plan of another kind). */
 LIERNE_API lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_plan *plan);
 
 /* The same exchange without some of the rows (atoms of types that a model does not know). keep has
  * nlocal + nghost entries, nonzero for rows of this rank that stay; NULL is allowed if there are
  * none. Rows that stay keep their order; lists and counts shrink accordingly. The new plan is the
  * caller's and independent of the old one. Collective. Errors: INVALID (NULL, a plan of another
- * kind), MISMATCH (a rank keeps a ghost that its sender drops, or the reverse: names rank, swap and
- * row), and those of lierne_plan_create_halo; *out is NULL then. */
+ * kind), MISMATCH (a rank keeps a ghost that its sender drops, or the reverse; the message names
+ * rank, swap and row), and those of lierne_plan_create_halo; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
                                                        const uint8_t *keep);
 
 /* The same exchange in one round: a plan of references (lierne/sparse.h) whose ghosts come straight
  * from their owners, each row once per rank that has ghosts of it. Buffers and results are the same
- * except for the order of additions, which is that of references. It often
- * moves fewer bytes (lierne_plan_get_report). With keep_ghosts the adjoint
- * leaves ghost rows as they are in in. separate nonzero, the same on every rank: owned rows and
- * ghosts have a buffer each. A plan without swaps stays one of swaps. The new plan is the caller's
- * and independent of the old one. Collective. Errors: INVALID (NULL, a plan of another kind,
- * separate with a plan without swaps), and those of lierne_plan_create_references; *out is NULL
- * then. */
+ * except for the order of additions, which is that of references. It often moves fewer bytes
+ * (lierne_plan_get_report). With keep_ghosts the ghost rows of the adjoint's out are those of its
+ * in. separate nonzero, the same on every rank: owned rows and ghosts have a buffer each. A plan
+ * without swaps stays one of swaps. The new plan is the caller's and independent of the old one.
+ * Collective. Errors: INVALID (NULL, a plan of another kind, separate with a plan without swaps),
+ * and those of lierne_plan_create_references; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                                       int separate);
 
@@ -113,16 +112,16 @@ typedef struct lierne_brick lierne_brick;
  * that it needs. On any rank's failure every rank gets the same error, and *out is NULL. All but
  * nlocal and positions must be the same on every rank (MISMATCH). Errors: INVALID (NULL, size, a
  * grid whose number of bricks is not that of the ranks, a box or cutoff that is not positive and
- * finite, splits, dims), INDEX_RANGE (a point outside its brick; names it), COUNT_RANGE (nlocal; a
- * cutoff of 65536 bricks or more along an axis), MISMATCH, NO_MEMORY, TIMEOUT, PEER_FAILED,
- * TRANSPORT. */
+ * finite, splits, dims), INDEX_RANGE (a point outside its brick, which the message names),
+ * COUNT_RANGE (nlocal; a cutoff of 65536 bricks or more along an axis), MISMATCH, NO_MEMORY,
+ * TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                              const lierne_brick_spec *spec);
 /* Frees a brick; plans made from its swaps stay. Not collective. NULL is allowed. */
 LIERNE_API void lierne_brick_destroy(lierne_brick *brick);
 /* Fills nlocal, nghost, nswap, sendproc, recvproc, sendnum, recvnum and sendlist of a spec for
- * lierne_plan_create_halo, whose size is set, and leaves the rest. Pointers lead into the brick.
- * Not collective. Errors: INVALID (NULL, spec->size). */
+ * lierne_plan_create_halo. The caller sets spec->size; other fields keep their values. Pointers
+ * lead into the brick. Not collective. Errors: INVALID (NULL, spec->size). */
 LIERNE_API lierne_status lierne_brick_get_swaps(lierne_halo_spec *spec, const lierne_brick *brick);
 /* Positions of the ghosts, 3 coordinates each, shifted by the box where they are images. Owned by
  * the brick; NULL if brick is NULL or has no ghosts. Not collective. */

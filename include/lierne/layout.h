@@ -21,8 +21,7 @@
  * memory in proportion to what that rank holds; with a map of two axes, to what the other dims
  * leave of it. A layout copies all that it is given: the grid, its view, shape, placements, counts
  * and rows may be freed or changed as soon as it is created, and a view that is added to the grid
- * later does not change it. Functions that take a const
- * layout may run at once in many threads. */
+ * later does not change it. Functions that take a const layout may run at once in many threads. */
 #ifndef LIERNE_LAYOUT_H
 #define LIERNE_LAYOUT_H
 
@@ -38,8 +37,8 @@ extern "C" {
  * bytes, for types that lierne has no arithmetic of: bool, fp8, int16, complex. They are copied bit
  * for bit. A plan that sums contributions to an element in either direction cannot have one: making
  * it is INVALID (all-gathers and broadcasts of lierne/collective.h have no adjoint instead). A
- * replicated value whose gradients are equal is copied both ways; a PARTIAL
- * gradient, and rows that several ghosts refer to, are summed. */
+ * replicated value whose gradients are equal is copied both ways; a PARTIAL gradient, and rows that
+ * several ghosts refer to, are summed. */
 typedef enum lierne_dtype {
     LIERNE_F64 = 0,
     LIERNE_F32 = 1,
@@ -137,10 +136,10 @@ typedef struct lierne_layout_spec {
  * (NULL; a size; naxes, an axis, a coordinate, a dtype, a kind, a share rule or a cut_order out of
  * range; counts that do not add up to the axis, that come with a share rule or that follow another
  * cut of the axis, also over a dim of size 1; two zigzags of an axis, or counts before one; bits of
- * full_axes beyond the axes; rows NULL, an owner out of range,
- * two maps of two axes, one whose axes are the same; compact rows of two axes that are not
- * neighbours), INDIVISIBLE (zigzag over n > 1: the axis by 2n and by the dims that cut it before),
- * UNKNOWN_VIEW, OVERFLOW (more than 2^60 bytes, empty axes counted as 1), NO_MEMORY. */
+ * full_axes beyond the axes; rows NULL, an owner out of range, two maps of two axes, one whose axes
+ * are the same; compact rows of two axes that are not neighbours), INDIVISIBLE (zigzag over n > 1:
+ * the axis by 2n and by the dims that cut it before), UNKNOWN_VIEW, OVERFLOW (more than 2^60 bytes,
+ * empty axes counted as 1), NO_MEMORY. */
 LIERNE_API lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *spec);
 /* Frees a layout. NULL is allowed. */
 LIERNE_API void lierne_layout_destroy(lierne_layout *layout);

@@ -136,13 +136,12 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
  * and for a device pointer in a context for host memory, UNSUPPORTED. in and out are this rank's
  * buffers; either may be NULL if it has no elements; out may also be NULL where
  * lierne_plan_get_alias gives an offset, and must be where the plan owns the output
- * (lierne_sharing). They must not overlap; out == in is allowed for plans with
- * one combined buffer (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY
- * (max_inflight requests are in flight; this rank started nothing and may call again); MISMATCH
- * (only where the context checks: ranks called differently); NO_MEMORY (transports that need memory
- * per message: sim, and MPI above 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After
- * NO_MEMORY and the last three the context is dead, and in and out stay borrowed until MPI_Finalize
- * (lierne/context.h). */
+ * (lierne_sharing). They must not overlap; out == in is allowed for plans with one combined buffer
+ * (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
+ * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
+ * ranks called differently); NO_MEMORY (transports that need memory per message: sim, and MPI above
+ * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
+ * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
 LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
 /* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward; INVALID also for a plan
  * that has no adjoint (products, maxima and minima of lierne/collective.h): every function here
@@ -192,9 +191,8 @@ LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const 
  * dtype; on every rank the output of first must have as many elements as the input of second, and,
  * where rows have gaps between them (stride above width), the same shape. The new plan is the
  * caller's and independent of both; it reports no lower bound (min_bytes 0), and has an adjoint if
- * both have one. Errors: INVALID (NULL,
- * another context, dtype or size, a plan that accumulates), NO_MEMORY, MISMATCH, TIMEOUT,
- * PEER_FAILED, TRANSPORT; *out is NULL then. */
+ * both have one. Errors: INVALID (NULL, another context, dtype or size, a plan that accumulates),
+ * NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
 
@@ -246,12 +244,12 @@ typedef struct lierne_report {
                                mpi"; "" without messages. Belongs to the plan */
     int64_t host_bytes;     /* sent and received bytes that go through host memory, because their
                                transport cannot read that of the buffers; 0 for host memory */
-    int64_t
-        direct_ns; /* estimates by the context's links (lierne_context_spec) of the two routings */
-    int64_t balanced_ns;  /* that AUTO compared; both 0 where it compared none, because the routing
-                             was given, or all ranks that exchange something are on one node whose
-                             links cost nothing. Ranks that exchange nothing with each other,
-                             directly or over others, may have different ones */
+    /* Estimates by the context's links (lierne_context_spec) of the two routings that AUTO
+     * compared; both 0 where it compared none, because the routing was given, or all ranks that
+     * exchange something are on one node whose links cost nothing. Ranks that exchange nothing with
+     * each other, directly or over others, may have different ones. */
+    int64_t direct_ns;
+    int64_t balanced_ns;
     int64_t window_bytes; /* sent bytes that are copied once into memory from where their receivers
                              read them, because they cannot read the buffers (transport ipc) */
 } lierne_report;

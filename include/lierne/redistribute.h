@@ -108,11 +108,9 @@ typedef struct lierne_redistribute_spec {
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
  * member, max_inflight, routing, shared_output); UNSUPPORTED (a PARTIAL dim in dst or adjoint_dst;
- * shared_output in a context for device memory); MISMATCH
- * (ranks disagree on the spec; the message names the field, as src.dim[0].size or
- * dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED; TRANSPORT. Thread safety: a context serves
- * one thread at a time.
- */
+ * shared_output in a context for device memory); MISMATCH (ranks disagree on the spec; the message
+ * names the field, as src.dim[0].size or dst.dim[1].counts); NO_MEMORY; TIMEOUT; PEER_FAILED;
+ * TRANSPORT. Thread safety: a context serves one thread at a time. */
 LIERNE_API lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                                          const lierne_redistribute_spec *spec);
 

@@ -185,16 +185,16 @@ typedef struct lierne_order {
 } lierne_order;
 
 /* Checks the schedules of several ranks against each other, in any order. Schedules of some ranks
- * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups
- * isolated; per group the same operations in the same sequence, with equal kind, tag, dtype, count,
- * root, plan and direction; for each send its receive. A difference is MISMATCH, and the message
- * names rank, operation, group, sequence number, field, the value expected and the one found. Then
- * the order: an operation of all ranks of a group is one event; the launch order of every rank must
- * not close a cycle of events, in which ranks would wait for each other for ever. Schedules that
- * agree pair by pair may still close one. cycle gets the shortest one, of concurrent queues where
- * these have one, with ranks, operations and groups, or "": at most size bytes with the terminating
- * zero; it may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that
- * is not frozen, two of one rank), MISMATCH, NO_MEMORY. */
+ * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups isolated;
+ * per group the same operations in the same sequence, with equal kind, tag, dtype, count, root,
+ * plan and direction; for each send its receive. A difference is MISMATCH, and the message names
+ * rank, operation, group, sequence number, field, the value expected and the one found. Then the
+ * order: an operation of all ranks of a group is one event; the launch order of every rank must not
+ * close a cycle of events, in which ranks would wait for each other for ever. Schedules that agree
+ * pair by pair may still close one. cycle gets the shortest one, of concurrent queues where these
+ * have one, with ranks, operations and groups, or "": at most size bytes with the terminating zero;
+ * it may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that is
+ * not frozen, two of one rank), MISMATCH, NO_MEMORY. */
 LIERNE_API lierne_status lierne_schedules_check(lierne_order *order, char *cycle, size_t size,
                                                 const lierne_schedule *const *schedules, int n);
 

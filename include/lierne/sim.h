@@ -48,14 +48,13 @@ LIERNE_API lierne_status lierne_sim_create(lierne_sim **out, int nranks,
                                            const lierne_context_spec *spec);
 
 /* The context of a rank: the same pointer at each call, owned by the world, valid until
- * lierne_sim_destroy. NULL if sim is NULL or has no such rank, or
- * the rank is no member. Any thread may call it at any time.
- */
+ * lierne_sim_destroy. NULL if sim is NULL or has no such rank, or the rank is no member. Any thread
+ * may call it at any time. */
 LIERNE_API lierne_context *lierne_sim_get_context(lierne_sim *sim, int rank);
 
 /* Destroys a world with all its contexts, dead or not. Not collective; no thread may use the world
- * meanwhile. NULL is allowed. Errors: INVALID (plans or groups of one of its ranks
- * are alive; nothing is destroyed). */
+ * meanwhile. NULL is allowed. Errors: INVALID (plans or groups of one of its ranks are alive;
+ * nothing is destroyed). */
 LIERNE_API lierne_status lierne_sim_destroy(lierne_sim *sim);
 
 /* Destroys a world with all its contexts and everything that was made from them and is alive, as

@@ -137,6 +137,47 @@ ends "timeline of rank 3" 0 timeline "$work/trace" --rank 3
 ! grep -q 'rank 1<' "$work/out" && [ "$bars" = 5 ] && [ "$(grep -c '<rect.*height="20"' "$work/out")" = 3 ]
 verdict $? "timeline of rank 3: $bars bars of all ranks, must be 5"
 ends "timeline without operations" 1 timeline "$work/trace" --rank 7
+
+# Messages: ends of 100 messages with one number, in any order, then one of another number, which takes
+# longest, one to a queue of its own rank, and ends without another one.
+event() { # event PHASE NUMBER RANK TIME [QUEUE]
+    echo "{\"name\":\"message\",\"ph\":\"$1\",\"id\":$2,\"pid\":$3,\"tid\":${5:-0},\"ts\":$4},"
+}
+{
+    for lane in 0,\"tid\":0 1,\"tid\":0 1,\"tid\":1; do
+        echo "{\"name\":\"work\",\"cat\":\"x\",\"ph\":\"X\",\"pid\":$lane,\"ts\":0,\"dur\":1000},"
+    done
+    for ((k = 0; k < 600; k += 6)); do event f 5 1 $((k + 5)); done
+    for ((k = 594; k >= 0; k -= 6)); do event s 5 0 $k; done
+    event s 4503599627370496 1 0 && event f 4503599627370496 0 1000
+    event s 8 1 100 && event f 8 1 300 1
+    event s 9 0 10 && event f 10 1 10 && event s 11 0 10 && event f 11 7 20
+} >"$work/messages"
+arrows() { # arrows FILE: those that it draws
+    grep -c '^<path.*fill="none"' "$1"
+}
+ends "timeline with messages" 0 timeline "$work/messages"
+cp "$work/out" "$work/messages.svg"
+has "timeline with messages" "$work/out" ">arrows: the 64 of 102 messages that took longest, from the begin"
+[ "$(arrows "$work/out")" = 64 ] && grep -q 'd="M150 [0-9]*L1010 [0-9]*" fill="none"' "$work/out"
+verdict $? "timeline: $(arrows "$work/out") arrows, must be 64, the longest among them"
+# The k-th send belongs to the k-th receive, 4 pixels further right.
+[ "$(sed -n 's/^<path d="M\([0-9]*\) [0-9]*L\([0-9]*\) .*fill="none".*/\1 \2/p' "$work/out" |
+    awk '$2 - $1 >= 4 && $2 - $1 <= 5' | wc -l)" = 62 ]
+verdict $? "timeline: ends of one number are joined in their order"
+head -n 30 "$work/messages" >"$work/few"
+tail -n 8 "$work/messages" >>"$work/few"
+ends "timeline with two messages" 0 timeline "$work/few"
+has "timeline with two messages" "$work/out" ">arrows: messages, from the begin of a send to the end of its receive<"
+[ "$(arrows "$work/out")" = 2 ]
+verdict $? "timeline: $(arrows "$work/out") arrows, must be 2"
+ends "messages of one rank" 0 timeline "$work/messages" --rank 0
+! grep -q arrows "$work/out" && [ "$(arrows "$work/out")" = 0 ]
+verdict $? "timeline: a message has an arrow where one end is not drawn"
+if command -v python3 >/dev/null; then
+    [ "$(python3 tests/cli/pictures.py "$work/messages.svg")" = 1 ]
+    verdict $? "timeline: $(python3 tests/cli/pictures.py "$work/messages.svg")"
+fi
 ends "timeline of no file" 2 timeline "$work/none"
 ends "timeline of no trace" 1 timeline README.md
 ends "rank of a mesh" 2 mesh $file --rank 3

@@ -19,11 +19,19 @@ if [ -z "$python" ] || [ ! -e "$build/liblierne.so.0" ]; then
 fi
 export PYTHONDONTWRITEBYTECODE=1
 PYTHON=$python sh src/python/stage.sh "$build" || exit 1
-PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/package.py >"$work/out" 2>&1
-[[ $(tail -n 1 "$work/out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || { cat "$work/out" && exit 1; }
-passed=${BASH_REMATCH[1]}
-failed=${BASH_REMATCH[2]}
-[ "$failed" = 0 ] || cat "$work/out"
+passed=0
+failed=0
+for program in package shared_outputs wrong_calls; do
+    PYTHONPATH=$build/python:tests/python timeout 300 "$python" tests/python/$program.py >"$work/out" 2>&1
+    if [[ $(tail -n 1 "$work/out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+        passed=$((passed + BASH_REMATCH[1]))
+        failed=$((failed + BASH_REMATCH[2]))
+        [ "${BASH_REMATCH[2]}" = 0 ] || cat "$work/out"
+    else
+        cat "$work/out"
+        verdict 1 "tests/python/$program.py ends"
+    fi
+done
 
 if command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 && [ -e "$build/liblierne_mpi.so.0" ]; then
     PYTHONPATH=$build/python:tests/python timeout 120 "${MPIRUN:-mpirun}" -n 2 "$python" \

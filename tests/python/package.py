@@ -25,6 +25,28 @@ def begin_all(plans, data, direction="forward"):
     return [request.wait() for request in requests]
 
 
+def on_node(n, function):
+    """Calls function(context) on n ranks of this node, in threads that meet as processes do."""
+    on_node.number = getattr(on_node, "number", 0) + 1
+    name, results, errors = f"lierne-python-{os.getpid()}-{on_node.number}", [None] * n, []
+
+    def rank(r):
+        try:
+            with lierne.Context.node(r, n, name, timeout=30) as context:
+                results[r] = function(context)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=rank, args=(r,)) for r in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
 class Grids(unittest.TestCase):
     def test_golden_groups(self):
         compared = 0
@@ -525,6 +547,53 @@ class Plans(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "src has 5 layouts, dst 4"):
                 lierne.TensorSet(world[0], src, dst[:4])
 
+    def test_views_and_digests_of_a_set(self):
+        """Ranks 0 and 1 train with tp2; rank 2 serves the whole."""
+        trainer, engine = lierne.Grid({"tp": 2}, world_size=3), lierne.Grid({"tp": 1}, 2, 3)
+        cuts = [((4, 6), lierne.Shard(1)), ((5,), lierne.Replicate()), ((3, 2), lierne.Shard(0))]
+        src = [lierne.Layout(trainer, shape, "f32", {"tp": cut}) for shape, cut in cuts]
+        dst = [lierne.Layout(engine, shape, "f32", {}) for shape, _ in cuts]
+        whole = [np.arange(np.prod(shape), dtype="f4").reshape(shape) + 100 * i
+                 for i, (shape, _) in enumerate(cuts)]
+
+        def rank(context):
+            r = context.rank
+            plan = lierne.TensorSet(context, src, dst, src_offsets=[20, 0, 6] if r < 2 else None)
+            data = np.full(plan.shapes()[0], -7, "f4")
+            parts = [np.split(whole[0], 2, 1)[r], whole[1], (whole[2][:2], whole[2][2:])[r]] if r < 2 else []
+            for view, part in zip(plan.views(data), parts):
+                view[...] = part
+            out = plan.forward(data)
+            for got, expected in zip(plan.views(out, "dst"), whole if r == 2 else []):
+                np.testing.assert_array_equal(got, expected)
+            there = plan.views(data), plan.views(out, "dst")
+            lierne.check_digests(context, src, dst, there[1], there[0], key=5)
+            parts = [[lierne.digest(layout, r, part, key=5, tensor=t) for t, (layout, part) in
+                      enumerate(zip(*side))] for side in ((src, there[0]), (dst, there[1]))]
+            if r == 2:
+                there[1][2][1, 0] += 1
+            with self.assertRaisesRegex(lierne.errors.MismatchError, "tensor 2.*rank 2|rank 2.*tensor 2"):
+                lierne.check_digests(context, src, dst, there[1], there[0], key=5)
+            with self.assertRaisesRegex(ValueError, r"the buffer has shape \(3,\); that of dst has"):
+                plan.views(np.zeros(3), "dst")
+            routes = lierne.TensorSetRoutes(r, src, dst, src_offsets=[20, 0, 6] if r < 2 else None)
+            for direction in ("forward", "adjoint"):
+                self.assertEqual(str(routes.route(direction)), str(plan.route(direction)))
+                self.assertEqual(routes.shapes(direction), plan.shapes(direction))
+            return parts
+
+        with lierne.Context.sim(3) as world:
+            found = world.run(rank)
+        for t, (shape, _) in enumerate(cuts):  # digests of all ranks add up, in both layouts
+            sides = [[sum(of[side][t][i] for of in found) % 2 ** 64 for i in range(2)] for side in range(2)]
+            self.assertEqual(sides[0], sides[1])
+            self.assertEqual(sides[0][1], np.prod(shape))
+            self.assertNotEqual(sides[0][0], 0)
+        with self.assertRaisesRegex(ValueError, r"data has shape \(2,\); the plan needs \(4, 3\)"):
+            lierne.digest(src[0], 0, np.zeros(2, "f4"))
+        with self.assertRaises(lierne.errors.InvalidError):
+            lierne.TensorSetRoutes(0, [], [])
+
     def test_requests(self):
         with lierne.Context.sim(2) as world:
             plans = [lierne.all_gather(world[r], 1, "f32") for r in range(2)]
@@ -604,20 +673,10 @@ class Plans(unittest.TestCase):
         self.assertIsInstance(caught.exception.__cause__, RuntimeError)
 
     def test_a_nodes_processes(self):
-        name, failed = f"lierne-python-{os.getpid()}", []
+        def rank(context):
+            return lierne.all_gather(context, 1, "i32").forward(np.int32([context.rank + 5])).tolist()
 
-        def rank(r):
-            with lierne.Context.node(r, 2, name, timeout=30) as context:
-                out = lierne.all_gather(context, 1, "i32").forward(np.int32([r + 5]))
-                if out.tolist() != [5, 6]:
-                    failed.append(out)
-
-        threads = [threading.Thread(target=rank, args=(r,)) for r in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(failed, [])
+        self.assertEqual(on_node(2, rank), [[5, 6]] * 2)
 
 
 class Hangs(unittest.TestCase):
@@ -650,6 +709,15 @@ class Hangs(unittest.TestCase):
         self.assertIn("rank 2 is in another operation", found["text"])
         self.assertEqual([state["state"] for state in states], ["dead"] * 3)
         self.assertEqual((dump["rank"], dump["state"]), (0, "dead"))
+
+    def test_traces(self):
+        with lierne.Context.sim(2) as world:
+            def rank(context):
+                lierne.all_gather(context, 1, "f32").forward(np.float32([1]))
+                return lierne.hangs.trace(context)
+            events = sum(world.run(rank), [])
+        self.assertEqual({e["pid"] for e in events if e["ph"] == "X"}, {0, 1})
+        self.assertIn("forward 0", [e["name"] for e in events])
 
     def test_files_for_the_analyser_of_pytorch(self):
         with tempfile.TemporaryDirectory() as folder:

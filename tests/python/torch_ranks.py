@@ -276,6 +276,93 @@ def shapes_that_change():
 
 
 @test
+def weights_from_a_trainer_to_an_engine():
+    """Two trainer ranks (tp2) to two engine ranks (tp2, in another cut): bits, digests and gradients."""
+    trainer, engine = lierne.Grid({"tp": 2}, 0, 4), lierne.Grid({"tp": 2}, 2, 4)
+    rank, shapes = dist.get_rank(), [(6, 10), (7,), (5, 4, 2)] * 20
+    for dtype in (torch.bfloat16, torch.float32):
+        torch.manual_seed(7)
+        whole = [torch.randn(shape).to(dtype) for shape in shapes]
+        sides = [[lierne.Layout(grid, w.shape, dtype, {"tp": lierne.Shard((i + turn) % w.dim())})
+                  for i, w in enumerate(whole)] for grid, turn in ((trainer, 0), (engine, 1))]
+
+        def mine(i, turn):
+            return torch.tensor_split(whole[i], 2, (i + turn) % whole[i].dim())[rank % 2]
+
+        results = []
+        for context in contexts():
+            moves = [lierne.torch.TensorSet(context, *sides)]
+            if getattr(context, "routed", False):
+                moves.append(lierne.torch.Operation(lierne.TensorSetRoutes(rank, *sides)))
+            for move in moves:
+                trained = torch.zeros(move.shapes()[0], dtype=dtype)
+                for i, view in enumerate(move.plan.views(trained) if rank < 2 else []):
+                    view.copy_(mine(i, 0))
+                trained.requires_grad_()
+                served = move(trained)
+                served.backward(served.detach())
+                assert torch.equal(trained.grad, trained.detach())  # each element is needed once
+                views = move.plan.views(served.detach(), "dst")
+                for i, view in enumerate(views if rank > 1 else []):
+                    assert torch.equal(view, mine(i, 1)), (i, view, mine(i, 1))
+                given = move.plan.views(trained.detach())
+                lierne.check_digests(context, *sides, views, given, key=3)
+                if rank == 3:
+                    views[4].view(torch.uint8).view(-1)[0] ^= 1
+                try:
+                    lierne.check_digests(context, *sides, views, given, key=3)
+                    raise AssertionError("accepted")
+                except lierne.errors.MismatchError as error:
+                    assert "tensor 4" in str(error) and "rank 3" in str(error), error
+                results.append(given)
+            sent = moves[0].plan.report()["sent_messages"]
+            assert sent <= 2, sent  # coalesced: one message for 60 tensors per peer
+        assert len(results) == 3
+
+
+@test
+def shared_outputs():
+    grids = lierne.Grid(ENCODER), lierne.Grid({"tp": 4, "dp": 1})
+    with lierne.torch.context(over="node", timeout=60) as context:
+        for dtype in (torch.bfloat16, torch.float32):
+            torch.manual_seed(dist.get_rank())
+            plain, shared = (lierne.torch.Bridge(context, *grids, (8, 3), dtype, shared_output=sharing)
+                             for sharing in ("none", "forward"))
+            x = torch.randn(2, 3).to(dtype).requires_grad_()
+            grads = []
+            for move in (plain, shared):
+                y = move(x)
+                grads.append(torch.autograd.grad((y * y).sum(), x)[0])
+                same(move.begin(x).wait().detach().float(), plain(x).detach().float())
+            assert torch.equal(*grads) and grads[0].any(), grads
+            loss = (shared(x) ** 2).sum()
+            y = shared(2 * x)  # overwrites what the loss needs
+            try:
+                loss.backward()
+                raise AssertionError("accepted")
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error), error
+            dist.barrier()
+            if context.rank == 3:
+                y.detach()[0, 0] = 77  # one memory, although nobody should write there
+            dist.barrier()
+            assert y[0, 0] == 77
+            dist.barrier()
+            del y, loss
+        try:
+            lierne.torch.Bridge(context, *grids, (8, 3), dtype, shared_output="both")
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert "shared_output='forward'" in str(error), error
+    with lierne.torch.context(timeout=60) as context:
+        try:
+            lierne.torch.Bridge(context, *grids, (8, 3), torch.float32, shared_output="forward")
+            raise AssertionError("accepted")
+        except ValueError as error:
+            assert "over='node'" in str(error), error
+
+
+@test
 def what_does_not_fit_is_rejected_before_anything_moves():
     for context in contexts():
         move = bridge(context)

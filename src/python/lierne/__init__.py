@@ -15,12 +15,13 @@ from lierne._library import Error, lib, text
 from lierne import errors, hangs
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
+from lierne.digest import check_digests, digest
 from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard, ShardRows,
                          ShardZigzag)
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
-                             TensorSet, all_gather, all_reduce, all_to_all, barrier, broadcast,
-                             partition_morton, partition_split, reduce_scatter)
+                             TensorSet, TensorSetRoutes, all_gather, all_reduce, all_to_all,
+                             barrier, broadcast, partition_morton, partition_split, reduce_scatter)
 from lierne.simulate import simulate
 
 # The declarations were made from the headers of this version; another library is another ABI.
@@ -31,6 +32,6 @@ if text(lib.lierne_version()) != __version__:
 __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Diagnostic", "Error",
            "Graph", "Grid", "Halo", "Layout", "Megatron", "Partial", "Placement", "Plan",
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
-           "ShardZigzag", "TensorSet", "World", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast",
-           "check", "check_plans", "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter",
-           "simulate"]
+           "ShardZigzag", "TensorSet", "TensorSetRoutes", "World", "all_gather", "all_reduce",
+           "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
+           "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter", "simulate"]

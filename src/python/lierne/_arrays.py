@@ -44,9 +44,18 @@ def dtype_name(dtype):
     Types without arithmetic in lierne (bool, int16, complex, fp8) are opaque: "bits8" and so on."""
     if isinstance(dtype, str) and dtype in _NUMPY:
         return dtype
+    if dtype is None:
+        raise TypeError(f"dtype is None, must be one of {', '.join(_NUMPY)}, or of numpy or torch")
     name = str(dtype).rsplit(".", 1)[-1] if "torch." in str(dtype) else None
     if name is None:
-        name = np.dtype(dtype).name
+        try:
+            name = np.dtype(dtype)
+        except TypeError:
+            raise TypeError(f"dtype is {dtype!r}, must be one of {', '.join(_NUMPY)}, or of numpy or "
+                            "torch") from None
+        if not name.isnative:
+            raise TypeError(f"lierne has no dtype for {name.str!r}: its bytes are in the other order")
+        name = name.name
     if name in _NAMES:
         return _NAMES[name]
     if name.startswith("float8"):
@@ -70,6 +79,8 @@ def dtype_of_number(number):
 
 
 def _contiguous(shape, strides):
+    if 0 in shape:
+        return True  # strides of nothing may be any
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size != 1 and stride != step:

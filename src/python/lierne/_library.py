@@ -3,6 +3,7 @@
 Structs, enums and functions are those of the generated module _binding; nothing of them is written
 here. A spec is filled by the types that its struct declares, so that a new field of a header can be
 used without a change of this file."""
+import operator
 import os
 
 import numpy as np
@@ -82,6 +83,21 @@ def make(kind, function, *arguments):
     return out[0]
 
 
+def handle(thing, kind):
+    """The C handle of a Context, Grid, Layout or Plan that a caller gave; kind: "context" and so on."""
+    found = getattr(thing, "_handle", None)
+    if found is None or ffi.typeof(found) is not ffi.typeof(f"lierne_{kind} *"):
+        if hasattr(thing, "_handle") and found is None:
+            raise ValueError(f"the {kind} is closed")
+        raise TypeError(f"{thing!r} is no {kind} of lierne")
+    return found
+
+
+def not_copied(thing, *_):
+    """__reduce_ex__ and __copy__ of what owns a handle: two objects would free it."""
+    raise TypeError(f"a {type(thing).__name__} can be neither copied nor pickled: it is of this process")
+
+
 class Spec:
     """A filled struct; `at` points to it. It keeps alive what its fields point to."""
 
@@ -100,11 +116,14 @@ class Spec:
         defaults = _binding.DEFAULTS.get(_plain(kind.cname), {})
         for name, value in {**defaults, **fields}.items():
             if value is not None:
-                setattr(struct, name, self._value(types[name].type, name, value))
+                try:
+                    setattr(struct, name, self._value(types[name].type, name, value))
+                except (OverflowError, TypeError) as error:  # cffi and numpy name neither
+                    raise type(error)(f"{name} is {value!r}: {error}") from error
 
     def _value(self, kind, name, value):
         if kind.kind != "pointer":
-            return int(value) if kind.kind == "primitive" and kind.cname != "double" else value
+            return operator.index(value) if kind.kind == "primitive" and kind.cname != "double" else value
         item = kind.item
         if isinstance(value, Spec):
             value, keep = value.at, value

@@ -2,20 +2,30 @@
 a world of them in this process.
 
 A context and everything made from it is used by one thread at a time. Handles that Python collects are
-freed by the next call of their context, in the thread that makes it, and not by the collector."""
+freed by the next call of their context, in the thread that makes it, and not by the collector.
+
+Arrays over memory of the library (Context.empty, shared outputs of plans) are counted: while one is
+alive, closing what owns its memory is a BufferError, as it is with Python's own mmap."""
+import ctypes
+import os
 import threading
 import warnings
+import weakref
 
 import numpy as np
 
 from lierne import _library
 from lierne._arrays import dtype_name, numpy_dtype
-from lierne._library import Spec, call, ffi, lib, make, text
+from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, sized, text
 
 
-def _spec(options):
-    """A lierne_context_spec; the number of members is that of the list."""
+def _spec(options, world=None):
+    """A lierne_context_spec; the number of members is that of the list. world: number of ranks; 0 or
+    None where the library finds it."""
     members = options.get("members") or ()
+    world = options.get("world_size") or world
+    if world:
+        sized("nodes", options.get("nodes"), world)
     return Spec("lierne_context_spec", nmembers=len(members), **options)
 
 
@@ -32,13 +42,15 @@ class Context:
         self._handle = handle
         self._destroy = destroy
         self._keep = keep
+        self._process = os.getpid()
         self._doomed = []
         self._lock = threading.RLock()
+        self._exports = weakref.WeakValueDictionary()  # by id: buffers are not hashable
 
     @classmethod
     def self(cls, **options):
         """A world of one rank. Not collective."""
-        spec = _spec(options)
+        spec = _spec(options, 1)
         return cls(make("lierne_context", lib.lierne_context_create_self, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
@@ -47,7 +59,7 @@ class Context:
         """The processes of one node, without MPI. Collective. world 0: rank, world and name come from
         the launcher's environment (torchrun, mpirun, srun); name is then added to the launcher's."""
         spec = Spec("lierne_node_spec", rank=rank, world=world, name=name,
-                    context=_spec(options))
+                    context=_spec(options, world))
         return cls(make("lierne_context", lib.lierne_context_create_node, spec.at),
                    lib.lierne_context_destroy_all, spec)
 
@@ -55,18 +67,22 @@ class Context:
     def mpi(cls, comm, **options):
         """The ranks of an MPI communicator of mpi4py. Collective. Loads liblierne_mpi, and with it
         MPI; nothing else in this package does. Raises OSError if the package has no liblierne_mpi."""
+        if not hasattr(comm, "py2f"):
+            raise TypeError(f"comm is {comm!r}, must be a communicator of mpi4py")
         mpi = _library.load("liblierne_mpi.so.0")
-        spec = _spec(options)
+        spec = _spec(options, getattr(comm, "Get_size", int)())
         return cls(make("lierne_context", mpi.lierne_context_create_mpi_fortran, comm.py2f(),
                         spec.at), lib.lierne_context_destroy_all, (spec, mpi, comm))
 
     @classmethod
     def oob(cls, rank, nranks, calls, **options):
         """Ranks that communicate through the caller's functions (see lierne.oob.Calls). Collective."""
-        from lierne.oob import bind
+        from lierne.oob import Calls, bind
+        if not isinstance(calls, Calls):
+            raise TypeError(f"calls is {calls!r}, must be a lierne.oob.Calls")
         bound = bind(calls)
         spec = Spec("lierne_oob_spec", rank=rank, nranks=nranks, calls=bound.struct,
-                    context=_spec(options))
+                    context=_spec(options, nranks))
         try:
             handle = make("lierne_context", lib.lierne_context_create_oob, spec.at)
         except _library.Error as error:
@@ -81,10 +97,15 @@ class Context:
     def _call(self, function, *arguments):
         """A call on this context: frees what was collected, and excludes other threads."""
         with self._lock:
-            if self._handle is None:
-                raise ValueError("the context is closed")
+            self._check_usable()
             self._free_collected()
             call(function, *arguments)
+
+    def _check_usable(self):
+        handle(self, "context")
+        if os.getpid() != self._process:
+            raise RuntimeError(f"the context was made in process {self._process}; process {os.getpid()}, "
+                               "a fork of it, needs one of its own")
 
     def _free_collected(self):
         while self._doomed:
@@ -96,33 +117,51 @@ class Context:
         if self._handle is not None:
             self._doomed.append((function, arguments))
 
+    def _export(self, address, nbytes, owner):
+        """Memory of the library as a buffer, which keeps its owner while an array is made of it."""
+        block = (ctypes.c_char * nbytes).from_address(address)
+        block.owner = owner
+        self._exports[id(block)] = block
+        return block
+
+    def _check_unused(self, what, owner=None):
+        """Raises BufferError while an array is alive over memory of the context, or of one owner."""
+        n = sum(owner is None or block.owner is owner for block in self._exports.values())
+        if n:
+            raise BufferError(f"{what} cannot be closed or updated: {n} "
+                              f"{'array uses' if n == 1 else 'arrays use'} its memory (context.empty, "
+                              "or a shared output); delete them first")
+
     @property
     def rank(self):
         """This rank, of the larger world where the context has members."""
-        return lib.lierne_context_get_rank(self._handle)
+        return lib.lierne_context_get_rank(handle(self, "context"))
 
     @property
     def world_size(self):
         """Number of ranks, of the larger world where the context has members."""
-        return lib.lierne_context_get_world_size(self._handle)
+        return lib.lierne_context_get_world_size(handle(self, "context"))
 
     @property
     def members(self):
         """The ranks of the context, ascending."""
-        n = lib.lierne_context_get_nmembers(self._handle)
+        n = lib.lierne_context_get_nmembers(handle(self, "context"))
         return [lib.lierne_context_get_member(self._handle, i) for i in range(n)]
 
     def empty(self, shape, dtype):
         """A numpy array of zeros in memory that other ranks of the node read in place; as a buffer of
-        a call it saves a copy. Freed with the array."""
+        a call it saves a copy. Freed with the array, which must be gone when the context is closed."""
         dtype = numpy_dtype(dtype_name(dtype))
+        if np.size(shape) and np.min(shape) < 0:
+            raise ValueError(f"shape is {shape}, must not be negative")
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         out = ffi.new("void **")
         self._call(lib.lierne_context_alloc, out, self._handle, nbytes)
-        handle = self._handle
-        free = lambda p: self._discard(lib.lierne_context_dealloc, handle, p)  # noqa: E731
+        own = self._handle
+        free = lambda p: self._discard(lib.lierne_context_dealloc, own, p)  # noqa: E731
         memory = ffi.gc(out[0], free)
-        return np.frombuffer(ffi.buffer(memory, nbytes), dtype).reshape(shape)
+        block = self._export(int(ffi.cast("uintptr_t", memory)), nbytes, memory)
+        return np.ndarray(shape, dtype, block)
 
     def progress(self):
         """Progresses everything in flight, without waiting."""
@@ -140,9 +179,12 @@ class Context:
         return text(out)
 
     def close(self):
-        """Destroys the context with all that was made from it. Collective, unless it is dead."""
+        """Destroys the context with all that was made from it. Collective, unless it is dead. Raises
+        BufferError while arrays over its memory are alive (empty, shared outputs)."""
         with self._lock:
             if self._handle is not None:
+                self._check_usable()
+                self._check_unused("the context")
                 self._free_collected()
                 if self._destroy:
                     call(self._destroy, self._handle)
@@ -154,10 +196,14 @@ class Context:
     def __exit__(self, kind, error, trace):
         if error is not None and self._handle is not None:
             self.abort(error)
+            if self._exports:  # the traceback keeps arrays alive: the dead context stays as well
+                return
         self.close()
 
+    __copy__ = __reduce_ex__ = not_copied
+
     def __del__(self):
-        if self._handle is not None and self._destroy:
+        if getattr(self, "_handle", None) is not None and self._destroy and os.getpid() == self._process:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
 
     def __repr__(self):
@@ -170,20 +216,25 @@ class World:
     """A simulated world: world[rank] is the Context of a rank. Close it when done (`with`)."""
 
     def __init__(self, nranks, **options):
-        spec = _spec(options)
+        self._handle = None
+        spec = _spec(options, nranks)
         self._handle = make("lierne_sim", lib.lierne_sim_create, nranks, spec.at)
         self._contexts = {}
         self._nranks = nranks
+
+    __copy__ = __reduce_ex__ = not_copied
 
     def __len__(self):
         return self._nranks
 
     def __getitem__(self, rank):
+        if self._handle is None:
+            raise ValueError("the world is closed")
         if rank not in self._contexts:
-            handle = lib.lierne_sim_get_context(self._handle, rank)
-            if not handle:
+            context = lib.lierne_sim_get_context(self._handle, rank)
+            if not context:
                 raise IndexError(f"the world of {self._nranks} ranks has no rank {rank}")
-            self._contexts[rank] = Context(handle, None, self)
+            self._contexts[rank] = Context(context, None, self)
         return self._contexts[rank]
 
     def run(self, function):
@@ -209,8 +260,11 @@ class World:
         return results
 
     def close(self):
-        """Destroys the world with everything that was made from its contexts."""
+        """Destroys the world with everything that was made from its contexts. Raises BufferError as
+        Context.close."""
         if self._handle is not None:
+            for context in self._contexts.values():
+                context._check_unused(f"rank {context.rank} of the world")
             for context in self._contexts.values():
                 context.close()
             call(lib.lierne_sim_destroy_all, self._handle)
@@ -223,4 +277,6 @@ class World:
         if error is not None:  # requests may be in flight, which would keep the world
             for context in self._contexts.values():
                 context.abort(error)
+            if any(context._exports for context in self._contexts.values()):
+                return
         self.close()

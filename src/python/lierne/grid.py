@@ -1,15 +1,30 @@
 """Grids (process meshes) and layouts (where a tensor lives on one)."""
 import dataclasses
+import operator
 import typing
 
 import numpy as np
 
-from lierne._arrays import dtype_number
-from lierne._library import Spec, call, ffi, lib, make, sized, text
+from lierne._arrays import dtype_name, dtype_number
+from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
 
 
 def _words(names):
+    for name in names:
+        _check_name(name)
     return [ffi.new("char[]", name.encode()) for name in names]
+
+
+def _check_name(name):
+    if not isinstance(name, str):
+        raise TypeError(f"a dim is named {name!r}, must be named by a str")
+
+
+def _check_dims(dims):
+    if not hasattr(dims, "items"):
+        raise TypeError(f"dims is {dims!r}, must be a dict: name -> size")
+    for name in dims:
+        _check_name(name)
 
 
 class Grid:
@@ -23,7 +38,11 @@ class Grid:
     with the C message."""
 
     def __init__(self, dims, rank_offset=0, world_size=None):
-        sizes = [int(size) for size in dims.values()]
+        _check_dims(dims)
+        for name, size in dims.items():
+            if not hasattr(size, "__index__"):
+                raise TypeError(f"the size of dim {name!r} is {size!r}, must be a whole number")
+        sizes = [operator.index(size) for size in dims.values()]
         if world_size is None:
             world_size = max(rank_offset + int(np.prod(sizes, dtype=np.int64)), 1)
         spec = Spec("lierne_grid_spec", ndims=len(sizes), names=list(dims), sizes=sizes,
@@ -59,6 +78,7 @@ class Grid:
     def add_view(self, name, dims, shared=(), with_view=None):
         """Adds another factorisation of the same ranks. dims: name -> size, fastest first. shared:
         dims that form the same groups as the dims of these names in with_view (base)."""
+        _check_dims(dims)
         spec = Spec("lierne_view_spec", name=name, ndims=len(dims), names=list(dims),
                     sizes=list(dims.values()), nshared=len(shared), shared=list(shared),
                     **{"with": with_view})
@@ -104,6 +124,9 @@ class Grid:
     def rank(self, coords, view="base"):
         """The rank at coordinates: name -> coordinate, one per dim."""
         out = ffi.new("int *")
+        missing = [name for name in self.dims(view) if name not in coords]
+        if missing:
+            raise KeyError(f"coords has no {missing[0]!r}: it needs one coordinate per dim")
         values = ffi.new("int[]", [coords[name] for name in self.dims(view)] or [0])
         call(lib.lierne_grid_get_rank, out, self._handle, view.encode(), values)
         return out[0]
@@ -216,6 +239,9 @@ def At(coordinate):
 
 def _check_lists(name, placement, size, shape):
     """The lists of a placement have as many entries as the C library reads; it names bad axes."""
+    if not isinstance(placement, Placement):
+        raise TypeError(f"the placement of dim {name!r} is {placement!r}; Shard, Replicate and others make "
+                        "one")
     sized(f"counts of dim {name!r}", placement.counts, size)
     axes = [placement.axis] + [placement.axis2] * (placement.axis2 >= 0)
     if placement.rows is not None and all(0 <= axis < len(shape) for axis in axes):
@@ -230,6 +256,7 @@ class Layout:
     stores the whole and owns a part. Raises errors.InvalidError, IndivisibleError and others."""
 
     def __init__(self, grid, shape, dtype, placements, view="base", full_axes=()):
+        handle(grid, "grid")
         dims = grid.dims(view)
         unknown = set(placements) - set(dims)
         if unknown:
@@ -240,7 +267,9 @@ class Layout:
                     shape=list(shape), dtype=dtype_number(dtype),
                     placements=[placements.get(name, Replicate()) for name in dims],
                     full_axes=sum(1 << axis for axis in full_axes))
-        self.grid, self.naxes = grid, len(shape)
+        self.grid, self.naxes, self.dtype = grid, len(shape), dtype_name(dtype)
+        self._text = (f"Layout({grid!r}, {tuple(shape)}, {self.dtype!r}, {dict(placements)}, view={view!r}, "
+                      f"full_axes={tuple(full_axes)})")
         self._handle = ffi.gc(make("lierne_layout", lib.lierne_layout_create, spec.at),
                               lib.lierne_layout_destroy)
 
@@ -258,3 +287,6 @@ class Layout:
         call(lib.lierne_layout_get_boxes, boxes, count[0], count, self._handle, rank)
         cut = lambda values: tuple(values)[:self.naxes]  # noqa: E731
         return [(cut(box.start), cut(box.size), cut(box.local)) for box in boxes[0:count[0]]]
+
+    def __repr__(self):
+        return self._text

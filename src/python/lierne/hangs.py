@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 
-from lierne._library import Spec, call, ffi, lib, text
+from lierne._library import Spec, call, ffi, handle, lib, text
 
 KINDS = ("none", "absent", "missing", "late", "silent", "mismatch", "ended", "failed")
 WHATS = ("forward", "adjoint", "coalesced forward", "coalesced adjoint", "control")
@@ -45,8 +45,16 @@ def read(path):
 def status(context):
     """How a context of this process is doing, as a dict."""
     out = ffi.new("char **")
-    call(lib.lierne_status_json, out, context._handle)
+    call(lib.lierne_status_json, out, handle(context, "context"))
     return json.loads(_take(out))
+
+
+def trace(context):
+    """The latest calls of this rank as events of the Chrome trace format, a list of dicts: those of all
+    ranks, joined in one list, as a JSON file open in Perfetto (lierne_recorder_trace). Not collective."""
+    out = ffi.new("char **")
+    call(lib.lierne_recorder_trace, out, handle(context, "context"))
+    return json.loads(f"[{_take(out)}]")
 
 
 def _calls(dump):

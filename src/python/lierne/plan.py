@@ -2,14 +2,16 @@
 
 Execution is collective over the plan's context: all ranks call, also ranks without data. Buffers are
 numpy arrays or export DLPack (host memory, contiguous); results are numpy arrays, which export DLPack
-too."""
+too. Where the plan owns the output of a direction (shared_output of Bridge and Redistribute), results
+are read-only arrays over memory that ranks of the node share, and are overwritten when this rank begins
+the plan's next call of that direction: copy what must stay."""
 import dataclasses
 import typing
 
 import numpy as np
 
 from lierne._arrays import borrow, dtype_of_number, numpy_dtype
-from lierne._library import Spec, call, ffi, lib, make, text
+from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, text
 
 FORWARD, ADJOINT = lib.LIERNE_FORWARD, lib.LIERNE_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
@@ -19,14 +21,14 @@ _REDUCTIONS = {"sum": lib.LIERNE_SUM, "max": lib.LIERNE_MAX, "min": lib.LIERNE_M
 
 def direction_of(name):
     """lierne_direction of "forward", "adjoint" or such a number."""
-    if name not in _NAMES:
+    if not isinstance(name, (str, int)) or name not in _NAMES:
         raise ValueError(f"direction is {name!r}, must be 'forward' or 'adjoint'")
     return _NAMES[name]
 
 
 def reduction_of(name):
     """lierne_reduction of "sum", "max", "min", "prod" or "avg"."""
-    if name not in _REDUCTIONS:
+    if not isinstance(name, str) or name not in _REDUCTIONS:
         raise ValueError(f"reduction is {name!r}, must be one of {', '.join(_REDUCTIONS)}")
     return _REDUCTIONS[name]
 
@@ -132,11 +134,13 @@ class Request:
     def test(self):
         """Whether wait() would return at once. Progresses everything in flight."""
         done = ffi.new("int *")
+        self._plan._alive()
         self._plan.context._call(lib.lierne_request_test, done, self._handle)
         return bool(done[0])
 
     def wait(self):
         """Waits until the execution is complete and returns its output. All ranks must call."""
+        self._plan._alive()
         try:
             self._plan.context._call(lib.lierne_end, self._handle)
         finally:
@@ -155,9 +159,21 @@ class Plan:
         self.context = context
         self._requests = set()
         self._handle = None
+        self._shared = ()  # the directions of which the plan owns the output
         out = ffi.new("lierne_plan **")
         context._call(function, out, *arguments)
         self._handle = out[0]
+        where = ffi.new("const void **")
+        self._shared = tuple(d for d in (FORWARD, ADJOINT) if
+                             lib.lierne_plan_get_shared_output(where, self._handle, d) == 0)
+
+    __copy__ = __reduce_ex__ = not_copied
+
+    def _alive(self):
+        """The handle, which is gone with the plan and with its context."""
+        if self._handle is None or self.context._handle is None:
+            raise ValueError(f"the {'plan' if self._handle is None else 'context of the plan'} is closed")
+        return self._handle
 
     @classmethod
     def _derived(cls, context, function, *arguments):
@@ -166,8 +182,10 @@ class Plan:
         return plan
 
     def close(self):
-        """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight."""
+        """Frees the plan. Not collective. Raises errors.BusyError while a request is in flight, and
+        BufferError while an array over its shared output is alive."""
         if self._handle is not None and self.context._handle is not None:
+            self.context._check_unused("the plan", self)
             self.context._call(lib.lierne_plan_destroy, self._handle)
         self._handle = None
 
@@ -178,20 +196,20 @@ class Plan:
     @property
     def kind(self):
         """What made it: "bridge", "graph", "halo" and so on."""
-        return text(lib.lierne_plan_get_kind(self._handle))
+        return text(lib.lierne_plan_get_kind(self._alive()))
 
     @property
     def dtype(self):
         """lierne's name of the dtype of its buffers, as "bf16"."""
         out = ffi.new("lierne_dtype *")
-        call(lib.lierne_plan_get_dtype, out, self._handle)
+        call(lib.lierne_plan_get_dtype, out, self._alive())
         return dtype_of_number(out[0])
 
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output buffers in a direction, in elements."""
         n, sizes = ffi.new("int *"), ffi.new(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
         direction = direction_of(direction)
-        call(lib.lierne_plan_get_shape, n, sizes, sizes + lib.LIERNE_MAX_AXES, self._handle,
+        call(lib.lierne_plan_get_shape, n, sizes, sizes + lib.LIERNE_MAX_AXES, self._alive(),
              direction)
         both = tuple(sizes)
         return (self._user_shape(both[:n[0]]),
@@ -204,6 +222,9 @@ class Plan:
 
     def _buffers(self, direction, data, out):
         shapes = self.shapes(direction)
+        if out is None and direction in self._shared:
+            source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
+            return None, ffi.NULL, source, (keep_in,)
         if out is None:
             out = np.zeros(shapes[1], numpy_dtype(self.dtype))
         source, keep_in = borrow(data, self.dtype, shapes[0], False, "the input")
@@ -212,14 +233,33 @@ class Plan:
 
     def _execute(self, function, direction, data, out, *first):
         out, target, source, kept = self._buffers(direction, data, out)
-        self.context._call(function, self._handle, *first, target, source, ffi.NULL)
+        self.context._call(function, self._alive(), *first, target, source, ffi.NULL)
         del kept
-        return out
+        return self._shared_array(direction) if out is None else out
+
+    def _shared_block(self, direction):
+        """The memory of the last call's output as a buffer; None where this rank has no output."""
+        where = ffi.new("const void **")
+        call(lib.lierne_plan_get_shared_output, where, self._alive(), direction)
+        elements = int(np.prod(self.shapes(direction)[1], dtype=np.int64))
+        nbytes = elements * numpy_dtype(self.dtype).itemsize
+        if not where[0] or not nbytes:
+            return None
+        return self.context._export(int(ffi.cast("uintptr_t", where[0])), nbytes, self)
+
+    def _shared_array(self, direction):
+        block, shape = self._shared_block(direction), self.shapes(direction)[1]
+        dtype = numpy_dtype(self.dtype)
+        if block is None:
+            return np.zeros(shape, dtype)
+        return np.frombuffer(memoryview(block).toreadonly(), dtype).reshape(shape)
 
     def forward(self, data, out=None):
         """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
-        out, a new numpy array unless one is given. Raises ValueError and TypeError for buffers that
-        do not fit, before anything starts; otherwise as lierne_forward (lierne/plan.h)."""
+        out, a new numpy array unless one is given; with shared_output the read-only array of the node,
+        valid until the next call of that direction, and out must not be given. Raises ValueError and
+        TypeError for buffers that do not fit, before anything starts; otherwise as lierne_forward
+        (lierne/plan.h)."""
         return self._execute(lib.lierne_forward, FORWARD, data, out)
 
     def adjoint(self, gradient, out=None):
@@ -232,7 +272,9 @@ class Plan:
         function = lib.lierne_forward_begin if direction == FORWARD else lib.lierne_adjoint_begin
         out, target, source, kept = self._buffers(direction, data, out)
         request = ffi.new("lierne_request **")
-        self.context._call(function, request, self._handle, target, source, ffi.NULL)
+        self.context._call(function, request, self._alive(), target, source, ffi.NULL)
+        if out is None:
+            out = self._shared_array(direction)
         return Request(self, request[0], out, kept)
 
     def reduce(self, data, reduction, out=None):
@@ -242,7 +284,7 @@ class Plan:
     def report(self, direction="forward"):
         """The cost of one execution on this rank, as a dict: the fields of lierne_report, bytes."""
         spec = Spec("lierne_report")
-        call(lib.lierne_plan_get_report, spec.at, self._handle, direction_of(direction))
+        call(lib.lierne_plan_get_report, spec.at, self._alive(), direction_of(direction))
         names = [name for name, _ in ffi.typeof("lierne_report").fields if name != "size"]
         values = {name: getattr(spec.at, name) for name in names}
         return {name: value if isinstance(value, int) else text(value)
@@ -250,7 +292,7 @@ class Plan:
 
     def text(self, direction="forward"):
         """The route of a direction as text, a line per message and operation."""
-        out = make("char", lib.lierne_plan_print, self._handle, direction_of(direction))
+        out = make("char", lib.lierne_plan_print, self._alive(), direction_of(direction))
         try:
             return text(out)
         finally:
@@ -259,40 +301,49 @@ class Plan:
     def route(self, direction="forward"):
         """The Route of this rank: read-only data, to count or to execute over another transport."""
         out = ffi.new("const lierne_route **")
-        call(lib.lierne_plan_get_route, out, self._handle, direction_of(direction))
+        call(lib.lierne_plan_get_route, out, self._alive(), direction_of(direction))
         return read_route(out[0])
 
     def alias(self, direction="forward"):
         """The element of the input at which this rank's result lies unchanged; None if it does not."""
         out = ffi.new("int64_t *")
-        call(lib.lierne_plan_get_alias, out, self._handle, direction_of(direction))
+        call(lib.lierne_plan_get_alias, out, self._alive(), direction_of(direction))
         return None if out[0] < 0 else out[0]
 
     def transposed(self):
         """The plan whose forward is this plan's adjoint, and the reverse. Collective."""
-        return self._derived(self.context, lib.lierne_plan_create_transposed, self._handle)
+        return self._derived(self.context, lib.lierne_plan_create_transposed, self._alive())
 
     def then(self, second):
         """The plan that executes this one and then `second`. Collective."""
-        return self._derived(self.context, lib.lierne_plan_create_composed, self._handle,
-                             second._handle)
+        return self._derived(self.context, lib.lierne_plan_create_composed, self._alive(),
+                             _alive(second))
 
     def update_shape(self, shape):
-        """Gives a bridge or redistribution another global shape. Collective."""
+        """Gives a bridge or redistribution another global shape. Collective. Raises BufferError while
+        an array over its shared output is alive, and errors.InvalidError and others."""
+        self.context._check_unused("the plan", self)
         sizes = ffi.new("int64_t[]", [int(size) for size in shape])
-        self.context._call(lib.lierne_plan_update_shape, self._handle, sizes)
+        self.context._call(lib.lierne_plan_update_shape, self._alive(), sizes)
 
     def check(self):
         """Checks this rank's routes without executing them; raises errors.InvalidError."""
         check_plans([self])
 
     def __repr__(self):
+        if self._handle is None or self.context._handle is None:
+            return "<closed plan>"
         return f"<{self.kind} {self.shapes()[0]} -> {self.shapes()[1]} {self.dtype}>"
+
+
+def _alive(plan):
+    handle(plan, "plan")
+    return plan._alive()
 
 
 def check_plans(plans):
     """Checks the plans of all ranks of a world, in order, against each other; or one alone."""
-    handles = ffi.new("lierne_plan *[]", [plan._handle for plan in plans])
+    handles = ffi.new("lierne_plan *[]", [_alive(plan) for plan in plans])
     call(lib.lierne_plan_check, handles, len(plans))
 
 
@@ -302,29 +353,37 @@ class Coalesced:
     Collective. The plans can be neither closed nor updated while it lives."""
 
     def __init__(self, plans):
-        self._plans = list(plans)
+        self._plans, self._handle = list(plans), None
+        if not self._plans:
+            raise ValueError("plans is empty, must have at least one plan")
+        _alive(self._plans[0])
         self.context = self._plans[0].context
-        handles = ffi.new("lierne_plan *[]", [plan._handle for plan in self._plans])
+        handles = ffi.new("lierne_plan *[]", [_alive(plan) for plan in self._plans])
         out = ffi.new("lierne_coalesced **")
         self.context._call(lib.lierne_coalesced_create, out, handles, len(self._plans))
         self._handle, self._flying = out[0], {}
 
+    __copy__ = __reduce_ex__ = not_copied
+
     def begin(self, data, outs=None, direction="forward"):
         """Starts all plans in one direction: data has the input of each plan."""
         direction = direction_of(direction)
-        outs = outs or [None] * len(self._plans)
+        outs = [None] * len(self._plans) if outs is None else outs
+        for what, given in (("data", data), ("outs", outs)):
+            if len(given) != len(self._plans):
+                raise ValueError(f"{what} has {len(given)} entries for {len(self._plans)} plans")
         filled = [plan._buffers(direction, x, out)
                   for plan, x, out in zip(self._plans, data, outs)]
         targets = ffi.new("void *[]", [entry[1] for entry in filled])
         sources = ffi.new("const void *[]", [entry[2] for entry in filled])
-        self.context._call(lib.lierne_coalesced_begin, self._handle, direction, targets, sources,
+        self.context._call(lib.lierne_coalesced_begin, handle(self, "coalesced"), direction, targets, sources,
                            ffi.NULL)
         self._flying[direction] = filled
 
     def wait(self, direction="forward"):
         """Waits until the execution of a direction is complete; returns the outputs."""
         direction = direction_of(direction)
-        self.context._call(lib.lierne_coalesced_end, self._handle, direction)
+        self.context._call(lib.lierne_coalesced_end, handle(self, "coalesced"), direction)
         return [entry[0] for entry in self._flying.pop(direction)]
 
     def close(self):

@@ -1,9 +1,11 @@
 """The planners. Every one is collective over its context: all ranks call with the same arguments
 (what is a rank's own is said so), and an error of one rank is the same error on all."""
+import itertools
+
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, ffi, lib, make, sized
+from lierne._library import Spec, call, ffi, handle, lib, make, sized
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_ZIGZAG,
@@ -13,6 +15,8 @@ _OUTPUTS = {"whole": lib.LIERNE_OUTPUT_WHOLE, "sharded": lib.LIERNE_OUTPUT_SHARD
 _ROW_ORDERS = {"sample": lib.LIERNE_SAMPLE_MAJOR, "sequence": lib.LIERNE_SEQUENCE_MAJOR}
 _ROUTINGS = {"auto": lib.LIERNE_ROUTING_AUTO, "direct": lib.LIERNE_ROUTING_DIRECT,
              "balanced": lib.LIERNE_ROUTING_BALANCED}
+_SHARING = {"none": lib.LIERNE_SHARE_NONE, "forward": lib.LIERNE_SHARE_FORWARD,
+            "adjoint": lib.LIERNE_SHARE_ADJOINT, "both": lib.LIERNE_SHARE_BOTH}
 _GRAPHS = {"auto": lib.LIERNE_GRAPH_AUTO, "direct": lib.LIERNE_GRAPH_DIRECT,
            "all_gather": lib.LIERNE_GRAPH_ALL_GATHER}
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ONE_SHOT,
@@ -21,7 +25,7 @@ _MEGATRON = {"collective": lib.LIERNE_MEGATRON_COLLECTIVE, "leader": lib.LIERNE_
 
 
 def _choice(what, name, table):
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} is {name!r}, must be one of {', '.join(table)}")
     return table[name]
 
@@ -41,14 +45,19 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_counts=None, owner="partial", storage="full", row_owner=None,
                 require_divisible=False, max_inflight=1, src_view=None, dst_view=None,
                 src_placements=None, dst_placements=None, output="whole", rows_per_sample=0,
-                row_order="sample", variable_rows=False, routing="auto"):
+                row_order="sample", variable_rows=False, routing="auto", shared_output="none"):
     """The C spec of a bridge; arguments as lierne.Bridge."""
+    for grid in (src, dst):
+        handle(grid, "grid")
     lanes = [grid.dims(view or "base").get("dp", 0)
              for grid, view in ((src, src_view), (dst, dst_view))]
     if row_owner is not None:
+        for axis in (batch_axis, sequence_axis):
+            if axis is not None and not -1 <= axis < len(shape):
+                raise ValueError(f"the shape {tuple(shape)} has no axis {axis}")
         rows = _map_size(shape, batch_axis, sequence_axis)
         row_owner = sized("row_owner", np.asarray(row_owner), rows).reshape(-1)
-    return Spec("lierne_bridge_spec", src=src._handle, dst=dst._handle, naxes=len(shape),
+    return Spec("lierne_bridge_spec", src=handle(src, "grid"), dst=handle(dst, "grid"), naxes=len(shape),
                 shape=list(shape), dtype=dtype_number(dtype), batch_axis=batch_axis,
                 sequence_axis=-1 if sequence_axis is None else sequence_axis,
                 src_counts=sized("src_counts", src_counts, lanes[0]),
@@ -61,7 +70,8 @@ def bridge_spec(src, dst, shape, dtype, batch_axis=0, sequence_axis=None, src_co
                 dst_placements=_placements(dst, dst_view, dst_placements),
                 output=_choice("output", output, _OUTPUTS), rows_per_sample=rows_per_sample,
                 row_order=_choice("row_order", row_order, _ROW_ORDERS),
-                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS))
+                variable_rows=variable_rows, routing=_choice("routing", routing, _ROUTINGS),
+                shared_output=_choice("shared_output", shared_output, _SHARING))
 
 
 def _map_size(shape, batch_axis, sequence_axis):
@@ -80,13 +90,16 @@ class Bridge(Plan):
     dst_placements: dim name -> placement of axes beyond the batch. rows_per_sample, row_order: of a
     2-D tensor of rows. variable_rows: samples with up to shape[1] rows (update_counts). routing:
     "auto", "direct", or "balanced", which divides what one rank would send among all that hold it.
+    shared_output: "none", or the directions, "forward", "adjoint" or "both", of which ranks of a node
+    that need the same elements share one read-only result (lierne_sharing in lierne/plan.h); it needs
+    max_inflight 1, no variable_rows, and routing "auto" or "direct".
 
     Raises errors.InvalidError, IndivisibleError, UnsupportedError, MismatchError and others."""
 
     def __init__(self, context, src, dst, shape, dtype, **options):
         spec = bridge_spec(src, dst, shape, dtype, **options)
         self._read_spec(spec.at)
-        super().__init__(context, lib.lierne_plan_create_bridge, context._handle, spec.at)
+        super().__init__(context, lib.lierne_plan_create_bridge, handle(context, "context"), spec.at)
         self._count_samples()
 
     def _read_spec(self, spec):
@@ -108,7 +121,7 @@ class Bridge(Plan):
             raise KeyError(f"the file has no bridge {name!r} (it has {', '.join(config.bridges)})")
         function = lib.lierne_plan_create_megatron if megatron else lib.lierne_plan_create_bridge
         plan._read_spec(ffi.addressof(megatron.bridge) if megatron else bridge)
-        Plan.__init__(plan, context, function, context._handle, megatron or bridge)
+        Plan.__init__(plan, context, function, handle(context, "context"), megatron or bridge)
         plan._count_samples()
         return plan
 
@@ -116,9 +129,10 @@ class Bridge(Plan):
         return (shape[0] * shape[1], shape[2]) if self._flat_rows else shape
 
     def update_rows(self, row_owner):
-        """Replaces the row map of owner "rows". Collective."""
+        """Replaces the row map of owner "rows". Collective. Raises as update_shape."""
+        self.context._check_unused("the plan", self)
         owner = np.ascontiguousarray(sized("row_owner", row_owner, self._map), np.int32)
-        self.context._call(lib.lierne_plan_update_rows, self._handle,
+        self.context._call(lib.lierne_plan_update_rows, self._alive(),
                            ffi.cast("int32_t *", owner.ctypes.data))
 
     def update_counts(self, rows):
@@ -128,14 +142,18 @@ class Bridge(Plan):
         if rows is not None:
             sized("rows", counts, self._nsamples)
         pointer = ffi.NULL if rows is None else ffi.cast("int64_t *", counts.ctypes.data)
-        self.context._call(lib.lierne_plan_update_counts, self._handle, pointer)
+        self.context._call(lib.lierne_plan_update_counts, self._alive(), pointer)
 
 
 class BridgeRoutes:
     """What one rank does in a bridge, without a context: pure, not collective. For programs that
-    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank."""
+    execute routes themselves (lierne.torch.Operation does). Arguments as Bridge, and the rank; a shared
+    output needs a context. Raises ValueError and as Bridge."""
 
     def __init__(self, rank, src, dst, shape, dtype, **options):
+        if options.get("shared_output", "none") != "none":
+            raise ValueError(f"shared_output is {options['shared_output']!r}, must be 'none': ranks share "
+                             "memory through a context (lierne.Bridge)")
         spec = bridge_spec(src, dst, shape, dtype, **options)
         outs = [ffi.new("lierne_layout **") for _ in range(3)]
         call(lib.lierne_bridge_layouts_create, *outs, spec.at)
@@ -171,42 +189,106 @@ class Megatron(Plan):
     def __init__(self, context, src, dst, shape, dtype, algorithm="collective", **options):
         spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
                     bridge=bridge_spec(src, dst, shape, dtype, **options))
-        super().__init__(context, lib.lierne_plan_create_megatron, context._handle, spec.at)
+        super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
 
 
 class Redistribute(Plan):
     """Moves a tensor from layout src to layout dst, and gradients back: lierne/redistribute.h.
 
-    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing: as Bridge. Raises errors.InvalidError,
-    UnsupportedError (a PARTIAL dim in dst), MismatchError and others."""
+    adjoint_src, adjoint_dst: layouts of the gradients, both or neither. routing, shared_output: as
+    Bridge. Raises errors.InvalidError, UnsupportedError (a PARTIAL dim in dst), MismatchError and
+    others."""
 
     def __init__(self, context, src, dst, adjoint_src=None, adjoint_dst=None, max_inflight=1,
-                 routing="auto"):
-        gradient = [layout and layout._handle for layout in (adjoint_src, adjoint_dst)]
-        spec = Spec("lierne_redistribute_spec", src=src._handle, dst=dst._handle,
+                 routing="auto", shared_output="none"):
+        gradient = [layout and handle(layout, "layout") for layout in (adjoint_src, adjoint_dst)]
+        spec = Spec("lierne_redistribute_spec", src=handle(src, "layout"), dst=handle(dst, "layout"),
                     adjoint_src=gradient[0], adjoint_dst=gradient[1], max_inflight=max_inflight,
-                    routing=_choice("routing", routing, _ROUTINGS))
-        super().__init__(context, lib.lierne_plan_create_redistribute, context._handle, spec.at)
+                    routing=_choice("routing", routing, _ROUTINGS),
+                    shared_output=_choice("shared_output", shared_output, _SHARING))
+        super().__init__(context, lib.lierne_plan_create_redistribute, handle(context, "context"), spec.at)
 
 
-class TensorSet(Plan):
+def _set_spec(src, dst, src_offsets, dst_offsets, max_inflight=1):
+    n = len(src)
+    if len(dst) != n:
+        raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
+    return Spec("lierne_set_spec", ntensors=n, src=[handle(layout, "layout") for layout in src],
+                dst=[handle(layout, "layout") for layout in dst],
+                src_offsets=sized("src_offsets", src_offsets, n),
+                dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
+
+
+class _Set:
+    """The places of tensors in the buffers of a set."""
+
+    def _place(self, rank, *sides):
+        """sides: layouts and offsets of the input, and of the output."""
+        self._places = {}
+        for name, (layouts, offsets) in zip(("src", "dst"), sides):
+            shapes, at = [layout.shape(rank) for layout in layouts], 0
+            sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+            if offsets is None:
+                offsets = [0, *itertools.accumulate(sizes)]
+            self._places[name] = [(int(at), n, shape) for at, n, shape in zip(offsets, sizes, shapes)]
+
+    def views(self, buffer, side="src"):
+        """The tensors of a buffer of the set, as a list of views in their order, empty ones for those
+        that the rank does not hold. buffer: one axis, an input (side "src") or an output ("dst") of the
+        forward; a numpy array or a torch tensor. Raises ValueError."""
+        if side not in self._places:
+            raise ValueError(f"side is {side!r}, must be 'src' or 'dst'")
+        end = max((at + n for at, n, _ in self._places[side] if n), default=0)
+        if tuple(buffer.shape) != (end,):
+            raise ValueError(f"the buffer has shape {tuple(buffer.shape)}; that of {side} has {(end,)}")
+        return [buffer[at:at + n].reshape(shape) if n else buffer[:0].reshape(shape)
+                for at, n, shape in self._places[side]]
+
+
+class TensorSet(_Set, Plan):
     """Moves many tensors together, tensor i from layout src[i] to layout dst[i]: the weights of a
     trainer to an inference engine (lierne_set_spec in lierne/redistribute.h).
 
     A rank's input and output are one array each, of one axis, in which tensor i begins at element
-    src_offsets[i] and dst_offsets[i]; by default tensors follow one another. Give the same Layout
-    object for equal tensors: planning is faster. Raises errors.InvalidError, UnsupportedError (a
-    PARTIAL dim), MismatchError and others."""
+    src_offsets[i] and dst_offsets[i]; by default tensors follow one another. All have one dtype. Give
+    the same Layout object for equal tensors: planning is faster. Raises errors.InvalidError,
+    UnsupportedError (a PARTIAL dim), MismatchError and others."""
 
     def __init__(self, context, src, dst, src_offsets=None, dst_offsets=None, max_inflight=1):
-        n = len(src)
-        if len(dst) != n:
-            raise ValueError(f"src has {n} layouts, dst {len(dst)}: one per tensor each")
-        spec = Spec("lierne_set_spec", ntensors=n, src=[layout._handle for layout in src],
-                    dst=[layout._handle for layout in dst],
-                    src_offsets=sized("src_offsets", src_offsets, n),
-                    dst_offsets=sized("dst_offsets", dst_offsets, n), max_inflight=max_inflight)
-        super().__init__(context, lib.lierne_plan_create_set, context._handle, spec.at)
+        spec = _set_spec(src, dst, src_offsets, dst_offsets, max_inflight)
+        super().__init__(context, lib.lierne_plan_create_set, handle(context, "context"), spec.at)
+        self._place(context.rank, (src, src_offsets), (dst, dst_offsets))
+
+
+class TensorSetRoutes(_Set):
+    """What one rank does in a set, without a context: pure, not collective. For programs that execute
+    routes themselves (lierne.torch.Operation does). Arguments as TensorSet, and the rank."""
+
+    def __init__(self, rank, src, dst, src_offsets=None, dst_offsets=None):
+        self._routes = {FORWARD: self._read(rank, src, dst, src_offsets, dst_offsets),
+                        ADJOINT: self._read(rank, dst, src, dst_offsets, src_offsets)}
+        self.dtype = src[0].dtype
+        names = {id(layout): repr(layout) for layout in (*src, *dst)}
+        self.identity = "set", [(names[id(a)], names[id(b)]) for a, b in zip(src, dst)]
+        self._place(rank, (src, src_offsets), (dst, dst_offsets))
+
+    @staticmethod
+    def _read(rank, *arguments):
+        spec = _set_spec(*arguments)
+        route = make("lierne_route", lib.lierne_route_create_set, ffi.NULL, spec.at, rank)
+        try:
+            return read_route(route)
+        finally:
+            lib.lierne_route_destroy(route)
+
+    def shapes(self, direction="forward"):
+        """The shapes of this rank's input and output: one axis each."""
+        elements = self.route(direction).elements
+        return (elements[lib.LIERNE_IN],), (elements[lib.LIERNE_OUT],)
+
+    def route(self, direction="forward"):
+        """The Route of a direction."""
+        return self._routes[direction_of(direction)]
 
 
 class _Rows(Plan):
@@ -217,13 +299,13 @@ class _Rows(Plan):
         self.row_shape = tuple(row_shape)
         spec = Spec(kind, dtype=dtype_number(dtype), algorithm=_choice("algorithm", algorithm, _GRAPHS),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), **fields)
-        super().__init__(context, function, context._handle, spec.at)
+        super().__init__(context, function, handle(context, "context"), spec.at)
 
     def lists(self):
         """What planning found, as a dict of the fields of lierne_graph_lists: numbers, and numpy
         arrays (owned, ghosts, sender_ranks, edge_source, local_edges, ...)."""
         spec = Spec("lierne_graph_lists")
-        call(lib.lierne_plan_get_graph_lists, spec.at, self._handle)
+        call(lib.lierne_plan_get_graph_lists, spec.at, self._alive())
         at = spec.at
         lengths = {"owned": at.nowned, "ghosts": at.nghosts, "sender_ranks": at.nsenders,
                    "sender_counts": at.nsenders, "receiver_ranks": at.nreceivers,
@@ -273,7 +355,7 @@ class Graph(_Rows):
                       width=int(np.prod(self.row_shape, dtype=np.int64)))
         del fields["row_shape"]
         spec = Spec("lierne_graph_spec", **fields, **self._edges(owner, source, target))
-        self.context._call(lib.lierne_plan_update_graph, self._handle, spec.at)
+        self.context._call(lib.lierne_plan_update_graph, self._alive(), spec.at)
 
 
 class References(_Rows):
@@ -308,11 +390,11 @@ class Halo(Plan):
                     recvnum=recvnum, sendlist=list(sendlists), dtype=dtype_number(dtype),
                     width=int(np.prod(self.row_shape, dtype=np.int64)), keep_ghosts=keep_ghosts,
                     max_inflight=max_inflight)
-        super().__init__(context, lib.lierne_plan_create_halo, context._handle, spec.at)
+        super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
     def flattened(self, separate=False):
         """The same exchange in one round, straight from the owners. Collective."""
-        plan = self._derived(self.context, lib.lierne_plan_create_flattened, self._handle, separate)
+        plan = self._derived(self.context, lib.lierne_plan_create_flattened, self._alive(), separate)
         plan.row_shape = self.row_shape
         return plan
 
@@ -320,35 +402,42 @@ class Halo(Plan):
         """The same exchange without the rows whose entry of keep is zero. Collective."""
         mask = np.ascontiguousarray(np.asarray(keep) != 0, np.uint8)
         sized("keep", mask, self.shapes()[0][0])
-        plan = self._derived(self.context, lib.lierne_plan_create_restricted, self._handle,
+        plan = self._derived(self.context, lib.lierne_plan_create_restricted, self._alive(),
                              ffi.cast("uint8_t *", mask.ctypes.data))
         plan.row_shape = self.row_shape
         return plan
 
 
 def _collective(name, context, dtype=None, ranks=None, **fields):
-    if dtype is not None:
+    if name != "barrier":
         fields["dtype"] = dtype_number(dtype)
     spec = Spec(f"lierne_{name}_spec", ranks=ranks, nranks=len(ranks or ()), **fields)
-    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), context._handle, spec.at)
+    return Plan(context, getattr(lib, f"lierne_plan_create_{name}"), handle(context, "context"), spec.at)
 
 
-def _counts(count):
-    return {"count": count} if np.ndim(count) == 0 else {"counts": count}
+def _ranks_of(context, ranks):
+    handle(context, "context")
+    return len(ranks if ranks is not None and len(ranks) else context.members)
+
+
+def _counts(context, count, ranks):
+    if np.ndim(count) == 0:
+        return {"count": count}
+    return {"counts": sized("count", count, _ranks_of(context, ranks))}
 
 
 def all_gather(context, count, dtype, ranks=None, max_inflight=1):
     """A plan that gathers every rank's elements on all ranks. count: elements of each rank, a number
     or a list with one per rank of `ranks` (all by default). Its adjoint is a reduce-scatter."""
     return _collective("all_gather", context, dtype, ranks, max_inflight=max_inflight,
-                       **_counts(count))
+                       **_counts(context, count, ranks))
 
 
 def reduce_scatter(context, count, dtype, ranks=None, reduction="sum", max_inflight=1):
     """A plan that reduces all ranks' elements and gives each rank its part. count: as all_gather.
     reduction: "sum", "avg", "max", "min", "prod"; the last three have no adjoint."""
     return _collective("reduce_scatter", context, dtype, ranks, max_inflight=max_inflight,
-                       reduction=reduction_of(reduction), **_counts(count))
+                       reduction=reduction_of(reduction), **_counts(context, count, ranks))
 
 
 def all_reduce(context, count, dtype, ranks=None, reduction="sum", algorithm="auto",
@@ -369,8 +458,10 @@ def broadcast(context, count, dtype, root, ranks=None, algorithm="auto", max_inf
 def all_to_all(context, count, dtype, ranks=None, receive=None, max_inflight=1):
     """A plan that sends each rank a part. count: elements per pair, or this rank's list of elements
     to each rank; receive: what it expects from each, to be compared, or None."""
-    lists = {"count": count} if np.ndim(count) == 0 else {"send_counts": count,
-                                                          "recv_counts": receive}
+    lists = {"count": count}
+    if np.ndim(count):
+        n = _ranks_of(context, ranks)
+        lists = {"send_counts": sized("count", count, n), "recv_counts": sized("receive", receive, n)}
     return _collective("all_to_all", context, dtype, ranks, max_inflight=max_inflight, **lists)
 
 

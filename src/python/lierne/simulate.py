@@ -81,6 +81,8 @@ def simulate(path, bridge=None, shape=None):
     spec = ffi.new("lierne_bridge_spec *", found[0])
     spec.size = ffi.sizeof("lierne_bridge_spec")
     spec.dtype = lib.LIERNE_I64
+    if shape is not None and len(shape) != spec.naxes:
+        raise ValueError(f"shape has {len(shape)} axes, that of the bridge {spec.naxes}")
     sizes = ffi.new("int64_t[]", list(shape or spec.shape[0:spec.naxes]))
     spec.shape = sizes
     with World(config.world_size, nodes=config.nodes) as world:

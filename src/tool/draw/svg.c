@@ -5,6 +5,7 @@
 
 #include "tool/tool.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { MARGIN = 16 };
@@ -112,6 +113,22 @@ void svg_arrow(svg *s, int x0, int y0, int x1, int y1, int color, bool dashed) {
             y0, x0 + bend, y0, tip - bend, y1, tip, y1, dashed ? " stroke-dasharray=\"5 4\"" : "");
     write_color(s, "stroke", color);
     fprintf(s->body, "/>\n<path d=\"M%d %dL%d %dL%d %dZ\"", x1, y1, tip, y1 - 4, tip, y1 + 4);
+    write_color(s, "fill", color);
+    fputs("/>\n", s->body);
+}
+
+void svg_thin_arrow(svg *s, int x0, int y0, int x1, int y1, int color) {
+    double length = hypot(x1 - x0, y1 - y0);
+    if (!s->body || length == 0) {
+        return;
+    }
+    double dx = (x1 - x0) / length, dy = (y1 - y0) / length;
+    double bx = x1 - 6 * dx, by = y1 - 6 * dy; /* where the head begins */
+    reach(s, x0 > x1 ? x0 : x1, y0 > y1 ? y0 : y1);
+    fprintf(s->body, "<path d=\"M%d %dL%d %d\" fill=\"none\"", x0, y0, x1, y1);
+    write_color(s, "stroke", color);
+    fprintf(s->body, "/>\n<path d=\"M%d %dL%ld %ldL%ld %ldZ\"", x1, y1, lround(bx - 3 * dy),
+            lround(by + 3 * dx), lround(bx + 3 * dy), lround(by - 3 * dx));
     write_color(s, "fill", color);
     fputs("/>\n", s->body);
 }

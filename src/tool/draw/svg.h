@@ -47,6 +47,8 @@ void svg_write(svg *s, int x, int y, svg_style style, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* A curve from left to right with a head at its end. */
 void svg_arrow(svg *s, int x0, int y0, int x1, int y1, int color, bool dashed);
+/* A thin straight line in any direction with a small head at its end. */
+void svg_thin_arrow(svg *s, int x0, int y0, int x1, int y1, int color);
 
 /* Columns that fit in so many pixels, and pixels that a text takes, about. */
 int svg_text_width(svg_font font, const char *text);

@@ -1,7 +1,9 @@
 /* lierne draw timeline: a recorded trace (LIERNE_TRACE, lierne_run_get_trace) as a picture. A lane
- * is a queue of a rank, a bar an operation of it, coloured by its purpose. A file that a program
- * still appends to has no end, so events are read line by line, as they are written. */
+ * is a queue of a rank, a bar an operation of it, coloured by its purpose, an arrow a message.
+ * Names lie on the arrows, and these on the bars, which may be as long as the picture. A file that
+ * a program still appends to has no end, so events are read line by line, as they are written. */
 #include "draw.h"
+#include "messages.h"
 
 #include "tool/tool.h"
 
@@ -14,14 +16,16 @@
 
 static const char help[] =
     "Usage: lierne draw timeline TRACE [OPTION]...\n"
-    "Draws a trace in the Chrome format, as LIERNE_TRACE names it, to standard output.\n"
+    "Draws a trace in the Chrome format, as LIERNE_TRACE names it, to standard output:\n"
+    "a bar per operation, and an arrow per message, of many those that took longest.\n"
     "\n"
     "  -r, --rank=R      this rank only\n"
     "  -h, --help        show this help\n"
     "\n"
     "Exit status: 0 printed, 1 TRACE has no operations, 2 usage error or unreadable file.\n";
 
-enum { NAME = 48, MOST_LANES = 32, LEFT = 150, WIDE = 860, LANE = 26, KINDS = 6 };
+enum { NAME = 48, MOST_LANES = 32, MOST_ARROWS = 64, LEFT = 150, WIDE = 860, TOP = 88, LANE = 26 };
+enum { HEAD = 22, KINDS = 6 };
 
 #define LATEST 1e17 /* microseconds */
 
@@ -36,6 +40,7 @@ typedef struct bar {
 typedef struct lane {
     int rank, queue;
     char name[NAME];
+    int y; /* in the picture; 0 if it is not shown */
 } lane;
 
 typedef struct trace {
@@ -46,6 +51,7 @@ typedef struct trace {
     int nbars, nlanes, nkinds;
     char kinds[KINDS][NAME]; /* in the order in which they are met */
     double from, to;
+    messages messages;
 } trace;
 
 static const char *text_of(const cJSON *event, const char *key) {
@@ -108,13 +114,26 @@ static bool add_bar(trace *t, const cJSON *event, bar b) {
     return true;
 }
 
+static bool add_message_end(trace *t, const cJSON *event, message_end end) {
+    end.id = number_of(event, "id", 1LL << 53);
+    end.at = number_of(event, "ts", LATEST);
+    return messages_add(&t->messages, end);
+}
+
 /* False: no memory. */
 static bool add_event(trace *t, const cJSON *event) {
     const char *phase = text_of(event, "ph");
     int rank = (int)number_of(event, "pid", INT32_MAX),
         queue = (int)number_of(event, "tid", INT32_MAX);
     bool named = strcmp(phase, "M") == 0 && strcmp(text_of(event, "name"), "thread_name") == 0;
-    if ((t->only >= 0 && rank != t->only) || (!named && strcmp(phase, "X") != 0)) {
+    bool sends = strcmp(phase, "s") == 0, receives = strcmp(phase, "f") == 0;
+    if (t->only >= 0 && rank != t->only) {
+        return true;
+    }
+    if (sends || receives) {
+        return add_message_end(t, event, (message_end){0, receives, rank, queue, 0});
+    }
+    if (!named && strcmp(phase, "X") != 0) {
         return true;
     }
     lane *l = lane_of(t, rank, queue);
@@ -146,7 +165,7 @@ static int read_trace(trace *t, const char *path) {
         tool_say(t->argv, "%s: %s", path, strerror(errno));
         return TOOL_USAGE;
     }
-    bool ok = read_events(t, file), failed = ferror(file);
+    bool ok = read_events(t, file) && messages_join(&t->messages), failed = ferror(file);
     if (file != stdin) {
         fclose(file);
     }
@@ -197,58 +216,115 @@ static int color_of(const bar *b) {
     return b->held ? svg_mix(SVG_GROUND, colors[b->kind], 250) : colors[b->kind];
 }
 
+/* At least so wide that it is seen within its white frame. */
+static void draw_bar(const trace *t, svg *s, const bar *b, int y) {
+    int x = x_of(t, b->from), end = x_of(t, b->to);
+    svg_rect(s, (svg_box){x, y + 3, end > x + 3 ? end - x : 3, LANE - 6}, color_of(b), SVG_GROUND);
+}
+
 /* The name stands in the bar, or right of it where the lane is free. */
-static void draw_bar(const trace *t, svg *s, int i, int y) {
+static void draw_name(const trace *t, svg *s, int i, int y) {
     const bar *b = &t->bars[i];
     int x = x_of(t, b->from), end = x_of(t, b->to), next = LEFT + WIDE;
-    int fill = color_of(b), width = svg_text_width(SVG_SMALL, b->name) + 6;
+    int width = svg_text_width(SVG_SMALL, b->name) + 6;
     for (int j = i + 1; j < t->nbars; j++) {
         if (t->bars[j].rank == b->rank && t->bars[j].queue == b->queue) {
             next = x_of(t, t->bars[j].from);
             break;
         }
     }
-    svg_rect(s, (svg_box){x, y + 3, end > x ? end - x : 1, LANE - 6}, fill, SVG_GROUND);
     if (width <= end - x) {
         svg_write(s, (x + end) / 2, y + LANE / 2,
-                  (svg_style){SVG_SMALL, SVG_MIDDLE, svg_ink_on(fill)}, "%s", b->name);
+                  (svg_style){SVG_SMALL, SVG_MIDDLE, svg_ink_on(color_of(b))}, "%s", b->name);
     } else if (end + width <= next) {
         svg_write(s, end + 4, y + LANE / 2, (svg_style){SVG_SMALL, SVG_LEFT, SVG_INK}, "%s",
                   b->name);
     }
 }
 
-static int draw_lane(const trace *t, svg *s, const lane *l, bool first, int y) {
-    if (first) {
-        svg_write(s, 16, y + 10, (svg_style){SVG_TEXT, SVG_LEFT, SVG_INK}, "rank %d", l->rank);
-        y += 22;
+static bool is_first(const trace *t, int i) {
+    return i == 0 || t->lanes[i].rank != t->lanes[i - 1].rank;
+}
+
+/* Places the first lanes below each other, and returns where they end. */
+static int place_lanes(trace *t, int shown) {
+    int y = TOP;
+    for (int i = 0; i < shown; i++) {
+        t->lanes[i].y = y + (is_first(t, i) ? HEAD : 0);
+        y = t->lanes[i].y + LANE;
     }
-    svg_write(s, LEFT - 8, y + LANE / 2, (svg_style){SVG_SMALL, SVG_RIGHT, SVG_INK}, "%.18s",
+    return y;
+}
+
+static void name_lane(const trace *t, svg *s, int i) {
+    const lane *l = &t->lanes[i];
+    if (is_first(t, i)) {
+        svg_write(s, 16, l->y - HEAD + 10, (svg_style){SVG_TEXT, SVG_LEFT, SVG_INK}, "rank %d",
+                  l->rank);
+    }
+    svg_write(s, LEFT - 8, l->y + LANE / 2, (svg_style){SVG_SMALL, SVG_RIGHT, SVG_INK}, "%.18s",
               l->name);
-    for (int i = 0; i < t->nbars; i++) {
-        if (t->bars[i].rank == l->rank && t->bars[i].queue == l->queue) {
-            draw_bar(t, s, i, y);
+}
+
+/* Of a queue that is shown; 0 of another one. */
+static int y_of(const trace *t, int rank, int queue) {
+    for (int i = 0; i < t->nlanes; i++) {
+        if (t->lanes[i].rank == rank && t->lanes[i].queue == queue) {
+            return t->lanes[i].y;
         }
     }
-    return y + LANE;
+    return 0;
 }
 
-static int height_of(const trace *t, int shown) {
-    int height = 0;
-    for (int i = 0; i < shown; i++) {
-        height += LANE + (i == 0 || t->lanes[i].rank != t->lanes[i - 1].rank ? 22 : 0);
+/* From the edge of the sender's lane that faces the receiver's, to its edge. */
+static void draw_one(const trace *t, svg *s, const message *m, int from, int to) {
+    bool down = to > from;
+    svg_thin_arrow(s, x_of(t, m->from.at), from + (down ? LANE - 3 : 3), x_of(t, m->to.at),
+                   to + (down ? 3 : LANE - 3), SVG_INK);
+}
+
+/* Those that took longest come first. Returns where the caption ends. */
+static int draw_messages(const trace *t, svg *s, int y) {
+    static const char what[] = "from the begin of a send to the end of its receive";
+    const svg_style style = {SVG_SMALL, SVG_LEFT, SVG_GREY};
+    int all = 0;
+    for (size_t i = 0; i < t->messages.count; i++) {
+        const message *m = &t->messages.at[i];
+        int from = y_of(t, m->from.rank, m->from.queue), to = y_of(t, m->to.rank, m->to.queue);
+        if (from && to && from != to && all++ < MOST_ARROWS) {
+            draw_one(t, s, m, from, to);
+        }
     }
-    return height;
+    if (all > MOST_ARROWS) {
+        svg_write(s, LEFT, y + 16, style, "arrows: the %d of %d messages that took longest, %s",
+                  MOST_ARROWS, all, what);
+    } else if (all > 0) {
+        svg_write(s, LEFT, y + 16, style, "arrows: messages, %s", what);
+    }
+    return y + (all > 0 ? 18 : 0);
 }
 
-static void draw_trace(const trace *t, svg *s, const char *path) {
-    int shown = t->nlanes < MOST_LANES ? t->nlanes : MOST_LANES, y = 72;
+static void draw_bars(const trace *t, svg *s, bool names) {
+    for (int i = 0; i < t->nbars; i++) {
+        int y = y_of(t, t->bars[i].rank, t->bars[i].queue);
+        if (y && names) {
+            draw_name(t, s, i, y);
+        } else if (y) {
+            draw_bar(t, s, &t->bars[i], y);
+        }
+    }
+}
+
+static void draw_trace(trace *t, svg *s, const char *path) {
+    int shown = t->nlanes < MOST_LANES ? t->nlanes : MOST_LANES, end = place_lanes(t, shown);
     svg_write(s, 16, 30, (svg_style){SVG_TITLE, SVG_LEFT, SVG_INK}, "Timeline of %s", path);
-    draw_axis(t, s, y, height_of(t, shown) + 8);
-    y += 16;
+    draw_axis(t, s, TOP - 16, end - TOP + 8);
     for (int i = 0; i < shown; i++) {
-        y = draw_lane(t, s, &t->lanes[i], i == 0 || t->lanes[i].rank != t->lanes[i - 1].rank, y);
+        name_lane(t, s, i);
     }
+    draw_bars(t, s, false);
+    int y = draw_messages(t, s, end);
+    draw_bars(t, s, true);
     if (t->nlanes > shown) {
         svg_write(s, 16, y + 14, (svg_style){SVG_TEXT, SVG_LEFT, SVG_INK},
                   "and %d more queues, to rank %d (--rank R)", t->nlanes - shown,
@@ -273,6 +349,7 @@ int draw_timeline(int argc, char **argv) {
         status = svg_close(&s, stdout, path) ? TOOL_VALID
                                              : tool_usage(argv, "no memory for the picture");
     }
+    messages_free(&t.messages);
     free(t.bars);
     free(t.lanes);
     return status;

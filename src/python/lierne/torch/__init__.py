@@ -22,13 +22,13 @@ import torch.distributed as dist
 
 import lierne
 from lierne._arrays import NOWHERE, dtype_name
-from lierne._library import ffi, lib
+from lierne._library import ffi, lib, sized
 from lierne.plan import direction_of
 from lierne.torch._route import Execution
 from lierne.torch._store import StoreCalls
 
-__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "Work", "context",
-           "grid"]
+__all__ = ["Bridge", "Graph", "Halo", "Operation", "Redistribute", "References", "TensorSet", "Work",
+           "context", "grid"]
 
 # Contexts of the same members are made in one order on all of these, so that their names agree.
 _contexts = collections.Counter()
@@ -45,6 +45,7 @@ def context(over="distributed", group=None, store=None, **options):
     lierne.errors as Context.oob and Context.node."""
     if over not in ("node", "distributed"):
         raise ValueError(f"over is {over!r}, must be 'distributed' or 'node'")
+    sized("nodes", options.get("nodes"), dist.get_world_size())
     members, name = _named(options)
     if over == "node":
         made = lierne.Context.node(**{"name": name, **options})
@@ -109,13 +110,20 @@ class Operation:
     backward is the plan's forward. Works under torch.compile and torch.export.
 
     plan: any plan of lierne whose context lierne.torch.context made; for host tensors, of any other
-    context; or BridgeRoutes, which move over torch.distributed. group: as in context, of BridgeRoutes."""
+    context; or BridgeRoutes or TensorSetRoutes, which move over torch.distributed in the process group
+    `group` (as in context).
+
+    A plan with shared_output="forward" (over="node") gives tensors over memory that ranks of the node
+    share: not to be written, and overwritten by this rank's next forward. A backward that still needs
+    one then raises RuntimeError, as after any change in place. "adjoint" is a ValueError: autograd
+    adds to gradients in place."""
 
     def __init__(self, plan, group=None):
         global _next_operation
         self.plan = plan
         context = getattr(plan, "context", None)
         self.routed = context is None or getattr(context, "routed", False)
+        self._shares, self._version = _shares_forward(plan, self.routed), None
         self.group = getattr(context, "group", group)
         self._tag = _tag_of(plan, context)
         self.dtype, self._shapes, self._routes = plan.dtype, {}, {}
@@ -155,6 +163,8 @@ class Operation:
             raise ValueError(f"the input has shape {tuple(tensor.shape)}; the plan needs "
                              f"{tuple(shapes[0])} on this rank")
         source = tensor.detach().contiguous()
+        if self._shares and not adjoint:
+            return self._start_shared(source, shapes[1])
         out = source.new_zeros(shapes[1])
         if self.routed:
             if int(adjoint) not in self._routes:
@@ -164,21 +174,56 @@ class Operation:
         return self._start_own(source, out, adjoint)
 
     def _start_own(self, source, out, adjoint):
+        finish = self._begin_own(source, out.data_ptr() or NOWHERE, adjoint)
+        return lambda: finish() or out
+
+    def _start_shared(self, source, shape):
+        """The result is a tensor over the plan's memory. What was made of the last one is now stale,
+        which autograd sees in the version of the tensor."""
+        finish = self._begin_own(source, 0, False)
+        if self._version is not None:
+            torch.autograd.graph.increment_version(self._version)
+        self._version = None
+
+        def finish_shared():
+            finish()
+            block = self.plan._shared_block(direction_of("forward"))
+            if block is None:
+                return source.new_zeros(shape)
+            memory = torch.frombuffer(block, dtype=source.dtype).untyped_storage()
+            out = source.new_empty(0).set_(memory, 0, shape)  # no view: its error would be another
+            self._version = out.detach()
+            self._version.data = source.new_empty(0)  # the version stays, the memory is let go
+            return out
+        return finish_shared
+
+    def _begin_own(self, source, target, adjoint):
+        """Begins to execute over lierne's transports; returns a function that waits."""
         if source.device.type != "cpu":
             raise TypeError(f"the input is on {source.device}; this context moves host memory "
                             "(lierne.torch.context(over='distributed') moves any)")
         function = lib.lierne_adjoint_begin if adjoint else lib.lierne_forward_begin
         request = ffi.new("lierne_request **")
-        pointer = lambda t: ffi.cast("void *", t.data_ptr() or NOWHERE)  # noqa: E731
-        self.plan.context._call(function, request, self.plan._handle, pointer(out),
-                                pointer(source), ffi.NULL)
+        self.plan.context._call(function, request, self.plan._alive(), ffi.cast("void *", target),
+                                ffi.cast("void *", source.data_ptr() or NOWHERE), ffi.NULL)
 
         def finish():
             self.plan.context._call(lib.lierne_end, request[0])
-            return out
 
         finish.borrowed = source  # until the request has ended
         return finish
+
+
+def _shares_forward(plan, routed):
+    """Whether the forward of a plan has a shared output; a ValueError where an Operation cannot."""
+    shared = getattr(plan, "_shared", ())
+    if shared and routed:
+        raise ValueError("the plan has a shared output, which only lierne's own transports write: make "
+                         "its context with lierne.torch.context(over='node')")
+    if direction_of("adjoint") in shared:
+        raise ValueError("the plan's adjoint has a shared output, to which autograd would add in place; "
+                         "an Operation takes shared_output='forward'")
+    return bool(shared)
 
 
 class _Flight:
@@ -245,6 +290,13 @@ def Bridge(context, src, dst, shape, dtype, **options):
 def Redistribute(context, src, dst, **options):
     """The Operation of a lierne.Redistribute between two lierne.Layouts."""
     return Operation(lierne.Redistribute(context, src, dst, **options))
+
+
+def TensorSet(context, src, dst, **options):
+    """The Operation of a lierne.TensorSet: many tensors, of which the messages between two ranks travel
+    together. Its input and output are tensors of one axis; plan.views(tensor, "src" or "dst") are the
+    tensors in them."""
+    return Operation(lierne.TensorSet(context, src, dst, **options))
 
 
 def Graph(context, owner, source, target, dtype, **options):
