@@ -138,6 +138,8 @@ ends "timeline of rank 3" 0 timeline "$work/trace" --rank 3
 verdict $? "timeline of rank 3: $bars bars of all ranks, must be 5"
 ends "timeline without operations" 1 timeline "$work/trace" --rank 7
 ends "timeline of no file" 2 timeline "$work/none"
+ends "timeline of a directory" 2 timeline "$work"
+has "timeline of a directory" "$work/err" "Is a directory"
 ends "timeline of no trace" 1 timeline README.md
 ends "rank of a mesh" 2 mesh $file --rank 3
 has "rank of a mesh" "$work/err" "--rank is for timeline only"
