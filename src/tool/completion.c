@@ -92,6 +92,15 @@ static void print_bash(const tool_command *commands, int n) {
            "complete -o filenames -F _lierne lierne\n");
 }
 
+/* A summary may have an apostrophe, which would end zsh's string. */
+static void zsh_command(const tool_command *command) {
+    printf("\n        '%s:", command->name);
+    for (const char *c = command->summary; *c; c++) {
+        fputs(*c == '\'' ? "'\\''" : (char[]){*c, 0}, stdout);
+    }
+    printf("'");
+}
+
 static void print_zsh(const tool_command *commands, int n) {
     printf("#compdef lierne\n"
            "# Completion of lierne for zsh, made by 'lierne completion zsh'.\n"
@@ -99,7 +108,7 @@ static void print_zsh(const tool_command *commands, int n) {
            "    local -a commands options first\n"
            "    commands=(");
     for (int i = 0; i < n; i++) {
-        printf("\n        '%s:%s'", commands[i].name, commands[i].summary);
+        zsh_command(&commands[i]);
     }
     printf(")\n"
            "    if (( CURRENT == 2 )); then\n"

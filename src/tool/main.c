@@ -12,7 +12,7 @@ static const tool_command commands[] = {
     {"plan", "lierne plan", tool_plan, "print what a bridge does and what it costs", NULL},
     {"simulate", "lierne simulate", tool_simulate, "run a bridge on a simulated world, check it",
      NULL},
-    {"run", "lierne run", tool_run, "run a bridge under mpirun, check and time it", NULL},
+    {"run", "lierne run", tool_run, "run a bridge on real ranks, check and time it", NULL},
     {"draw", "lierne draw", tool_draw, "draw a configuration: mesh, ranks, matrix, rows, stages",
      "mesh ranks matrix rows stages timeline"},
     {"schedule", "lierne schedule", tool_schedule, "check the schedules of all ranks", NULL},

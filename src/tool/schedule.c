@@ -35,8 +35,11 @@ static int read_text(char **argv, const char *path, char **text, size_t *length)
     } else {
         *length = fread(*text, 1, MAX_FILE, file);
     }
-    bool failed = !file || !*text || ferror(file);
-    if (!failed && *length == MAX_FILE) {
+    bool failed = !file || !*text;
+    if (!failed && ferror(file)) { /* such as a directory, which can be opened */
+        tool_say(argv, "%s: %s", path, strerror(errno));
+        failed = true;
+    } else if (!failed && *length == MAX_FILE) {
         tool_say(argv, "%s: it is longer than %d bytes", path, MAX_FILE);
         failed = true;
     }

@@ -179,6 +179,8 @@ if command -v python3 >/dev/null; then
     verdict $? "timeline: $(python3 tests/cli/pictures.py "$work/messages.svg")"
 fi
 ends "timeline of no file" 2 timeline "$work/none"
+ends "timeline of a directory" 2 timeline "$work"
+has "timeline of a directory" "$work/err" "Is a directory"
 ends "timeline of no trace" 1 timeline README.md
 ends "rank of a mesh" 2 mesh $file --rank 3
 has "rank of a mesh" "$work/err" "--rank is for timeline only"

@@ -22,6 +22,7 @@ ends 1 "rank 1 launches all_to_all 0 of ep before all_gather 0 of fsdp" examples
 ends 1 "count is 256, expected 255 as on rank 0" -
 ends 1 '"mismatch":"' --format json -
 ends 2 "No such file" "$work/none.json"
+ends 2 "Is a directory" "$work"
 ends 2 "purpose is 'a b'" --isolate='a b' examples/moe-layer.json
 ends 2 "must be 1" examples/moe-layer.json examples/two-orders.json
 printf '{"schedules":[{"rank":0,\n"groups":[],"operations":[{"kind":"sum"}]}]}' >"$work/in"

@@ -77,6 +77,12 @@ if command -v python3 >/dev/null; then
         grep -q "$escape" "$work/unpainted"
         verdict $((1 - $?)) "$command: colours with NO_COLOR"
     done
+    if [ -x "$build/lierne-run" ]; then # mpirun gives its ranks a terminal
+        TERM=xterm mpirun --oversubscribe --allow-run-as-root -n 2 "$lierne" run --src tp2,dp1 --dst tp1,dp2 --tensor b2,h8 -n 1 >"$work/ranks" 2>&1
+        verdict $? "run under mpirun: $(cat "$work/ranks")"
+        grep -q "$escape" "$work/ranks"
+        verdict $((1 - $?)) "run under mpirun: colours in a file"
+    fi
     on 60 plan --src tp1,dp64 --dst tp2,dp32 --tensor b64,h8 | sed "s/$escape\[[0-9;]*m//g" | sed -n '/^gather groups/,/^$/p' >"$work/narrow"
     [ "$(awk '{ if (length > n) n = length } END { print n }' "$work/narrow")" -le 61 ] && [ "$(wc -l <"$work/narrow")" -gt 4 ]
     verdict $? "lines of 60 columns: $(cat "$work/narrow")"
@@ -111,9 +117,19 @@ for option in --minbytes= --adjoint --isolate= --world-size=; do
     grep -qF -- "'$option" "$work/_lierne"
     verdict $? "completion zsh: $option"
 done
+bash -n "$work/_lierne" # what zsh's text has of quotes and brackets, bash reads the same way
+verdict $? "completion zsh: quotes and brackets"
 if command -v zsh >/dev/null; then
-    zsh -n "$work/_lierne"
-    verdict $? "completion: zsh reads it"
+    zsh_words() { # zsh_words WORD...: what the function hands to zsh's own for the last word
+        zsh -f -c '_describe() { print -rl -- $commands }; _arguments() { print -rl -- "$@" }
+            compadd() { print -rl -- $first }; file=$1; shift; words=("$@"); CURRENT=$#; . $file' zsh "$work/_lierne" "$@"
+    }
+    same "zsh: commands" "$("$lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\)  *\(.*\)/\1:\2/p')" "$(zsh_words lierne "")"
+    for command in $("$lierne" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+        same "zsh: options of $command" "$(complete_words lierne "$command" -- | sort | xargs)" \
+            "$(zsh_words lierne "$command" -- | grep -oE '^--[a-z][a-z-]*=?' | sort | xargs)"
+    done
+    same "zsh: pictures" "mesh ranks matrix rows stages timeline" "$(zsh_words lierne draw "" | xargs)"
 fi
 "$lierne" completion fish >/dev/null 2>"$work/err"
 same "another shell" 2 $?

@@ -1,6 +1,12 @@
 # `spack repo add spack`, then `spack dev-build lierne@main` in a copy of the sources: there is no archive
-# of a release yet.
+# of a release yet. Never run: it follows the documentation of Spack 0.23 to 1.1.
 from spack.package import *
+
+try:  # since Spack 1.0 these are in the repository of packages, before that in spack.package
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+    from spack_repo.builtin.build_systems.makefile import MakefilePackage
+except ImportError:
+    pass
 
 
 class Lierne(MakefilePackage, CudaPackage):
@@ -14,6 +20,7 @@ class Lierne(MakefilePackage, CudaPackage):
     variant("mpi", default=True, description="Build liblierne_mpi and lierne-run")
 
     depends_on("c", type="build")
+    depends_on("cxx", type="build", when="+cuda")  # nvcc calls it
     depends_on("gmake", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("cjson")

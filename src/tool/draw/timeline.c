@@ -165,13 +165,17 @@ static int read_trace(trace *t, const char *path) {
         tool_say(t->argv, "%s: %s", path, strerror(errno));
         return TOOL_USAGE;
     }
-    bool ok = read_events(t, file) && messages_join(&t->messages), failed = ferror(file);
+    errno = 0;
+    bool ok = read_events(t, file) && messages_join(&t->messages);
+    if (!ok || ferror(file)) { /* a directory can be opened, and not be read */
+        tool_say(t->argv, "%s: %s", path, strerror(ok ? errno : ENOMEM));
+        ok = false;
+    }
     if (file != stdin) {
         fclose(file);
     }
-    if (!ok || failed) {
-        return tool_usage(t->argv, ok ? "%s cannot be read" : "no memory for the events of %s",
-                          path);
+    if (!ok) {
+        return TOOL_USAGE;
     }
     if (t->nbars == 0) {
         tool_say(t->argv, "%s has no operations%s: a trace has one event a line", path,

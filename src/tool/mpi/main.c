@@ -1,5 +1,6 @@
 /* lierne-run: lierne run on the ranks of mpirun. */
 #include "tool/run.h"
+#include "tool/tool.h"
 
 #include "lierne/mpi.h"
 
@@ -17,6 +18,8 @@ int main(int argc, char **argv) {
     char name[] = "lierne run";
     run_ranks together = {.gather = gather, .create = create};
     argv[0] = name;
+    tool_color_always(
+        false); /* Open MPI gives ranks a terminal where mpirun itself writes to a file */
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &together.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &together.n);

@@ -105,7 +105,10 @@ static void note_end(launch *l, int rank, int status) {
     int own = WIFEXITED(status) ? WEXITSTATUS(status) : TOOL_INVALID;
     l->pids[rank] = 0;
     l->alive--;
-    if (WIFSIGNALED(status) && l->deadline == 0 && l->signal == 0) {
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE && l->signal == 0) {
+        l->signal = SIGPIPE; /* whoever read the output has enough, as head: no error to report */
+        send_to_all(l, SIGKILL);
+    } else if (WIFSIGNALED(status) && l->deadline == 0 && l->signal == 0) {
         tool_say(l->argv, "rank %d died: %s (signal %d)", rank, strsignal(WTERMSIG(status)),
                  WTERMSIG(status));
         send_to_all(l, SIGKILL);

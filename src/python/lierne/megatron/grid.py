@@ -1,5 +1,7 @@
 """HyperCommGrid, and what the bridges between two grids share."""
+import dataclasses
 import math
+import numbers
 import os
 
 import torch.distributed as dist
@@ -24,9 +26,18 @@ def _dims(shape, names, view=None):
         raise ValueError(f"len(shape) {shape} != len(dim_names) {names}")
     if len(set(names)) != len(names):
         raise ValueError(f"{what} has duplicate dim_names: {names}")
-    if any(int(size) != size or size <= 0 for size in shape):
+    if any(not isinstance(size, numbers.Integral) or size <= 0 for size in shape):
         raise ValueError(f"{what} shape must be positive ints, got {shape}")
     return {name: int(size) for name, size in zip(names, shape)}
+
+
+@dataclasses.dataclass
+class _View:
+    """A factorisation of the grid's ranks, with lists of its own."""
+    name: str
+    shape: list
+    dim_names: list
+    shared_dims: list
 
 
 def destroy_group(group):
@@ -55,6 +66,7 @@ class HyperCommGrid:
             raise ValueError(str(error)) from error
         self.shape, self.dim_names = list(shape), list(dim_names)
         self.rank_offset, self.backend, self.size = rank_offset, backend, self.grid.size
+        self._views = {"base": _View("base", list(shape), list(dim_names), [])}
         self._pgs = {}
 
     def register_view(self, name, shape, dim_names, shared_dims=None):
@@ -72,6 +84,7 @@ class HyperCommGrid:
             self.grid.add_view(name, dims, shared)
         except lierne.Error as error:
             raise ValueError(str(error)) from error
+        self._views[name] = _View(name, list(shape), list(dim_names), shared)
 
     def _check_shared(self, name, dims, shared):
         if len(set(shared)) != len(shared):
@@ -121,12 +134,20 @@ class HyperCommGrid:
         """The same of the base view, with the first dim named varying slowest inside a group."""
         return self._query(self.grid.groups, list(dims), None, ordered=True)
 
+    def _key(self, dims, view):
+        """The key of a group in _pgs: of the base view its dims, slowest first; else with the view."""
+        key = self._query(self.grid.key, dims, view)
+        if not key.startswith("view:"):
+            return key
+        names = [dims] if isinstance(dims, str) else dims
+        return view, tuple(name for name in reversed(self._views[view].dim_names) if name in names)
+
     def create_pg(self, dims, *, view=None, **kwargs):
         """Creates the process groups of these dims, once, and returns this rank's. Collective over
         the world. kwargs: of torch.distributed.new_subgroups_by_enumeration."""
-        key = self._query(self.grid.key, dims, view)
+        key = self._key(dims, view)
         if key in self._pgs:
-            of_view = f" for view {view!r}" if key.startswith("view:") else ""
+            of_view = f" for view {view!r}" if isinstance(key, tuple) else ""
             raise KeyError(f"Process group {dims}{of_view} has already been created")
         ranks = self.get_rank_enum(dims, view=view)
         self._pgs[key], _ = dist.new_subgroups_by_enumeration(ranks, backend=self.backend, **kwargs)
@@ -134,9 +155,9 @@ class HyperCommGrid:
 
     def get_pg(self, dims, *, view=None):
         """The process group that create_pg made for these dims. Raises KeyError; creates nothing."""
-        key = self._query(self.grid.key, dims, view)
+        key = self._key(dims, view)
         if key not in self._pgs:
-            what = f"{dims} for view {view!r}" if key.startswith("view:") else f"for {key}"
+            what = f"{dims} for view {view!r}" if isinstance(key, tuple) else f"for {key}"
             raise KeyError(f"Process group {what} hasn't been created. Call create_pg first.")
         return self._pgs[key]
 
