@@ -65,6 +65,7 @@ typedef struct lierne_event_part {
     int to;
     int sequence; /* among those of the same group, from and to */
     int event;    /* number of its event */
+    size_t place; /* of all operations, schedule by schedule */
 } lierne_event_part;
 
 typedef struct lierne_events {
