@@ -39,6 +39,33 @@ static lierne_status check_plan(const lierne_run *run, const lierne_context *con
     return LIERNE_OK;
 }
 
+static lierne_status check_peers(const lierne_run *run, int operation,
+                                 const lierne_messages *messages) {
+    const lierne_schedule *s = run->schedule;
+    const lierne_recorded_group *g = &s->groups.at[s->operations.at[operation].group];
+    for (size_t i = 0; i < messages->count; i++) {
+        if (!lierne_recorded_group_has(g, messages->at[i].peer)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: operation %d: its plan has messages with rank %d, which "
+                               "is not in group '%s'",
+                               s->rank, operation, messages->at[i].peer, g->name);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Ranks outside of the group do not begin the operation, and messages with them would never come.
+ */
+static lierne_status check_members(const lierne_run *run, int operation) {
+    const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
+    const lierne_route *route = lierne_plan_route(o->plan, o->direction);
+    for (size_t i = 0; route && i < route->stages.count; i++) {
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].sends));
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].recvs));
+    }
+    return LIERNE_OK;
+}
+
 /* What an operation executes. */
 typedef struct use {
     uintptr_t plan;
@@ -55,10 +82,12 @@ static int compare_uses(const void *a, const void *b) {
 
 /* uses: sorted, so that those of one plan and direction lie side by side. */
 static lierne_status check_uses(const lierne_run *run, const use *uses, size_t n) {
-    for (size_t i = 1; i < n; i++) {
-        int before = uses[i - 1].operation, own = uses[i].operation;
-        if (uses[i].plan == uses[i - 1].plan && uses[i].direction == uses[i - 1].direction &&
-            lierne_run_queue(run, before) != lierne_run_queue(run, own)) {
+    for (size_t i = 0; i < n; i++) {
+        int own = uses[i].operation, before = i > 0 ? uses[i - 1].operation : -1;
+        if (i == 0 || uses[i].plan != uses[i - 1].plan ||
+            uses[i].direction != uses[i - 1].direction) {
+            LIERNE_TRY(check_members(run, own));
+        } else if (lierne_run_queue(run, before) != lierne_run_queue(run, own)) {
             return LIERNE_FAIL(LIERNE_INVALID,
                                "rank %d: operations %d and %d execute one plan in one direction, "
                                "in two queues: make a plan for each",
