@@ -94,9 +94,9 @@ typedef struct lierne_hang {
 
 /* Reads all dumps in a folder, finds the rank that the others wait for, and says so. Where several
  * contexts have such ranks, the wait that began first counts. The text has a few lines: the
- * culprit, the operation, stage and peer, what it did instead, what became of its process, and then
- * what each rank was doing. Errors: INVALID (NULL, size, a folder without dumps), IO (it cannot be
- * read), NO_MEMORY. */
+ * culprit, the operation, stage and peer, what it did instead, what became of its process, then
+ * what each rank was doing, and whether other contexts wait or a later job left dumps. Errors:
+ * INVALID (NULL, size, a folder without dumps), IO (it cannot be read), NO_MEMORY. */
 LIERNE_API lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folder);
 
 #ifdef __cplusplus

@@ -241,8 +241,9 @@ typedef struct lierne_run_spec {
  * stay the caller's and can be neither destroyed nor updated while the run holds them. On any
  * rank's failure every rank gets the same error, nothing is created, and *out is NULL. Errors:
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
- * context, an operation without plan that is not LOCAL, a plan of another context, one plan and
- * direction in two queues; a cycle, which the message has), MISMATCH (lierne_schedules_check; ranks
+ * context, an operation without plan that is not LOCAL, a plan of another context or with messages
+ * to or from a rank outside of the operation's group, one plan and direction in two queues; a
+ * cycle, which the message has), MISMATCH (lierne_schedules_check; ranks
  * hold different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress
  * thread where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */

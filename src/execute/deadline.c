@@ -6,7 +6,8 @@
 
 #define CHECK_EVERY     0.02 /* seconds between checks whether the peers are alive */
 #define POLLS_PER_CLOCK 32   /* polls without progress per check of the clock */
-#define MOST_RECORDED   8    /* missing messages that are recorded at once */
+#define MOST_RECORDED   8    /* ranks with missing messages that are recorded at once */
+#define MOST_LISTED     16
 
 /* Messages of the phases so far. */
 static size_t posted(const lierne_execution *e) {
@@ -17,34 +18,47 @@ static size_t posted(const lierne_execution *e) {
     return phase->first + phase->nrecvs + phase->nsends;
 }
 
-void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < posted(e) && used + 32 < size; i++) {
-        const lierne_coalesced_message *m = &e->messages.at[i];
-        if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            used += (size_t)snprintf(text + used, size - used, used ? ", %d (%.12s)" : "%d (%.12s)",
-                                     m->peer, e->batches[m->batch].transport->name);
+/* The next missing message from `from` on of a rank that is not among the n peers: a rank with many
+ * messages must not hide the others. Their number: none. */
+static size_t find_missing(const lierne_execution *e, size_t from, const int *peers, int n) {
+    size_t i = from;
+    for (bool found = false; i < posted(e) && !found; i += !found) {
+        found = e->waiting[i] != LIERNE_WAIT_NONE;
+        for (int k = 0; k < n; k++) {
+            found &= peers[k] != e->messages.at[i].peer;
         }
+    }
+    return i;
+}
+
+void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size) {
+    int peers[MOST_LISTED], n = 0;
+    size_t used = 0, i = find_missing(e, 0, peers, n);
+    text[0] = '\0';
+    while (i < posted(e) && n < MOST_LISTED && used + 32 < size) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        used += (size_t)snprintf(text + used, size - used, used ? ", %d (%.12s)" : "%d (%.12s)",
+                                 m->peer, e->batches[m->batch].transport->name);
+        peers[n++] = m->peer;
+        i = find_missing(e, i, peers, n);
     }
 }
 
 void lierne_execution_record_missing(const lierne_execution *e) {
     const lierne_recorder *r = &e->context->recorder;
+    int peers[MOST_RECORDED], n = 0;
     lierne_entry record = {.kind = LIERNE_RECORD_WAIT,
                            .what = e->what,
                            .stage = (int)lierne_execution_stage(e),
                            .plan = e->plan,
                            .number = e->number,
                            .time = lierne_recorder_now(r)};
-    int left = MOST_RECORDED;
-    for (size_t i = 0; i < posted(e) && left > 0; i++) {
-        if (e->waiting[i] != LIERNE_WAIT_NONE) {
-            record.peer = e->messages.at[i].peer;
-            record.bytes = e->messages.at[i].bytes;
-            lierne_recorder_add(r, &record);
-            left--;
-        }
+    size_t i = find_missing(e, 0, peers, n);
+    while (i < posted(e) && n < MOST_RECORDED) {
+        record.peer = peers[n++] = e->messages.at[i].peer;
+        record.bytes = e->messages.at[i].bytes;
+        lierne_recorder_add(r, &record);
+        i = find_missing(e, i, peers, n);
     }
 }
 

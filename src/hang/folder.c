@@ -107,8 +107,15 @@ static lierne_status judge(lierne_hang *hang, double *waits, lierne_text *text,
     return status;
 }
 
+/* The dumps of the context that is reported, and how many others have a culprit. */
+typedef struct reported {
+    const lierne_hang_view *views;
+    size_t n;
+    int others;
+} reported;
+
 /* The context whose wait began first counts: others wait because of it. */
-static lierne_status judge_all(lierne_hang *hang, lierne_text *text,
+static lierne_status judge_all(lierne_hang *hang, lierne_text *text, reported *best,
                                const lierne_hang_views *views) {
     double earliest = INFINITY;
     const lierne_hang none = *hang;
@@ -120,16 +127,55 @@ static lierne_status judge_all(lierne_hang *hang, lierne_text *text,
         for (n = 1; i + n < views->count && one_context(&views->at[i], &views->at[i + n]); n++) {
         }
         status = judge(&found, &waits, &own, &views->at[i], n);
-        if (found.kind != LIERNE_HANG_NONE && waits < earliest) {
+        best->others += found.kind != LIERNE_HANG_NONE && hang->kind != LIERNE_HANG_NONE;
+        if (found.kind != LIERNE_HANG_NONE && (!best->views || waits < earliest)) {
             lierne_text keep = *text;
             *text = own;
             own = keep;
             *hang = found;
             earliest = waits;
+            best->views = &views->at[i];
+            best->n = n;
         }
         lierne_text_clear(&own);
     }
     return status;
+}
+
+static bool has_process(const reported *r, const lierne_dump *dump) {
+    for (size_t i = 0; i < r->n; i++) {
+        const lierne_dump *own = &r->views[i].dump;
+        if (own->process == dump->process && own->process_start == dump->process_start &&
+            own->space == dump->space) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether other processes made a context after all signs of life of the reported one. */
+static bool has_later_job(const reported *r, const lierne_hang_views *views) {
+    double last = 0;
+    bool later = false;
+    for (size_t i = 0; i < r->n; i++) {
+        last = r->views[i].dump.alive > last ? r->views[i].dump.alive : last;
+    }
+    for (size_t i = 0; i < views->count && !later; i++) {
+        later = views->at[i].dump.created > last && !has_process(r, &views->at[i].dump);
+    }
+    return later;
+}
+
+/* What else lies in the folder, so that no job's dumps are taken for those of another. */
+static void add_others(lierne_text *text, const reported *r, const lierne_hang_views *views) {
+    if (r->others > 0) {
+        lierne_text_add(text, "%d other %s in vain, since later\n", r->others,
+                        r->others > 1 ? "contexts wait" : "context waits");
+    }
+    if (r->views && has_later_job(r, views)) {
+        lierne_text_add(text, "the folder also has dumps of a later job, or of processes that "
+                              "began later: give each job a folder of its own\n");
+    }
 }
 
 lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folder) {
@@ -142,6 +188,7 @@ lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folde
                          .stage = -1,
                          .call = -1};
     lierne_hang_views views = {0};
+    reported best = {0};
     lierne_text own = {0};
     if (text) {
         *text = NULL;
@@ -152,7 +199,8 @@ lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folde
     lierne_status status = read_folder(&views, &found, folder);
     if (status == LIERNE_OK) {
         qsort(views.at, views.count, sizeof *views.at, by_context);
-        status = judge_all(&found, &own, &views);
+        status = judge_all(&found, &own, &best, &views);
+        add_others(&own, &best, &views);
     }
     lierne_hang_views_clear(&views);
     if (status == LIERNE_OK && found.kind == LIERNE_HANG_NONE) {

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
-#define MOST_RANKS 64 /* that are described one by one */
+#define MOST_RANKS   64   /* that are described one by one */
+#define MOST_ENTRIES 1024 /* of a rank that are searched for an operation: as many as a ring has   \
+                           */
 
 void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation *o) {
     const lierne_entry entry = {.kind = o->control ? LIERNE_RECORD_CONTROL : LIERNE_RECORD_CALL,
@@ -94,6 +96,34 @@ static void add_process(lierne_text *text, const lierne_hang_view *view) {
     }
 }
 
+static bool is_open(const lierne_hang_view *view, size_t index, double at) {
+    const lierne_entry *r = &view->dump.records.at[index];
+    bool open = r->kind == LIERNE_RECORD_OPERATION && lierne_dump_time(&view->dump, r) <= at;
+    for (size_t i = index + 1; open && i < view->dump.records.count; i++) {
+        const lierne_entry *end = &view->dump.records.at[i];
+        open = end->kind != LIERNE_RECORD_OPERATED || end->plan != r->plan ||
+               end->number != r->number || lierne_dump_time(&view->dump, end) > at;
+    }
+    return open;
+}
+
+/* The operation of a schedule that a rank is in since longest: it computes, or holds it. */
+static void add_operation(lierne_text *text, const lierne_hang_view *view, double at) {
+    size_t count = view->dump.records.count;
+    for (size_t i = count > MOST_ENTRIES ? count - MOST_ENTRIES : 0; i < count; i++) {
+        const lierne_entry *r = &view->dump.records.at[i];
+        if (!is_open(view, i, at)) {
+            continue;
+        }
+        lierne_text_add(text, "; in operation %d of a run, %s", r->plan, lierne_record_name(r));
+        if (r->bytes > 0) {
+            lierne_text_add(text, " of group %lld", (long long)r->bytes);
+        }
+        lierne_text_add(text, ", for %.3f s", at - lierne_dump_time(&view->dump, r));
+        return;
+    }
+}
+
 static void add_last(lierne_text *text, const lierne_hang_view *view,
                      const lierne_hang_context *c) {
     const lierne_hang_operation *last = NULL;
@@ -106,6 +136,7 @@ static void add_last(lierne_text *text, const lierne_hang_view *view,
         lierne_text_add(text, "; ended %.3f s before: ", c->at_time - last->ended);
         lierne_hang_print_operation(text, last);
     }
+    add_operation(text, view, c->at_time);
 }
 
 static void add_rank(lierne_text *text, const lierne_hang_context *c, int rank) {

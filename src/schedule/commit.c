@@ -4,6 +4,7 @@
  * that a pass made is created once per context and source; runs count their references to it. */
 #include "schedule/run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static lierne_status check_groups(const lierne_context *context, const lierne_schedule *s) {
@@ -23,10 +24,8 @@ static lierne_status check_groups(const lierne_context *context, const lierne_sc
     return LIERNE_OK;
 }
 
-/* A plan's calls in one direction are matched by their number, so they need one order. */
 static lierne_status check_plan(const lierne_run *run, const lierne_context *context, int i) {
-    const lierne_schedule *s = run->schedule;
-    const lierne_recorded_operation *o = &s->operations.at[i];
+    const lierne_recorded_operation *o = &run->schedule->operations.at[i];
     if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL)) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d (%s) has no plan to run",
                            context->rank, i, lierne_operation_name(o->kind));
@@ -37,17 +36,88 @@ static lierne_status check_plan(const lierne_run *run, const lierne_context *con
                            "context",
                            context->rank, i);
     }
-    for (int k = 0; o->plan && k < i; k++) {
-        const lierne_recorded_operation *other = &s->operations.at[k];
-        if (other->plan == o->plan && other->direction == o->direction &&
-            lierne_run_queue(run, k) != lierne_run_queue(run, i)) {
+    return LIERNE_OK;
+}
+
+static lierne_status check_peers(const lierne_run *run, int operation,
+                                 const lierne_messages *messages) {
+    const lierne_schedule *s = run->schedule;
+    const lierne_recorded_group *g = &s->groups.at[s->operations.at[operation].group];
+    for (size_t i = 0; i < messages->count; i++) {
+        if (!lierne_recorded_group_has(g, messages->at[i].peer)) {
             return LIERNE_FAIL(LIERNE_INVALID,
-                               "rank %d: operations %d and %d execute one plan in one direction, "
-                               "in two queues: make a plan for each",
-                               context->rank, k, i);
+                               "rank %d: operation %d: its plan has messages with rank %d, which "
+                               "is not in group '%s'",
+                               s->rank, operation, messages->at[i].peer, g->name);
         }
     }
     return LIERNE_OK;
+}
+
+/* Ranks outside of the group do not begin the operation, and messages with them would never come.
+ */
+static lierne_status check_members(const lierne_run *run, int operation) {
+    const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
+    const lierne_route *route = lierne_plan_route(o->plan, o->direction);
+    for (size_t i = 0; route && i < route->stages.count; i++) {
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].sends));
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].recvs));
+    }
+    return LIERNE_OK;
+}
+
+/* What an operation executes. */
+typedef struct use {
+    uintptr_t plan;
+    int direction;
+    int operation;
+} use;
+
+static int compare_uses(const void *a, const void *b) {
+    const use *x = a, *y = b;
+    int order = (x->plan > y->plan) - (x->plan < y->plan);
+    order = order ? order : x->direction - y->direction;
+    return order ? order : (x->operation > y->operation) - (x->operation < y->operation);
+}
+
+/* uses: sorted, so that those of one plan and direction lie side by side. */
+static lierne_status check_uses(const lierne_run *run, const use *uses, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        int own = uses[i].operation, before = i > 0 ? uses[i - 1].operation : -1;
+        if (i == 0 || uses[i].plan != uses[i - 1].plan ||
+            uses[i].direction != uses[i - 1].direction) {
+            LIERNE_TRY(check_members(run, own));
+        } else if (lierne_run_queue(run, before) != lierne_run_queue(run, own)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: operations %d and %d execute one plan in one direction, "
+                               "in two queues: make a plan for each",
+                               run->schedule->rank, before, own);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* A plan's calls in one direction are matched by their number, so they need one order. */
+static lierne_status check_plans(const lierne_run *run, const lierne_context *context) {
+    const lierne_schedule *s = run->schedule;
+    size_t n = 0;
+    use *uses;
+    for (size_t i = 0; i < s->operations.count; i++) {
+        LIERNE_TRY(check_plan(run, context, (int)i));
+    }
+    LIERNE_TRY(lierne_alloc(&uses, s->operations.count, sizeof *uses));
+    for (size_t i = 0; i < s->operations.count; i++) {
+        const lierne_recorded_operation *o = &s->operations.at[i];
+        if (o->plan) {
+            uses[n++] = (use){(uintptr_t)o->plan, (int)o->direction, (int)i};
+        }
+    }
+    if (n > 0) {
+        qsort(uses, n, sizeof *uses, compare_uses);
+    }
+    lierne_status status = check_uses(run, uses, n);
+    lierne_mem_free(uses);
+    return status;
 }
 
 static lierne_status check_transports(const lierne_context *context) {
@@ -90,9 +160,7 @@ static lierne_status prepare(lierne_run *run, lierne_context *context,
     LIERNE_TRY(allocate(run, schedule));
     LIERNE_TRY(check_transports(context));
     LIERNE_TRY(check_groups(context, run->schedule));
-    for (int i = 0; i < (int)run->schedule->operations.count; i++) {
-        LIERNE_TRY(check_plan(run, context, i));
-    }
+    LIERNE_TRY(check_plans(run, context));
     for (size_t i = 0; i < run->schedule->groups.count; i++) {
         lierne_recorded_group *g = &run->schedule->groups.at[i];
         const lierne_group *existing = lierne_run_find_group(context, g);

@@ -25,11 +25,23 @@ static int compare_ints(int a, int b) {
     return (a > b) - (a < b);
 }
 
-/* By event; local operations are those of their rank alone. */
-static int compare_events(const lierne_event_part *a, const lierne_event_part *b) {
+/* By what numbers operations: their group, and the ends of a message. Local operations are those of
+ * their rank alone. */
+static int compare_lines(const lierne_event_part *a, const lierne_event_part *b) {
     int order = compare_groups(a->group, b->group);
     order = order ? order : compare_ints(a->from, b->from);
-    order = order ? order : compare_ints(a->to, b->to);
+    return order ? order : compare_ints(a->to, b->to);
+}
+
+/* Of one schedule. */
+static int compare_operations(const void *a, const void *b) {
+    const lierne_event_part *x = a, *y = b;
+    int order = compare_lines(x, y);
+    return order ? order : compare_ints(x->operation, y->operation);
+}
+
+static int compare_events(const lierne_event_part *a, const lierne_event_part *b) {
+    int order = compare_lines(a, b);
     return order ? order : compare_ints(a->sequence, b->sequence);
 }
 
@@ -40,22 +52,23 @@ static int compare_parts(const void *a, const void *b) {
     return order ? order : compare_ints(x->operation, y->operation);
 }
 
-/* How many parts of this schedule, which begin at `first`, are of the same group and ends. */
-static int count_before(const lierne_events *e, size_t first, const lierne_event_part *part) {
-    int n = 0;
-    for (size_t i = first; i < e->parts.count; i++) {
-        const lierne_event_part *p = &e->parts.at[i];
-        n += compare_groups(p->group, part->group) == 0 && p->from == part->from &&
-             p->to == part->to;
+/* Numbers the operations of a schedule. Sorting does it: a schedule may have many thousands. */
+static void number_operations(lierne_event_part *parts, size_t n) {
+    if (n > 0) {
+        qsort(parts, n, sizeof *parts, compare_operations);
     }
-    return n;
+    for (size_t i = 1; i < n; i++) {
+        bool same = compare_lines(&parts[i - 1], &parts[i]) == 0;
+        parts[i].sequence = same ? parts[i - 1].sequence + 1 : 0;
+    }
 }
 
 static lierne_status collect(lierne_events *e, const lierne_schedule *s) {
     size_t first = e->parts.count;
     for (size_t i = 0; i < s->operations.count; i++) {
         const lierne_recorded_operation *o = &s->operations.at[i];
-        lierne_event_part p = {.schedule = s, .operation = (int)i, .from = -1, .to = -1};
+        lierne_event_part p = {
+            .schedule = s, .operation = (int)i, .from = -1, .to = -1, .place = first + i};
         bool sends = o->kind == LIERNE_OPERATION_SEND;
         if (sends || o->kind == LIERNE_OPERATION_RECV) {
             p.from = sends ? s->rank : o->peer;
@@ -66,8 +79,10 @@ static lierne_status collect(lierne_events *e, const lierne_schedule *s) {
         } else {
             p.group = &s->groups.at[s->groups.at[o->group].queue];
         }
-        p.sequence = count_before(e, first, &p);
         LIERNE_TRY(LIERNE_VEC_PUSH(&e->parts, p));
+    }
+    if (s->operations.count > 0) {
+        number_operations(&e->parts.at[first], s->operations.count);
     }
     return LIERNE_OK;
 }
@@ -154,7 +169,10 @@ static lierne_status compare_event(const lierne_event_part *parts, size_t n,
     for (size_t i = 1; i < n; i++) {
         LIERNE_TRY(compare_fields(&parts[0], &parts[i]));
     }
-    for (int i = 0; g && i < g->n; i++) {
+    if (!g || n == (parts[0].from < 0 ? (size_t)g->n : 2)) {
+        return LIERNE_OK; /* the usual case: no need to look for each rank */
+    }
+    for (int i = 0; i < g->n; i++) {
         int rank = g->ranks[i];
         bool takes_part = parts[0].from < 0 || rank == parts[0].from || rank == parts[0].to;
         bool there = !takes_part;

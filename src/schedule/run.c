@@ -119,9 +119,10 @@ bool lierne_run_is_open(const lierne_run *run) {
     return run->running && run->status == LIERNE_OK && !finished(run);
 }
 
+/* Only the operation whose turn it is can be posted. */
 static bool any_posted(const lierne_run *run) {
-    for (int i = 0; i < count(run); i++) {
-        if (run->operations[i].request) {
+    for (int q = 0; q < run->nqueues; q++) {
+        if (run->next[q] < count(run) && run->operations[run->next[q]].request) {
             return true;
         }
     }

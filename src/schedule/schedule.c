@@ -22,7 +22,7 @@ bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_rec
            strcmp(a->purpose, b->purpose) == 0;
 }
 
-static bool has_rank(const lierne_recorded_group *g, int rank) {
+bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank) {
     bool has = false;
     for (int i = 0; i < g->n; i++) {
         has |= g->ranks[i] == rank;
@@ -197,7 +197,7 @@ static lierne_status check_group_of(const lierne_schedule *s, const lierne_opera
         return reject(s, "group", spec->group, "the index of a group of the schedule");
     }
     const lierne_recorded_group *g = &s->groups.at[spec->group];
-    if (!has_rank(g, s->rank)) {
+    if (!lierne_recorded_group_has(g, s->rank)) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: operation %zu: group '%s' does not have this rank", s->rank,
                            s->operations.count, g->name);
@@ -208,10 +208,11 @@ static lierne_status check_group_of(const lierne_schedule *s, const lierne_opera
 static lierne_status check_ends(const lierne_schedule *s, const lierne_operation_spec *spec) {
     bool message = spec->kind == LIERNE_OPERATION_SEND || spec->kind == LIERNE_OPERATION_RECV;
     bool broadcast = spec->kind == LIERNE_OPERATION_BROADCAST;
-    if (message && (spec->peer == s->rank || !has_rank(&s->groups.at[spec->group], spec->peer))) {
+    if (message && (spec->peer == s->rank ||
+                    !lierne_recorded_group_has(&s->groups.at[spec->group], spec->peer))) {
         return reject(s, "peer", spec->peer, "another rank of the group");
     }
-    if (broadcast && !has_rank(&s->groups.at[spec->group], spec->root)) {
+    if (broadcast && !lierne_recorded_group_has(&s->groups.at[spec->group], spec->root)) {
         return reject(s, "root", spec->root, "a rank of the group");
     }
     if (!message && spec->peer != 0) {

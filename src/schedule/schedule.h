@@ -46,6 +46,7 @@ static inline int64_t lierne_recorded_group_key(const lierne_recorded_group *g) 
     return g->source ? g->source : g->uid;
 }
 bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_recorded_group *b);
+bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank);
 /* Whether the characters of a purpose or tag are allowed. */
 bool lierne_purpose_valid(const char *purpose, bool may_be_empty);
 
@@ -65,6 +66,7 @@ typedef struct lierne_event_part {
     int to;
     int sequence; /* among those of the same group, from and to */
     int event;    /* number of its event */
+    size_t place; /* of all operations, schedule by schedule */
 } lierne_event_part;
 
 typedef struct lierne_events {

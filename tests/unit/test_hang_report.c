@@ -1,0 +1,184 @@
+/* What reports of hangs say of a rank: each one that is waited for once, however many messages it
+ * has to send; the operation of a schedule that the culprit is in; the other contexts and jobs
+ * whose dumps lie in the folder. */
+#include "base/base.h"
+#include "lierne.h"
+#include "lierne/sim.h"
+#include "recorder/file.h"
+#include "recorder/recorder.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 3, TENSORS = 12, SHARD = 300000 };
+
+static lierne_layout *layout_of(lierne_placement placement) {
+    static const char *const names[] = {"dp"};
+    static const int64_t sizes[] = {RANKS}, shape[] = {RANKS * SHARD};
+    const lierne_grid_spec g = {
+        .size = sizeof g, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_layout_spec spec = {.size = sizeof spec,
+                               .naxes = 1,
+                               .shape = shape,
+                               .dtype = LIERNE_U8,
+                               .placements = &placement};
+    lierne_grid *grid;
+    lierne_layout *layout;
+    cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK);
+    spec.grid = grid;
+    cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
+    lierne_grid_destroy(grid);
+    return layout;
+}
+
+/* Every tensor is a message of its own from each of the two other ranks: more messages than ranks
+ * are recorded. Nothing is received, so the buffers are not touched. */
+Test(hang_report, a_rank_is_named_once) {
+    const lierne_context_spec patience = {.size = sizeof patience, .timeout = 0.2};
+    lierne_layout *src = layout_of((lierne_placement){.kind = LIERNE_SHARD});
+    lierne_layout *dst = layout_of((lierne_placement){.kind = LIERNE_REPLICATE});
+    const lierne_layout *from[TENSORS], *to[TENSORS];
+    lierne_set_spec spec = {.size = sizeof spec, .ntensors = TENSORS, .src = from, .dst = to};
+    char *text, *in = calloc(TENSORS, SHARD), *out = calloc(TENSORS * RANKS, SHARD);
+    lierne_plan *plans[RANKS];
+    lierne_sim *sim;
+    for (int i = 0; i < TENSORS; i++) {
+        from[i] = src;
+        to[i] = dst;
+    }
+    cr_assert_eq(lierne_sim_create(&sim, RANKS, &patience), LIERNE_OK);
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_eq(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &spec),
+                     LIERNE_OK, "%s", lierne_last_error());
+    }
+    cr_assert_eq(lierne_forward(plans[0], out, in, NULL), LIERNE_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(),
+                     "24 of 48 messages missing after 0.2 s, with rank 1 (sim), "
+                     "2 (sim)"),
+              "%s", lierne_last_error());
+    cr_assert_eq(lierne_status_json(&text, lierne_sim_get_context(sim, 0)), LIERNE_OK);
+    cr_assert(strstr(text, "\"waits_for\":[1,2]"), "%s", text);
+    lierne_text_destroy(text);
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    free(in);
+    free(out);
+}
+
+typedef struct job {
+    char folder[64];
+    lierne_recorder recorders[2 * RANKS];
+    int n;
+} job;
+
+static void open_job(job *j) {
+    *j = (job){.folder = "/tmp/lierne-hang-XXXXXX"};
+    cr_assert(mkdtemp(j->folder));
+    setenv("LIERNE_DUMP_DIR", j->folder, 1);
+}
+
+/* The recorder of one of two ranks of a context, by a process that has a number. */
+static lierne_recorder *join(job *j, int rank, uint64_t context, uint64_t process) {
+    const lierne_recorder_spec spec = {
+        .rank = rank, .world = 2, .members = 2, .capacity = 64, .process = process};
+    lierne_recorder *r = &j->recorders[j->n++];
+    cr_assert_eq(lierne_recorder_open(r, &spec), LIERNE_OK);
+    lierne_recorder_meet(r, context);
+    return r;
+}
+
+/* A call of plan 3 that waits for the other of the two ranks. */
+static void wait_for(const lierne_recorder *r, int peer) {
+    lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL, .plan = 3});
+    lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_WAIT, .plan = 3, .peer = peer});
+}
+
+static char *find(lierne_hang *hang, job *j) {
+    char *text;
+    usleep(150000);
+    for (int i = 0; i < j->n; i++) {
+        lierne_recorder_beat(&j->recorders[i]);
+    }
+    *hang = (lierne_hang){.size = sizeof *hang};
+    cr_assert_eq(lierne_hang_find(hang, &text, j->folder), LIERNE_OK, "%s", lierne_last_error());
+    return text;
+}
+
+static void close_job(job *j) {
+    DIR *directory = opendir(j->folder);
+    char path[512];
+    for (int i = 0; i < j->n; i++) {
+        lierne_recorder_close(&j->recorders[i]);
+    }
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        snprintf(path, sizeof path, "%s/%s", j->folder, entry->d_name);
+        unlink(path);
+    }
+    closedir(directory);
+    rmdir(j->folder);
+    unsetenv("LIERNE_DUMP_DIR");
+}
+
+static void add_operation(const lierne_recorder *r, lierne_record_kind kind, int index, int what,
+                          int64_t group) {
+    lierne_recorder_add(
+        r, &(lierne_entry){.kind = (int)kind, .what = what, .plan = index, .bytes = group});
+}
+
+Test(hang_report, the_operation_of_a_schedule_that_the_culprit_is_in_is_named) {
+    for (int local = 0; local < 2; local++) {
+        job j;
+        lierne_hang hang;
+        open_job(&j);
+        wait_for(join(&j, 0, 77, 5), 1);
+        lierne_recorder *r = join(&j, 1, 77, 6);
+        add_operation(r, LIERNE_RECORD_OPERATION, 1, LIERNE_OPERATION_BROADCAST, 8);
+        add_operation(r, LIERNE_RECORD_OPERATION, 2,
+                      local ? LIERNE_OPERATION_LOCAL : LIERNE_OPERATION_ALL_TO_ALL, local ? 0 : 9);
+        add_operation(r, LIERNE_RECORD_OPERATED, 1, LIERNE_OPERATION_BROADCAST, 8);
+        char *text = find(&hang, &j);
+        cr_assert(hang.kind == LIERNE_HANG_MISSING && hang.rank == 1, "%s", text);
+        cr_assert(strstr(text, local ? "rank 1: in no call; in operation 2 of a run, local, for "
+                                     : "rank 1: in no call; in operation 2 of a run, all_to_all of "
+                                       "group 9, for "),
+                  "%s", text);
+        lierne_text_destroy(text);
+        close_job(&j);
+    }
+}
+
+/* Two contexts whose ranks 1 and 0 are missing: of one job, or the first of a job that has ended.
+ */
+static char *find_two(lierne_hang *hang, job *j, bool ended) {
+    open_job(j);
+    wait_for(join(j, 0, 77, 5), 1);
+    join(j, 1, 77, 6);
+    usleep(ended ? 150000 : 20000);
+    if (ended) {
+        lierne_recorder_die(&j->recorders[0], LIERNE_TIMEOUT, "in vain");
+        lierne_recorder_close(&j->recorders[0]);
+        lierne_recorder_close(&j->recorders[1]);
+        usleep(20000);
+    }
+    wait_for(join(j, 1, 78, ended ? 9 : 6), 0);
+    join(j, 0, 78, ended ? 8 : 5);
+    return find(hang, j);
+}
+
+Test(hang_report, other_contexts_and_jobs_in_the_folder_are_told) {
+    for (int jobs = 1; jobs <= 2; jobs++) {
+        job j;
+        lierne_hang hang;
+        char *text = find_two(&hang, &j, jobs == 2);
+        cr_assert(hang.rank == 1 && hang.waiting == 0 && hang.ndumps == 4, "%s", text);
+        cr_assert(strstr(text, "\n1 other context waits in vain, since later\n"), "%s", text);
+        cr_assert_eq(strstr(text, "dumps of a later job") != NULL, jobs == 2, "%s", text);
+        lierne_text_destroy(text);
+        close_job(&j);
+    }
+}
