@@ -33,6 +33,8 @@ BRIDGES = [
 
 
 class Network:
+    """Two connections per pair of ranks (btl_tcp_links): with one, what a rank answers to the begin of a message
+    waits in the connection behind all that the rank itself sends, so that two ranks take turns."""
     def __init__(self, build, id_, net, mbits, work):
         self.build, self.id, self.net, self.work = build, id_, net, work
         self.bytes_per_second = mbits * 1e6 / 8 * (PACKET - HEADERS) / PACKET
@@ -50,7 +52,7 @@ class Network:
         hosts = ",".join(f"10.{self.net}.1.{n + 1}:{nodes.count(n)}" for n in sorted(set(nodes)))
         settings = {"plm_rsh_agent": self.work + "/agent", "plm_rsh_no_tree_spawn": "1",
                     "oob_tcp_if_include": f"10.{self.net}.1.0/24", "btl": "self,vader,tcp",
-                    "btl_tcp_if_include": f"10.{self.net}.2.0/24", "pml": "ob1",
+                    "btl_tcp_if_include": f"10.{self.net}.2.0/24", "btl_tcp_links": "2", "pml": "ob1",
                     "mpi_yield_when_idle": "1", "btl_base_warn_component_unused": "0"}
         command = [os.environ.get("MPIRUN", "mpirun"), "-n", str(len(nodes)), "--host", hosts,
                    "--map-by", "slot", "--bind-to", "none", "-x", "LIERNE_TIMEOUT_MS=300000"]

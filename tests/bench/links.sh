@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # links.sh BUILD [RATE] [OUT]: bridges over links that are really slow. Network namespaces of this machine
-# stand for nodes; each has one link to a switch, RATE Mbit/s in each direction (tbf; 200), and MPI goes
+# stand for nodes; each has one link to a switch, RATE Mbit/s in each direction (tbf; 100), and MPI goes
 # over TCP between them. links.py runs the bridges and prints what was measured, counted and predicted;
 # OUT gets the table as CSV. A second network, without a limit, has what mpirun itself sends.
 # Needs root, namespaces and tbf; skips where they are not permitted. Last line: N passed, N failed.
 set -u
 build=${1:?usage: links.sh BUILD [RATE] [OUT]}
-rate=${2:-200}
+rate=${2:-100}
 here=$(cd "$(dirname "$0")" && pwd)
 nodes=4
 id=ln$$
