@@ -79,6 +79,7 @@ lierne_status plan_rows(lierne_plan **plan, lierne_context *context, int nowned,
     rows.nghosts = nghosts;
     rows.rank = rank;
     rows.row = row;
+    rows.algorithm = LIERNE_GRAPH_DIRECT; /* ranks without ghosts wait for nobody */
     rows.width = 3;
     rows.dtype = LIERNE_F16;
     for (int i = 0; i < nghosts; i++) { /* the same on every rank */

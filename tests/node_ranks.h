@@ -26,7 +26,8 @@ int print_checks(void);
  * later children. */
 lierne_context *open_rank(const char *name, int rank, int world, const lierne_context_spec *spec);
 
-/* Plans nghosts rows of 3 float16 each, with row i * 13 mod nowned of rank i * 7 mod RANKS at i. */
+/* Plans nghosts rows of 3 float16 each, which owners send directly: row i * 13 mod nowned of rank
+ * i * 7 mod RANKS at i. */
 lierne_status plan_rows(lierne_plan **plan, lierne_context *context, int nowned, int nghosts);
 
 #endif
