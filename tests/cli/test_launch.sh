@@ -37,8 +37,8 @@ says "no number" "$work/err" "--launch is 'eight', must be a whole number from 1
 ends "no bridge" 2 $file -b none --launch 8
 ends "no MPI" 2 $file -b $bridge
 says "no MPI" "$work/err" "--launch N does without"
-timeout 100 "$work/lierne" run $file -b $bridge --launch 8 -n 1 -b 1K 2>"$work/err" | head -c 1 >"$work/out"
-[ "${PIPESTATUS[0]}" = 141 ] && [ "$(cat "$work/out")" = "#" ] && ! [ -s "$work/err" ]
+(sleep 1 && exec timeout 100 "$work/lierne" run $file -b $bridge --launch 8 -n 1 -b 1K 2>"$work/err") | : # gone by then
+[ "${PIPESTATUS[0]}" = 141 ] && ! [ -s "$work/err" ]
 verdict $? "a reader that has enough is no error: $(cat "$work/err")"
 
 # Sizes, as nccl-tests has them. A unit of this tensor is 1 KiB.
