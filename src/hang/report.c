@@ -4,9 +4,10 @@
 
 #include <math.h>
 
-#define MOST_RANKS   64   /* that are described one by one */
-#define MOST_ENTRIES 1024 /* of a rank that are searched for an operation: as many as a ring has   \
-                           */
+#define MOST_RANKS 64 /* that are described one by one */
+#define MOST_ENTRIES                                                                               \
+    1024 /* of a rank that are searched for an operation: as many as a ring has                    \
+          */
 
 void lierne_hang_print_operation(lierne_text *text, const lierne_hang_operation *o) {
     const lierne_entry entry = {.kind = o->control ? LIERNE_RECORD_CONTROL : LIERNE_RECORD_CALL,
