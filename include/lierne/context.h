@@ -47,7 +47,9 @@ extern "C" {
 typedef struct lierne_context lierne_context;
 
 /* What a link costs. Messages of a stage are under way at the same time: a stage takes the latency
- * once, and what its busiest rank sends or receives over the link divided by the bandwidth. */
+ * once, and what its busiest rank sends or receives over the link divided by the bandwidth. Where
+ * the ranks of a node share its links, what the busiest node sends to other nodes or receives from
+ * them, divided by the bandwidth of a node, if that takes longer. */
 typedef struct lierne_link {
     int64_t latency_ns;           /* 0 to 1e9 */
     int64_t megabytes_per_second; /* of each rank, in each direction, 1e6 bytes each; 0 to 1e9. 0:
@@ -57,8 +59,11 @@ typedef struct lierne_link {
 /* The links of a machine, as LIERNE_ROUTING_AUTO (lierne/plan.h) compares them. What a rank copies
  * from itself costs the same in every routing, and is not compared. */
 typedef struct lierne_links {
-    lierne_link same_node;  /* between two ranks of one node */
-    lierne_link other_node; /* between ranks of two nodes */
+    lierne_link same_node;             /* between two ranks of one node */
+    lierne_link other_node;            /* between ranks of two nodes */
+    int64_t node_megabytes_per_second; /* of all ranks of a node together to and from other nodes,
+                                          in each direction, 1e6 bytes each; 0 to 1e9. 0: no limit,
+                                          each rank has a link of its own */
 } lierne_links;
 
 /* How to create a context. Set size to sizeof(lierne_context_spec) and the rest to zero first; NULL

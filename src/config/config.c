@@ -57,15 +57,20 @@ static void read_link(lierne_reader *r, const lierne_json_node *node, lierne_lin
 }
 
 static void read_links(lierne_reader *r, const lierne_json_node *node) {
-    enum { NEAR, FAR, KEYS };
+    enum { NEAR, FAR, NODE, KEYS, MOST = 1000000000 };
     static const lierne_config_key keys[KEYS] = {
         [NEAR] = {"same_node", LIERNE_JSON_OBJECT, true},
         [FAR] = {"other_node", LIERNE_JSON_OBJECT, true},
+        [NODE] = {"node_megabytes_per_second", LIERNE_JSON_NUMBER, false},
     };
     const lierne_json_node *found[KEYS];
     if (node && lierne_config_object(r, node, keys, KEYS, found)) {
         read_link(r, found[NEAR], &r->config->links.same_node);
         read_link(r, found[FAR], &r->config->links.other_node);
+        if (found[NODE]) {
+            lierne_config_integer(r, found[NODE], 0, MOST,
+                                  &r->config->links.node_megabytes_per_second);
+        }
         r->config->has_links = true;
     }
 }

@@ -54,16 +54,22 @@ double lierne_context_timeout(const lierne_context_spec *spec) {
     return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
 }
 
-static lierne_status check_link(const char *name, const lierne_link *link) {
+/* Numbers of links, by name. */
+static lierne_status check_links(const lierne_links *l) {
     enum { MOST = 1000000000 };
-    if (link->latency_ns < 0 || link->latency_ns > MOST) {
-        return LIERNE_FAIL(LIERNE_INVALID, "links.%s.latency_ns is %lld, must be 0 to 1000000000",
-                           name, (long long)link->latency_ns);
-    }
-    if (link->megabytes_per_second < 0 || link->megabytes_per_second > MOST) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "links.%s.megabytes_per_second is %lld, must be 0 to 1000000000", name,
-                           (long long)link->megabytes_per_second);
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"same_node.latency_ns", l->same_node.latency_ns},
+                   {"same_node.megabytes_per_second", l->same_node.megabytes_per_second},
+                   {"other_node.latency_ns", l->other_node.latency_ns},
+                   {"other_node.megabytes_per_second", l->other_node.megabytes_per_second},
+                   {"node_megabytes_per_second", l->node_megabytes_per_second}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].value < 0 || numbers[i].value > MOST) {
+            return LIERNE_FAIL(LIERNE_INVALID, "links.%s is %lld, must be 0 to 1000000000",
+                               numbers[i].name, (long long)numbers[i].value);
+        }
     }
     return LIERNE_OK;
 }
@@ -73,8 +79,7 @@ static lierne_status take_links(lierne_context *context, const lierne_context_sp
     static const lierne_links usual = {
         .other_node = {.latency_ns = 20000, .megabytes_per_second = 50000}};
     context->links = spec->links ? *spec->links : usual;
-    LIERNE_TRY(check_link("same_node", &context->links.same_node));
-    return check_link("other_node", &context->links.other_node);
+    return check_links(&context->links);
 }
 
 lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {

@@ -37,16 +37,19 @@ static int find_input(tool_bridge *bridge, int argc, char **argv) {
     return -1;
 }
 
-/* Four numbers: latency and bandwidth inside a node, and between nodes. */
+/* Latency and bandwidth inside a node, and between nodes; and, if there is a fifth number, the
+ * bandwidth of a node. */
 static int read_links(char **argv, tool_bridge *bridge) {
     lierne_links *l = &bridge->own_links;
-    int64_t *to[4] = {&l->same_node.latency_ns, &l->same_node.megabytes_per_second,
-                      &l->other_node.latency_ns, &l->other_node.megabytes_per_second};
+    int64_t *to[] = {&l->same_node.latency_ns, &l->same_node.megabytes_per_second,
+                     &l->other_node.latency_ns, &l->other_node.megabytes_per_second,
+                     &l->node_megabytes_per_second};
     const char *at = bridge->links;
     bool good = true;
-    for (int i = 0; i < 4 && good; i++) {
+    for (int i = 0; i < 5 && good && (i < 4 || at[-1] == ','); i++) {
         size_t digits = strspn(at, "0123456789");
-        good = digits > 0 && digits <= 10 && at[digits] == (i < 3 ? ',' : '\0');
+        char end = at[digits];
+        good = digits > 0 && digits <= 10 && (end == (i < 4 ? ',' : '\0') || (i == 3 && !end));
         *to[i] = strtoll(at, NULL, 10);
         good = good && *to[i] <= 1000000000;
         at += good ? digits + 1 : 0;
@@ -54,7 +57,8 @@ static int read_links(char **argv, tool_bridge *bridge) {
     return good ? -1
                 : tool_usage(argv,
                              "--links is '%s', must be four whole numbers from 0 to 1000000000 "
-                             "with commas: nanoseconds and MB/s inside a node, and between nodes",
+                             "with commas: nanoseconds and MB/s inside a node, and between nodes; "
+                             "a fifth: MB/s of a node",
                              bridge->links);
 }
 

@@ -207,7 +207,10 @@ has "links, latency" '"direct_ns":904194304,"balanced_ns":72' '"routing":"direct
 ends "links, bandwidth" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
     --links 0,0,20000,50000 --format text
 has "links, bandwidth" "direct, balanced" "forward by the links: direct 4214.3 us, balanced "
-for bad in 1,2,3 1,2,3,4,5 1,2,3,x 1,2,3,-4 1,2,3,1000000001; do
+ends "links, node" 0 "$lierne" plan grids/qwen3.5-vl-27b-mimo-17.json -b images_to_language \
+    --links 0,0,20000,0,50000 --format json
+has "links, node" '"direct_ns":4214304,'
+for bad in 1,2,3 1,2,3,4, 1,2,3,4,5,6 1,2,3,4,-5 1,2,3,x 1,2,3,-4 1,2,3,1000000001; do
     ends "links $bad" 2 "$lierne" plan $disjoint -b equal --links $bad
     grep -qF -- "--links is '$bad', must be four whole numbers from 0 to 1000000000" "$work/err"
     verdict $? "links $bad: $(cat "$work/err")"

@@ -184,6 +184,14 @@ Test(config, reads_links) {
     const lierne_links *l = lierne_config_get_links(config);
     cr_assert(l && l->same_node.latency_ns == 1 && l->same_node.megabytes_per_second == 2);
     cr_expect(l->other_node.latency_ns == 3 && l->other_node.megabytes_per_second == 4);
+    cr_expect_eq(l->node_megabytes_per_second, 0);
+    lierne_config_destroy(config);
+    config = parse("{\"world_size\":1,\"links\":{\"node_megabytes_per_second\":5,\"other_node\":{"
+                   "\"latency_ns\":3,\"megabytes_per_second\":4},\"same_node\":{"
+                   "\"megabytes_per_second\":2,\"latency_ns\":1}},\"grids\":{\"g\":{\"order\":[],"
+                   "\"shape\":{}}}}",
+                   LIERNE_OK);
+    cr_expect_eq(lierne_config_get_links(config)->node_megabytes_per_second, 5);
     lierne_config_destroy(config);
     config = parse(full, LIERNE_OK);
     cr_expect_null(lierne_config_get_links(config));

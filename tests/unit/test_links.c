@@ -9,13 +9,14 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-enum { RECEIVERS = 3, WORLD = RECEIVERS + 1 };
+enum { WORLD = 4 };
 
-/* Plans a tensor of so many f32 on rank 0; returns the report of a rank. */
-static lierne_report report_of(int64_t elements, const lierne_links *links, const int *nodes,
-                               lierne_routing routing, int rank) {
+/* Plans a tensor of so many f32 of which the first ranks hold equal shares and the others need all;
+ * returns the report of a rank. */
+static lierne_report report_of(int sources, int64_t elements, const lierne_links *links,
+                               const int *nodes, lierne_routing routing, int rank) {
     const char *name = "tp";
-    const lierne_placement copies = {.kind = LIERNE_REPLICATE};
+    const lierne_placement placements[2] = {{.kind = LIERNE_SHARD}, {.kind = LIERNE_REPLICATE}};
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes, .links = links};
     lierne_redistribute_spec r = {.size = sizeof r, .routing = routing};
     lierne_report report = {.size = sizeof report};
@@ -27,8 +28,8 @@ static lierne_report report_of(int64_t elements, const lierne_links *links, cons
         const lierne_grid_spec g = {.size = sizeof g,
                                     .ndims = 1,
                                     .names = &name,
-                                    .sizes = (int64_t[]){i ? RECEIVERS : 1},
-                                    .rank_offset = i,
+                                    .sizes = (int64_t[]){i ? WORLD - sources : sources},
+                                    .rank_offset = i * sources,
                                     .world_size = WORLD};
         cr_assert_eq(lierne_grid_create(&grid, &g), LIERNE_OK, "%s", lierne_last_error());
         const lierne_layout_spec l = {.size = sizeof l,
@@ -36,7 +37,7 @@ static lierne_report report_of(int64_t elements, const lierne_links *links, cons
                                       .naxes = 1,
                                       .shape = &elements,
                                       .dtype = LIERNE_F32,
-                                      .placements = &copies};
+                                      .placements = &placements[i]};
         cr_assert_eq(lierne_layout_create(&layouts[i], &l), LIERNE_OK, "%s", lierne_last_error());
         lierne_grid_destroy(grid);
     }
@@ -76,7 +77,7 @@ static void compare(int64_t elements, bool apart, int64_t latency, int64_t speed
     double balanced = 2 * (double)latency + moved + 2 * moved / 3;
     for (int rank = 0; rank < WORLD; rank++) {
         const int *nodes = apart ? each : NULL;
-        lierne_report r = report_of(elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
+        lierne_report r = report_of(1, elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
         expect_ns(r.direct_ns, direct, "direct", elements);
         expect_ns(r.balanced_ns, balanced, "balanced", elements);
         cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
@@ -102,22 +103,71 @@ Test(links, count_chunks) {
     const lierne_links links = {.same_node = {.latency_ns = 50000, .megabytes_per_second = 1000}};
     int64_t elements = 6 << 20;
     double moved = (double)elements * 4;
-    lierne_report r = report_of(elements, &links, NULL, LIERNE_ROUTING_AUTO, 0);
+    lierne_report r = report_of(1, elements, &links, NULL, LIERNE_ROUTING_AUTO, 0);
     expect_ns(r.direct_ns, 50000 + 3 * moved, "direct", elements);
     expect_ns(r.balanced_ns, 7 * 50000.0 + moved * 5 / 3 / 6 + moved * 5 / 6, "balanced", elements);
     cr_expect(is_balanced(&r));
 }
 
+/* Two ranks with half of S bytes each, and two that need both halves. Node 0 has both senders, or
+ * node 2 both receivers; only nodes have a limit, R. Directly the shared node moves 2 S. Balanced,
+ * receivers of one node get S and pass on the rest in it, which costs nothing but its latency;
+ * receivers of two nodes get S from the shared one, and pass on half of it. */
+static void share_node(bool senders, int64_t elements, int64_t speed) {
+    const int nodes[WORLD] = {0, !senders, senders ? 1 : 2, 2};
+    const lierne_links links = {.same_node = {.latency_ns = 100},
+                                .other_node = {.latency_ns = 1000},
+                                .node_megabytes_per_second = speed};
+    double moved = (double)elements * 4 * 1000 / (double)speed;
+    double direct = 1000 + 2 * moved;
+    double balanced = senders ? 2 * 1000 + moved * 3 / 2 : 1000 + 100 + moved;
+    for (int rank = 0; rank < WORLD; rank++) {
+        lierne_report r = report_of(2, elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
+        expect_ns(r.direct_ns, direct, "direct", elements);
+        expect_ns(r.balanced_ns, balanced, "balanced", elements);
+        cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
+                     (long long)elements, r.algorithm);
+    }
+}
+
+Test(links, count_what_ranks_of_a_node_share) {
+    static const int64_t sizes[] = {20, 200, 2000, 200000};
+    size_t before = lierne_mem_live();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        share_node(false, sizes[i], 1000);
+        share_node(true, sizes[i], 1000);
+        share_node(true, sizes[i], 100);
+    }
+    cr_expect_eq(lierne_mem_live(), before);
+}
+
+/* Each rank's own link takes longer: the node's changes nothing. One node: nothing crosses. */
+Test(links, ignore_a_node_that_is_faster_than_its_ranks) {
+    static const int nodes[WORLD] = {0, 0, 1, 2};
+    lierne_links links = {.same_node = {.latency_ns = 100, .megabytes_per_second = 500},
+                          .other_node = {.latency_ns = 1000, .megabytes_per_second = 500}};
+    for (int apart = 0; apart < 2; apart++) {
+        const int *of = apart ? nodes : NULL;
+        links.node_megabytes_per_second = 0;
+        lierne_report a = report_of(2, 4000, &links, of, LIERNE_ROUTING_AUTO, 0);
+        links.node_megabytes_per_second = apart ? 1000 : 1;
+        lierne_report b = report_of(2, 4000, &links, of, LIERNE_ROUTING_AUTO, 0);
+        cr_expect(a.direct_ns > 0 && a.direct_ns == b.direct_ns, "%lld, %lld",
+                  (long long)a.direct_ns, (long long)b.direct_ns);
+        cr_expect_eq(a.balanced_ns, b.balanced_ns);
+    }
+}
+
 Test(links, compare_nothing_without_need) {
     static const int each[WORLD] = {0, 1, 2, 3};
     const lierne_links links = {.same_node = {.latency_ns = 1000, .megabytes_per_second = 1000}};
-    lierne_report r = report_of(1 << 20, NULL, NULL, LIERNE_ROUTING_AUTO, 0);
+    lierne_report r = report_of(1, 1 << 20, NULL, NULL, LIERNE_ROUTING_AUTO, 0);
     cr_expect(!is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "one node, no links");
-    r = report_of(1 << 20, &links, NULL, LIERNE_ROUTING_DIRECT, 0);
+    r = report_of(1, 1 << 20, &links, NULL, LIERNE_ROUTING_DIRECT, 0);
     cr_expect(!is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "direct");
-    r = report_of(3, &links, NULL, LIERNE_ROUTING_BALANCED, 0);
+    r = report_of(1, 3, &links, NULL, LIERNE_ROUTING_BALANCED, 0);
     cr_expect(is_balanced(&r) && r.direct_ns == 0 && r.balanced_ns == 0, "balanced");
-    r = report_of(30000, NULL, each, LIERNE_ROUTING_AUTO, 0); /* 20 us and 50 GB/s */
+    r = report_of(1, 30000, NULL, each, LIERNE_ROUTING_AUTO, 0); /* 20 us and 50 GB/s */
     cr_expect(!is_balanced(&r) && r.direct_ns == 20000 + 3 * 120000 / 50, "%lld",
               (long long)r.direct_ns);
 }
@@ -139,4 +189,6 @@ Test(links, reject_what_is_out_of_range) {
              "links.other_node.latency_ns is 1000000001, must be");
     rejected((lierne_links){.other_node = {.megabytes_per_second = -5}},
              "links.other_node.megabytes_per_second is -5, must be");
+    rejected((lierne_links){.node_megabytes_per_second = -2},
+             "links.node_megabytes_per_second is -2, must be 0 to 1000000000");
 }

@@ -1,13 +1,17 @@
 /* What the routings of balanced overlaps take on the links of a context.
  *
- * A stage takes the latency of its slowest link, and what its busiest rank sends or receives. Where
- * C chunks follow each other through the stages, all stages work at the same time, except while the
- * first chunk goes ahead and the last one is behind. So one part in C of the bytes takes what the
- * stages take one after the other, and the rest what the busiest rank of all stages together takes.
- * All numbers come from the overlaps alone, in one order: every rank gets the same estimate. */
+ * A stage takes the latency of its slowest link, and what its busiest rank sends or receives, or
+ * its busiest node where the ranks of a node share its links and that takes longer. Where C chunks
+ * follow each other through the stages, all stages work at the same time, except while the first
+ * chunk goes ahead and the last one is behind. So one part in C of the bytes takes what the stages
+ * take one after the other, and the rest what the busiest rank or node of all stages together
+ * takes. All numbers come from the overlaps alone, in one order: every rank gets the same estimate.
+ */
 #include "plan/redistribute/cost.h"
 
 #include "plan/redistribute/reducers.h"
+
+#include <stdlib.h>
 
 enum { STAGES = 4, NEAR = 0, FAR = 1, LINKS };
 
@@ -17,10 +21,17 @@ typedef struct load {
     int64_t received[LINKS];
 } load;
 
+/* A member and its node. */
+typedef struct seat {
+    int node;
+    size_t member;
+} seat;
+
 typedef struct ledger {
     const lierne_planner *p;
     const lierne_balance *b;
     load *loads; /* of stage s and member i at [s * members + i] */
+    seat *seats; /* of all members, by node; NULL: nodes share nothing */
     bool used[STAGES][LINKS];
 } ledger;
 
@@ -122,8 +133,25 @@ static double latency_of(const ledger *l, int stage) {
     return larger(near, l->used[stage][FAR] ? (double)l->p->links.other_node.latency_ns : 0);
 }
 
+/* Nanoseconds of the busiest node's own links. */
+static double busiest_node(const ledger *l, const load *loads) {
+    int64_t sent = 0, received = 0, most = 0;
+    for (size_t i = 0; l->seats && i < l->b->members.count; i++) {
+        const load *one = &loads[l->seats[i].member];
+        if (i == 0 || l->seats[i].node != l->seats[i - 1].node) {
+            sent = received = 0;
+        }
+        sent += one->sent[FAR];
+        received += one->received[FAR];
+        most = sent > most ? sent : most;
+        most = received > most ? received : most;
+    }
+    double bytes = (double)most * (double)lierne_dtype_size(l->p->from->dtype);
+    return most > 0 ? bytes * 1e3 / (double)l->p->links.node_megabytes_per_second : 0;
+}
+
 static double busiest_of(const ledger *l, const load *loads) {
-    double most = 0;
+    double most = busiest_node(l, loads);
     for (size_t i = 0; i < l->b->members.count; i++) {
         most = larger(most, larger(time_of(l, loads[i].sent), time_of(l, loads[i].received)));
     }
@@ -154,34 +182,66 @@ static int64_t estimate(ledger *l, int64_t chunks) {
     return all < 1e18 ? (int64_t)all : (int64_t)1e18;
 }
 
+static int compare_seats(const void *a, const void *b) {
+    const seat *x = a, *y = b;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+static lierne_status find_seats(ledger *l) {
+    const lierne_ranks *members = &l->b->members;
+    if (!l->p->nodes || l->p->links.node_megabytes_per_second == 0) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&l->seats, members->count, sizeof *l->seats));
+    for (size_t i = 0; i < members->count; i++) {
+        l->seats[i] = (seat){lierne_planner_node(l->p, members->at[i]), i};
+    }
+    qsort(l->seats, members->count, sizeof *l->seats, compare_seats);
+    return LIERNE_OK;
+}
+
+static void close_ledger(ledger *l) {
+    lierne_mem_free(l->loads);
+    lierne_mem_free(l->seats);
+}
+
+/* To be closed also on failure. */
 static lierne_status open_ledger(ledger *l, const lierne_planner *p, const lierne_balance *b) {
     *l = (ledger){.p = p, .b = b};
-    return lierne_alloc(&l->loads, STAGES * b->members.count, sizeof *l->loads);
+    LIERNE_TRY(lierne_alloc(&l->loads, STAGES * b->members.count, sizeof *l->loads));
+    return find_seats(l);
 }
 
 static lierne_status cost_direct(int64_t *ns, const lierne_planner *p, const lierne_balance *b) {
     ledger l;
-    LIERNE_TRY(open_ledger(&l, p, b));
-    lierne_status status = add_direct(&l);
+    lierne_status status = open_ledger(&l, p, b);
+    if (status == LIERNE_OK) {
+        status = add_direct(&l);
+    }
     *ns = status == LIERNE_OK ? estimate(&l, 1) : 0;
-    lierne_mem_free(l.loads);
+    close_ledger(&l);
     return status;
+}
+
+static int64_t estimate_balanced(ledger *l) {
+    const lierne_balance *b = l->b;
+    int64_t chunks = 1;
+    for (size_t i = 0; i < b->deliveries.count; i++) {
+        add_delivery(l, &b->deliveries.at[i]);
+    }
+    for (size_t i = 0; i < b->shared.count; i++) {
+        int64_t n = lierne_balance_chunks(b, l->p, &b->shared.at[i]);
+        chunks = n > chunks ? n : chunks;
+    }
+    return estimate(l, chunks);
 }
 
 static lierne_status cost_balanced(int64_t *ns, const lierne_planner *p, const lierne_balance *b) {
     ledger l;
-    int64_t chunks = 1;
-    LIERNE_TRY(open_ledger(&l, p, b));
-    for (size_t i = 0; i < b->deliveries.count; i++) {
-        add_delivery(&l, &b->deliveries.at[i]);
-    }
-    for (size_t i = 0; i < b->shared.count; i++) {
-        int64_t n = lierne_balance_chunks(b, p, &b->shared.at[i]);
-        chunks = n > chunks ? n : chunks;
-    }
-    *ns = estimate(&l, chunks);
-    lierne_mem_free(l.loads);
-    return LIERNE_OK;
+    lierne_status status = open_ledger(&l, p, b);
+    *ns = status == LIERNE_OK ? estimate_balanced(&l) : 0;
+    close_ledger(&l);
+    return status;
 }
 
 lierne_status lierne_cost_compare(int64_t *direct, int64_t *balanced, const lierne_planner *p,

@@ -74,3 +74,4 @@ class Config:
         links = lib.lierne_config_get_links(self._handle)
         self.links = ((links.same_node.latency_ns, links.same_node.megabytes_per_second),
                       (links.other_node.latency_ns, links.other_node.megabytes_per_second)) if links else None
+        self.node_megabytes_per_second = links.node_megabytes_per_second if links else None
