@@ -40,6 +40,7 @@ report() {
     failed=$((failed + f))
     printf '%-28s %5d passed %4d failed  %3d s\n' "$1" "$p" "$f" "$seconds"
     if [ "$f" -ne 0 ]; then
+        grep -a '^FAIL' "$log" | head -n 10
         echo "--- last lines of $log (exit $rc)"
         tail -n 25 "$log"
         echo "---"

@@ -55,41 +55,47 @@ link() { # link FOLDER TARGET CC FLAG... OBJECT...
 
 fuzz() { # fuzz TARGET
     local corpus=$dir/corpus-$1 seeds=$dir/seeds-$1
+    # shellcheck disable=SC2086
+    link "$dir/clang" "$1" "$clang" ${flags/address/fuzzer,address}
+    verdict $? "building $1 with $clang"
     inputs_of "$1"
     rm -rf "$seeds" && mkdir -p "$corpus" "$seeds"
     cp "${inputs[@]}" "$seeds"
-    "$dir/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=20 -max_len=4096 \
+    "$dir/clang/$1" "$corpus" "$seeds" -dict="tests/fuzz/$1.dict" -timeout=60 -max_len=4096 \
         -max_total_time=$(((seconds + 2) / 3)) -print_final_stats=1 \
         -artifact_prefix="$dir/found/$1-" >"$log.$1" 2>&1
     verdict $? "fuzzing $1, see $log.$1 and $dir/found"
     grep -hE '^Done |^stat::(number_of_executed|peak_rss)' "$log.$1"
 }
 
-if clang=$(find_clang); then
-    make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
-    for target in $targets; do
-        # shellcheck disable=SC2086
-        link "$dir/clang" $target "$clang" ${flags/address/fuzzer,address}
-        verdict $? "building $target with $clang"
-        fuzz $target
-    done
-else
-    echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
+replay() { # replay TARGET
     # shellcheck disable=SC2086
+    link "$dir/gcc" "$1" "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
+    verdict $? "building $1"
+    inputs_of "$1"
+    timeout -k 5 3000 "$dir/gcc/$1" "${inputs[@]}" >"$log.$1" 2>&1
+    verdict $? "replaying $1, see $log.$1"
+}
+
+if clang=$(find_clang); then
+    way=fuzz
+    make_in "$dir/clang" "$clang" "${flags/address/fuzzer-no-link,address}"
+else
+    way=replay
+    echo "no clang with libFuzzer: the inputs are replayed, nothing is fuzzed"
     make_in "$dir/gcc" "${CC:-gcc}" "$flags"
-    for target in $targets; do
-        # shellcheck disable=SC2086
-        link "$dir/gcc" $target "${CC:-gcc}" $flags "$dir/gcc/tests/fuzz/replay.o"
-        verdict $? "building $target"
-        inputs_of $target
-        timeout -k 5 3000 "$dir/gcc/$target" "${inputs[@]}" >"$log.$target" 2>&1
-        verdict $? "replaying $target, see $log.$target"
-    done
 fi
+broken=
 for target in $targets; do
-    [ "$failed" = 0 ] || tail -n 30 "$log.$target"
-    slow=$(grep -c '^slow: ' "$log.$target")
-    [ "$slow" = 0 ]
-    verdict $? "$target: $slow inputs took more than 500 ms: $(grep '^slow: ' "$log.$target" | sort -u | head -n 5 | tr '\n' ' ')"
+    before=$failed
+    $way "$target"
+    slow=$(grep '^slow: ' "$log.$target" | sort -u)
+    [ -z "$slow" ]
+    verdict $? "$target: inputs that took more than 500 ms: $(head -n 5 <<<"$slow" | tr '\n' ' ')"
+    [ "$failed" = "$before" ] || broken="$broken $target"
+done
+for target in $broken; do
+    echo "--- the end of $log.$target"
+    tail -n 15 "$log.$target"
 done
 verdicts

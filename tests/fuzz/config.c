@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAX_WORLD    8
 #define MAX_MAP      4096 /* ranks: a map costs memory and time in proportion */
 #define MAX_ELEMENTS 4096
-#define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
 
 /* Every text of a diagnostic is there and on one line, and its place is in the file. */
 static void read_findings(const lierne_config *config, lierne_status status) {
@@ -127,9 +125,8 @@ static void use_bridges(const lierne_config *config) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+static void run(const uint8_t *data, size_t size) {
     size_t before = lierne_mem_live();
-    clock_t start = clock();
     lierne_config *config;
     lierne_status status = lierne_config_parse(&config, (const char *)data, size);
     MUST(config && (status == LIERNE_OK || status == LIERNE_SYNTAX || status == LIERNE_CONFIG),
@@ -140,9 +137,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     lierne_config_destroy(config);
     MUST(lierne_mem_live() == before, "memory left behind");
-    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-    if (seconds > SLOW) {
-        fprintf(stderr, "slow: %.3f s for %zu bytes\n", seconds, size);
-    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    run_timed(run, data, size);
     return 0;
 }

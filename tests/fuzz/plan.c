@@ -12,11 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAX_WORLD    3
 #define MAX_ELEMENTS 4096
-#define SLOW         0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
 
 typedef struct world {
     int n;
@@ -134,10 +132,9 @@ static void use(lierne_sim *sim, world *w) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
+static void run(const uint8_t *data, size_t size) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 60};
     size_t before = lierne_mem_live();
-    clock_t start = clock();
     lierne_sim *sim;
     world w = {0};
     split(&w, data, size);
@@ -146,9 +143,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     use(sim, &w);
     MUST(lierne_sim_destroy(sim) == LIERNE_OK, "freeing the sim");
     MUST(lierne_mem_live() == before, "memory left behind");
-    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-    if (seconds > SLOW) {
-        fprintf(stderr, "slow: %.3f s for %zu bytes\n", seconds, size);
-    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    run_timed(run, data, size);
     return 0;
 }
