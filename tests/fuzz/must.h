@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define SLOW 0.5 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
+#define SLOW 1.0 /* seconds of the processor; shown, and counted by tests/fuzz.sh */
 
 #define MUST(ok, what)                                                                             \
     do {                                                                                           \
