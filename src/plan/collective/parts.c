@@ -39,7 +39,7 @@ lierne_status lierne_parts_at(int64_t **parts, int n, int64_t count, int owner) 
 static const struct {
     int ranks; /* this many and more, up to the next entry */
     int64_t bytes;
-} two_shot_from[] = {{3, 256 << 10}, {6, 128 << 10}};
+} two_shot_from[] = {{3, 512 << 10}, {6, 128 << 10}};
 
 lierne_status lierne_collective_read_environment(lierne_collective_algorithm *algorithm, int rank) {
     const char *text = getenv("LIERNE_COLLECTIVE");
