@@ -69,6 +69,8 @@ ends "no size" 2 $file -b $bridge --launch 8 -e eight
 says "no size" "$work/err" "--maxbytes is 'eight', must be bytes in digits, as 4096, 512K, 8M or 1G"
 [ "$(wc -l <"$work/err")" = 2 ]
 verdict $? "no size: said by more than one rank: $(cat "$work/err")"
+ends "a size past the largest" 2 $file --bridge $bridge --launch 8 -b 99999999999999999999
+says "a size past the largest" "$work/err" "--minbytes is '99999999999999999999', must be from 1 to 8388607G"
 ends "size 0" 2 $file --bridge $bridge --launch 8 -b 0
 ends "largest below smallest" 2 $file --bridge $bridge --launch 8 -b 8K -e 4K
 says "largest below smallest" "$work/err" "--maxbytes is 4096, must be at least the smallest size, 8192"

@@ -8,14 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 15 };
-
 /* Digits, and K, M or G for their binary multiples. */
 static bool is_size(const char *text) {
     size_t digits = strspn(text, "0123456789");
     const char *unit = text + digits;
-    return digits > 0 && digits <= DIGITS &&
-           (*unit == '\0' || (strchr("KMGkmg", *unit) && unit[1] == '\0'));
+    return digits > 0 && (*unit == '\0' || (strchr("KMGkmg", *unit) && unit[1] == '\0'));
 }
 
 static int read_size(char **argv, const char *option, const char *text, int64_t *out) {
