@@ -145,7 +145,13 @@
       "The destination has context parallelism, and the bridge has no gradient: it is taken as "   \
       "partial, every cp rank has a part of every row's gradient, and the parts are added. Where " \
       "each cp rank has the gradients of its own rows only, name the owner. If partial is meant, " \
-      "write it.")
+      "write it.")                                                                                 \
+    X(109, BATCH_AXIS,                                                                             \
+      "The batch of a bridge is another axis than the tensor's b: dp would shard that axis. "      \
+      "Sequences would be cut where samples are meant to be.")                                     \
+    X(110, SAME_LAYOUT,                                                                            \
+      "The source and the destination of a bridge are one grid, in one layout: nothing moves. "    \
+      "One of the two names is probably wrong.")
 /* clang-format on */
 
 #define LIERNE_DIAGNOSTIC_NUMBER(number) (1##number - 1000)

@@ -283,6 +283,40 @@ static void check_default_owner(lierne_reader *r, values *v, entry *bridge) {
     }
 }
 
+static void check_batch_axis(lierne_reader *r, values *v, entry *bridge) {
+    const char *batch = bridge->axes[bridge->spec.batch_axis];
+    for (int a = 0; a < bridge->spec.naxes; a++) {
+        if (strcmp(bridge->axes[a], "b") == 0 && strcmp(batch, "b") != 0) {
+            lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_BATCH_AXIS, v->batch, "let batch be b",
+                                  "the batch is axis %s, and the tensor has an axis 'b'",
+                                  lierne_quote(batch).text);
+        }
+    }
+}
+
+/* Where the sides have views, placements or counts of their own, something may move. */
+static void check_same_layout(lierne_reader *r, values *v, entry *bridge) {
+    bool apart = bridge->spec.src != bridge->spec.dst;
+    for (int side = 0; side < 2; side++) {
+        apart = apart || v->views[side] || v->dp_counts[side];
+        for (int d = 0; d < LIERNE_MAX_DIMS; d++) {
+            apart = apart || v->placed[side][d];
+        }
+    }
+    if (!apart) {
+        lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_SAME_LAYOUT, v->dst, "name another grid",
+                              "source and destination are both grid %s: nothing moves",
+                              lierne_quote(bridge->dst).text);
+    }
+}
+
+/* What can be planned and is seldom meant. */
+static void check_intent(lierne_reader *r, values *v, entry *bridge) {
+    check_default_owner(r, v, bridge);
+    check_batch_axis(r, v, bridge);
+    check_same_layout(r, v, bridge);
+}
+
 /* Warns of a pair that Megatron-LM rejects or plans wrongly. */
 static void compare_megatron(lierne_reader *r, values *v, const lierne_megatron_comparison *c) {
     const int shown =
@@ -348,7 +382,7 @@ void lierne_config_check_bridge(lierne_reader *r, values *v, entry *bridge, bool
     if (sound && errors == r->config->errors && bridge->spec.src && bridge->spec.dst) {
         check_pair(r, v, bridge);
         if (errors == r->config->errors) {
-            check_default_owner(r, v, bridge);
+            check_intent(r, v, bridge);
         }
     }
 }

@@ -77,7 +77,7 @@ Test(config_bounds, text_bounds_have_diagnostics) {
     free(text);
 }
 
-/* ngrids grids, and nbridges bridges that all name the last grid. */
+/* ngrids grids, and nbridges bridges from the one before the last to the last. */
 static char *many_parts(int ngrids, int nbridges) {
     char *text = malloc((size_t)1 << 20), *p = text;
     p += sprintf(p, "{\"world_size\":8,\"grids\":{");
@@ -91,7 +91,7 @@ static char *many_parts(int ngrids, int nbridges) {
                      "%s{\"name\":\"b%d\",\"src\":\"g%d\",\"dst\":\"g%d\",\"batch\":\"b\","
                      "\"tensor\":{\"axes\":[\"b\",\"h\"],\"shape\":{\"b\":8,\"h\":1},"
                      "\"dtype\":\"u8\"}}",
-                     i ? "," : "", i, ngrids - 1, ngrids - 1);
+                     i ? "," : "", i, ngrids - 2, ngrids - 1);
     }
     strcpy(p, "]}");
     return text;
@@ -134,7 +134,7 @@ static char *bridges_of_a_large_world(void) {
                      "%s{\"name\":\"b%d\",\"src\":\"g%d\",\"dst\":\"g%d\",\"tensor\":{\"axes\":"
                      "[\"b\",\"h\"],\"shape\":{\"b\":8388608,\"h\":1},\"dtype\":\"i8\"},"
                      "\"batch\":\"b\",\"algorithm\":\"%s\"}",
-                     i ? "," : "", i, i % 2, i / 2 % 3, algorithms[i / 6 % 3]);
+                     i ? "," : "", i, i % 2, (i / 2 + 1) % 3, algorithms[i / 6 % 3]);
     }
     strcpy(p, "]}");
     return text;
