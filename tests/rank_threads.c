@@ -3,7 +3,6 @@
 #include "rank_threads.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,4 +41,11 @@ void rank_threads(lierne_sim *sim, int world, void (*work)(lierne_context *conte
         }
     }
     free(workers);
+}
+
+void rank_note(rank_faults *faults, bool ok, int line, const char *condition) {
+    if (!ok && atomic_fetch_add(&faults->wrong, 1) == 0) {
+        snprintf(faults->message, sizeof faults->message, "line %d: %s (%s)", line, condition,
+                 lierne_last_error());
+    }
 }

@@ -12,12 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-void group_note(group_state *s, bool ok, int line) {
-    if (!ok && atomic_fetch_add(&s->wrong, 1) == 0) {
-        atomic_store(&s->where, line);
-    }
-}
-
 void group_keep(group_state *s, const lierne_context *context, lierne_status status) {
     s->kept[context->rank] = status;
     snprintf(s->message[context->rank], LIERNE_MESSAGE_SIZE, "%s",
@@ -29,8 +23,7 @@ void group_run(int world, const lierne_context_spec *spec,
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     ranks_run(world, spec, work, s);
-    cr_assert_eq(s->wrong, 0, "%d wrong, the first at line %d; rank 0 says '%s'", s->wrong,
-                 s->where, s->message[0]);
+    cr_assert_eq(s->faults.wrong, 0, "%d wrong, the first: %s", s->faults.wrong, s->faults.message);
     cr_assert_eq(s->communicators, 0, "%d communicators are left", s->communicators);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);

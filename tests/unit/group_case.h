@@ -7,9 +7,9 @@
 #include "base/base.h"
 #include "lierne/group.h"
 #include "lierne/sim.h"
+#include "rank_threads.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #define GROUP_RANKS   8  /* of a world, at most */
@@ -42,8 +42,7 @@ struct group_state {
     int fault_rank;
     group_fault fault;
 
-    atomic_int wrong;
-    atomic_int where;                /* line of the first wrong one */
+    rank_faults faults;
     lierne_status kept[GROUP_RANKS]; /* a status of each rank, with its message */
     char message[GROUP_RANKS][LIERNE_MESSAGE_SIZE];
     size_t live; /* allocations */
@@ -57,9 +56,6 @@ struct group_state {
     group_rank ranks[GROUP_RANKS];
 };
 
-/* Notes a check that fails; cr_assert ends a test from its own thread only. */
-#define NOTE(state, ok) group_note((state), (ok), __LINE__)
-void group_note(group_state *s, bool ok, int line);
 /* Keeps this rank's status and message. */
 void group_keep(group_state *s, const lierne_context *context, lierne_status status);
 

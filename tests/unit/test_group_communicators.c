@@ -191,7 +191,7 @@ Test(group_communicators, running_out_of_memory_leaves_nothing) {
         pthread_mutex_destroy(&s.lock);
         pthread_cond_destroy(&s.changed);
         failed = s.kept[0] != LIERNE_OK;
-        cr_assert(k < 500 && s.wrong == 0, "allocation %zu: line %d", k, s.where);
+        cr_assert(k < 500 && s.faults.wrong == 0, "allocation %zu: %s", k, s.faults.message);
         cr_assert_eq(s.communicators, 0);
         for (int r = 0; r < 4; r++) {
             cr_assert_eq(s.kept[r], failed ? LIERNE_NO_MEMORY : LIERNE_OK, "allocation %zu: %s", k,

@@ -65,6 +65,18 @@ static void expect_ns(int64_t got, double wanted, const char *what, int64_t elem
               (long long)elements, (long long)got, wanted);
 }
 
+/* On every rank both times are these, and AUTO takes the shorter. */
+static void expect_choice(int sources, int64_t elements, const lierne_links *links,
+                          const int *nodes, double direct, double balanced) {
+    for (int rank = 0; rank < WORLD; rank++) {
+        lierne_report r = report_of(sources, elements, links, nodes, LIERNE_ROUTING_AUTO, rank);
+        expect_ns(r.direct_ns, direct, "direct", elements);
+        expect_ns(r.balanced_ns, balanced, "balanced", elements);
+        cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
+                     (long long)elements, r.algorithm);
+    }
+}
+
 /* One node, or a node per rank, whose links are the same then; in one chunk. */
 static void compare(int64_t elements, bool apart, int64_t latency, int64_t speed) {
     static const int each[WORLD] = {0, 1, 2, 3};
@@ -75,14 +87,7 @@ static void compare(int64_t elements, bool apart, int64_t latency, int64_t speed
     double moved = (double)elements * 4 * 1000 / (double)speed;
     double direct = (double)latency + 3 * moved;
     double balanced = 2 * (double)latency + moved + 2 * moved / 3;
-    for (int rank = 0; rank < WORLD; rank++) {
-        const int *nodes = apart ? each : NULL;
-        lierne_report r = report_of(1, elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
-        expect_ns(r.direct_ns, direct, "direct", elements);
-        expect_ns(r.balanced_ns, balanced, "balanced", elements);
-        cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
-                     (long long)elements, r.algorithm);
-    }
+    expect_choice(1, elements, &links, apart ? each : NULL, direct, balanced);
 }
 
 /* Of 1,000 ns and 1,000 MB/s a stage is worth 750 bytes: 4/3 of what each passes on. */
@@ -121,13 +126,7 @@ static void share_node(bool senders, int64_t elements, int64_t speed) {
     double moved = (double)elements * 4 * 1000 / (double)speed;
     double direct = 1000 + 2 * moved;
     double balanced = senders ? 2 * 1000 + moved * 3 / 2 : 1000 + 100 + moved;
-    for (int rank = 0; rank < WORLD; rank++) {
-        lierne_report r = report_of(2, elements, &links, nodes, LIERNE_ROUTING_AUTO, rank);
-        expect_ns(r.direct_ns, direct, "direct", elements);
-        expect_ns(r.balanced_ns, balanced, "balanced", elements);
-        cr_expect_eq(is_balanced(&r), balanced < direct, "rank %d, %lld elements: %s", rank,
-                     (long long)elements, r.algorithm);
-    }
+    expect_choice(2, elements, &links, nodes, direct, balanced);
 }
 
 Test(links, count_what_ranks_of_a_node_share) {

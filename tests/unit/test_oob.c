@@ -2,6 +2,7 @@
  * and functions that fail. Processes are in tests/node. */
 #include "control_messages.h"
 #include "oob_ranks.h"
+#include "rank_threads.h"
 #include "redistribute_case.h"
 
 #include "context/oob.h"
@@ -23,17 +24,8 @@ typedef struct shared_state {
     size_t words;
     int odd; /* a rank that differs */
     bool gather_only;
-    atomic_int wrong;
-    char message[512]; /* of the first failed check */
+    rank_faults faults;
 } shared_state;
-
-#define NOTE(b, ok)                                                                                \
-    do {                                                                                           \
-        if (!(ok) && atomic_fetch_add(&(b)->wrong, 1) == 0) {                                      \
-            snprintf((b)->message, sizeof(b)->message, "line %d: %s (%s)", __LINE__, #ok,          \
-                     lierne_last_error());                                                         \
-        }                                                                                          \
-    } while (0)
 
 static void run(oob_way way, int n, double timeout, shared_state *b,
                 void (*work)(lierne_context *, void *)) {
@@ -41,7 +33,8 @@ static void run(oob_way way, int n, double timeout, shared_state *b,
     size_t live = lierne_mem_live();
     b->gather_only = way == OOB_GATHER_ONLY;
     oob_ranks_run(way, n, &spec, work, b);
-    cr_assert_eq(b->wrong, 0, "way %d, %d ranks: %d wrong, first %s", way, n, b->wrong, b->message);
+    cr_assert_eq(b->faults.wrong, 0, "way %d, %d ranks: %d wrong, first %s", way, n,
+                 b->faults.wrong, b->faults.message);
     cr_assert_eq(lierne_mem_live(), live, "%zu allocations are left", lierne_mem_live() - live);
 }
 
@@ -328,7 +321,7 @@ static void act_all(actor *actors, int n, oob_way way, double timeout, void *(*a
         cr_assert_eq(actors[r].destroyed, LIERNE_OK);
     }
     oob_world_destroy(world);
-    cr_assert_eq(shared.wrong, 0, "%s", shared.message);
+    cr_assert_eq(shared.faults.wrong, 0, "%s", shared.faults.message);
 }
 
 static void *stay_away(void *argument) {

@@ -12,22 +12,12 @@
 enum { RANKS = 4, COUNT = 6, OPS = 5 };
 
 typedef struct state {
-    atomic_int wrong;
-    int line;
+    rank_faults faults;
     lierne_status wanted;
     const char *message;
     int which;
     bool threaded; /* runs have progress threads */
 } state;
-
-/* cr_assert ends a thread only. */
-#define NOTE(s, ok)                                                                                \
-    do {                                                                                           \
-        if (!(ok)) {                                                                               \
-            (s)->line = __LINE__;                                                                  \
-            (s)->wrong++;                                                                          \
-        }                                                                                          \
-    } while (0)
 
 static void run_ranks(void (*work)(lierne_context *, void *), state *s, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
@@ -35,7 +25,7 @@ static void run_ranks(void (*work)(lierne_context *, void *), state *s, double t
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
     rank_threads(sim, RANKS, work, s);
-    cr_assert_eq(s->wrong, 0, "line %d: %s", s->line, lierne_last_error());
+    cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), before);
 }

@@ -15,20 +15,10 @@
 enum { RANKS = 3, COUNT = 4, ROUNDS = 2, OPS = 2 * ROUNDS };
 
 typedef struct state {
-    atomic_int wrong;
-    int line;
+    rank_faults faults;
     char *traces[RANKS];
     char errors[RANKS][LIERNE_MESSAGE_SIZE];
 } state;
-
-/* cr_assert ends a thread only. */
-#define NOTE(s, ok)                                                                                \
-    do {                                                                                           \
-        if (!(ok)) {                                                                               \
-            (s)->line = __LINE__;                                                                  \
-            (s)->wrong++;                                                                          \
-        }                                                                                          \
-    } while (0)
 
 static size_t live_texts(const state *s) {
     size_t n = 0;
@@ -44,7 +34,7 @@ static void run_ranks(void (*work)(lierne_context *, void *), state *s) {
     lierne_sim *sim;
     cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
     rank_threads(sim, RANKS, work, s);
-    cr_assert_eq(s->wrong, 0, "line %d", s->line);
+    cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), before + live_texts(s));
 }

@@ -1,6 +1,7 @@
 /* Agreements that wait, sparse exchanges and allreduce with max, with a thread per rank of a
  * simulated world and in a world of one rank. */
 #include "control_messages.h"
+#include "rank_threads.h"
 
 #include <criterion/criterion.h>
 
@@ -20,19 +21,10 @@ typedef struct shared_state {
     int absent; /* rank */
     size_t fail_at;
     atomic_int arrived;
-    atomic_int wrong;
+    rank_faults faults;
     atomic_int without_memory;
-    char message[256]; /* of a failed check */
     char errors[MOST_RANKS][256];
 } shared_state;
-
-#define NOTE(b, ok)                                                                                \
-    do {                                                                                           \
-        if (!(ok) && atomic_fetch_add(&(b)->wrong, 1) == 0) {                                      \
-            snprintf((b)->message, sizeof(b)->message, "line %d: %s (%s)", __LINE__, #ok,          \
-                     lierne_last_error());                                                         \
-        }                                                                                          \
-    } while (0)
 
 /* Exchanges messages, checks those that arrived and returns the outcome. */
 static lierne_status exchange_round(shared_state *b, lierne_context *context, pattern p,
@@ -56,7 +48,8 @@ static void run(int world, double timeout, shared_state *b,
                 void (*work)(lierne_context *, void *)) {
     lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     ranks_run(world, &spec, work, b);
-    cr_assert_eq(b->wrong, 0, "%d ranks: %d wrong, first %s", world, b->wrong, b->message);
+    cr_assert_eq(b->faults.wrong, 0, "%d ranks: %d wrong, first %s", world, b->faults.wrong,
+                 b->faults.message);
 }
 
 static void exchange_patterns(lierne_context *context, void *shared) {
@@ -89,7 +82,7 @@ Test(sparse_exchange, world_of_one) {
         lierne_mem_fail_at(k);
         cr_assert_eq(exchange_round(&b, context, ALL_TO_ALL, 0), LIERNE_NO_MEMORY);
     }
-    cr_assert_eq(b.wrong, 0, "%s", b.message);
+    cr_assert_eq(b.faults.wrong, 0, "%s", b.faults.message);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), 0);
 }
