@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define MAX_WORLD    8
-#define MAX_MAP      4096 /* ranks: a map costs memory and time in proportion */
+#define MAX_MAP      1024 /* ranks: a map costs memory and time in proportion */
 #define MAX_ELEMENTS 4096
 
 /* Every text of a diagnostic is there and on one line, and its place is in the file. */
