@@ -84,7 +84,7 @@ Test(heap, blocks_are_the_first_that_fit) {
 Test(heap, foreign_memory_is_in_no_chunk) {
     lierne_heap heap = {0};
     fill(&heap);
-    cr_assert_eq(lierne_heap_place(&heap, chunks[0] - 1), -1);
+    cr_assert_eq(lierne_heap_place(&heap, (void *)((uintptr_t)chunks - 1)), -1);
     cr_assert_eq(lierne_heap_place(&heap, chunks[0] + FIRST * UNIT), -1);
     cr_assert_eq(lierne_heap_place(&heap, NULL), -1);
     cr_assert(!lierne_heap_give(&heap, NULL));

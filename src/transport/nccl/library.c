@@ -130,22 +130,3 @@ void lierne_nccl_abort(void *self) {
     n->broken = true;
     pthread_mutex_unlock(&n->lock);
 }
-
-/* Destroying waits for the other ranks without a deadline; finalising first does not. */
-static bool is_finalised(lierne_nccl *n) {
-    return !n->broken &&
-           lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize") ==
-               LIERNE_OK &&
-           lierne_nccl_wait(n, "ncclCommFinalize") == LIERNE_OK;
-}
-
-void lierne_nccl_end(lierne_nccl *n) {
-    if (n->comm && n->owned && is_finalised(n)) {
-        n->call.ncclCommDestroy(n->comm);
-    } else if (n->comm && n->owned) {
-        n->call.ncclCommAbort(n->comm);
-    }
-    n->comm = NULL;
-    lierne_nccl_heap_close(n);
-    pthread_mutex_destroy(&n->lock);
-}
