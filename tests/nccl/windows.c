@@ -157,6 +157,54 @@ static void run_many(lierne_context *device) {
     lierne_plan_destroy(kept);
 }
 
+static lierne_layout *make_layout(const lierne_grid *grid, int axis) {
+    const int64_t shape[2] = {8, 64};
+    const lierne_placement placement = {.kind = LIERNE_SHARD, .axis = axis};
+    const lierne_layout_spec spec = {.size = sizeof spec,
+                                     .grid = grid,
+                                     .naxes = 2,
+                                     .shape = shape,
+                                     .dtype = LIERNE_I32,
+                                     .placements = &placement};
+    lierne_layout *layout = NULL;
+    check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "layout");
+    return layout;
+}
+
+static lierne_plan *make_shards(lierne_context *context) {
+    const char *names[] = {"tp"};
+    const int64_t sizes[] = {RANKS};
+    const lierne_grid_spec grid_spec = {
+        .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = RANKS};
+    lierne_grid *grid = NULL;
+    lierne_plan *plan = NULL;
+    check(lierne_grid_create(&grid, &grid_spec) == LIERNE_OK, "grid");
+    lierne_layout *src = make_layout(grid, 0), *dst = make_layout(grid, 1);
+    const lierne_redistribute_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
+    check(lierne_plan_create_redistribute(&plan, context, &spec) == LIERNE_OK, "planning");
+    lierne_layout_destroy(src);
+    lierne_layout_destroy(dst);
+    lierne_grid_destroy(grid);
+    return plan;
+}
+
+/* A plan whose shape changes: memory in windows goes from one shape to the next. */
+static void run_updates(lierne_context *host, lierne_context *device, int rank) {
+    lierne_plan *a = make_shards(host), *b = make_shards(device);
+    fake_window_counts before = begin_count();
+    for (int i = 0; i < 40; i++) {
+        const int64_t shape[2] = {4 * (1 + i * 5 % 17), 64};
+        check(lierne_plan_update_shape(a, shape) == LIERNE_OK, "another shape over sockets");
+        check(lierne_plan_update_shape(b, shape) == LIERNE_OK, "another shape over nccl");
+        compare(b, a, rank);
+    }
+    fake_window_counts now = begin_count();
+    check(now.registered == before.registered, "updates find space in the windows");
+    check(now.messages > before.messages, "messages are in windows");
+    lierne_plan_destroy(a);
+    lierne_plan_destroy(b);
+}
+
 /* The heap has other places on rank 1: no all-gather of NCCL's reads or writes there. */
 static void run_places(lierne_context *host, lierne_context *device, int rank) {
     lierne_plan *first = NULL, *a = NULL, *b = NULL;
@@ -188,6 +236,7 @@ static void *works(void *argument) {
     lierne_context *device = open_context(rank, "device", true, 30);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     run_many(device);
+    run_updates(host, device, rank);
     run_places(host, device, rank);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(host) == LIERNE_OK, "destroy");
