@@ -131,7 +131,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -357,14 +357,14 @@ $(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.
-$(B)/tests/nccl_ranks $(B)/tests/nccl_replays: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
+$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/fake_windows.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
 $(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/nccl/%.o: CPPFLAGS += -Itests
-$(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays fake cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
+$(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays windows fake fake_windows cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)

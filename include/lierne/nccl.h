@@ -4,8 +4,10 @@
  *
  * Every stage of a plan is one or more group calls of sends and receives, each of at most 256
  * operations, on one communicator per context; a stage in which every rank sends one block to all
- * others, and has theirs in the order of the ranks, is NCCL's all-gather. NCCL's messages have no
- * ids, so all ranks must begin all calls of the context in the same order, across plans and
+ * others, and has theirs in the order of the ranks, is NCCL's all-gather. With NCCL 2.28 or later
+ * and a communicator of lierne's, scratch lies in windows for symmetric memory, in chunks of 2 MiB
+ * and more that are registered while planning and live as long as the context. NCCL's messages have
+ * no ids, so all ranks must begin all calls of the context in the same order, across plans and
  * directions (lierne/plan.h); a context that checks finds ranks that do not. Sums are lierne's own,
  * with the bits that it promises. */
 #ifndef LIERNE_NCCL_H
@@ -35,6 +37,12 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * (ncclCommGetAsyncError), by another thread and while calls are under way: abort it after an
  * error, or the device hangs. After an error the context is dead; a communicator of lierne's is
  * aborted at the latest when the context is destroyed.
+ *
+ * Windows. A first one is registered here; where that fails on any rank, all ranks do without, with
+ * another communicator if need be. A later registration, while planning, that fails or does not end
+ * within half of the timeout is the error of the call that plans, and the context is dead. A comm
+ * of the caller's gets no windows, because it may wait without a deadline; buffers of a call that
+ * lie in one of its own for symmetric memory need the same place there on all ranks, as NCCL says.
  *
  * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
  * comm has other ranks or another device than the context, or no comm is given and another device
@@ -67,7 +75,8 @@ LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct
 LIERNE_API lierne_status lierne_context_create_nccl(lierne_context **out, struct ncclComm *comm,
                                                     const lierne_context_spec *spec);
 
-/* Writes one line to text of size bytes: NCCL's version, or why there is none. What does not fit is
+/* Writes one line to text of size bytes: NCCL's version and whether it has windows and put/signal
+ * (which lierne does not use), or why there is no NCCL. What does not fit is
  * cut off. Not collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
 LIERNE_API lierne_status lierne_nccl_get_summary(char *text, size_t size);
 

@@ -172,6 +172,22 @@ LIERNE_PRIVATE void lierne_context_prefer_transport(lierne_context *context,
  * others where it is not set. Returns false, and adds nothing, where it names others only. */
 bool lierne_context_place_transport(lierne_context *context, const lierne_transport *transport,
                                     void *self);
+/* heap.c. The heap of a transport that has one, or NULL. */
+struct lierne_heap;
+struct lierne_heap *lierne_context_heap(const lierne_context *context);
+/* Memory for scratch and staging slots, of the heap where it has space; freed here. */
+lierne_status lierne_context_alloc_scratch(void **out, const lierne_context *context,
+                                           int64_t bytes);
+void lierne_context_free_scratch(const lierne_context *context, void *memory);
+/* Adds a chunk to the heap of a transport, which need not be one of the context yet: of the
+ * greatest bytes of any rank; where that is 0, or the heap does not grow, none. What the ranks
+ * cannot add together is no error. Collective, waits for all ranks. Errors, of all ranks: those of
+ * the transport, which is aborted then; of the control, and the context is dead. add_to_heap: the
+ * same for the context's; does nothing where it has none. Any error kills the context. */
+LIERNE_PRIVATE lierne_status lierne_context_grow_heap(lierne_context *context,
+                                                      const lierne_carrier *carrier, int64_t bytes);
+lierne_status lierne_context_add_to_heap(lierne_context *context, int64_t bytes);
+
 /* Whether LIERNE_TRANSPORTS allows a transport of this name. */
 bool lierne_context_allows_transport(const char *name);
 /* Keeps the transports that LIERNE_TRANSPORTS names, in its order; all of them if it is not set. To

@@ -5,8 +5,13 @@
  *
  * A rank sees its own messages only. Whether all see an all-gather is asked once, while planning.
  * The operation also writes this rank's own block where the others' lie, so a copy of the stage
- * must do the same, or the block must be there already. */
+ * must do the same, or the block must be there already.
+ *
+ * Memory that ranks have registered with each other (a heap) must have the same place on all of
+ * them in such an operation: NCCL computes the peers' addresses from its own, and does not check.
+ */
 #include "execute/execution.h"
+#include "transport/heap.h"
 
 #define MOST_STAGES (LIERNE_MAX_REDUCED / 2) /* of a direction that are looked at */
 
@@ -48,6 +53,15 @@ static bool keeps_own(const lierne_stage *stage, piece to, piece sent) {
     return found;
 }
 
+/* The block that a stage sends, and what the first rank's becomes. */
+static void get_pieces(const lierne_execution *e, size_t number, piece *sent, piece *all) {
+    const lierne_phase *phase = &e->phases.at[number];
+    const lierne_coalesced_message *m = &e->messages.at[phase->first];
+    *sent = piece_of(e, &m[phase->nrecvs]);
+    *all = piece_of(e, &m[0]);
+    all->offset -= m[0].index * all->count;
+}
+
 static bool looks_like_one(const lierne_execution *e, size_t number) {
     const lierne_phase *phase = &e->phases.at[number];
     size_t others = (size_t)e->context->members.count - 1;
@@ -60,8 +74,8 @@ static bool looks_like_one(const lierne_execution *e, size_t number) {
             return false;
         }
     }
-    piece sent = piece_of(e, &m[others]), all = piece_of(e, &m[0]);
-    all.offset -= m[0].index * all.count;
+    piece sent, all;
+    get_pieces(e, number, &sent, &all);
     bool same = all.count == sent.count && all.offset >= 0;
     for (size_t i = 0; i < others; i++) {
         const piece expected = {all.buffer, all.offset + m[i].index * all.count, all.count};
@@ -70,6 +84,48 @@ static bool looks_like_one(const lierne_execution *e, size_t number) {
     }
     const piece own = {all.buffer, all.offset + e->context->index * all.count, all.count};
     return same && keeps_own(&e->subroutes[0].route->stages.at[number], own, sent);
+}
+
+/* Where a piece lies in the heap; -1: not there. */
+static int64_t place_of(const lierne_execution *e, const lierne_heap *heap, piece p) {
+    int64_t place = lierne_heap_place(heap, e->memory);
+    const lierne_subroute *s = &e->subroutes[0];
+    return p.buffer == LIERNE_SCRATCH && place >= 0
+               ? place + s->scratch + p.offset * (int64_t)s->size
+               : -1;
+}
+
+/* A number for the places of a stage in `each` executions: the same where they are. What is sent in
+ * place has a place of its own on each rank. */
+static int64_t places_of(lierne_execution *const *e, size_t each, size_t number,
+                         const lierne_heap *heap) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < each; i++) {
+        piece sent, all;
+        get_pieces(e[i], number, &sent, &all);
+        const piece own = {all.buffer, all.offset + e[i]->context->index * all.count, all.count};
+        const int64_t places[2] = {place_of(e[i], heap, all),
+                                   same_piece(own, sent) ? -2 : place_of(e[i], heap, sent)};
+        hash = lierne_hash(hash, places, sizeof places);
+    }
+    return (int64_t)(hash & INT64_MAX);
+}
+
+/* The stages of a direction whose places differ become others. The least number is the greatest
+ * one's negative. */
+static lierne_status compare_stages(lierne_context *context, lierne_execution *const *e,
+                                    size_t each, int64_t *others) {
+    const lierne_heap *heap = lierne_context_heap(context);
+    int64_t numbers[2 * MOST_STAGES] = {0};
+    for (size_t i = 0; i < MOST_STAGES; i++) {
+        numbers[i] = others[i] ? 0 : places_of(e, each, i, heap);
+        numbers[MOST_STAGES + i] = -numbers[i];
+    }
+    LIERNE_TRY(lierne_context_allreduce_max(context, numbers, 2 * MOST_STAGES));
+    for (size_t i = 0; i < MOST_STAGES; i++) {
+        others[i] |= numbers[i] != -numbers[MOST_STAGES + i];
+    }
+    return LIERNE_OK;
 }
 
 static void set(lierne_execution *e, size_t number, bool is_one) {
@@ -100,6 +156,10 @@ lierne_status lierne_execution_find_all_gathers(lierne_context *context,
         others[i] = stage >= e->phases.count || !looks_like_one(e, stage);
     }
     LIERNE_TRY(lierne_context_allreduce_max(context, others, LIERNE_MAX_REDUCED));
+    const lierne_heap *heap = lierne_context_heap(context);
+    for (size_t d = 0; d < 2 && heap && lierne_heap_bytes(heap) > 0; d++) {
+        LIERNE_TRY(compare_stages(context, executions + d * each, each, others + d * MOST_STAGES));
+    }
     for (size_t i = 0; i < 2 * each * MOST_STAGES; i++) {
         size_t number = i / MOST_STAGES, stage = i % MOST_STAGES;
         if (!others[number / each * MOST_STAGES + stage]) {

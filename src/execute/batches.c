@@ -56,6 +56,13 @@ static char *slot_of(const lierne_execution *e, const lierne_coalesced_message *
     return m->staging >= 0 ? memory + m->staging : NULL;
 }
 
+void lierne_execution_place_slots(lierne_execution *e) {
+    for (size_t i = 0; i < e->messages.count; i++) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        e->batches[m->batch].postings[m->slot].data = slot_of(e, m);
+    }
+}
+
 /* Postings change little from call to call: what does not is written once. */
 static void list_postings(lierne_execution *e, const lierne_phase *phase) {
     for (size_t i = phase->first; i < phase->first + phase->nrecvs + phase->nsends; i++) {

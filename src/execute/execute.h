@@ -55,6 +55,13 @@ int64_t lierne_execution_window_bytes(const lierne_execution *execution);
 lierne_status lierne_execution_resize(lierne_execution *e);
 void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, int64_t *received);
 
+/* Moves what n executions have allocated into the heap of the context, which all ranks grow as far
+ * as they can; where no transport of the context has one, does nothing. To be called when all ranks
+ * have created them, and none was called. Collective, waits for all ranks. Errors, of all ranks,
+ * which kill the context: those of the transport. */
+lierne_status lierne_execution_use_heap(lierne_context *context,
+                                        lierne_execution *const *executions, size_t n);
+
 /* Finds the stages that all ranks can leave to a transport's own all-gather; where no transport of
  * the context has one, does nothing. For `each` executions of either direction: forward's, then
  * adjoint's. Collective, waits for all ranks. */

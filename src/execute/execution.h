@@ -225,6 +225,8 @@ bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_
 /* Chooses a transport for each message; then, with staging assigned, creates the batches. */
 lierne_status lierne_execution_choose_transports(lierne_execution *e);
 lierne_status lierne_execution_create_batches(lierne_execution *e);
+/* Updates the postings of messages with staging slots after the execution's memory has moved. */
+void lierne_execution_place_slots(lierne_execution *e);
 /* Gives up messages in flight, once; returns whether no peer may still read or write buffers. */
 bool lierne_execution_withdraw(lierne_execution *e);
 void lierne_execution_destroy_batches(lierne_execution *e);

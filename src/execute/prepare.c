@@ -166,15 +166,30 @@ static lierne_status add_phases(lierne_execution *e) {
 }
 
 /* Memory that another execution had, if that is enough; else of its own. */
-static lierne_status memory_of(char **out, int64_t *bytes, void *spare, int64_t spare_bytes,
-                               lierne_status (*alloc)(void **, size_t)) {
-    void *memory = spare;
-    if (spare && spare_bytes >= *bytes) {
-        *bytes = spare_bytes;
+static lierne_status take_memory(lierne_execution *e, lierne_spare *spare) {
+    void *memory = spare->memory;
+    if (memory && spare->bytes >= e->reserved) {
+        e->capacity = spare->bytes;
+        spare->memory = NULL;
     } else {
-        LIERNE_TRY(alloc(&memory, (size_t)*bytes));
+        LIERNE_TRY(lierne_context_alloc_scratch(&memory, e->context, e->reserved));
     }
-    *out = memory;
+    e->memory = memory;
+    return LIERNE_OK;
+}
+
+static lierne_status take_host_memory(lierne_execution *e, lierne_spare *spare) {
+    void *memory = spare->host_memory;
+    if (e->host_reserved == 0) {
+        return LIERNE_OK;
+    }
+    if (memory && spare->host_bytes >= e->host_reserved) {
+        e->host_capacity = spare->host_bytes;
+        spare->host_memory = NULL;
+    } else {
+        LIERNE_TRY(e->context->memory->alloc_host(&memory, (size_t)e->host_reserved));
+    }
+    e->host_memory = memory;
     return LIERNE_OK;
 }
 
@@ -189,16 +204,10 @@ static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
     }
     int64_t bytes[2] = {e->reserved, 0};
     LIERNE_TRY(lierne_execution_assign_staging(e, bytes));
-    const lierne_memory *memory = e->context->memory;
     e->reserved = e->capacity = bytes[0];
     e->host_reserved = e->host_capacity = bytes[1];
-    LIERNE_TRY(memory_of(&e->memory, &e->capacity, spare->memory, spare->bytes, memory->alloc));
-    spare->memory = e->memory == spare->memory ? NULL : spare->memory;
-    LIERNE_TRY(bytes[1] > 0 ? memory_of(&e->host_memory, &e->host_capacity, spare->host_memory,
-                                        spare->host_bytes, memory->alloc_host)
-                            : LIERNE_OK);
-    spare->host_memory = e->host_memory == spare->host_memory ? NULL : spare->host_memory;
-    return LIERNE_OK;
+    LIERNE_TRY(take_memory(e, spare));
+    return take_host_memory(e, spare);
 }
 
 static size_t most_contributions(const lierne_execution *e) {
@@ -281,7 +290,7 @@ static void drop(lierne_activity *activity) {
     lierne_mem_free(e->phases.at);
     lierne_mem_free(e->pipelines.at);
     if (quiet || e->reserved == 0) {
-        e->context->memory->free(e->memory);
+        lierne_context_free_scratch(e->context, e->memory);
     }
     if (quiet && e->host_memory) {
         e->context->memory->free_host(e->host_memory);
@@ -326,7 +335,7 @@ lierne_spare lierne_execution_take_spare(lierne_execution *e) {
 
 void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
     if (spare->memory) {
-        context->memory->free(spare->memory);
+        lierne_context_free_scratch(context, spare->memory);
     }
     if (spare->host_memory) {
         context->memory->free_host(spare->host_memory);

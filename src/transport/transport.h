@@ -72,6 +72,8 @@ typedef enum lierne_executor {
     LIERNE_EXECUTOR_BOTH = 2
 } lierne_executor;
 
+struct lierne_heap;
+
 typedef struct lierne_transport {
     const char *name;
     bool exposes;             /* whether it exposes or moves */
@@ -107,6 +109,19 @@ typedef struct lierne_transport {
      * of alloc: NO_MEMORY. */
     lierne_status (*alloc)(void *self, void **out, size_t bytes);
     bool (*free)(void *self, void *memory);
+
+    /* All NULL, or memory of the kind of buffers that all ranks have registered with each other,
+     * which the transport moves best: a heap (transport/heap.h), for what execution allocates while
+     * planning. All ranks add a chunk together, and agree after each step (context/heap.c). reserve
+     * allocates a chunk of at least so many bytes, the same on all ranks, and adds it to the heap.
+     * enlist registers it: collective, at most half of the timeout. decide: keeps the chunk, or
+     * frees what there is of it, and the heap grows no more. Errors of reserve: any, of this rank
+     * alone; nothing is added. Of enlist: UNSUPPORTED (the transport is as good as before); others:
+     * it is of no further use, and abort follows. */
+    struct lierne_heap *(*heap)(void *self);
+    lierne_status (*heap_reserve)(void *self, int64_t bytes);
+    lierne_status (*heap_enlist)(void *self);
+    void (*heap_decide)(void *self, bool kept);
 
     /* Zeroed memory that several ranks of a node write and read, or all NULL. One of them creates
      * it; the others open it by its name, at any time before the first one closes it. It lives

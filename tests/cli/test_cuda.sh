@@ -85,6 +85,8 @@ if [ -n "$nccl" ]; then
     verdict $? "the transport over a NCCL that is played: $got"
     got=$(timeout 200 "$build/tests/nccl_replays" 2>&1)
     verdict $? "captured calls and their replays: $got"
+    got=$(timeout 200 "$build/tests/nccl_windows" 2>&1)
+    verdict $? "windows of a NCCL that is played: $got"
 fi
 if [ -n "$nccl" ] && ! [ -e /dev/nvidiactl ]; then
     got=$("$build/tests/bench/gpu/gpu" 2>&1) && grep -q "nothing was measured: there is no CUDA device" <<<"$got"

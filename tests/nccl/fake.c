@@ -1,6 +1,6 @@
 /* Messages are matched by pair of ranks, in the order in which they were posted. */
-#include "fake.h"
 #include "capture.h"
+#include "fake_windows.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,10 +8,6 @@
 #include <time.h>
 
 enum { MOST_OPERATIONS = 256, MOST_SECONDS = 20 };
-
-struct ncclComm {
-    int world_id, rank, world, device;
-};
 
 typedef struct message {
     struct message *next;
@@ -48,6 +44,7 @@ static bool stalled, fails;
 static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
+static int version_number = NCCL_VERSION(2, 28, 9);
 static _Thread_local operations group;
 static _Thread_local bool open_group;
 static _Thread_local bool broken; /* the group: nothing of it is begun */
@@ -55,6 +52,12 @@ static _Thread_local bool broken; /* the group: nothing of it is begun */
 void fake_nccl_stall(bool stall) {
     pthread_mutex_lock(&lock);
     stalled = stall;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_nccl_set_version(int version) {
+    pthread_mutex_lock(&lock);
+    version_number = version;
     pthread_mutex_unlock(&lock);
 }
 
@@ -83,12 +86,14 @@ fake_nccl_counts fake_nccl_count(void) {
 
 ncclComm_t fake_nccl_comm(int world_id, int rank, int world) {
     struct ncclComm *comm = malloc(sizeof *comm);
-    *comm = (struct ncclComm){world_id, rank, world, device};
+    *comm = (struct ncclComm){.world_id = world_id, .rank = rank, .world = world, .device = device};
     return comm;
 }
 
 static ncclResult_t get_version(int *version) {
-    *version = NCCL_VERSION(2, 28, 9);
+    pthread_mutex_lock(&lock);
+    *version = version_number;
+    pthread_mutex_unlock(&lock);
     return ncclSuccess;
 }
 
@@ -116,10 +121,10 @@ static ncclResult_t init(ncclComm_t *comm, int world, ncclUniqueId id, int rank,
 }
 
 static ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t *state) {
-    (void)comm;
     pthread_mutex_lock(&lock);
     *state = stalled ? ncclInProgress : async_error;
     pthread_mutex_unlock(&lock);
+    *state = *state == ncclSuccess ? fake_window_state(comm) : *state;
     return ncclSuccess;
 }
 
@@ -129,6 +134,7 @@ static ncclResult_t finalize(ncclComm_t comm) {
 }
 
 static ncclResult_t destroy(ncclComm_t comm) {
+    fake_windows_end(comm);
     free(comm);
     pthread_mutex_lock(&lock);
     counts.destroyed++;
@@ -137,6 +143,7 @@ static ncclResult_t destroy(ncclComm_t comm) {
 }
 
 static ncclResult_t abort_comm(ncclComm_t comm) {
+    fake_windows_end(comm);
     free(comm);
     pthread_mutex_lock(&lock);
     counts.aborted++;
@@ -185,6 +192,7 @@ static ncclResult_t add(ncclComm_t comm, int peer, bool receives, void *data, si
         broken = true;
         return ncclInvalidUsage;
     }
+    fake_windows_see_message(comm, data);
     group.at[group.n++] = (operation){comm, peer, receives, data, bytes, stream};
     return ncclSuccess;
 }
@@ -298,6 +306,7 @@ static ncclResult_t group_end(void) {
 static ncclResult_t all_gather(const void *mine, void *all, size_t bytes, ncclDataType_t type,
                                ncclComm_t comm, cudaStream_t stream) {
     char *parts = all;
+    fake_windows_see_gather(comm, all);
     pthread_mutex_lock(&lock);
     counts.all_gathers++;
     pthread_mutex_unlock(&lock);
@@ -332,6 +341,10 @@ lierne_status __wrap_lierne_nccl_load(lierne_nccl_functions *nccl) {
                                     .ncclGroupStart = group_start,
                                     .ncclGroupEnd = group_end,
                                     .ncclSend = send_bytes,
-                                    .ncclRecv = receive_bytes};
+                                    .ncclRecv = receive_bytes,
+                                    .ncclMemAlloc = fake_mem_alloc,
+                                    .ncclMemFree = fake_mem_free,
+                                    .ncclCommWindowRegister = fake_window_register,
+                                    .ncclCommWindowDeregister = fake_window_deregister};
     return LIERNE_OK;
 }

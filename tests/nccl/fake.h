@@ -14,6 +14,27 @@ typedef struct fake_nccl_counts {
     int created, destroyed, aborted, groups, messages, all_gathers;
 } fake_nccl_counts;
 fake_nccl_counts fake_nccl_count(void);
+/* The version that it says to have, 2.28.9 at first: windows are of 2.28. */
+void fake_nccl_set_version(int version);
+
+/* What fails on this thread's rank, in the next call that could or after so many of them: memory;
+ * a registration, so that the other ranks wait for it in vain; or NCCL makes no window. */
+typedef enum fake_window_fault {
+    FAKE_NO_FAULT = 0,
+    FAKE_NO_MEMORY,
+    FAKE_NO_WINDOW,
+    FAKE_NULL_WINDOW
+} fake_window_fault;
+void fake_nccl_fail_window(fake_window_fault fault, int after);
+typedef struct fake_window_counts {
+    int allocated, freed; /* memory */
+    int registered, deregistered, ended /* with their communicator */;
+    int messages; /* from or into windows */
+    int gathers;  /* all-gathers into windows */
+    int wrong;    /* memory freed that is registered, windows of another communicator, all-gathers
+                     into other places on other ranks */
+} fake_window_counts;
+fake_window_counts fake_nccl_count_windows(void);
 /* The device of communicators that this thread makes from now on; 0 before. */
 void fake_nccl_set_device(int device);
 /* A communicator of a caller's, which the caller frees (free). */

@@ -1,7 +1,9 @@
 /* NCCL for a context that has a control of its own.
  *
  * Everything that can fail on one rank alone comes before the ranks agree. Then all of them create
- * the communicator, under a deadline, and agree again: it exists on all ranks or on none. */
+ * the communicator, under a deadline, and agree again: it exists on all ranks or on none. A first
+ * window is registered at once, because a registration that fails leaves the communicator in doubt:
+ * now another one can still take its place, which then has no windows. */
 #include "context/context.h"
 #include "lierne/nccl.h"
 #include "transport/nccl/nccl.h"
@@ -55,6 +57,11 @@ static lierne_status check_context(const lierne_context *context) {
                              context->rank, context->ncarriers);
 }
 
+static lierne_status get_id(const lierne_nccl *n, ncclUniqueId *id) {
+    return n->rank == 0 ? lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId")
+                        : LIERNE_OK;
+}
+
 /* Everything that can fail on this rank alone. id: of the communicator to make, on one rank. */
 static lierne_status prepare(lierne_nccl **out, const lierne_context *context, ncclComm_t comm,
                              ncclUniqueId *id) {
@@ -72,8 +79,7 @@ static lierne_status prepare(lierne_nccl **out, const lierne_context *context, n
         LIERNE_TRY(check_given(n));
         return check_device(n, context);
     }
-    return n->rank == 0 ? lierne_nccl_check(n, n->call.ncclGetUniqueId(id), "ncclGetUniqueId")
-                        : LIERNE_OK;
+    return get_id(n, id);
 }
 
 /* Gives all ranks the id of the first one: its words are the greatest. */
@@ -128,6 +134,21 @@ static lierne_status make_comm(lierne_context *context, lierne_nccl *n, ncclUniq
     return status;
 }
 
+/* The smallest window that there is: whether NCCL has them. */
+static lierne_status open_windows(lierne_context *context, lierne_nccl *n, ncclUniqueId *id,
+                                  const lierne_field *fields) {
+    const lierne_carrier carrier = {&lierne_nccl_transport, n};
+    n->heap.grows = true;
+    lierne_status status = lierne_context_grow_heap(context, &carrier, 1);
+    if (status == LIERNE_OK || context->dead != LIERNE_OK) {
+        n->broken |= status != LIERNE_OK;
+        return status;
+    }
+    status = get_id(n, id);
+    LIERNE_TRY(lierne_context_agree_all(context, status, fields, 1, NULL));
+    return make_comm(context, n, id, fields);
+}
+
 lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm) {
     LIERNE_PUBLIC_CALL();
     const lierne_field fields[2] = {{.name = "lierne_context_use_nccl"},
@@ -143,6 +164,7 @@ lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *
     status = lierne_context_agree_all(context, status, fields, 2, NULL);
     if (status == LIERNE_OK && !comm) {
         status = make_comm(context, n, &id, fields);
+        status = status == LIERNE_OK ? open_windows(context, n, &id, fields) : status;
     }
     if (status != LIERNE_OK) {
         if (n) {
@@ -167,6 +189,8 @@ lierne_status lierne_nccl_get_summary(char *text, size_t size) {
         return LIERNE_OK;
     }
     nccl.ncclGetVersion(&version);
-    snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    snprintf(text, size, "NCCL %d.%d.%d%s%s", version / 10000, version / 100 % 100, version % 100,
+             lierne_nccl_has_windows(&nccl) ? ", windows" : "",
+             version >= NCCL_VERSION(2, 29, 0) ? ", put/signal (not used)" : "");
     return LIERNE_OK;
 }

@@ -18,14 +18,17 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
                            "NCCL is not found (%s): put its folder into LD_LIBRARY_PATH",
                            dlerror());
     }
+#define LOOK_UP(name) *(void **)&nccl->name = dlsym(library, #name);
 #define FIND(name)                                                                                 \
-    *(void **)&nccl->name = dlsym(library, #name);                                                 \
+    LOOK_UP(name)                                                                                  \
     if (!nccl->name) {                                                                             \
         return LIERNE_FAIL(LIERNE_UNSUPPORTED,                                                     \
                            LIBRARY " has no function " #name ": it is too old");                   \
     }
     LIERNE_NCCL_FUNCTIONS(FIND)
+    LIERNE_NCCL_WINDOW_FUNCTIONS(LOOK_UP)
 #undef FIND
+#undef LOOK_UP
     nccl->ncclGetVersion(&version);
     return version >= OLDEST
                ? LIERNE_OK
@@ -73,9 +76,9 @@ lierne_status lierne_nccl_is_ready(lierne_nccl *n, const char *what, bool *ready
     return status;
 }
 
-lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
+lierne_status lierne_nccl_wait_within(lierne_nccl *n, const char *what, double timeout) {
     lierne_deadline deadline;
-    lierne_deadline_start(&deadline, n->timeout, lierne_now());
+    lierne_deadline_start(&deadline, timeout, lierne_now());
     for (;;) {
         bool ready;
         lierne_status status = lierne_nccl_is_ready(n, what, &ready);
@@ -86,10 +89,14 @@ lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
             return LIERNE_FAIL(LIERNE_TIMEOUT,
                                "rank %d: %s: NCCL is not ready within %g s: a rank is missing or "
                                "late",
-                               n->rank, what, n->timeout);
+                               n->rank, what, timeout);
         }
         sched_yield();
     }
+}
+
+lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what) {
+    return lierne_nccl_wait_within(n, what, n->timeout);
 }
 
 lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
@@ -122,22 +129,4 @@ void lierne_nccl_abort(void *self) {
     }
     n->broken = true;
     pthread_mutex_unlock(&n->lock);
-}
-
-/* Destroying waits for the other ranks without a deadline; finalising first does not. */
-static bool is_finalised(lierne_nccl *n) {
-    return !n->broken &&
-           lierne_nccl_check(n, n->call.ncclCommFinalize(n->comm), "ncclCommFinalize") ==
-               LIERNE_OK &&
-           lierne_nccl_wait(n, "ncclCommFinalize") == LIERNE_OK;
-}
-
-void lierne_nccl_end(lierne_nccl *n) {
-    if (n->comm && n->owned && is_finalised(n)) {
-        n->call.ncclCommDestroy(n->comm);
-    } else if (n->comm && n->owned) {
-        n->call.ncclCommAbort(n->comm);
-    }
-    n->comm = NULL;
-    pthread_mutex_destroy(&n->lock);
 }

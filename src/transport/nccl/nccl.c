@@ -132,6 +132,8 @@ const lierne_transport lierne_nccl_transport = {
     .ordered = true,
     .all_gathers = true,
     .close = close_nccl,
+    .leave = lierne_nccl_heap_leave,
+    .print = lierne_nccl_print,
     .batch_create = batch_create,
     .withdraw = withdraw,
     .batch_destroy = batch_destroy,
@@ -140,4 +142,8 @@ const lierne_transport lierne_nccl_transport = {
     .poll = poll_posted,
     .check = lierne_nccl_check_async,
     .abort = lierne_nccl_abort,
+    .heap = lierne_nccl_heap,
+    .heap_reserve = lierne_nccl_heap_reserve,
+    .heap_enlist = lierne_nccl_heap_enlist,
+    .heap_decide = lierne_nccl_heap_decide,
 };
