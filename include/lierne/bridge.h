@@ -155,12 +155,12 @@ LIERNE_API lierne_status lierne_plan_update_rows(lierne_plan *plan, const int32_
  * samples of this rank's source dp rank, in order, each in 0 to shape[1]; NULL on a rank that holds
  * no source. All ranks of one dp rank give the same. The counts travel to the ranks that receive
  * the samples and to no others; then every rank adapts its plan without planning again. Collective;
- * blocking; no request may be in flight. Costs one message for each message of data, and one
- * agreement of all ranks that every count was in range: on any rank's failure every rank gets the
- * same error and keeps the old counts. Errors: INVALID (NULL, not such a plan, a count out of
- * range), BUSY, TIMEOUT, PEER_FAILED, TRANSPORT (different counts from ranks of one dp rank are
- * found when data arrives); NO_MEMORY (only of a transport that connects messages in planning: the
- * context is dead). */
+ * blocking, also on a device, where they travel on cudaStreamPerThread; no request may be in
+ * flight. Costs one message for each message of data, and one agreement of all ranks that every
+ * count was in range: on any rank's failure every rank gets the same error and keeps the old
+ * counts. Errors: INVALID (NULL, not such a plan, a count out of range), BUSY, TIMEOUT,
+ * PEER_FAILED, TRANSPORT (different counts from ranks of one dp rank are found when data arrives);
+ * NO_MEMORY (only of a transport that connects messages in planning: the context is dead). */
 LIERNE_API lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows);
 
 /* Whether lierne_plan_create_bridge would accept a spec, and why not: all of its checks that need

@@ -360,9 +360,6 @@ lierne_status lierne_execution_create_watch(lierne_execution *e);
 void lierne_execution_destroy_watch(lierne_execution *e);
 lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream);
 lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream);
-/* Waits until the streams have passed all calls that were ended: at most the timeout, and if the
- * context is dead only a moment. Errors: TIMEOUT, and what the watchdog found. */
-lierne_status lierne_execution_settle(lierne_execution *e);
 
 /* Posts the current phase, and further ones while they complete at once. */
 lierne_status lierne_execution_start(lierne_execution *e);

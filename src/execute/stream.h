@@ -25,6 +25,7 @@ typedef struct lierne_stream_driver {
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     bool required;    /* every call needs a stream: the host cannot work on the memory */
     bool detached;    /* lierne_end returns before the stream has passed the call */
+    void *own_stream; /* NULL, or one for calls that lierne makes by itself */
     /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
      * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);

@@ -1,8 +1,11 @@
 /* Plans that follow a step: another row map, another number of rows per sample. */
+#include "context/context.h"
+#include "tasks.h"
 #include "unit/plan_case.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* A map that changes every step: the gradient of row (g, s) comes from its owner of the step. */
@@ -136,7 +139,39 @@ typedef struct variable_worker {
     const lierne_bridge_spec *spec;
     int64_t src_dp, src_rank, dst_dp, dst_rank, cp, cp_coord;
     int bad;
+    void *stream;
 } variable_worker;
+
+/* A device that is played, with a stream for lierne's own calls, and memory that it shares with the
+ * host: how many pieces of it there are, and were. */
+static lierne_memory device_memory;
+static lierne_stream_driver device_driver;
+static char own_stream;
+static atomic_int shared, ever_shared;
+
+static lierne_status alloc_shared(void **out, size_t bytes) {
+    atomic_fetch_add(&shared, 1);
+    atomic_fetch_add(&ever_shared, 1);
+    return test_device_memory.alloc_host(out, bytes);
+}
+
+static void free_shared(void *memory) {
+    atomic_fetch_sub(&shared, 1);
+    test_device_memory.free_host(memory);
+}
+
+static void use_device(variable_worker *w) {
+    device_memory = test_untouched_memory("device");
+    device_memory.alloc_host = alloc_shared;
+    device_memory.free_host = free_shared;
+    device_driver = test_device_driver;
+    device_driver.required = true;
+    device_driver.detached = true;
+    device_driver.own_stream = &own_stream;
+    w->context->memory = &device_memory;
+    w->context->stream_driver = &device_driver;
+    w->stream = w;
+}
 
 static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     int64_t from, to, rows[BATCH], in, out, n, m;
@@ -153,13 +188,13 @@ static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     m = fill_samples(step, from, to, 1, want);
     bad |= in != n || out != m;
     memset(y, 0xa5, sizeof y);
-    bad |= lierne_forward(plan, y, x, NULL) != LIERNE_OK;
+    bad |= lierne_forward(plan, y, x, w->stream) != LIERNE_OK;
     bad |= memcmp(y, want, (size_t)m * sizeof *y) != 0;
     bad |= ((unsigned char *)(y + m))[0] != 0xa5;
     /* Contributions are cp + 1 times the output: their sum is cp (cp + 1) / 2 times the input. */
     fill_samples(step, from, to, (float)(w->cp_coord + 1), y);
     memset(x, 0xa5, sizeof x);
-    bad |= lierne_adjoint(plan, x, y, NULL) != LIERNE_OK;
+    bad |= lierne_adjoint(plan, x, y, w->stream) != LIERNE_OK;
     samples_of(w->src_dp, w->src_rank, &from, &to);
     fill_samples(step, from, to, (float)(w->cp * (w->cp + 1) / 2), want);
     bad |= memcmp(x, want, (size_t)n * sizeof *x) != 0;
@@ -188,7 +223,8 @@ static void *variable_work(void *arg) {
     return NULL;
 }
 
-static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp, int64_t dst_dp) {
+static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp, int64_t dst_dp,
+                          bool device) {
     const int64_t shape[3] = {BATCH, MOST, WIDTH};
     int world = (int)(tp * src_dp);
     size_t before = lierne_mem_live();
@@ -208,7 +244,13 @@ static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp
                                        r / (dst_tp * cp),
                                        cp,
                                        r / dst_tp % cp,
-                                       0};
+                                       0,
+                                       NULL};
+        if (device) {
+            use_device(&workers[r]);
+        }
+    }
+    for (int r = 0; r < world; r++) {
         pthread_create(&threads[r], NULL, variable_work, &workers[r]);
     }
     for (int r = 0; r < world; r++) {
@@ -221,12 +263,23 @@ static void variable_rows(int64_t tp, int64_t src_dp, int64_t dst_tp, int64_t cp
     cr_assert_eq(lierne_mem_live(), before);
 }
 
+static void variable_pairs(bool device) {
+    variable_rows(2, 4, 2, 2, 2, device);
+    variable_rows(1, 8, 2, 4, 1, device);
+    variable_rows(4, 2, 1, 2, 4, device);
+    variable_rows(4, 1, 1, 4, 1, device);
+    variable_rows(2, 3, 3, 1, 2, device); /* uneven data-parallel sizes */
+    variable_rows(1, 8, 1, 1, 8, device);
+    variable_rows(8, 1, 1, 8, 1, device); /* eight contributions, eight receivers: two stages */
+}
+
 Test(plan, samples_with_another_number_of_rows_every_step) {
-    variable_rows(2, 4, 2, 2, 2);
-    variable_rows(1, 8, 2, 4, 1);
-    variable_rows(4, 2, 1, 2, 4);
-    variable_rows(4, 1, 1, 4, 1);
-    variable_rows(2, 3, 3, 1, 2); /* uneven data-parallel sizes */
-    variable_rows(1, 8, 1, 1, 8);
-    variable_rows(8, 1, 1, 8, 1); /* eight contributions, eight receivers: two stages */
+    variable_pairs(false);
+}
+
+/* The counts travel as the rows do: on a stream of lierne's, in memory that a device can read. */
+Test(plan, the_same_on_a_device) {
+    variable_pairs(true);
+    cr_assert_eq(shared, 0, "%d pieces of shared memory are left", shared);
+    cr_assert_geq(ever_shared, 2 * (8 + 8 + 8 + 4 + 6 + 8 + 8));
 }

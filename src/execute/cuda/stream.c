@@ -190,6 +190,7 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .name = "cuda",
     .required = true,
     .detached = true,
+    .own_stream = cudaStreamPerThread,
     .check = check,
     .fence_create = fence_create,
     .fence_destroy = event_destroy,

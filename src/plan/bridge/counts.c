@@ -4,19 +4,41 @@
  * planned once in samples (a tensor of one element per sample), and that route is kept as a model;
  * the route that runs is the same lists with every block measured anew: sample k of a rank begins
  * at the running sum of the rows before it. Nothing is planned or allocated per step. The counts
- * reach the other side by one more bridge, of one number per sample. */
+ * reach the other side by one more bridge, of one number per sample, which is on the device where
+ * the context is: then they lie in memory that the host and the device share. */
 #include "plan/bridge/bridge.h"
 
 #include <string.h>
+
+static lierne_status alloc_rows(const lierne_bridge_counts *c, int64_t samples, int64_t **rows) {
+    void *memory = NULL;
+    if (!c->memory->alloc_host) {
+        return lierne_alloc(rows, (size_t)samples, sizeof **rows);
+    }
+    LIERNE_TRY(c->memory->alloc_host(&memory, (size_t)(samples + 1) * sizeof **rows));
+    *rows = memory;
+    return LIERNE_OK;
+}
+
+static void free_rows(const lierne_bridge_counts *c, int64_t *rows) {
+    if (rows && c->memory->alloc_host) {
+        c->memory->free_host(rows);
+    } else {
+        lierne_mem_free(rows);
+    }
+}
 
 void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
     if (!c) {
         return;
     }
+    bool quiet = lierne_plan_settle(c->exchange) == LIERNE_OK; /* else a device may use the rows */
     lierne_plan_destroy(c->exchange);
     for (int i = 0; i < 2; i++) {
         lierne_route_destroy(c->model[i]);
-        lierne_mem_free(c->rows[i]);
+        if (quiet) {
+            free_rows(c, c->rows[i]);
+        }
         lierne_mem_free(c->first[i]);
     }
     lierne_mem_free(c);
@@ -136,7 +158,7 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
         const lierne_route *route = model->side[d].route;
         /* Forward's in belongs to the source, adjoint's in to the destination. */
         c->samples[d] = route->elements[LIERNE_IN];
-        LIERNE_TRY(lierne_alloc(&c->rows[d], (size_t)c->samples[d], sizeof *c->rows[d]));
+        LIERNE_TRY(alloc_rows(c, c->samples[d], &c->rows[d]));
         LIERNE_TRY(lierne_alloc(&c->first[d], (size_t)c->samples[d] + 1, sizeof *c->first[d]));
         for (int64_t k = 0; k < c->samples[d]; k++) {
             c->rows[d][k] = c->most;
@@ -150,12 +172,13 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
 }
 
 /* Takes the routes of model; those of parts, equal to them, become the ones that run. */
-lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out,
+lierne_status lierne_bridge_counts_create(lierne_bridge_counts **out, const lierne_memory *memory,
                                           const lierne_bridge_spec *spec,
                                           const lierne_plan_parts *model,
                                           lierne_plan_parts *parts) {
     lierne_bridge_counts *c;
     LIERNE_TRY(lierne_alloc(&c, 1, sizeof *c));
+    c->memory = memory;
     c->model[0] = model->side[0].route;
     c->model[1] = model->side[1].route;
     lierne_status status = fill(c, spec, model, parts);

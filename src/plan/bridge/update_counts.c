@@ -19,6 +19,13 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
     return LIERNE_OK;
 }
 
+/* Gets the counts of the samples that this rank has at the destination. */
+static lierne_status exchange(const lierne_context *context, const lierne_bridge_counts *c) {
+    void *stream = lierne_execution_own_stream(context);
+    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], stream));
+    return lierne_plan_settle(c->exchange);
+}
+
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(plan, "plan"));
@@ -35,7 +42,7 @@ lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) 
     if (rows) {
         memcpy(c->rows[0], rows, (size_t)c->samples[0] * sizeof *rows);
     }
-    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], NULL));
+    LIERNE_TRY(exchange(context, c));
     lierne_bridge_counts_measure(c, lierne_plan_side_of(plan, LIERNE_FORWARD),
                                  lierne_plan_side_of(plan, LIERNE_ADJOINT));
     return lierne_plan_refresh(plan);
