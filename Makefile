@@ -69,6 +69,9 @@ CUDA_SRC := $(if $(NVCC),$(sort $(wildcard $(addsuffix /cuda/*.c,$(addprefix src
 KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
 NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
+# Programs of LAUNCHED on a GPU.
+GPU_LAUNCHED := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/launched/,golden bridge sparse halos general members update layers \
+	inflight known_answer))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c src/tool/draw/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
@@ -84,7 +87,7 @@ LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistri
 IPC_TESTS := $(patsubst tests/ipc/%.c,$(B)/tests/ipc_%,$(sort $(wildcard tests/ipc/*.c)))
 LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
 	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
-	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams tasks capture ipc) $(MODEL) \
+	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams staging tasks capture ipc) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
@@ -131,7 +134,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -269,6 +272,7 @@ $(B)/liblierne_nccl.so.$(VERSION): $(call obj,$(NCCL_SRC)) $(B)/liblierne_cuda.s
 SOLINKS = ln -sf $(@F) $(@:.$(VERSION)=.$(SOMAJOR)) && ln -sf $(@F:.$(VERSION)=.$(SOMAJOR)) $(@:.$(VERSION)=)
 # The kernels' arithmetic on the host, and a device that is played.
 TASKS := $(B)/tests/tasks.o $(B)/tests/capture.o
+STREAMS := $(patsubst %,$(B)/tests/%.o,streams staging ipc) $(TASKS)
 # A library finds the others beside it, in the build folder and where installed; with RUNPATH= where the
 # loader looks anyway, which is what distributions want.
 RUNPATH ?= $$ORIGIN
@@ -279,15 +283,15 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(LIB)
 	$(Q)$(LINK)
 $(B)/lierne-run: $(call obj,$(RUN_SRC)) $(filter-out %/tool/main.o,$(call obj,$(TOOL_SRC))) $(MPILIB) $(LIB)
 	$(Q)$(MPILINK)
-$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
+$(B)/unit: $(call obj,$(UNIT_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/oob_ranks.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(STREAMS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CRITERION)
-$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(B)/tests/streams.o $(TASKS) $(LIB)
+$(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/connected.o $(STREAMS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
-	forward_begin adjoint_begin reduce)
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+	forward_begin adjoint_begin end reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)
@@ -298,10 +302,10 @@ $(B)/tests/launch: $(B)/tests/launched/launch.o
 $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 	$(Q)$(LINK)
 # Windows over a device that is played.
-$(B)/tests/ipc_%: $(B)/tests/ipc/%.o $(patsubst %,$(B)/tests/%.o,node_ranks device_streams ipc streams tasks capture) $(LIB)
+$(B)/tests/ipc_%: $(B)/tests/ipc/%.o $(patsubst %,$(B)/tests/%.o,node_ranks device_streams) $(STREAMS) $(LIB)
 	$(Q)$(LINK)
 # The same by descriptors, over a driver of CUDA that is played.
-$(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks ipc streams tasks capture) $(B)/src/context/cuda/vmm.o $(LIB)
+$(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks) $(STREAMS) $(B)/src/context/cuda/vmm.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -320,7 +324,7 @@ $(addprefix $(B)/tests/mpi/,soak groups): $(B)/tests/mpi/state.o
 $(B)/tests/mpi/hangs: $(B)/tests/hang/case.o
 # It brings a clock of its own.
 $(B)/tests/mpi/timeout: LDFLAGS += -Wl,--wrap=lierne_now
-$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(B)/tests/streams.o $(TASKS)
+$(B)/tests/mpi/general: $(B)/tests/unit/bridge_case.o $(B)/tests/unit/random_case.o $(B)/tests/route_executor.o $(B)/tests/transports.o $(STREAMS)
 $(B)/tests/mpi/redistribute $(B)/tests/mpi/members: $(B)/tests/unit/redistribute_case.o
 $(B)/tests/mpi/redistribute: $(B)/tests/unit/set_case.o
 $(B)/tests/mpi/collective: $(B)/tests/unit/collective_case.o $(B)/tests/unit/collective_faults.o
@@ -351,6 +355,9 @@ $(B)/examples/%: $(B)/examples/%.o $(if $(HAVE_MPI),$(MPILIB)) $(LIB)
 $(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../..' $(CUDART) -ldl -lrt -lm
+$(B)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(B)/tests/gpu/launched/cuda.o $(B)/launched/parts.a $(call obj,$(CUDA_SRC) $(NCCL_SRC)) $(KERNELS) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $(CUDART) -ldl -lrt
 
 GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers)
 $(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.so.$(VERSION) %nccl.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
@@ -362,8 +369,8 @@ $(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows: $(B)/test
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
-$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)): CPPFLAGS += -isystem $(CUDA_DIR)/include
-$(B)/tests/nccl/%.o: CPPFLAGS += -Itests
+$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(B)/tests/nccl/%.o $(B)/tests/gpu/launched/%.o: CPPFLAGS += -Itests
 $(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays windows fake fake_windows cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu

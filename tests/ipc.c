@@ -124,8 +124,3 @@ lierne_status test_ipc_use(lierne_context *context) {
     context->stream_driver = device_streams();
     return lierne_context_open_ipc(context, &test_ipc_driver);
 }
-
-lierne_status test_ipc_use_asked(lierne_context *context) {
-    const char *asked = getenv("LIERNE_TEST_EXECUTOR");
-    return asked && strcmp(asked, "ipc") == 0 ? test_ipc_use(context) : LIERNE_OK;
-}

@@ -16,7 +16,5 @@ void test_ipc_fail_open(int k);
 /* Makes a context one for the memory of that device, whose streams carry out at once what is
  * enqueued: any pointer is one. Collective. */
 lierne_status test_ipc_use(lierne_context *context);
-/* The same where the environment variable LIERNE_TEST_EXECUTOR is "ipc". */
-lierne_status test_ipc_use_asked(lierne_context *context);
 
 #endif

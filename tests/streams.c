@@ -4,6 +4,7 @@
 #include "context/context.h"
 #include "execute/stream.h"
 #include "plan/plan.h"
+#include "staging.h"
 #include "tasks.h"
 
 #include <stdatomic.h>
@@ -87,26 +88,47 @@ static void *stream_of_plan(const lierne_plan *plan, void *stream) {
     return plan ? stream_of(lierne_plan_context(plan), stream) : stream;
 }
 
-#define WRAP(name)                                                                                 \
+#define WRAP(name, direction)                                                                      \
     lierne_status __real_##name(lierne_plan *plan, void *out, const void *in, void *stream);       \
     lierne_status __wrap_##name(lierne_plan *plan, void *out, const void *in, void *stream);       \
     lierne_status __wrap_##name(lierne_plan *plan, void *out, const void *in, void *stream) {      \
-        return __real_##name(plan, out, in, stream_of_plan(plan, stream));                         \
+        stream = stream_of_plan(plan, stream);                                                     \
+        test_staged *s = test_stage(plan, direction, &out, &in, &stream);                          \
+        lierne_status status = __real_##name(plan, out, in, stream);                               \
+        test_unstage(s, status == LIERNE_OK);                                                      \
+        return status;                                                                             \
     }
-WRAP(lierne_forward)
-WRAP(lierne_adjoint)
+WRAP(lierne_forward, LIERNE_FORWARD)
+WRAP(lierne_adjoint, LIERNE_ADJOINT)
 
-#define WRAP_BEGIN(name)                                                                           \
+#define WRAP_BEGIN(name, direction)                                                                \
     lierne_status __real_##name(lierne_request **request, lierne_plan *plan, void *out,            \
                                 const void *in, void *stream);                                     \
     lierne_status __wrap_##name(lierne_request **request, lierne_plan *plan, void *out,            \
                                 const void *in, void *stream);                                     \
     lierne_status __wrap_##name(lierne_request **request, lierne_plan *plan, void *out,            \
                                 const void *in, void *stream) {                                    \
-        return __real_##name(request, plan, out, in, stream_of_plan(plan, stream));                \
+        stream = stream_of_plan(plan, stream);                                                     \
+        test_staged *s = test_stage(plan, direction, &out, &in, &stream);                          \
+        lierne_status status = __real_##name(request, plan, out, in, stream);                      \
+        if (status == LIERNE_OK) {                                                                 \
+            test_staged_keep(s, *request);                                                         \
+        } else {                                                                                   \
+            test_unstage(s, false);                                                                \
+        }                                                                                          \
+        return status;                                                                             \
     }
-WRAP_BEGIN(lierne_forward_begin)
-WRAP_BEGIN(lierne_adjoint_begin)
+WRAP_BEGIN(lierne_forward_begin, LIERNE_FORWARD)
+WRAP_BEGIN(lierne_adjoint_begin, LIERNE_ADJOINT)
+
+lierne_status __real_lierne_end(lierne_request *request);
+lierne_status __wrap_lierne_end(lierne_request *request);
+lierne_status __wrap_lierne_end(lierne_request *request) {
+    test_staged *s = test_staged_take(request);
+    lierne_status status = __real_lierne_end(request);
+    test_unstage(s, status == LIERNE_OK);
+    return status;
+}
 
 lierne_status __real_lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                                    const void *in, void *stream);
@@ -114,5 +136,9 @@ lierne_status __wrap_lierne_reduce(lierne_plan *plan, lierne_reduction reduction
                                    const void *in, void *stream);
 lierne_status __wrap_lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
                                    const void *in, void *stream) {
-    return __real_lierne_reduce(plan, reduction, out, in, stream_of_plan(plan, stream));
+    stream = stream_of_plan(plan, stream);
+    test_staged *s = test_stage(plan, LIERNE_ADJOINT, &out, &in, &stream);
+    lierne_status status = __real_lierne_reduce(plan, reduction, out, in, stream);
+    test_unstage(s, status == LIERNE_OK);
+    return status;
 }

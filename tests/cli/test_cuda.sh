@@ -98,4 +98,7 @@ for program in "$build"/tests/gpu/*; do
     verdict $? "${program##*/}: $got"
     grep skipped <<<"$got" | sed "s/^/${program##*\/}: /"
 done
+got=$(bash tests/gpu/launched/run.sh "$build" 2>&1)
+verdict $? "programs of tests/launched on a device: $got"
+grep skipped <<<"$got" | sed "s/^/tests\/gpu\/launched: /"
 verdicts

@@ -3,10 +3,10 @@
 
 #include "context/oob.h"
 #include "control/node/mesh.h"
-#include "ipc.h"
 #include "launched/shared.h"
 #include "lierne/mpi.h"
 #include "lierne/node.h"
+#include "staging.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -256,5 +256,5 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     LIERNE_TRY(comm == MPI_COMM_WORLD && !(spec && spec->members)
                    ? lierne_context_create_node(out, &node)
                    : create_over(out, comm, spec));
-    return test_ipc_use_asked(*out);
+    return test_staging_use_asked(*out);
 }

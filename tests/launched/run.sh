@@ -56,5 +56,10 @@ for run in "4 golden" "2 bridge" "4 sparse" "4 halos" "4 general" "8 members" "4
     LIERNE_TEST_EXECUTOR=ipc launch $run
 done
 LIERNE_TEST_EXECUTOR=ipc LIERNE_TEST_NODE_RANKS=2 launch 3 general
+# The same with copies of all buffers, as on a device that is not played (tests/gpu/launched).
+for run in "4 golden" "4 inflight" "3 general"; do
+    # shellcheck disable=SC2086
+    LIERNE_TEST_EXECUTOR=staged launch $run
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]
