@@ -98,6 +98,15 @@ for program in "$build"/tests/gpu/*; do
     verdict $? "${program##*/}: $got"
     grep skipped <<<"$got" | sed "s/^/${program##*\/}: /"
 done
+sanitizer=$(command -v compute-sanitizer || echo "${nvcc%/nvcc}/compute-sanitizer")
+if [ -e /dev/nvidiactl ] && [ -x "$sanitizer" ]; then
+    for tool in memcheck racecheck initcheck synccheck; do # the test gives CUDA wrong pointers
+        got=$(timeout 600 "$sanitizer" --tool $tool --report-api-errors no --error-exitcode 9 "$build/tests/gpu/memory" 2>&1)
+        verdict $? "kernels under compute-sanitizer, $tool: $(tail -n 20 <<<"$got")"
+    done
+else
+    echo "skipped: kernels under compute-sanitizer: no device, or no compute-sanitizer"
+fi
 got=$(bash tests/gpu/launched/run.sh "$build" 2>&1)
 verdict $? "programs of tests/launched on a device: $got"
 grep skipped <<<"$got" | sed "s/^/tests\/gpu\/launched: /"
