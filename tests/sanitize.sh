@@ -40,6 +40,13 @@ reports() {
     grep -hE '(ERROR: (Address|Leak)|WARNING: Thread|FATAL: Thread)Sanitizer|runtime error:|^==[0-9]+== (Invalid|Conditional|Use of|Syscall|Mismatched|[0-9,]+ .*definitely lost)' "$@"
 }
 
+# Whether all tests passed and all reports are leaks of Criterion's runner: it rarely leaves 48 bytes.
+is_criterions() {
+    grep -q 'Failing: 0 | Crashing: 0' "$1" && reports "$1" | grep -q LeakSanitizer &&
+        ! reports "$1" | grep -qv LeakSanitizer &&
+        ! grep -E '^ +#[0-9]+ ' "$1" | grep -qv -e libsanitizer -e '/libcriterion\.so'
+}
+
 step() { # step NAME COMMAND...: a run that must end well and without a report
     local name=$1 log=$logs/${1//[^a-z0-9]/_}.log start=$SECONDS status
     shift
@@ -48,6 +55,9 @@ step() { # step NAME COMMAND...: a run that must end well and without a report
     if [ $status = 0 ] && ! reports "$log" >/dev/null; then
         passed=$((passed + 1))
         echo "$name: clean, $((SECONDS - start)) s"
+    elif is_criterions "$log"; then
+        passed=$((passed + 1))
+        echo "$name: clean but for a leak of Criterion's own, $((SECONDS - start)) s"
     else
         failed=$((failed + 1))
         echo "$name: exit status $status, $(reports "$log" | wc -l) reports, $log"
