@@ -104,6 +104,18 @@ static void run_seed(uint64_t seed) {
     expect_near(&c, LIERNE_ADJOINT, seed, &loads[1], &direct[1]);
 }
 
+/* Sums that a division for the receivers alone would leave above the bound of the senders: because
+ * of what else their ranks send; of who takes what others have no room for; of receivers that need
+ * room; of receivers that could as well add up for themselves. */
+Test(balance, sums_are_divided_for_senders_too) {
+    static const uint64_t seeds[] = {915, 10679, 1940, 723};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        int before = missed;
+        run_seed(seeds[i]);
+        cr_expect_eq(missed, before, "seed %llu", (unsigned long long)seeds[i]);
+    }
+}
+
 /* LIERNE_SEED=n runs one seed, LIERNE_SEEDS=n so many. */
 Test(balance, busiest_ranks_are_near_the_bound) {
     const char *one = getenv("LIERNE_SEED"), *many = getenv("LIERNE_SEEDS");
@@ -118,7 +130,7 @@ Test(balance, busiest_ranks_are_near_the_bound) {
            (double)worst[1][1] / 1000);
     printf("sums kept the busiest sender more than 5%% above its bound: %d of %llu\n", missed,
            (unsigned long long)(end - first));
-    cr_expect_leq((uint64_t)missed * 50, end - first);
+    cr_expect_leq((uint64_t)missed * 100, end - first);
     cr_assert_eq(lierne_mem_live(), before);
 }
 

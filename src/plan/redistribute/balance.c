@@ -18,12 +18,17 @@
 #include "plan/redistribute/deliveries.h"
 #include "plan/redistribute/reducers.h"
 #include "plan/redistribute/spread.h"
+#include "plan/redistribute/sums.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Receivers pass on what they got where the busiest rank then sends less by one part in WORTH. */
 enum { WORTH = 32 };
+
+/* Sums are divided once more where the busiest rank sends more than one part in NEAR above its
+ * bound; with nodes nothing can be said of that. */
+enum { NEAR = 24 };
 
 /* Bytes of an overlap that are worth a chunk. */
 enum { CHUNK = 4 << 20 };
@@ -136,11 +141,12 @@ static lierne_status spread_deliveries(lierne_balance *b, bool relays, int64_t *
 }
 
 /* Passing on costs a stage: receivers do so only where the busiest rank sends much less then. */
-static lierne_status balance(lierne_balance *b) {
+static lierne_status balance(lierne_balance *b, const lierne_planner *p) {
     LIERNE_TRY(lierne_alloc(&b->sends, b->nsends, sizeof *b->sends));
     int64_t flat;
     LIERNE_TRY(spread_deliveries(b, false, &flat));
     LIERNE_TRY(spread_deliveries(b, true, &b->least));
+    b->sent = p->from->partials > 1 ? b->sent : b->least;
     return flat - b->least > b->least / WORTH ? LIERNE_OK : spread_deliveries(b, false, &flat);
 }
 
@@ -156,19 +162,36 @@ static lierne_status share_all(lierne_balance *b, const lierne_planner *p, const
 }
 
 static lierne_status fill(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
-                          size_t n) {
+                          size_t n, bool loose) {
     LIERNE_TRY(share_all(b, p, pairs, n));
-    LIERNE_TRY(lierne_reducers_divide(b, p));
+    LIERNE_TRY(p->from->partials > 1 ? lierne_sums_bound(b, p, loose) : LIERNE_OK);
+    LIERNE_TRY(lierne_reducers_divide(b, p, loose));
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(lierne_deliveries_add(b, p, &b->shared.at[i]));
     }
-    return balance(b);
+    return balance(b, p);
+}
+
+/* Divides the sums once more, for the senders; keeps what is better. */
+static lierne_status loosen(lierne_balance *b, const lierne_planner *p, const lierne_pair *pairs,
+                            size_t n) {
+    lierne_balance other = {0};
+    lierne_status status = fill(&other, p, pairs, n, true);
+    if (status == LIERNE_OK && other.least < b->least) {
+        lierne_balance worse = *b;
+        *b = other;
+        other = worse;
+    }
+    lierne_balance_destroy(&other);
+    return status;
 }
 
 lierne_status lierne_balance_create(lierne_balance *b, const lierne_planner *p,
                                     const lierne_pair *pairs, size_t n) {
     *b = (lierne_balance){0};
-    return fill(b, p, pairs, n);
+    LIERNE_TRY(fill(b, p, pairs, n, false));
+    bool near = p->from->partials == 1 || b->least <= b->sent + b->sent / NEAR;
+    return near || p->nodes ? LIERNE_OK : loosen(b, p, pairs, n);
 }
 
 int64_t lierne_balance_chunks(const lierne_balance *b, const lierne_planner *p,

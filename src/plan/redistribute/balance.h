@@ -41,6 +41,7 @@ typedef struct lierne_reducer {
     int rank;
     int64_t start;
     int64_t size;
+    int64_t sends; /* elements, all in all, where the sums suit the senders */
 } lierne_reducer;
 
 /* An overlap with its ranks, and what they do. */
@@ -66,7 +67,8 @@ typedef struct lierne_balance {
     int64_t *sends;
     size_t nsends;
     int64_t received; /* elements that the busiest rank receives, at least */
-    int64_t least;    /* that the busiest rank sends, at least, if the sums are divided like this */
+    int64_t sent;     /* that the busiest rank sends, at least, however the sums are divided */
+    int64_t least;    /* the same, if they are divided like this */
     bool relays;      /* receivers pass on what they got */
 } lierne_balance;
 

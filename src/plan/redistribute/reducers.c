@@ -2,13 +2,16 @@
  *
  * A rank that sums receives more than one that gets the sum. So the elements of an overlap are
  * divided among its reducers in such a way that the busiest receiver of all overlaps has as little
- * as possible: in equal parts, unless some of them receive more elsewhere. */
+ * as possible: in the parts that suit the senders, unless some of them receive more elsewhere. */
 #include "plan/redistribute/reducers.h"
 
 #include "plan/redistribute/spread.h"
 
 /* A cut between two ranks is at most one part in GRAIN of what each has from where it should be. */
 enum { GRAIN = 64 };
+
+/* The busiest receiver may have one part in LOOSE more than it must, where senders need it. */
+enum { LOOSE = 26 };
 
 bool lierne_shared_holds(const lierne_planner *p, const lierne_shared *s, int rank) {
     return lierne_in_cell(p->from, rank, &s->pair.from);
@@ -69,8 +72,7 @@ static lierne_status describe_sums(lierne_spread *spread, const lierne_balance *
         LIERNE_TRY(lierne_spread_add_job(spread, more * each));
         for (size_t k = 0; k < s->nreducers; k++) {
             int rank = lierne_balance_index(b, b->reducers.at[s->reducers + k].rank);
-            int64_t wish = more * lierne_share(each, (int64_t)s->nreducers, (int64_t)k + 1) -
-                           more * lierne_share(each, (int64_t)s->nreducers, (int64_t)k);
+            int64_t wish = more * b->reducers.at[s->reducers + k].size;
             LIERNE_TRY(lierne_spread_add_rank(spread, rank, wish));
         }
     }
@@ -89,22 +91,23 @@ int64_t lierne_shared_grain(const lierne_planner *p, const lierne_shared *s, int
     return grain;
 }
 
-/* Divides an overlap among its reducers, in proportion to what spread gave them. */
-static void divide(lierne_balance *b, const lierne_planner *p, lierne_shared *s,
+/* Divides an overlap among its reducers: as spread gave it to them, or as suits the senders where
+ * nobody receives more by adding up. */
+static void divide(lierne_balance *b, const lierne_planner *p, const lierne_shared *s,
                    const lierne_spread_entry *given) {
     int64_t n = (int64_t)s->nreducers, all = s->pair.elements, before = 0, sum = 0;
     int64_t more = surplus(b, p, s), grain = lierne_shared_grain(p, s, all, s->nreducers);
     for (int64_t k = 0; k < n; k++) {
-        sum += more ? given[k].given : 0;
-        int64_t end = more ? sum / more : lierne_share(all, n, k + 1);
-        end = k + 1 == n ? all : end / grain * grain;
-        b->reducers.at[s->reducers + (size_t)k].start = before;
-        b->reducers.at[s->reducers + (size_t)k].size = end - before;
+        lierne_reducer *r = &b->reducers.at[s->reducers + (size_t)k];
+        sum += more ? given[k].given : r->size;
+        int64_t end = k + 1 == n ? all : sum / (more ? more : 1) / grain * grain;
+        r->start = before;
+        r->size = end - before;
         before = end;
     }
 }
 
-lierne_status lierne_reducers_divide(lierne_balance *b, const lierne_planner *p) {
+lierne_status lierne_reducers_divide(lierne_balance *b, const lierne_planner *p, bool loose) {
     lierne_spread spread;
     size_t job = 0;
     lierne_status status = lierne_spread_create(&spread, (int)b->members.count);
@@ -112,10 +115,11 @@ lierne_status lierne_reducers_divide(lierne_balance *b, const lierne_planner *p)
         status = describe_sums(&spread, b, p);
     }
     if (status == LIERNE_OK) {
+        spread.slack = loose ? LOOSE : spread.slack;
         status = lierne_spread_solve(&spread, &b->received);
     }
     for (size_t i = 0; i < b->shared.count && status == LIERNE_OK; i++) {
-        lierne_shared *s = &b->shared.at[i];
+        const lierne_shared *s = &b->shared.at[i];
         if (s->divided) {
             bool given = surplus(b, p, s) > 0;
             divide(b, p, s, given ? &spread.entries.at[spread.jobs.at[job].first] : NULL);

@@ -16,7 +16,8 @@ int64_t lierne_shared_grain(const lierne_planner *p, const lierne_shared *s, int
 /* Lists who sums an overlap: receivers that hold a contribution, if there are any; where that moves
  * no more, each receiver sums for itself, and nothing is divided. */
 lierne_status lierne_reducers_list(lierne_balance *b, const lierne_planner *p, lierne_shared *s);
-/* Divides the sums of all overlaps among their reducers; sets b->received. */
-lierne_status lierne_reducers_divide(lierne_balance *b, const lierne_planner *p);
+/* Divides the sums of all overlaps among their reducers, whose sizes are those that suit the
+ * senders; sets b->received. loose: for them, the busiest receiver may have more than else. */
+lierne_status lierne_reducers_divide(lierne_balance *b, const lierne_planner *p, bool loose);
 
 #endif

@@ -14,7 +14,7 @@
 
 lierne_status lierne_spread_create(lierne_spread *s, int nranks) {
     size_t n = (size_t)nranks;
-    *s = (lierne_spread){.nranks = nranks};
+    *s = (lierne_spread){.nranks = nranks, .slack = LIERNE_SPREAD_SLACK};
     LIERNE_TRY(lierne_alloc(&s->base, n, sizeof *s->base));
     LIERNE_TRY(lierne_alloc(&s->load, n, sizeof *s->load));
     LIERNE_TRY(lierne_alloc(&s->level, n, sizeof *s->level));
@@ -227,7 +227,7 @@ lierne_status lierne_spread_solve(lierne_spread *s, int64_t *most) {
     int64_t limit = least_limit(s);
     begin(s, limit);
     *most = limit = give(s, limit);
-    limit += limit / LIERNE_SPREAD_SLACK;
+    limit += limit / s->slack;
     begin(s, limit);
     give(s, limit);
     return LIERNE_OK;

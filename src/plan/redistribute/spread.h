@@ -25,6 +25,7 @@ typedef struct lierne_spread_entry {
 typedef struct lierne_spread {
     int nranks;
     int64_t *base; /* of each rank: what it has to do in any case */
+    int64_t slack; /* LIERNE_SPREAD_SLACK, if the caller does not change it */
     LIERNE_VEC(lierne_spread_job) jobs;
     LIERNE_VEC(lierne_spread_entry) entries;
     int64_t *load; /* of each rank: base and what was given */
@@ -44,7 +45,7 @@ lierne_status lierne_spread_add_job(lierne_spread *spread, int64_t amount);
 lierne_status lierne_spread_add_rank(lierne_spread *spread, int rank, int64_t wish);
 
 /* Gives all jobs away. *most: the least possible load of the busiest rank. The loads are at most
- * that and one part in LIERNE_SPREAD_SLACK more, so that wishes are kept where they do no harm. */
+ * that and one part in slack more, so that wishes are kept where they do no harm. */
 #define LIERNE_SPREAD_SLACK 64
 lierne_status lierne_spread_solve(lierne_spread *spread, int64_t *most);
 
