@@ -27,6 +27,9 @@ typedef struct finder {
     found_cells seen[2]; /* of the source and of the destination */
     found_cells pending[2];
     size_t ranks;
+    lierne_boxes own; /* of the cell at work */
+    lierne_boxes other;
+    lierne_overlaps common;
 } finder;
 
 static const lierne_layout *side(const finder *f, int s) {
@@ -41,25 +44,40 @@ static int64_t key_of(const lierne_layout *layout, const lierne_cell *cell) {
     return key;
 }
 
-/* Adds a cell that was not seen before to what is to be looked at. */
-static lierne_status see(finder *f, int s, const lierne_cell *cell) {
-    const found_cell found = {.key = key_of(side(f, s), cell), .cell = *cell};
-    found_cells *seen = &f->seen[s];
+/* Where a cell is among those that were seen, or would be; *is_seen: whether it is. */
+static size_t find_seen(const finder *f, int s, int64_t key, bool *is_seen) {
+    const found_cells *seen = &f->seen[s];
     size_t low = 0, high = seen->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (seen->at[middle].key < found.key) {
+        if (seen->at[middle].key < key) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    if (low < seen->count && seen->at[low].key == found.key) {
+    *is_seen = low < seen->count && seen->at[low].key == key;
+    return low;
+}
+
+static bool was_seen(const finder *f, int s, const lierne_cell *cell) {
+    bool is_seen;
+    (void)find_seen(f, s, key_of(side(f, s), cell), &is_seen);
+    return is_seen;
+}
+
+/* Adds a cell that was not seen before to what is to be looked at. */
+static lierne_status see(finder *f, int s, const lierne_cell *cell) {
+    const found_cell found = {.key = key_of(side(f, s), cell), .cell = *cell};
+    found_cells *seen = &f->seen[s];
+    bool is_seen;
+    size_t at = find_seen(f, s, found.key, &is_seen);
+    if (is_seen) {
         return LIERNE_OK;
     }
     LIERNE_TRY(LIERNE_VEC_PUSH(seen, found));
-    memmove(&seen->at[low + 1], &seen->at[low], (seen->count - 1 - low) * sizeof *seen->at);
-    seen->at[low] = found;
+    memmove(&seen->at[at + 1], &seen->at[at], (seen->count - 1 - at) * sizeof *seen->at);
+    seen->at[at] = found;
     return LIERNE_VEC_PUSH(&f->pending[s], found);
 }
 
@@ -83,32 +101,47 @@ static lierne_status see_members(finder *f, int s, const lierne_cell *cell) {
     return status;
 }
 
-/* Whether the cells have elements in common; fills a pair. */
-static lierne_status intersect(const finder *f, const lierne_cell *from, const lierne_cell *to,
+/* Begins with the pairs of a cell. */
+static lierne_status open_cell(finder *f, int s, const lierne_cell *cell) {
+    f->own.count = 0;
+    return lierne_layout_cell_boxes(side(f, s), cell, &f->own, NULL);
+}
+
+/* Fills the pair of the cell that was opened and another one; it may have no elements. */
+static lierne_status intersect(finder *f, int s, const lierne_cell *cell, const lierne_cell *other,
                                lierne_pair *pair) {
-    lierne_cell_overlap x = {.from = *from, .to = *to};
-    lierne_status status = lierne_cell_overlap_fill(f->p, &x);
+    const lierne_cell *from = s ? other : cell, *to = s ? cell : other;
+    int naxes = f->p->from->naxes;
     *pair = (lierne_pair){.from = *from,
                           .to = *to,
-                          .key = {key_of(f->p->from, from), key_of(f->p->to, to)},
-                          .elements = x.elements};
-    if (status == LIERNE_OK && x.boxes.count > 0) {
-        memcpy(pair->size, x.boxes.at[0].size, sizeof pair->size);
+                          .key = {key_of(f->p->from, from), key_of(f->p->to, to)}};
+    f->other.count = f->common.count = 0;
+    LIERNE_TRY(lierne_layout_cell_boxes(side(f, !s), other, &f->other, NULL));
+    LIERNE_TRY(lierne_boxes_intersect(naxes, s ? &f->other : &f->own, s ? &f->own : &f->other,
+                                      &f->common));
+    for (size_t b = 0; b < f->common.count; b++) {
+        pair->elements += lierne_overlap_elements(naxes, &f->common.at[b]);
     }
-    lierne_cell_overlap_clear(&x);
-    return status;
+    if (f->common.count > 0) {
+        memcpy(pair->size, f->common.at[0].size, sizeof pair->size);
+    }
+    return LIERNE_OK;
 }
 
 static lierne_status find_others(finder *f, int s, const lierne_cell *cell) {
     lierne_cells cells = {0};
     lierne_pair pair;
     lierne_status status = lierne_layout_overlapping(&cells, side(f, !s), side(f, s), cell);
+    status = status == LIERNE_OK ? open_cell(f, s, cell) : status;
     for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
         const lierne_cell *other = &cells.at[i];
-        status = intersect(f, s ? other : cell, s ? cell : other, &pair);
+        /* Each pair once: from its source. */
+        if (s == 1 && was_seen(f, 0, other)) {
+            continue;
+        }
+        status = intersect(f, s, cell, other, &pair);
         if (status == LIERNE_OK && pair.elements > 0) {
             status = see(f, !s, other);
-            /* Each pair once: from its source. */
             if (status == LIERNE_OK && s == 0) {
                 status = LIERNE_VEC_PUSH(f->pairs, pair);
             }
@@ -144,13 +177,17 @@ static lierne_status find_own(finder *f, const lierne_cell *from, const lierne_c
     for (int s = 0; s < 2 && status == LIERNE_OK; s++) {
         const lierne_cell *own = s ? to : from;
         cells.count = 0;
-        status = own ? lierne_layout_overlapping(&cells, side(f, !s), side(f, s), own) : LIERNE_OK;
+        if (!own) {
+            continue;
+        }
+        status = lierne_layout_overlapping(&cells, side(f, !s), side(f, s), own);
+        status = status == LIERNE_OK ? open_cell(f, s, own) : status;
         for (size_t i = 0; i < cells.count && status == LIERNE_OK; i++) {
             const lierne_cell *other = &cells.at[i];
             if (s == 1 && from && lierne_same_cell(f->p->from, other, from)) {
                 continue;
             }
-            status = intersect(f, s ? other : own, s ? own : other, &pair);
+            status = intersect(f, s, own, other, &pair);
             if (status == LIERNE_OK && pair.elements > 0) {
                 status = LIERNE_VEC_PUSH(f->pairs, pair);
             }
@@ -191,5 +228,8 @@ lierne_status lierne_pairs_find(lierne_pairs *pairs, bool *all, const lierne_pla
         lierne_mem_free(f.seen[s].at);
         lierne_mem_free(f.pending[s].at);
     }
+    lierne_mem_free(f.own.at);
+    lierne_mem_free(f.other.at);
+    lierne_mem_free(f.common.at);
     return status;
 }
