@@ -381,7 +381,7 @@ $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu
 $(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
-$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: override CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
 $(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/ipc/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests

@@ -230,6 +230,10 @@ void oob_world_fail(oob_world *world, int rank, int k, int code) {
     world->callers[rank].code = code;
 }
 
+long oob_world_gathers(const oob_world *world, int rank) {
+    return world->callers[rank].gathers;
+}
+
 void oob_world_take_back(oob_world *world, bool can) {
     world->keeps = !can;
 }

@@ -15,6 +15,8 @@ oob_world *oob_world_create(int n);
 lierne_oob_calls oob_world_calls(oob_world *world, int rank, bool messages);
 /* From now on, the k-th call of a function on a rank, and all after it, return code. */
 void oob_world_fail(oob_world *world, int rank, int k, int code);
+/* The allgathers that a rank took part in so far. Called by the rank itself. */
+long oob_world_gathers(const oob_world *world, int rank);
 /* Whether requests that have not ended can be taken back (at first they can). */
 void oob_world_take_back(oob_world *world, bool can);
 /* Returns the number of requests and messages that were left. Nothing may be in use any more. */

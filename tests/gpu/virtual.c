@@ -133,7 +133,7 @@ static void *device_memory(size_t bytes) {
 
 static void open_buffers(buffers *b, const virtual_rank *r, const lierne_plan *plan,
                          lierne_direction d) {
-    int64_t nin, nout;
+    int64_t nin = 0, nout = 0;
     lierne_dtype dtype;
     must(lierne_plan_get_dtype(&dtype, plan) == LIERNE_OK &&
              lierne_plan_get_elements(&nin, &nout, plan, d) == LIERNE_OK,

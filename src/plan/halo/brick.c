@@ -359,7 +359,7 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
     LIERNE_PUBLIC_CALL();
     planner b = {.context = context};
-    fingerprint f = {.fields = {{"lierne_brick_create"}}, .n = 1};
+    fingerprint f = {.fields = {{"lierne_brick_create", 0}}, .n = 1};
     int number = 0;
     LIERNE_TRY(lierne_check_set(context, "context"));
     if (out) {
