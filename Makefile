@@ -366,6 +366,7 @@ $(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.
 # The NCCL transport over a NCCL that is played.
 $(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows: $(B)/tests/nccl_%: $(B)/tests/nccl/%.o $(B)/tests/nccl/fake.o $(B)/tests/nccl/fake_windows.o $(B)/tests/nccl/cuda.o $(B)/tests/node_ranks.o $(TASKS) $(call obj,$(NCCL_SRC)) $(LIB)
 	$(Q)$(LINK) -Wl,--wrap=lierne_nccl_load
+$(B)/tests/nccl_replays $(B)/tests/ipc_replays: $(B)/tests/replay_case.o
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.

@@ -118,10 +118,12 @@ static lierne_status advance(void *stream, uint64_t *epoch) {
                : LIERNE_FAIL(LIERNE_TRANSPORT, "epochs are of captured calls only");
 }
 
+static char own_stream;
 const lierne_stream_driver test_capture_driver = {
     .name = "cuda",
     .required = true,
     .detached = true,
+    .own_stream = &own_stream,
     .check = check,
     .event_create = event_create,
     .event_destroy = event_destroy,

@@ -89,6 +89,7 @@ run jobs 600 "$build/tests/jobs"
 run refusals 600 "$build/tests/refusals"
 run ipc 600 "$build/tests/ipc_ranks"
 run ipc_late 600 "$build/tests/ipc_late"
+run ipc_replays 600 "$build/tests/ipc_replays"
 run launched 3000 bash tests/launched/run.sh "$build"
 for script in tests/cli/test_*.sh; do
     name=${script##*/test_}

@@ -2,6 +2,7 @@
  * as lierne's memory, so that leaks of the transport can be told. */
 #include "ipc.h"
 
+#include "capture.h"
 #include "tasks.h"
 
 #include <fcntl.h>
@@ -74,18 +75,35 @@ static void free_words(lierne_ipc_words *words) {
     lierne_mem_free(words);
 }
 
-static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {
-    (void)stream, (void)device;
-    memcpy(to, from, bytes);
-    return LIERNE_OK;
+typedef struct copy_work {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_work;
+
+static lierne_status run_copy(void *data) {
+    const copy_work *w = data;
+    return transfer(w->to, w->from, w->bytes);
 }
 
-static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
-    (void)stream, (void)device;
+static lierne_status copy(void *to, const void *from, size_t bytes, void *stream, int device) {
+    copy_work work = {to, from, bytes};
+    (void)device;
+    return test_capture_add(stream, run_copy, &work, sizeof work) ? LIERNE_OK : run_copy(&work);
+}
+
+static lierne_status run_step(void *data) {
+    const lierne_ipc_step *step = data;
     for (int32_t i = step->n; i-- > 0;) { /* a device promises no order */
         lierne_ipc_run(step, i);
     }
     return LIERNE_OK;
+}
+
+static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
+    lierne_ipc_step work = *step;
+    (void)device;
+    return test_capture_add(stream, run_step, &work, sizeof work) ? LIERNE_OK : run_step(&work);
 }
 
 const lierne_ipc_driver test_ipc_driver = {

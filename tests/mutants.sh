@@ -82,7 +82,7 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | ipc_late | vmm | nccl_ranks | nccl_replays | nccl_windows | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | ipc_late | ipc_replays | vmm | nccl_ranks | nccl_replays | nccl_windows | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
 #   thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1

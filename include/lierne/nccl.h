@@ -8,8 +8,8 @@
  * and a communicator of lierne's, scratch lies in windows for symmetric memory, in chunks of 2 MiB
  * and more that are registered while planning and live as long as the context. NCCL's messages have
  * no ids, so all ranks must begin all calls of the context in the same order, across plans and
- * directions (lierne/plan.h); a context that checks finds ranks that do not. Sums are lierne's own,
- * with the bits that it promises. */
+ * directions (lierne/plan.h), and in the same order among the calls that plan; a context that
+ * checks finds ranks that do not. Sums are lierne's own, with the bits that it promises. */
 #ifndef LIERNE_NCCL_H
 #define LIERNE_NCCL_H
 
@@ -29,14 +29,18 @@ struct ncclComm; /* ncclComm_t is a pointer to it */
  * NCCL. Collective over the context, before its first plan; waits for all ranks, at most the
  * timeout. Not thread-safe with other calls on the context.
  *
+ * Connections. NCCL connects two ranks in their first message. A call that plans lets the ranks
+ * that will have messages, and had none, send each other a few bytes, and waits until they have
+ * passed, and with them what was begun before: at most the timeout, after which the context is
+ * dead. An all-gather connects ranks when it is first called, which may take long.
+ *
  * Deadlines. A call that executes waits until NCCL has enqueued it, at most the timeout (TIMEOUT);
- * with a blocking communicator of the caller's there is no such deadline. The first calls between
- * two ranks may take long: NCCL connects them then. What waits on the device for a rank that never
- * comes, and errors that NCCL has later, are found by the watchdog (lierne/cuda.h), which aborts a
- * communicator of lierne's. One of the caller's is only asked for its error
- * (ncclCommGetAsyncError), by another thread and while calls are under way: abort it after an
- * error, or the device hangs. After an error the context is dead; a communicator of lierne's is
- * aborted at the latest when the context is destroyed.
+ * with a blocking communicator of the caller's there is no such deadline, nor for the connections
+ * of a plan. What waits on the device for a rank that never comes, and errors that NCCL has later,
+ * are found by the watchdog (lierne/cuda.h), which aborts a communicator of lierne's. One of the
+ * caller's is only asked for its error (ncclCommGetAsyncError), by another thread and while calls
+ * are under way: abort it after an error, or the device hangs. After an error the context is dead;
+ * a communicator of lierne's is aborted at the latest when the context is destroyed.
  *
  * Windows. A first one is registered here; where that fails on any rank, all ranks do without, with
  * another communicator if need be. A later registration, while planning, that fails or does not end

@@ -18,6 +18,18 @@ bool lierne_execution_was_captured(const lierne_execution *e) {
     return e->was_captured;
 }
 
+/* Whether messages connect ranks in the first call: those of all-gathers may. */
+static bool connects_late(const lierne_execution *e) {
+    for (size_t i = 0; i < e->messages.count; i++) {
+        const lierne_coalesced_message *m = &e->messages.at[i];
+        const lierne_execution_batch *batch = &e->batches[m->batch];
+        if (batch->transport->met && batch->postings[m->slot].all_gathers) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The same on every rank of a call, also on one that has no messages in it. */
 lierne_status lierne_execution_check_capture(const lierne_execution *e, const void *stream,
                                              int inflight) {
@@ -39,11 +51,12 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
             "(max_inflight), must have 1: replays cannot take another one in turn",
             rank, e->name, inflight);
     }
-    return e->was_called || e->context->members.count == 1
+    return e->was_called || !connects_late(e)
                ? LIERNE_OK
                : LIERNE_FAIL(
                      LIERNE_UNSUPPORTED,
-                     "rank %d: %s: the stream is being captured in the first call, in which "
-                     "ranks may connect: call it once without a capture before",
+                     "rank %d: %s: the stream is being captured in the first call, and an "
+                     "all-gather of NCCL connects ranks in its first one: call it once without a "
+                     "capture before",
                      rank, e->name);
 }

@@ -68,6 +68,14 @@ lierne_status lierne_execution_use_heap(lierne_context *context,
 lierne_status lierne_execution_find_all_gathers(lierne_context *context,
                                                 lierne_execution *const *executions, size_t each);
 
+/* Lets this rank and those that it will have messages with have a first one, where a transport
+ * connects them in it; where none of the context's does, does nothing. Of any execution of either
+ * direction. Collective, waits for all ranks, and until the stream has passed these messages.
+ * Errors, of all ranks: NO_MEMORY; those of the transport and TIMEOUT, which kill the context. */
+lierne_status lierne_execution_send_first_messages(lierne_context *context,
+                                                   const lierne_execution *forward,
+                                                   const lierne_execution *adjoint);
+
 /* What the two ends of each message know of each other, for the transports that ask for it
  * (lierne_transport.connect). NULL where none of the context's does: every function here takes it,
  * and none then does anything. */

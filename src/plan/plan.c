@@ -207,6 +207,7 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
     LIERNE_TRY(lierne_connection_establish(plan->connection));
     const executions all = executions_of(plan);
     LIERNE_TRY(lierne_execution_use_heap(context, all.at, 2 * all.each));
+    LIERNE_TRY(lierne_execution_send_first_messages(context, all.at[0], all.at[all.each]));
     LIERNE_TRY(lierne_execution_find_all_gathers(context, all.at, all.each));
     return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
                ? lierne_shared_outputs_connect(context, plan->outputs, 2)

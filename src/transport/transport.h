@@ -88,6 +88,12 @@ typedef struct lierne_transport {
      * operation also writes this rank's own block to its place. */
     bool all_gathers;
 
+    /* NULL, or a flag per rank: whether this rank has had a message with it. Of transports that
+     * serve streams only and connect two ranks in their first message. Execution lets ranks have
+     * one while planning, and sets the flags (execute/first_messages.c). An all-gather may connect
+     * ranks again. */
+    bool *(*met)(void *self);
+
     /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
      * name of its table. Of transports that are polled; need not be the same at both ends. */
     bool (*takes)(const void *self, const char *memory);

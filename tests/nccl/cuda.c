@@ -43,7 +43,10 @@ static void fill_memory(void) {
 }
 
 lierne_status lierne_context_use_cuda(lierne_context *context) {
-    static const lierne_stream_driver driver = {.name = "cuda", .required = true};
+    static char own;
+    static const lierne_stream_driver driver = {.name = "cuda",
+                                                .required = true,
+                                                .own_stream = &own};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill_memory);
     context->memory = &memory;

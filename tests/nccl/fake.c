@@ -1,4 +1,5 @@
-/* Messages are matched by pair of ranks, in the order in which they were posted. */
+/* Messages are matched by pair of ranks, in the order in which they were posted. Ranks connect in
+ * their first messages, and in their first all-gather: neither can be captured. */
 #include "capture.h"
 #include "fake_windows.h"
 
@@ -41,6 +42,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static message *first, **last = &first;
 static fake_nccl_counts counts;
 static bool stalled, fails;
+static int failed_world; /* of the communicator whose send failed: its group does not come */
 static _Thread_local int device;
 static ncclResult_t async_error = ncclSuccess;
 static int last_id = 1000;
@@ -187,6 +189,8 @@ static ncclResult_t add(ncclComm_t comm, int peer, bool receives, void *data, si
     pthread_mutex_lock(&lock);
     bool fail = fails && !receives;
     fails &= !fail;
+    failed_world = fail ? comm->world_id : failed_world;
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     if (!open_group || group.n == MOST_OPERATIONS || bytes == 0 || fail) {
         broken = true;
@@ -279,10 +283,13 @@ static ncclResult_t run_group(const operations *o) {
     counts.groups++;
     counts.messages += o->n;
     link_sends(o, sent);
-    while (!(all = look(o, sent, done)) && late == 0) {
+    while (!(all = look(o, sent, done)) && late == 0 && o->at[0].comm->world_id != failed_world) {
         late = pthread_cond_timedwait(&changed, &lock, &until);
     }
     unlink_sends(sent, o->n);
+    for (int i = 0; all && !o->own && i < o->n; i++) {
+        o->at[i].comm->met[o->at[i].receives] |= 1u << o->at[i].peer;
+    }
     pthread_mutex_unlock(&lock);
     return all ? ncclInProgress : ncclSystemError;
 }
@@ -293,6 +300,14 @@ static lierne_status replay_group(void *data) {
                : LIERNE_FAIL(LIERNE_TRANSPORT, "a replayed group call did not end");
 }
 
+static bool connects(const operations *o) {
+    bool found = o->own && o->at[0].comm->gathers == 1;
+    for (int i = 0; !o->own && i < o->n; i++) {
+        found |= !(o->at[i].comm->met[o->at[i].receives] & 1u << o->at[i].peer);
+    }
+    return found;
+}
+
 static ncclResult_t group_end(void) {
     open_group = false;
     if (broken) {
@@ -300,7 +315,7 @@ static ncclResult_t group_end(void) {
     }
     bool kept =
         group.n > 0 && test_capture_add(group.at[0].stream, replay_group, &group, sizeof group);
-    return kept ? ncclInProgress : run_group(&group);
+    return !kept ? run_group(&group) : connects(&group) ? ncclInvalidUsage : ncclInProgress;
 }
 
 static ncclResult_t all_gather(const void *mine, void *all, size_t bytes, ncclDataType_t type,

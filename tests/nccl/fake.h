@@ -5,7 +5,8 @@
 
 #include "transport/nccl/nccl.h"
 
-/* Makes every nonblocking communicator stay in progress; makes the next send fail. */
+/* Makes every nonblocking communicator stay in progress; makes the next send fail, and the groups
+ * that wait for it. */
 void fake_nccl_stall(bool stall);
 void fake_nccl_fail_send(void);
 /* The asynchronous error of every communicator. */

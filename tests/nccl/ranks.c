@@ -2,7 +2,8 @@
  * memory is recorded work on the host (tasks.h) under the name of CUDA's, and NCCL is played
  * (fake.h). All-to-alls, sums and rows against the same plans over sockets, bit by bit, on a
  * communicator of lierne's and on a caller's; errors of NCCL, of arguments, and a NCCL that never
- * gets ready; what hangs or fails after a call has ended. The same plans without NCCL, whose
+ * gets ready; first messages, which are sent while planning; what hangs or fails after a call has
+ * ended. The same plans without NCCL, whose
  * messages go through host memory. Last line: N passed, N failed. */
 #include "context/context.h"
 #include "execute/stream.h"
@@ -24,7 +25,9 @@ enum { KINDS = 6, COUNT = 3001, MOST = 4 * COUNT };
 static lierne_memory memory;
 static char stream;
 
-static const lierne_stream_driver driver = {.name = "cuda", .required = true};
+static const lierne_stream_driver driver = {.name = "cuda",
+                                            .required = true,
+                                            .own_stream = &stream};
 
 /* name: of the job; device: a context whose memory goes by the name of CUDA's. */
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
@@ -191,6 +194,115 @@ static void *works(void *argument) {
     return NULL;
 }
 
+/* The next rank's row. */
+static lierne_status make_ring(lierne_plan **plan, lierne_context *context) {
+    static const int32_t next[RANKS] = {1, 2, 3, 0};
+    static const int64_t row = 0;
+    lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
+    rows.nowned = rows.nghosts = 1;
+    rows.rank = &next[lierne_context_get_rank(context)];
+    rows.row = &row;
+    rows.width = 5;
+    rows.dtype = LIERNE_F32;
+    return lierne_plan_create_references(plan, context, &rows);
+}
+
+/* Sends and receives of all ranks while they plan. */
+static int count_planning(lierne_plan **plan, lierne_context *context, bool ring) {
+    meet_ranks();
+    int before = fake_nccl_count().messages;
+    meet_ranks();
+    check((ring ? make_ring(plan, context) : make_plan(plan, context, 0)) == LIERNE_OK, "planning");
+    meet_ranks();
+    int n = fake_nccl_count().messages - before;
+    meet_ranks();
+    return n;
+}
+
+/* Ranks that will have messages have one in either direction, once, and others have none. */
+static void *first_messages(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    static const int expected[4] = {4 * RANKS, 0, 2 * RANKS, 0};
+    lierne_plan *plans[4] = {NULL};
+    lierne_context *device = open_context(rank, "first", true, 30);
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    for (int i = 0; i < 4; i++) {
+        check(count_planning(&plans[i], device, i < 2) == expected[i], "first messages");
+    }
+    for (int i = 0; i < 4; i++) {
+        check(lierne_plan_destroy(plans[i]) == LIERNE_OK, "plan");
+    }
+    check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
+    return NULL;
+}
+
+/* One that fails on rank 0 is an error of every rank's, and there is no plan. */
+static void *first_fails(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, "first fails", true, 30);
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    if (rank == 0) {
+        fake_nccl_fail_send();
+    }
+    meet_ranks();
+    lierne_status status = make_plan(&plan, device, 0);
+    check(status != LIERNE_OK && !plan && strstr(lierne_last_error(), ": the fake "),
+          "a first message that fails is an error, with NCCL's words");
+    check(make_plan(&plan, device, 0) != LIERNE_OK, "the context is dead");
+    lierne_context_destroy(device);
+    return NULL;
+}
+
+/* The stream of rank 1 does not pass them: an error in time, on every rank. */
+static lierne_status fence_create(void **fence) {
+    static char any;
+    *fence = &any;
+    return LIERNE_OK;
+}
+
+static void fence_destroy(void *fence) {
+    (void)fence;
+}
+
+static lierne_status fence_step(void *where, void *fence) {
+    return where && fence ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "no stream");
+}
+
+static _Thread_local bool stands;
+
+static lierne_status fence_query(void *fence, bool *passed) {
+    *passed = fence && !stands;
+    return LIERNE_OK;
+}
+
+static const lierne_stream_driver standing = {.name = "cuda",
+                                              .required = true,
+                                              .own_stream = &stream,
+                                              .fence_create = fence_create,
+                                              .fence_destroy = fence_destroy,
+                                              .begin = fence_step,
+                                              .finish = fence_step,
+                                              .event_query = fence_query};
+
+static void *first_hangs(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plan = NULL;
+    lierne_context *device = open_context(rank, "first hangs", true, 1);
+    device->stream_driver = &standing;
+    stands = rank == 1;
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    double start = lierne_now();
+    lierne_status status = make_plan(&plan, device, 0);
+    check(status != LIERNE_OK && !plan &&
+              strstr(lierne_last_error(), "rank 1: the first messages with 3 ranks"),
+          "a first message that is late is every rank's error");
+    check(rank != 1 || status == LIERNE_TIMEOUT, "TIMEOUT");
+    check(lierne_now() - start < 10, "in time");
+    lierne_context_destroy(device);
+    return NULL;
+}
+
 /* NCCL never gets ready: an error in time, on every rank, and the communicators are aborted. */
 static void *stalls(void *argument) {
     int rank = (int)(intptr_t)argument;
@@ -236,6 +348,7 @@ static lierne_status event_query(void *event, bool *has) {
 static const lierne_stream_driver hanging = {.name = "cuda",
                                              .required = true,
                                              .detached = true,
+                                             .own_stream = &stream,
                                              .event_create = event_create,
                                              .event_destroy = event_destroy,
                                              .event_record = event_record,
@@ -315,6 +428,9 @@ int main(void) {
     run_ranks(hangs);
     counts = fake_nccl_count();
     check(counts.aborted == 4 * RANKS, "communicators of calls that hang are aborted");
+    run_ranks(first_messages);
+    run_ranks(first_fails);
+    run_ranks(first_hangs);
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");

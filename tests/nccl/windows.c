@@ -22,7 +22,9 @@ enum { COUNT = 1001, LARGE = 1000000, KINDS = 3 };
 static lierne_memory memory;
 static char stream;
 
-static const lierne_stream_driver driver = {.name = "cuda", .required = true};
+static const lierne_stream_driver driver = {.name = "cuda",
+                                            .required = true,
+                                            .own_stream = &stream};
 
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};

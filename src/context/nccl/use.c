@@ -74,6 +74,7 @@ static lierne_status prepare(lierne_nccl **out, const lierne_context *context, n
                        .world = context->members.count,
                        .timeout = context->timeout};
     pthread_mutex_init(&n->lock, NULL);
+    LIERNE_TRY(lierne_alloc(&n->met, (size_t)n->world, sizeof *n->met));
     LIERNE_TRY(lierne_nccl_load(&n->call));
     if (comm) {
         LIERNE_TRY(check_given(n));

@@ -18,5 +18,6 @@ void lierne_nccl_end(lierne_nccl *n) {
     }
     n->comm = NULL;
     lierne_nccl_heap_close(n);
+    lierne_mem_free(n->met);
     pthread_mutex_destroy(&n->lock);
 }

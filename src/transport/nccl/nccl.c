@@ -121,6 +121,10 @@ static lierne_status poll_posted(void *self, size_t *done, size_t *ndone) {
     return LIERNE_OK;
 }
 
+static bool *met(void *self) {
+    return ((lierne_nccl *)self)->met;
+}
+
 static void close_nccl(void *self) {
     lierne_nccl_end(self);
     lierne_mem_free(self);
@@ -131,6 +135,7 @@ const lierne_transport lierne_nccl_transport = {
     .executor = LIERNE_EXECUTOR_STREAM,
     .ordered = true,
     .all_gathers = true,
+    .met = met,
     .close = close_nccl,
     .leave = lierne_nccl_heap_leave,
     .print = lierne_nccl_print,

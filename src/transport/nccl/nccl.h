@@ -69,6 +69,7 @@ typedef struct lierne_nccl {
     int rank;
     int world;
     double timeout;
+    bool *met;           /* per rank; NULL: it has no messages but all-gathers */
     lierne_heap heap;    /* of windows */
     ncclWindow_t window; /* of the chunk that is added, once NCCL has made it */
     bool adds_chunk;     /* the last chunk of the heap is not decided on */
