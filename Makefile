@@ -92,7 +92,7 @@ LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix 
 	halo_case halo_invalid json windows world)
 BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
 # Needs a device to measure anything, and none to be built.
-GPU_BENCH := $(if $(NCCL_SRC),$(B)/tests/bench/gpu/gpu)
+GPU_BENCH := $(if $(NCCL_SRC),$(addprefix $(B)/tests/bench/gpu/,gpu processes reshard))
 NEED_MPI := $(shell grep -l lierne/mpi.h examples/*.c 2>/dev/null)
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(filter-out $(if $(HAVE_MPI),,$(NEED_MPI)),$(sort $(wildcard examples/*.c))))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -192,8 +192,8 @@ pictures: $(TOOL) ## draw the pictures of the documents again
 bench: all $(BENCH) ## time lierne beside MPI by hand (minutes; docs/performance.md)
 	@bash tests/bench/run.sh $(B) $(BENCH_ARGS)
 
-bench-gpu: all $(GPU_BENCH) ## time kernels, bridges between virtual ranks and NCCL on this machine's GPUs (docs/gpu.md)
-	@$(if $(GPU_BENCH),$(GPU_BENCH),echo "nothing was measured: there is no nvcc or no nccl.h (docs/gpu.md)")
+bench-gpu: all $(GPU_BENCH) $(B)/tests/launch ## time kernels, bridges between ranks and NCCL on this machine's GPUs (docs/gpu.md)
+	@$(if $(GPU_BENCH),bash tests/bench/gpu/run.sh $(B),echo "nothing was measured: there is no nvcc or no nccl.h (docs/gpu.md)")
 
 bench-links: all ## bridges between network namespaces joined by slow links: measured, counted, predicted (root; minutes)
 	@bash tests/bench/links.sh $(B) $(LINKS_ARGS)
@@ -359,8 +359,9 @@ $(B)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(B)/tests/gpu/launched/c
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CUDART) -ldl -lrt
 
-GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers)
-$(GPU_BENCH): $(GPU_BENCH_OBJ) $(B)/tests/bench/gpu/product.cu.o $(filter %cuda.so.$(VERSION) %nccl.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
+GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers plans device processes reshard)
+$(B)/tests/bench/gpu/gpu: $(patsubst %,$(B)/tests/bench/gpu/%.o,ranks peers) $(B)/tests/bench/gpu/product.cu.o
+$(GPU_BENCH): $(B)/tests/bench/gpu/%: $(patsubst %,$(B)/tests/bench/gpu/%.o,% plans device) $(filter %cuda.so.$(VERSION) %nccl.so.$(VERSION),$(CUDALIBS)) $(B)/liblierne.so.$(VERSION)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
 
 # The NCCL transport over a NCCL that is played.

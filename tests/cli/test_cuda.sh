@@ -89,7 +89,8 @@ if [ -n "$nccl" ]; then
     verdict $? "windows of a NCCL that is played: $got"
 fi
 if [ -n "$nccl" ] && ! [ -e /dev/nvidiactl ]; then
-    got=$("$build/tests/bench/gpu/gpu" 2>&1) && grep -q "nothing was measured: there is no CUDA device" <<<"$got"
+    got=$(bash tests/bench/gpu/run.sh "$build" 2>&1) && [ "$(grep -c 'measured' <<<"$got")" = 4 ] &&
+        grep -q "nothing was measured: there is no CUDA device" <<<"$got"
     verdict $? "make bench-gpu says why nothing was measured: $got"
 fi
 for program in "$build"/tests/gpu/*; do

@@ -3,6 +3,8 @@
 #ifndef LIERNE_BENCH_GPU_H
 #define LIERNE_BENCH_GPU_H
 
+#include "lierne.h"
+
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,6 +30,21 @@ double gpu_copy_rate(size_t bytes);
 
 /* product.cu. c = a * b of n x n floats; n is a multiple of 32. */
 cudaError_t gpu_product(float *c, const float *a, const float *b, int n, cudaStream_t stream);
+
+/* plans.c. Plans of a world of GPU_RANKS, which end the program if they cannot be made, and what
+ * their calls need: input and output of forward, then of adjoint. */
+#define GPU_RANKS  8
+#define GPU_BRIDGE "bridge of 256 MiB bf16"
+#define GPU_ROWS   "20,000 rows of 256 B per rank"
+typedef lierne_plan *gpu_make_plan(lierne_context *context);
+gpu_make_plan gpu_make_bridge, gpu_make_rows;
+void gpu_make_buffers(void *buffers[4], const lierne_plan *plan);
+void gpu_call_both(lierne_plan *plan, void *const *buffers, cudaStream_t stream);
+/* Bytes of this rank in both directions, as its reports count them. */
+typedef struct gpu_bytes {
+    int64_t sent, host, window;
+} gpu_bytes;
+gpu_bytes gpu_count_bytes(const lierne_plan *plan);
 
 /* ranks.c. Virtual ranks: threads with a stream each on the current device. Prints bridges and
  * exchanges of rows; runs a bridge until *stop. */

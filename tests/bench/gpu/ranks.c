@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RANKS = 8, ROUNDS = 7 };
-
-typedef lierne_plan *gpu_make_plan(lierne_context *context);
+enum { RANKS = GPU_RANKS, ROUNDS = 7 };
 
 typedef struct world {
     lierne_sim *sim;
@@ -31,70 +29,12 @@ typedef struct virtual_rank {
     int rank;
 } virtual_rank;
 
-static lierne_plan *make_bridge(lierne_context *context) {
-    static const char *const names[] = {"tp", "cp", "dp"};
-    static const int64_t encoder_sizes[] = {2, 1, 4}, llm_sizes[] = {2, 2, 2};
-    static const int64_t shape[] = {8, 4096, 4096};
-    lierne_grid_spec encoder = {.size = sizeof encoder,
-                                .ndims = 3,
-                                .names = names,
-                                .sizes = encoder_sizes,
-                                .world_size = RANKS};
-    lierne_grid_spec llm = encoder;
-    lierne_grid *grids[2] = {NULL, NULL};
-    lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
-    lierne_plan *plan = NULL;
-    llm.sizes = llm_sizes;
-    gpu_must(lierne_grid_create(&grids[0], &encoder) == LIERNE_OK, "a grid");
-    gpu_must(lierne_grid_create(&grids[1], &llm) == LIERNE_OK, "a grid");
-    spec.src = grids[0];
-    spec.dst = grids[1];
-    spec.naxes = 3;
-    spec.shape = shape;
-    spec.dtype = LIERNE_BF16;
-    spec.sequence_axis = 1;
-    gpu_must(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "planning a bridge");
-    lierne_grid_destroy(grids[0]);
-    lierne_grid_destroy(grids[1]);
-    return plan;
-}
-
-/* 20,000 ghosts of 256 bytes per rank, from all others. */
-static lierne_plan *make_rows(lierne_context *context) {
-    enum { OWNED = 50000, GHOSTS = 20000 };
-    lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
-    lierne_plan *plan = NULL;
-    int32_t *rank = malloc(GHOSTS * sizeof *rank);
-    int64_t *row = malloc(GHOSTS * sizeof *row);
-    int me = lierne_context_get_rank(context);
-    for (int i = 0; i < GHOSTS; i++) {
-        rank[i] = (me + 1 + i % (RANKS - 1)) % RANKS;
-        row[i] = (int64_t)i * 7919 % OWNED;
-    }
-    spec.nowned = OWNED;
-    spec.nghosts = GHOSTS;
-    spec.rank = rank;
-    spec.row = row;
-    spec.width = 64;
-    spec.dtype = LIERNE_F32;
-    gpu_must(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning rows");
-    free(rank);
-    free(row);
-    return plan;
-}
-
-/* Forward and adjoint. */
-static void call_both(lierne_plan *plan, void *const *buffers, cudaStream_t stream) {
-    gpu_must(lierne_forward(plan, buffers[1], buffers[0], stream) == LIERNE_OK, "a forward");
-    gpu_must(lierne_adjoint(plan, buffers[3], buffers[2], stream) == LIERNE_OK, "an adjoint");
-}
-
 static void measure(world *w, int rank, lierne_plan *plan, void *const *buffers,
                     cudaStream_t stream) {
     for (int round = 0; round < ROUNDS; round++) {
         pthread_barrier_wait(&w->barrier);
         double start = gpu_now();
-        call_both(plan, buffers, stream);
+        gpu_call_both(plan, buffers, stream);
         gpu_must(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
         pthread_barrier_wait(&w->barrier);
         double seconds = gpu_now() - start;
@@ -109,7 +49,7 @@ static void repeat(world *w, int rank, lierne_plan *plan, void *const *buffers,
                    cudaStream_t stream) {
     static bool ends;
     for (bool first = true, done = false; !done; first = false) {
-        call_both(plan, buffers, stream);
+        gpu_call_both(plan, buffers, stream);
         gpu_must(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
         if (rank == 0 && first) {
             w->started();
@@ -123,16 +63,6 @@ static void repeat(world *w, int rank, lierne_plan *plan, void *const *buffers,
     }
 }
 
-static void count_bytes(world *w, int rank, const lierne_plan *plan) {
-    for (int d = 0; d < 2; d++) {
-        lierne_report report = {.size = sizeof report};
-        gpu_must(lierne_plan_get_report(&report, plan, (lierne_direction)d) == LIERNE_OK,
-                 "a report");
-        w->bytes[rank] += report.sent_bytes;
-        w->host_bytes[rank] += report.host_bytes;
-    }
-}
-
 static void *run_rank(void *argument) {
     const virtual_rank *r = argument;
     world *w = r->world;
@@ -141,16 +71,10 @@ static void *run_rank(void *argument) {
     gpu_must(lierne_context_use_cuda(context) == LIERNE_OK, "lierne_context_use_cuda");
     lierne_plan *plan = w->make(context);
     cudaStream_t stream = gpu_stream();
-    lierne_dtype dtype;
-    gpu_must(lierne_plan_get_dtype(&dtype, plan) == LIERNE_OK, "a dtype");
-    for (int d = 0; d < 2; d++) {
-        int64_t in, out;
-        gpu_must(lierne_plan_get_elements(&in, &out, plan, (lierne_direction)d) == LIERNE_OK,
-                 "sizes");
-        buffers[2 * d] = gpu_memory((size_t)in * lierne_dtype_size(dtype) + 1);
-        buffers[2 * d + 1] = gpu_memory((size_t)out * lierne_dtype_size(dtype) + 1);
-    }
-    count_bytes(w, r->rank, plan);
+    gpu_make_buffers(buffers, plan);
+    const gpu_bytes bytes = gpu_count_bytes(plan);
+    w->bytes[r->rank] = bytes.sent;
+    w->host_bytes[r->rank] = bytes.host;
     (w->stop ? repeat : measure)(w, r->rank, plan, buffers, stream);
     gpu_must(lierne_plan_destroy(plan) == LIERNE_OK, "destroying a plan");
     for (int i = 0; i < 4; i++) {
@@ -189,8 +113,8 @@ static void run_world(world *w) {
 }
 
 void gpu_bench_ranks(void) {
-    world worlds[2] = {{.make = make_bridge, .title = "bridge of 256 MiB bf16"},
-                       {.make = make_rows, .title = "20,000 rows of 256 B per rank"}};
+    world worlds[2] = {{.make = gpu_make_bridge, .title = GPU_BRIDGE},
+                       {.make = gpu_make_rows, .title = GPU_ROWS}};
     printf("\n%d virtual ranks\n", RANKS);
     for (int i = 0; i < 2; i++) {
         run_world(&worlds[i]);
@@ -199,6 +123,6 @@ void gpu_bench_ranks(void) {
 }
 
 void gpu_run_bridge_until(const volatile bool *stop, void (*started)(void)) {
-    world w = {.make = make_bridge, .stop = stop, .started = started};
+    world w = {.make = gpu_make_bridge, .stop = stop, .started = started};
     run_world(&w);
 }
