@@ -72,6 +72,9 @@ GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/
 # Programs of LAUNCHED on a GPU.
 GPU_LAUNCHED := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/launched/,golden bridge sparse halos general members update layers \
 	inflight known_answer))
+# Programs of several processes on GPUs, and those of MPI_TESTS whose MPI may read device memory.
+GPU_RANKS := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/ranks/,captures hang))
+GPU_MPI := $(if $(CUDA_SRC),$(if $(HAVE_MPI),$(addprefix $(B)/tests/gpu/mpi/,golden sparse general update)))
 RUN_SRC := $(sort $(wildcard src/tool/mpi/*.c))
 TOOL_SRC := $(sort $(wildcard src/tool/*.c src/tool/import/*.c src/tool/run/*.c src/tool/draw/*.c))
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))
@@ -85,11 +88,11 @@ MPI_TESTS := $(patsubst tests/mpi/%.c,$(B)/tests/mpi/%,$(filter-out $(MPI_PARTS)
 LAUNCHED := $(addprefix $(B)/tests/launched/,golden bridge sparse halos redistribute shared_output members update layers general \
 	inflight steps known_answer)
 IPC_TESTS := $(patsubst tests/ipc/%.c,$(B)/tests/ipc_%,$(sort $(wildcard tests/ipc/*.c)))
-LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) \
-	$(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
+CASE_PARTS := $(patsubst %,$(B)/tests/unit/%_case.o,bridge random redistribute set) \
 	$(patsubst %,$(B)/tests/%.o,route_executor transports connected streams staging tasks capture ipc) $(MODEL) \
 	$(patsubst %,$(B)/tests/golden/%.o,row_case star_forest graph_a2a graph_case graph_invalid halo halo_bricks \
 	halo_case halo_invalid json windows world)
+LAUNCHED_PARTS := $(patsubst %,$(B)/launched/tests/%.o,launched/mpi $(addprefix mpi/,common rows swaps graphs crystal)) $(CASE_PARTS)
 BENCH    := $(addprefix $(B)/tests/bench/,planning sets memory recorder $(if $(HAVE_MPI),bridge collective sparse))
 # Needs a device to measure anything, and none to be built.
 GPU_BENCH := $(if $(NCCL_SRC),$(addprefix $(B)/tests/bench/gpu/,gpu processes reshard))
@@ -134,7 +137,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_RANKS) $(GPU_MPI) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -290,7 +293,7 @@ $(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tes
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(GPU_MPI) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
 	forward_begin adjoint_begin end reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -313,7 +316,7 @@ $(B)/tests/errors_md: $(B)/tests/errors_md.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 docs/errors.md: $(B)/tests/errors_md
 	$(Q)$< > $@
-$(B)/tests/mpi/%: LDFLAGS += -Wl,--wrap=lierne_context_create_mpi
+$(B)/tests/mpi/% $(GPU_MPI): LDFLAGS += -Wl,--wrap=lierne_context_create_mpi
 $(B)/tests/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/mpi/common.o $(B)/tests/mpi/contexts.o $(MODEL) $(MPILIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(MPILINK)
@@ -358,6 +361,14 @@ $(B)/tests/gpu/%: $(B)/tests/gpu/%.o $(filter %cuda.so.$(VERSION),$(CUDALIBS)) $
 $(B)/tests/gpu/launched/%: $(B)/launched/tests/mpi/%.o $(B)/tests/gpu/launched/cuda.o $(B)/launched/parts.a $(call obj,$(CUDA_SRC) $(NCCL_SRC)) $(KERNELS) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) $(CUDART) -ldl -lrt
+$(GPU_RANKS): $(B)/tests/gpu/ranks/%: $(B)/tests/gpu/ranks/%.o $(B)/tests/gpu/ranks/common.o $(CUDALIBS) $(B)/liblierne.so.$(VERSION)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so.$(VERSION),$^) -Wl,-rpath,'$$ORIGIN/../../..' $(CUDART) -ldl -lrt -lm
+$(B)/tests/gpu/mpi/parts.a: $(patsubst %.c,$(B)/%.o,$(MPI_PARTS)) $(CASE_PARTS)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(GPU_MPI): $(B)/tests/gpu/mpi/%: $(B)/tests/mpi/%.o $(B)/tests/gpu/launched/cuda.o $(B)/tests/gpu/mpi/parts.a $(call obj,$(CUDA_SRC) $(NCCL_SRC)) $(KERNELS) $(MPILIB) $(LIB)
+	$(Q)$(MPILINK) $(CUDART) -ldl -lrt
 
 GPU_BENCH_OBJ := $(patsubst %,$(B)/tests/bench/gpu/%.o,gpu ranks peers plans device processes reshard)
 $(B)/tests/bench/gpu/gpu: $(patsubst %,$(B)/tests/bench/gpu/%.o,ranks peers) $(B)/tests/bench/gpu/product.cu.o
@@ -371,8 +382,8 @@ $(B)/tests/nccl_replays $(B)/tests/ipc_replays: $(B)/tests/replay_case.o
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
-$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o: CPPFLAGS += -isystem $(CUDA_DIR)/include
-$(B)/tests/nccl/%.o $(B)/tests/gpu/launched/%.o: CPPFLAGS += -Itests
+$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o $(patsubst %,$(B)/tests/gpu/ranks/%.o,common captures hang): CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(B)/tests/nccl/%.o $(B)/tests/gpu/launched/%.o $(B)/tests/mpi/contexts.o: CPPFLAGS += -Itests
 $(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays windows fake fake_windows cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3
 $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu

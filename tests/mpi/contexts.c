@@ -1,10 +1,15 @@
 /* Where the environment variable LIERNE_TEST_CONTEXTS is "oob", the contexts of a program are over
- * functions of the caller (lierne/oob.h), which are made here from MPI; else they are MPI's. */
+ * functions of the caller (lierne/oob.h), which are made here from MPI; else they are MPI's. In
+ * programs that are linked with a device (staging.h), LIERNE_TEST_EXECUTOR makes them contexts for
+ * its memory. */
 #include "lierne/mpi.h"
 #include "lierne/oob.h"
+#include "staging.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+extern __typeof__(test_staging_use_asked) test_staging_use_asked __attribute__((weak));
 
 lierne_status __real_lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
                                                const lierne_context_spec *spec);
@@ -57,7 +62,9 @@ lierne_status __wrap_lierne_context_create_mpi(lierne_context **out, MPI_Comm co
                                                const lierne_context_spec *spec) {
     const char *contexts = getenv("LIERNE_TEST_CONTEXTS");
     if (!contexts || strcmp(contexts, "oob") != 0 || comm == MPI_COMM_NULL) {
-        return __real_lierne_context_create_mpi(out, comm, spec);
+        lierne_status status = __real_lierne_context_create_mpi(out, comm, spec);
+        return status == LIERNE_OK && test_staging_use_asked ? test_staging_use_asked(*out)
+                                                             : status;
     }
     MPI_Comm *own = malloc(sizeof *own);
     MPI_Comm_dup(comm, own);

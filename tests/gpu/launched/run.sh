@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run.sh BUILD: programs of tests/launched on the memory of GPUs, which ranks share where there are fewer:
-# over windows between processes, over sockets, and over NCCL. Prints a line per launch and what was
-# skipped; last line: N passed, N failed.
+# run.sh BUILD: programs of tests/launched, and of tests/gpu/ranks, on the memory of GPUs, which ranks
+# share where there are fewer: over windows between processes, over sockets, and over NCCL; some of
+# tests/mpi over MPI. Prints a line per launch and what was skipped; last line: N passed, N failed.
 set -u
 build=${1:?usage: run.sh BUILD}
 cd "$(dirname "$0")/../../.." || exit 2
@@ -13,14 +13,23 @@ if [ "$devices" = 0 ]; then
     exit
 fi
 
-launch() { # launch EXECUTOR RANKS PROGRAM
-    local status
-    LIERNE_TEST_EXECUTOR=$1 timeout -k 5 600 "$build/tests/launch" "$2" "$build/tests/gpu/launched/$3" \
+try() { # try EXECUTOR RANKS PROGRAM LAUNCHER...
+    local executor=$1 ranks=$2 program=$3 status
+    shift 3
+    LIERNE_TEST_EXECUTOR=$executor timeout -k 5 600 "$@" "$ranks" "$build/tests/gpu/$program" \
         >"$work/log" 2>&1 </dev/null
     status=$?
-    echo "$3 on $2 ranks, $1: $(tail -n 1 "$work/log")"
+    echo "$program on $ranks ranks, $executor: $(tail -n 1 "$work/log")"
     [ $status = 0 ] && grep -qE '^[1-9][0-9]* passed, 0 failed$' "$work/log"
-    verdict $? "$3 on $2 ranks, $1, exit status $status: $(head -n 20 "$work/log")"
+    verdict $? "$program on $ranks ranks, $executor, exit status $status: $(head -n 20 "$work/log")"
+}
+
+launch() { # launch EXECUTOR RANKS PROGRAM
+    try "$1" "$2" "launched/$3" "$build/tests/launch"
+}
+
+ranks() { # ranks EXECUTOR RANKS PROGRAM
+    try "$1" "$2" "ranks/$3" "$build/tests/launch"
 }
 
 for ranks in 2 4 8; do
@@ -35,6 +44,23 @@ launch cuda 2 bridge
 launch cuda 8 members
 LIERNE_TRANSPORTS=socket launch cuda 3 general
 LIERNE_TEST_NODE_RANKS=2 launch cuda 4 golden
+for ranks in 2 4 8; do
+    ranks cuda $ranks captures
+done
+for ranks in 2 4; do
+    ranks cuda $ranks hang
+done
+
+# Device memory is read by MPI, or packed into host memory, as MPIX_Query_cuda_support says.
+if [ -x "$build/tests/gpu/mpi/golden" ] && command -v "${MPIRUN:-mpirun}" >/dev/null; then
+    for ranks in 2 4; do
+        for program in golden sparse general update; do
+            LIERNE_TRANSPORTS=mpi try cuda $ranks "mpi/$program" "${MPIRUN:-mpirun}" -n
+        done
+    done
+else
+    echo "skipped: no MPI"
+fi
 
 minor=$("$build/lierne" info | sed -n 's/^nccl: NCCL 2\.\([0-9]*\)\..*/\1/p')
 ranks=$devices
@@ -50,6 +76,9 @@ else
     [ "$ranks" -le 8 ] || ranks=8
     for program in golden sparse general; do
         launch nccl $ranks $program
+    done
+    for program in captures hang; do
+        ranks nccl $ranks $program
     done
 fi
 verdicts

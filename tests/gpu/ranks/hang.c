@@ -1,0 +1,67 @@
+/* A rank that does not call, on a device: the calls of the others end at once, and hang there. The
+ * watchdog finds that, ends what hangs, and tells; nobody waits longer than a few timeouts. */
+#include "common.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_SECONDS = 30 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* All ranks of the node, over the host's context. */
+static void meet(lierne_context *host) {
+    const lierne_barrier_spec spec = {.size = sizeof spec};
+    lierne_plan *plan = NULL;
+    must(lierne_plan_create_barrier(&plan, host, &spec) == LIERNE_OK, "planning a barrier");
+    check(lierne_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "a barrier");
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+}
+
+static void hang(lierne_context *device, lierne_plan *plan, void *out, const void *in,
+                 cudaStream_t stream) {
+    double start = now();
+    lierne_status status = LIERNE_OK;
+    check(lierne_forward(plan, out, in, stream) == LIERNE_OK, "a call that hangs has returned");
+    check(now() - start < 1, "at once");
+    while (status == LIERNE_OK && now() - start < MOST_SECONDS) {
+        usleep(1000);
+        status = lierne_context_get_status(device);
+    }
+    check(status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED || status == LIERNE_TRANSPORT,
+          "it is an error");
+    printf("rank %d after %.1f s: %s\n", rank, now() - start, lierne_last_error());
+    check(lierne_forward(plan, out, in, stream) == status, "the context is dead");
+    check(cudaStreamSynchronize(stream) == cudaSuccess, "the stream goes on");
+    check(now() - start < 2 * MOST_SECONDS, "in time");
+}
+
+int main(void) {
+    lierne_context *host = NULL, *device = NULL;
+    void *in = NULL, *out = NULL;
+    cudaStream_t stream = NULL;
+    ranks_open(&host, &device, 2);
+    lierne_plan *plan = ranks_plan(device, 1);
+    must(cudaMalloc(&in, ranks_bytes(plan, 0, 0)) == cudaSuccess, "cudaMalloc");
+    must(cudaMalloc(&out, ranks_bytes(plan, 0, 1)) == cudaSuccess, "cudaMalloc");
+    must(cudaMemset(in, 0x11, ranks_bytes(plan, 0, 0)) == cudaSuccess, "cudaMemset");
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
+    check(lierne_forward(plan, out, in, stream) == LIERNE_OK, "a call of all ranks");
+    check(cudaStreamSynchronize(stream) == cudaSuccess, "that passes");
+    meet(host);
+    if (rank != 1) {
+        hang(device, plan, out, in, stream);
+    }
+    meet(host);
+    check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
+    lierne_context_destroy(device);
+    check(lierne_context_destroy(host) == LIERNE_OK, "context");
+    cudaFree(in);
+    cudaFree(out);
+    return ranks_end();
+}
