@@ -108,6 +108,9 @@ bool lierne_mul_size(size_t a, size_t b, size_t *out);
 bool lierne_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool lierne_add_i64(int64_t a, int64_t b, int64_t *out);
 
+/* Whether the system lets a file of this process grow to bytes. */
+bool lierne_file_may_have(uint64_t bytes);
+
 /* Continues a hash (0 at first) over bytes; the same on every machine. */
 uint64_t lierne_hash(uint64_t hash, const void *data, size_t bytes);
 

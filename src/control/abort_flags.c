@@ -33,6 +33,9 @@ static size_t bytes_of(int n) {
 }
 
 int lierne_abort_flags_open(int n) {
+    if (!lierne_file_may_have(bytes_of(n))) {
+        return -1;
+    }
     int descriptor = memfd_create("lierne-abort-flags", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0) {
         return -1;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define MOST_FILES 10000 /* of one rank and process in one folder */
+#define PATH_SIZE  4096
 
 const char *lierne_recorder_folder(void) {
     const char *folder = getenv("LIERNE_DUMP_DIR");
@@ -26,12 +27,12 @@ static lierne_status fail(const char *folder, int code) {
 }
 
 /* A new file: never one that is there, nor where a link leads. */
-static lierne_status create_file(int *file, const char *folder, const lierne_recorder_spec *spec) {
-    char path[4096];
+static lierne_status create_file(int *file, char path[PATH_SIZE], const char *folder,
+                                 const lierne_recorder_spec *spec) {
     for (int i = 0; i < MOST_FILES; i++) {
-        int n = snprintf(path, sizeof path, "%s/rank%d-%llu-%d.lierne", folder, spec->rank,
+        int n = snprintf(path, PATH_SIZE, "%s/rank%d-%llu-%d.lierne", folder, spec->rank,
                          (unsigned long long)spec->process, i);
-        if (n < 0 || (size_t)n >= sizeof path) {
+        if (n < 0 || (size_t)n >= PATH_SIZE) {
             return fail(folder, ENAMETOOLONG);
         }
         *file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -53,10 +54,14 @@ static lierne_status map(lierne_recorder *r, int file, int flags) {
 
 static lierne_status map_file(lierne_recorder *r, const char *folder,
                               const lierne_recorder_spec *spec) {
+    char path[PATH_SIZE];
     int file = -1;
-    LIERNE_TRY(create_file(&file, folder, spec));
-    int code = posix_fallocate(file, 0, (off_t)r->bytes);
+    LIERNE_TRY(create_file(&file, path, folder, spec));
+    int code = lierne_file_may_have(r->bytes) ? posix_fallocate(file, 0, (off_t)r->bytes) : EFBIG;
     lierne_status status = code ? fail(folder, code) : map(r, file, MAP_SHARED);
+    if (status != LIERNE_OK) {
+        unlink(path);
+    }
     close(file);
     return status;
 }

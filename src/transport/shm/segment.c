@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define FIRST_CHUNK ((uint64_t)1 << 20)
@@ -17,15 +16,8 @@
 
 _Static_assert(sizeof(lierne_segment_head) <= LIERNE_PAGE, "the head is one page");
 
-/* A file beyond the limit would end the process by a signal. */
-static bool may_grow(uint64_t bytes) {
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-           bytes <= limit.rlim_cur;
-}
-
 static int create_file(void) {
-    if (!may_grow(LIERNE_PAGE + FIRST_CHUNK)) {
+    if (!lierne_file_may_have(LIERNE_PAGE + FIRST_CHUNK)) {
         errno = EFBIG;
         return -1;
     }
@@ -128,7 +120,7 @@ static lierne_status add_chunk(lierne_segment *s, uint64_t bytes) {
     if (n == LIERNE_SEGMENT_CHUNKS) {
         return no_memory(bytes, "its table of chunks is full");
     }
-    if (!may_grow(offset + size)) {
+    if (!lierne_file_may_have(offset + size)) {
         return no_memory(bytes, "more than a file may have (RLIMIT_FSIZE)");
     }
     if (ftruncate((int)s->name.descriptor, (off_t)(offset + size)) != 0) {

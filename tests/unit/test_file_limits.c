@@ -1,0 +1,56 @@
+/* Files that the system does not let grow (ulimit -f): an error, and nothing is left, where the
+ * first byte too many would end the process by a signal. Segments: tests/node/refusals.c. */
+#include "base/base.h"
+#include "control/abort_flags.h"
+#include "recorder/file.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Returns the limit before. */
+static rlim_t limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = bytes;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    return before;
+}
+
+Test(file_limits, abort_flags_of_many_ranks) {
+    const rlim_t before = limit_files(8 << 10);
+    int few = lierne_abort_flags_open(2), many = lierne_abort_flags_open(1000);
+    limit_files(before);
+    cr_assert(few >= 0 && many == -1, "%d, %d", few, many);
+    close(few);
+}
+
+static int count_files(const char *folder) {
+    DIR *files = opendir(folder);
+    int n = 0;
+    for (const struct dirent *f; (f = readdir(files));) {
+        n += f->d_name[0] != '.';
+    }
+    closedir(files);
+    return n;
+}
+
+Test(file_limits, recorder) {
+    const lierne_recorder_spec spec = {.world = 2, .members = 2, .capacity = 1000};
+    char folder[] = "/tmp/lierne-limit-XXXXXX";
+    lierne_recorder r;
+    cr_assert(mkdtemp(folder));
+    setenv("LIERNE_DUMP_DIR", folder, 1);
+    const rlim_t before = limit_files(8 << 10);
+    lierne_status status = lierne_recorder_open(&r, &spec);
+    limit_files(before);
+    unsetenv("LIERNE_DUMP_DIR");
+    cr_assert_eq(status, LIERNE_IO);
+    cr_assert(strstr(lierne_last_error(), "File too large"), "'%s'", lierne_last_error());
+    cr_assert_eq(count_files(folder), 0, "a file is left");
+    rmdir(folder);
+}
