@@ -36,12 +36,12 @@
  * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Without it, those
  * between ranks of one node go over windows (transport "ipc"), memory of the devices that the
  * processes of the node map, where CUDA can share it between all of them: lierne_context_use_cuda
- * finds out. What is sent is copied once into the sender's window (lierne_report.window_bytes), so
- * buffers may come from any allocator; a call on the stream takes no part of the host. Processes
- * share windows by file descriptors, where the devices and the system allow that to all of them,
- * otherwise by handles of CUDA IPC; lierne_context_dump says which. A device of another process is
- * accessed as cuMemSetAccess, or cudaIpcOpenMemHandle, allows. LIERNE_TRANSPORTS leaves windows out
- * where it does not name ipc. With more than 8 such ranks in one process, set
+ * finds out. What is sent is copied, or packed, into the sender's window and read there
+ * (lierne_report.window_bytes), so buffers may come from any allocator; the host takes no part in a
+ * call. Processes share windows by file descriptors, where the devices and the system allow that to
+ * all of them, otherwise by handles of CUDA IPC; lierne_context_dump says which. A device of
+ * another process is accessed as cuMemSetAccess, or cudaIpcOpenMemHandle, allows. LIERNE_TRANSPORTS
+ * leaves windows out where it does not name ipc. With more than 8 such ranks in one process, set
  * CUDA_DEVICE_MAX_CONNECTIONS to their number: their streams wait for each other. Every other
  * transport of the context but shared memory serves device memory, too: MPI reads and writes it
  * where MPIX_Query_cuda_support() is 1; otherwise only the rows that travel are packed into pinned

@@ -250,8 +250,9 @@ typedef struct lierne_report {
      * each other, directly or over others, may have different ones. */
     int64_t direct_ns;
     int64_t balanced_ns;
-    int64_t window_bytes; /* sent bytes that are copied once into memory from where their receivers
-                             read them, because they cannot read the buffers (transport ipc) */
+    int64_t window_bytes; /* sent bytes that are copied or packed into memory from where their
+                             receivers read them, because they cannot read the buffers (transport
+                             ipc) */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */

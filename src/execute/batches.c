@@ -75,7 +75,8 @@ static void list_postings(lierne_execution *e, const lierne_phase *phase) {
                              .bytes = (size_t)m->bytes,
                              .data = slot_of(e, m),
                              .parts = batch->parts ? &batch->parts[m->first] : NULL,
-                             .nparts = m->count};
+                             .nparts = m->count,
+                             .in_window = m->in_window};
         e->ordered += batch->transport->ordered;
     }
 }

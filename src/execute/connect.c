@@ -322,11 +322,12 @@ static lierne_status read_all(lierne_connection *c, lierne_word_reader *readers)
     return LIERNE_OK;
 }
 
-/* Hands every batch the other ends of its messages. */
+/* Hands every batch the other ends of its messages. What is packed in windows can be recorded
+ * then. */
 static lierne_status connect_batches(const lierne_connection *c) {
     for (size_t i = 0; i < 2 * c->each; i++) {
         const lierne_connected_side *side = &c->sides[i / c->each];
-        const lierne_execution *e = side->executions[i % c->each];
+        lierne_execution *e = side->executions[i % c->each];
         for (int b = 0; b < e->context->ncarriers; b++) {
             const lierne_execution_batch *batch = &e->batches[b];
             if (batch->batch && batch->transport->connect) {
@@ -334,6 +335,7 @@ static lierne_status connect_batches(const lierne_connection *c) {
                                                      batch->messages.count));
             }
         }
+        LIERNE_TRY(e->uses_windows ? lierne_execution_record(e) : LIERNE_OK);
     }
     return LIERNE_OK;
 }

@@ -19,11 +19,12 @@ typedef struct lierne_spare {
 } lierne_spare;
 
 /* Creates an execution of n routes that run together, with one message per peer where each route
- * has one. It keeps pointers to the routes. name appears in messages ("forward"). spare, which may
- * be NULL, is used if it is large enough, and NULL then. */
+ * has one. It keeps pointers to the routes. each: executions of these routes, of which this is one.
+ * name appears in messages ("forward"). spare, which may be NULL, is used if it is large enough,
+ * and NULL then. */
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_route *const *routes, size_t n, const char *name,
-                                      lierne_spare *spare);
+                                      const lierne_route *const *routes, size_t n, size_t each,
+                                      const char *name, lierne_spare *spare);
 void lierne_execution_destroy(lierne_execution *e);
 /* Makes an output part of an execution of one route: it is destroyed with it, and where a peer may
  * still write there, its memory stays. */
@@ -47,7 +48,7 @@ bool lierne_execution_running(const lierne_execution *e);
 int64_t lierne_execution_scratch_bytes(const lierne_execution *e);
 /* Bytes of its messages that are staged in host memory. */
 int64_t lierne_execution_host_bytes(const lierne_execution *execution);
-/* Bytes that a call copies into windows of its transports, from where peers read them. */
+/* Bytes that a call copies or packs into windows of its transports, from where peers read them. */
 int64_t lierne_execution_window_bytes(const lierne_execution *execution);
 /* Updates sizes after the blocks of its routes changed. The blocks are contiguous, and no message
  * is longer than when the execution was created. Errors, of a memory kind that records work:

@@ -26,8 +26,8 @@ typedef struct lierne_segment {
 } lierne_segment;
 
 /* One message of a transport: the segments of all subroutes with the same peer. A single contiguous
- * segment needs no staging, nor does a message that the transport exposes. predecessor and
- * successor count from the first message of the phase. */
+ * segment needs no staging, nor does a message that the transport exposes, or that is packed in its
+ * window. predecessor and successor count from the first message of the phase. */
 typedef struct lierne_coalesced_message {
     int peer;
     int index;    /* of the peer among the members, for the transport */
@@ -38,6 +38,7 @@ typedef struct lierne_coalesced_message {
     size_t count;
     int64_t bytes;
     bool on_host;        /* staged in host memory: its transport cannot read that of buffers */
+    bool in_window;      /* packed in the window of the sender */
     int64_t staging;     /* offset of its staging slot in the execution's memory; -1: not staged */
     int64_t predecessor; /* message whose staging slot it reuses; -1: a slot of its own */
     int64_t pipeline;    /* number of its pipeline; -1: posted when the phase begins */
@@ -143,6 +144,7 @@ typedef struct lierne_recorded {
         size_t first;
         size_t count;
     } * launches;
+    char *window;          /* some place in a window, from which others are counted; or NULL */
     lierne_task_call call; /* the running one */
 } lierne_recorded;
 
@@ -162,6 +164,8 @@ struct lierne_execution {
     int match;
     lierne_subroute *subroutes;
     size_t nsubroutes;
+    bool is_only;      /* no other execution has its routes: the other requests of a plan */
+    bool uses_windows; /* some message is packed in one: recorded when it is connected */
     LIERNE_VEC(lierne_segment) segments;
     LIERNE_VEC(lierne_coalesced_message) messages;
     LIERNE_VEC(lierne_phase) phases;

@@ -95,7 +95,9 @@ static void set_bases(const lierne_execution *e, const lierne_coalesced_message 
  */
 static const lierne_posting *refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
     lierne_posting *posting = &e->batches[m->batch].postings[m->slot];
-    if (m->staging < 0) {
+    if (m->in_window) {
+        posting->data = NULL;
+    } else if (m->staging < 0) {
         posting->data = (char *)start_of(e, m);
     } else if (!posting->receives && !lierne_execution_launches(e)) {
         pack_message(e, m, false);

@@ -224,6 +224,11 @@ static size_t most_contributions(const lierne_execution *e) {
     return most;
 }
 
+/* Where messages lie in windows is known when they are connected. */
+static lierne_status record(lierne_execution *e) {
+    return e->uses_windows ? LIERNE_OK : lierne_execution_record(e);
+}
+
 static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_execution_choose_transports(e));
     LIERNE_TRY(reserve_memory(e, spare));
@@ -234,7 +239,7 @@ static lierne_status reserve(lierne_execution *e, lierne_spare *spare) {
     LIERNE_TRY(lierne_alloc(&e->waiting, e->messages.count, sizeof *e->waiting));
     if (e->context->stream_driver) {
         LIERNE_TRY(lierne_execution_create_steps(e));
-        LIERNE_TRY(lierne_execution_record(e));
+        LIERNE_TRY(record(e));
     }
     return lierne_alloc(&e->contributions, most_contributions(e) + 1, sizeof *e->contributions);
 }
@@ -344,8 +349,8 @@ void lierne_spare_free(const lierne_context *context, lierne_spare *spare) {
 }
 
 lierne_status lierne_execution_create(lierne_execution **out, lierne_context *context,
-                                      const lierne_route *const *routes, size_t n, const char *name,
-                                      lierne_spare *spare) {
+                                      const lierne_route *const *routes, size_t n, size_t each,
+                                      const char *name, lierne_spare *spare) {
     lierne_execution *e;
     *out = NULL;
     LIERNE_TRY(lierne_alloc(&e, 1, sizeof *e));
@@ -354,6 +359,7 @@ lierne_status lierne_execution_create(lierne_execution **out, lierne_context *co
     e->activity.turn = e->activity.carrier = -1;
     e->context = context;
     e->name = name;
+    e->is_only = each == 1;
     lierne_spare none = {0};
     lierne_status status = prepare(e, routes, n, spare ? spare : &none);
     if (status != LIERNE_OK) {
@@ -408,5 +414,5 @@ lierne_status lierne_execution_resize(lierne_execution *e) {
         }
         e->batches[m->batch].postings[m->slot].bytes = (size_t)m->bytes;
     }
-    return lierne_execution_record(e);
+    return record(e);
 }

@@ -3,7 +3,8 @@
  *
  * It is recorded twice, because lierne_reduce accumulates where other calls do not. Addresses of
  * the caller's buffers are not known while planning: a task names them by number. Every subroute
- * has three, the memory of the execution is one more, and its host memory another. */
+ * has three, the memory of the execution is one more, and its host memory another. Windows are all
+ * counted from one place in one of them, because a call has few numbers, and peers are many. */
 #include "execute/execution.h"
 
 /* The buffers of a subroute, as a task counts them. */
@@ -17,6 +18,10 @@ static int memory_base(const lierne_execution *e) {
 
 static int host_base(const lierne_execution *e) {
     return memory_base(e) + 1;
+}
+
+static int window_base(const lierne_execution *e) {
+    return memory_base(e) + 2;
 }
 
 /* Where in and out have as many elements, a call may give one buffer for both. */
@@ -36,14 +41,26 @@ static lierne_status add_copy(lierne_execution *e, size_t size, lierne_operand t
     return lierne_program_add(&e->recorded->program, &work, false);
 }
 
-/* Packs a message into its staging slot, or unpacks it. */
+/* Where a message is packed: bytes from one of the bases. */
+static int64_t place_of_packed(lierne_execution *e, const lierne_coalesced_message *m, int *base) {
+    const lierne_execution_batch *batch = &e->batches[m->batch];
+    *base = m->in_window ? window_base(e) : m->on_host ? host_base(e) : memory_base(e);
+    if (!m->in_window) {
+        return m->staging;
+    }
+    char *at = batch->transport->window_at(batch->batch, m->slot);
+    e->recorded->window = e->recorded->window ? e->recorded->window : at;
+    return (int64_t)((intptr_t)at - (intptr_t)e->recorded->window);
+}
+
+/* Packs a message to where its transport takes it, or unpacks it. */
 static lierne_status record_message(lierne_execution *e, const lierne_coalesced_message *m,
                                     bool unpack) {
-    int64_t staged = m->staging;
-    int base = m->on_host ? host_base(e) : memory_base(e);
-    if (staged < 0 || lierne_execution_exposes(e, m)) {
+    if ((m->staging < 0 && !m->in_window) || lierne_execution_exposes(e, m)) {
         return LIERNE_OK;
     }
+    int base;
+    int64_t staged = place_of_packed(e, m, &base);
     for (size_t i = m->first; i < m->first + m->count; i++) {
         const lierne_subroute *s = e->segments.at[i].subroute;
         const lierne_message *message = e->segments.at[i].message;
@@ -185,6 +202,7 @@ lierne_status lierne_execution_record(lierne_execution *e) {
         LIERNE_TRY(lierne_alloc(&e->recorded->launches, steps, sizeof *e->recorded->launches));
     }
     lierne_program_clear(&e->recorded->program);
+    e->recorded->window = NULL;
     LIERNE_TRY(lierne_alloc(&from, most_sources(e), sizeof *from));
     lierne_status status = record_all(e, from);
     lierne_mem_free(from);
@@ -211,8 +229,9 @@ void lierne_execution_set_recorded(lierne_execution *e) {
     if (call) {
         call->bases[memory_base(e)] = e->memory;
         call->bases[host_base(e)] = e->host_memory;
+        call->bases[window_base(e)] = e->recorded->window;
         call->reduction = e->reduction;
-        lierne_task_call_align(call, (size_t)host_base(e) + 1);
+        lierne_task_call_align(call, (size_t)window_base(e) + 1);
     }
 }
 
@@ -220,7 +239,37 @@ bool lierne_execution_launches(const lierne_execution *e) {
     return e->recorded && e->on_stream;
 }
 
-lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step) {
+/* The postings of the current phase in a batch. */
+static const lierne_posting *postings_of(const lierne_execution *e,
+                                         const lierne_execution_batch *batch, size_t *n) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    size_t end = phase->first + phase->nrecvs + phase->nsends, at = batch->next;
+    while (at > 0 && batch->messages.at[at - 1] >= phase->first) {
+        at--;
+    }
+    for (*n = 0; at + *n < batch->messages.count && batch->messages.at[at + *n] < end;) {
+        ++*n;
+    }
+    return &batch->postings[at];
+}
+
+/* Before what is sent is packed, or after what was received is unpacked. */
+static lierne_status meet_windows(const lierne_execution *e, lierne_recorded_step step) {
+    for (int b = 0; e->uses_windows && b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        const lierne_transport *t = batch->transport;
+        if (batch->batch && t->window_at) {
+            size_t n;
+            const lierne_posting *postings = postings_of(e, batch, &n);
+            bool packs = step == LIERNE_RECORDED_SEND;
+            LIERNE_TRY((packs ? t->before_packing : t->after_unpacking)(batch->batch, e->match,
+                                                                        postings, n));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status run_launches(const lierne_execution *e, lierne_recorded_step step) {
     const lierne_recorded *r = e->recorded;
     size_t at = place_of(e, e->phase, step, e->reduction != LIERNE_SUM);
     for (size_t i = 0; i < r->launches[at].count; i++) {
@@ -228,4 +277,10 @@ lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded
                                               e->stream));
     }
     return LIERNE_OK;
+}
+
+lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step) {
+    LIERNE_TRY(step == LIERNE_RECORDED_SEND ? meet_windows(e, step) : LIERNE_OK);
+    LIERNE_TRY(run_launches(e, step));
+    return step == LIERNE_RECORDED_DELIVER ? meet_windows(e, step) : LIERNE_OK;
 }

@@ -1,4 +1,5 @@
 /* Staging slots of messages that must be packed or unpacked.
+ * Where a transport has windows, scattered messages are packed there, and need none.
  *
  * A short message has a slot of its own. Long messages, which planners cut so that they fit into
  * the cache, share a few slots per peer and direction: a message is unpacked from the cache before
@@ -22,9 +23,23 @@ static bool is_contiguous(const lierne_message *m) {
            (m->blocks.count == 1 && lierne_block_contiguous(&m->blocks.at[0]));
 }
 
+static bool is_scattered(const lierne_execution *e, const lierne_coalesced_message *m) {
+    return m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
+}
+
 static bool is_staged(const lierne_execution *e, const lierne_coalesced_message *m) {
-    bool packed = m->count > 1 || !is_contiguous(e->segments.at[m->first].message);
-    return (packed || m->on_host) && !lierne_execution_exposes(e, m);
+    return (is_scattered(e, m) || m->on_host) && !lierne_execution_exposes(e, m) && !m->in_window;
+}
+
+/* Calls of several executions find a message at several places, which no record knows. */
+static void use_windows(lierne_execution *e) {
+    const lierne_context *context = e->context;
+    bool records = context->memory->launch && context->stream_driver;
+    for (size_t i = 0; records && e->is_only && i < e->messages.count; i++) {
+        lierne_coalesced_message *m = &e->messages.at[i];
+        m->in_window = e->batches[m->batch].transport->window_at && is_scattered(e, m);
+        e->uses_windows |= m->in_window;
+    }
 }
 
 /* A message of one direction of a phase, by its number in the phase. */
@@ -139,6 +154,7 @@ static lierne_status stage_range(lierne_execution *e, lierne_phase *phase, size_
 
 lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]) {
     int64_t most[2] = {bytes[0], bytes[1]};
+    use_windows(e);
     for (size_t i = 0; i < e->phases.count; i++) {
         lierne_phase *phase = &e->phases.at[i];
         /* phases run one after the other and share the memory */

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #define LIERNE_TILE  16384 /* bytes */
-#define LIERNE_BASES (3 * LIERNE_MAX_COALESCED + 2)
+#define LIERNE_BASES (3 * LIERNE_MAX_COALESCED + 3)
 
 /* A block of a buffer, in bytes. */
 typedef struct lierne_task_block {

@@ -49,7 +49,7 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
     for (int i = 0; i < x->n; i++) {
         routes[i] = lierne_plan_route(x->plans[i], d);
     }
-    return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n,
+    return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n, 1,
                                    d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint",
                                    NULL);
 }

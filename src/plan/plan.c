@@ -51,7 +51,7 @@ static lierne_status make_executions(lierne_plan *plan, int d, lierne_plan *old)
         r->plan = plan;
         const lierne_route *route = plan->parts.side[d].route;
         bool has_spare = old && i < (size_t)old->parts.max_inflight;
-        LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, &route, 1,
+        LIERNE_TRY(lierne_execution_create(&r->execution, plan->context, &route, 1, n,
                                            lierne_direction_names[d],
                                            has_spare ? &old->requests[d][i].spare : NULL));
     }

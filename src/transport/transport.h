@@ -32,6 +32,7 @@ typedef struct lierne_posting {
                                  both ends */
     size_t nparts;
     bool all_gathers; /* see lierne_transport */
+    bool in_window;   /* packed in the window of the sender: see lierne_transport */
 } lierne_posting;
 
 /* What a transport at one end of a message tells itself at the other end, before the first call:
@@ -81,7 +82,7 @@ typedef struct lierne_transport {
     /* It has no match ids: messages between two ranks match in the order in which they are posted.
      * Execution then posts whole executions one after another, in the order of their begins. */
     bool ordered;
-    bool windows; /* it copies what is sent into memory of its own, which peers read */
+    bool windows; /* what is sent goes into memory of its own, which peers read */
     /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
      * sends one block to all others and has theirs in the order of the ranks, one after another,
      * all postings of the stage come in one post and say so: it may move them as that. The
@@ -183,6 +184,18 @@ typedef struct lierne_transport {
      * either on any rank fails the plan on all. */
     lierne_status (*describe)(void *batch, const lierne_posting *message, lierne_record *record);
     lierne_status (*connect)(void *batch, const lierne_remote *remotes, size_t n);
+
+    /* All NULL, or of a transport with windows that connects, for messages that are scattered: they
+     * need no staging slots, because the sender packs into its window and the receiver unpacks from
+     * there (lierne_posting.in_window; the other end of a message need not do so). Where no more
+     * than one execution of the route has messages. window_at: the place, after connect.
+     * before_packing and after_unpacking: what the packing waits for, and that the unpacking is
+     * done, as enqueued work; for all postings of a stage. */
+    char *(*window_at)(void *batch, size_t slot);
+    lierne_status (*before_packing)(void *batch, int match, const lierne_posting *postings,
+                                    size_t n);
+    lierne_status (*after_unpacking)(void *batch, int match, const lierne_posting *postings,
+                                     size_t n);
 
     /* Of a transport that exposes, for a receive that poll has returned: the sender's parts, as
      * many as the receiver has, readable at these addresses until release. NULL: the transport has

@@ -300,8 +300,9 @@ static void messages_of_every_length(lierne_context *context, size_t chunk, int 
         for (size_t i = 0; i < m; i++) {
             out[m][i] = byte_of(test_rank, m, i);
         }
-        const lierne_posting receive = {m, last, true, m, in[m], NULL, 0, false};
-        const lierne_posting send = {lengths + m, next, false, m, out[m], NULL, 0, false};
+        const lierne_posting receive = {
+            .slot = m, .peer = last, .receives = true, .bytes = m, .data = in[m]};
+        const lierne_posting send = {.slot = lengths + m, .peer = next, .bytes = m, .data = out[m]};
         CHECK(w->post(batch, same, &receive, 1) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(w->post(batch, tag, &send, 1) == LIERNE_OK, "%s", lierne_last_error());
     }

@@ -1,5 +1,6 @@
 /* The messages of a batch: on the stream of the call, in this order, sends are copied into their
- * mailboxes and receives out of the peers'.
+ * mailboxes and receives out of the peers'. Execution itself packs into mailboxes, and unpacks from
+ * them, what is scattered; flags are set and awaited around that.
  *
  * A rank fills all mailboxes of a stage before it waits for any that others fill, and it waits for
  * a mailbox to be emptied only by a call before this one. As calls have the same order on every
@@ -130,10 +131,17 @@ static char *mailbox_of(const batch *b, int match, const lierne_posting *p) {
     return m->at[(size_t)match % m->n];
 }
 
-/* Waits for, or sets, the flags of messages of one direction; both ends know that a message has no
- * bytes. */
+/* Messages, by who moves them. */
+typedef enum which { COPIED = 1, PACKED = 2, ALL = COPIED | PACKED } which;
+
+/* Both ends know that a message has no bytes. */
+static bool is_one(const lierne_posting *p, which of) {
+    return p->bytes > 0 && (of & (p->in_window ? PACKED : COPIED));
+}
+
+/* Waits for, or sets, the flags of messages of one direction. */
 static lierne_status run_flags(const batch *b, int match, const lierne_posting *postings, size_t n,
-                               bool waits, uint32_t value) {
+                               which of, bool waits, uint32_t value) {
     const lierne_ipc *ipc = b->ipc;
     lierne_ipc_step step = {.broken = (uint32_t *)(void *)ipc->chunks[0].at,
                             .words = ipc->words,
@@ -141,7 +149,7 @@ static lierne_status run_flags(const batch *b, int match, const lierne_posting *
                             .waits = waits};
     for (size_t i = 0; i < n; i++) {
         const lierne_posting *p = &postings[i];
-        if (p->bytes > 0) {
+        if (is_one(p, of)) {
             step.flags[step.n++] = (lierne_ipc_flag){
                 .at = (uint32_t *)(void *)mailbox_of(b, match, p),
                 .broken = (const uint32_t *)(const void *)ipc->peers[p->peer].chunks[0].at,
@@ -154,12 +162,15 @@ static lierne_status run_flags(const batch *b, int match, const lierne_posting *
 
 static lierne_status copy(const batch *b, int match, const lierne_posting *p) {
     lierne_ipc *ipc = b->ipc;
-    char *slot = mailbox_of(b, match, p) + LIERNE_IPC_SLOT;
     if (p->bytes == 0) {
         return LIERNE_OK;
     }
     ipc->sent += !p->receives;
     ipc->bytes += p->receives ? 0 : p->bytes;
+    if (p->in_window) {
+        return LIERNE_OK;
+    }
+    char *slot = mailbox_of(b, match, p) + LIERNE_IPC_SLOT;
     return ipc->driver->copy(p->receives ? p->data : slot, p->receives ? slot : p->data, p->bytes,
                              b->stream, ipc->device);
 }
@@ -168,34 +179,69 @@ static lierne_status copy(const batch *b, int match, const lierne_posting *p) {
 static lierne_status post_few(const batch *b, int match, const lierne_posting *postings, size_t n) {
     bool receives = postings[0].receives;
     uint32_t full = key_of(match);
-    LIERNE_TRY(run_flags(b, match, postings, n, true, receives ? full : 0));
+    which awaited = receives ? ALL : COPIED, set = receives ? COPIED : ALL;
+    LIERNE_TRY(run_flags(b, match, postings, n, awaited, true, receives ? full : 0));
     for (size_t i = 0; i < n; i++) {
         LIERNE_TRY(copy(b, match, &postings[i]));
     }
-    return run_flags(b, match, postings, n, false, receives ? 0 : full);
+    return run_flags(b, match, postings, n, set, false, receives ? 0 : full);
 }
 
+/* Mailboxes that this rank packs into are empty. */
+static lierne_status await_few(const batch *b, int match, const lierne_posting *postings,
+                               size_t n) {
+    return run_flags(b, match, postings, n, PACKED, true, 0);
+}
+
+/* Mailboxes that this rank has unpacked are empty again. */
+static lierne_status empty_few(const batch *b, int match, const lierne_posting *postings,
+                               size_t n) {
+    return run_flags(b, match, postings, n, PACKED, false, 0);
+}
+
+typedef lierne_status act_on_few(const batch *b, int match, const lierne_posting *postings,
+                                 size_t n);
+
 /* Runs of messages of one direction; a phase has its receives first. */
-static lierne_status post_direction(const batch *b, int match, const lierne_posting *postings,
-                                    size_t n, bool receives) {
+static lierne_status for_direction(const batch *b, int match, const lierne_posting *postings,
+                                   size_t n, bool receives, act_on_few *act) {
     for (size_t first = 0, end; first < n; first = end) {
         for (end = first; end < n && end - first < LIERNE_IPC_FLAGS &&
                           postings[end].receives == postings[first].receives;) {
             end++;
         }
         if (postings[first].receives == receives) {
-            LIERNE_TRY(post_few(b, match, &postings[first], end - first));
+            LIERNE_TRY(act(b, match, &postings[first], end - first));
         }
     }
     return LIERNE_OK;
+}
+
+static char *window_at(void *self, size_t slot) {
+    return ((batch *)self)->messages[slot].at[0] + LIERNE_IPC_SLOT;
+}
+
+static lierne_status before_packing(void *self, int match, const lierne_posting *postings,
+                                    size_t n) {
+    const batch *b = self;
+    LIERNE_TRY(lierne_ipc_check(b->ipc));
+    LIERNE_TRY(for_direction(b, match, postings, n, false, await_few));
+    return lierne_ipc_check(b->ipc);
+}
+
+static lierne_status after_unpacking(void *self, int match, const lierne_posting *postings,
+                                     size_t n) {
+    const batch *b = self;
+    LIERNE_TRY(for_direction(b, match, postings, n, true, empty_few));
+    return lierne_ipc_check(b->ipc);
 }
 
 static lierne_status post(void *self, int match, const lierne_posting *postings, size_t n) {
     batch *b = self;
     LIERNE_TRY(lierne_ipc_check(b->ipc));
     lierne_posted_add(&b->posted, postings, n);
-    LIERNE_TRY(post_direction(b, match, postings, n, false));
-    LIERNE_TRY(post_direction(b, match, postings, n, true));
+    LIERNE_TRY(for_direction(b, match, postings, n, false, post_few));
+    LIERNE_TRY(for_direction(b, match, postings, n, true, post_few));
     return lierne_ipc_check(b->ipc);
 }
 
@@ -254,4 +300,7 @@ const lierne_transport lierne_ipc_transport = {
     .abort = end_steps,
     .describe = describe,
     .connect = connect_ends,
+    .window_at = window_at,
+    .before_packing = before_packing,
+    .after_unpacking = after_unpacking,
 };
