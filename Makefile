@@ -137,7 +137,7 @@ check: deps ## install what is missing, build and run all tests
 
 mpi-tests: $(MPI_TESTS)
 
-tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_RANKS) $(GPU_MPI) $(if $(CUDA_SRC),$(B)/tests/vmm) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
+tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests/refusals $(B)/tests/hangs_sim $(IPC_TESTS) $(B)/tests/launch $(LAUNCHED) $(if $(HAVE_MPI),$(MPI_TESTS)) $(EXAMPLES) $(BENCH) $(GPU_BENCH) $(GPU_TESTS) $(GPU_LAUNCHED) $(GPU_RANKS) $(GPU_MPI) $(if $(CUDA_SRC),$(B)/tests/vmm $(B)/tests/fences) $(if $(NCCL_SRC),$(B)/tests/nccl_ranks $(B)/tests/nccl_replays $(B)/tests/nccl_windows)
 
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
@@ -310,6 +310,9 @@ $(B)/tests/ipc_%: $(B)/tests/ipc/%.o $(patsubst %,$(B)/tests/%.o,node_ranks devi
 # The same by descriptors, over a driver of CUDA that is played.
 $(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks) $(STREAMS) $(B)/src/context/cuda/vmm.o $(LIB)
 	$(Q)$(LINK)
+# Streams of CUDA, over a runtime that is played.
+$(B)/tests/fences: $(patsubst %,$(B)/tests/%.o,fences node_ranks) $(B)/src/execute/cuda/stream.o $(LIB)
+	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/errors_md: $(B)/tests/errors_md.o
@@ -382,7 +385,7 @@ $(B)/tests/nccl_replays $(B)/tests/ipc_replays: $(B)/tests/replay_case.o
 
 # Only these may name CUDA's and NCCL's headers, which are not ours to judge. No contraction: the
 # bits are those of the host.
-$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o $(patsubst %,$(B)/tests/gpu/ranks/%.o,common captures hang): CPPFLAGS += -isystem $(CUDA_DIR)/include
+$(call obj,$(CUDA_SRC)) $(B)/tests/vmm.o $(B)/tests/fences.o $(patsubst %,%.o,$(GPU_TESTS)) $(B)/tests/gpu/launched/cuda.o $(patsubst %,$(B)/tests/gpu/ranks/%.o,common captures hang): CPPFLAGS += -isystem $(CUDA_DIR)/include
 $(B)/tests/nccl/%.o $(B)/tests/gpu/launched/%.o $(B)/tests/mpi/contexts.o: CPPFLAGS += -Itests
 $(call obj,$(NCCL_SRC)) $(patsubst %,$(B)/tests/nccl/%.o,ranks replays windows fake fake_windows cuda) $(GPU_BENCH_OBJ): CPPFLAGS += -isystem $(NCCL_INC) -isystem $(CUDA_DIR)/include
 NVCCFLAGS ?= -O3

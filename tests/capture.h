@@ -22,6 +22,8 @@ bool test_capture_add(const void *stream, test_node_run *run, const void *data, 
 
 /* Streams of a device whose calls are detached and may be captured; any pointer is a stream. */
 extern const lierne_stream_driver test_capture_driver;
+/* The one for what lierne enqueues by itself. */
+extern char test_capture_own_stream;
 /* Makes streams reach calls and replays, and pass none. */
 void test_capture_hang(bool hang);
 

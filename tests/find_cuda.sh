@@ -2,7 +2,7 @@
 # Where CUDA and NCCL are, for the Makefile. Usage: find_cuda.sh nvcc: prints the compiler, or nothing.
 # find_cuda.sh nccl NVCC: prints the folder of nccl.h, or nothing. CUDA_HOME and NCCL_HOME come first;
 # CUDA_HOME=none builds without CUDA, NCCL_HOME=none without NCCL. A toolkit counts if its header and its
-# static library lie where it is installed: without them nothing links.
+# static library lie where it is installed, without them nothing links, and if it is CUDA 11.7 or later.
 
 # toolkit NVCC: the folder of the toolkit that a compiler is of, which a wrapper or a link stands for.
 toolkit() {
@@ -11,6 +11,7 @@ toolkit() {
     top=$(readlink -f "${top:-/nowhere}")
     [ -x "$top/bin/nvcc" ] && [ -e "$top/include/cuda_runtime.h" ] &&
         { [ -e "$top/lib64/libcudart_static.a" ] || [ -e "$top/lib/libcudart_static.a" ]; } &&
+        [ "$(sed -n 's/^#define CUDART_VERSION *//p' "$top/include/cuda_runtime_api.h")" -ge 11070 ] &&
         echo "$top/bin/nvcc"
 }
 find_nvcc() {

@@ -82,7 +82,7 @@ make_here() {
 }
 
 # catch TEST: runs one test program; succeeds, and prints where it failed, if it did.
-#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | ipc_late | ipc_replays | vmm | nccl_ranks | nccl_replays | nccl_windows | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
+#   unit [FILTER] | golden | cli SCRIPT | jobs | refusals | hangs_sim | ipc_ranks | ipc_late | ipc_replays | vmm | fences | nccl_ranks | nccl_replays | nccl_windows | mpi PROGRAM RANKS [ARGUMENT] | address PROGRAM RANKS |
 #   thread PROGRAM | torch RANKS PROGRAM [TEST...]
 catch() {
     local status name=$1
@@ -105,7 +105,7 @@ catch() {
         status=$?
         name="cli $2, $(grep -m1 '^FAIL' out)"
         ;;
-    jobs | refusals | hangs_sim | ipc_* | vmm | nccl_*)
+    jobs | refusals | hangs_sim | ipc_* | vmm | fences | nccl_*)
         make_here build "build/tests/$1" || return 2
         timeout -k 5 400 "build/tests/$1" >out 2>&1
         status=$?

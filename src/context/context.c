@@ -123,6 +123,9 @@ void lierne_context_clear(lierne_context *context) {
             context->carriers[i].transport->close(context->carriers[i].self);
         }
     }
+    if (context->own_stream && context->destroy_own_stream) {
+        context->destroy_own_stream(context->own_stream);
+    }
     lierne_mem_free(context->nodes);
     lierne_mem_free(context->members.ranks);
     lierne_mem_free(context->dead_dump);

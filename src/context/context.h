@@ -89,13 +89,15 @@ struct lierne_context {
     char no_ipc[200];            /* the same of ipc */
     const lierne_memory *memory; /* the kind of all buffers */
     const struct lierne_stream_driver *stream_driver; /* or NULL: no calls on streams */
-    lierne_watchdog *watchdog;         /* or NULL: nothing outlives its end on a stream */
-    lierne_device_query *device_query; /* or NULL: CUDA was not loaded */
-    _Atomic(lierne_guard *) guard;     /* or NULL: no thread progresses it now */
-    char one_thread[64];               /* why only the caller's threads may progress it, or "" */
-    lierne_members members;            /* the world, and the ranks of it that the context has */
-    int rank;                          /* in the world */
-    int index;                         /* among the members */
+    void *own_stream; /* for what lierne enqueues by itself; NULL: it needs none */
+    void (*destroy_own_stream)(void *stream); /* or NULL */
+    lierne_watchdog *watchdog;                /* or NULL: nothing outlives its end on a stream */
+    lierne_device_query *device_query;        /* or NULL: CUDA was not loaded */
+    _Atomic(lierne_guard *) guard;            /* or NULL: no thread progresses it now */
+    char one_thread[64];    /* why only the caller's threads may progress it, or "" */
+    lierne_members members; /* the world, and the ranks of it that the context has */
+    int rank;               /* in the world */
+    int index;              /* among the members */
     double timeout;
     int *nodes; /* node of every member, or NULL: one node */
     int device; /* whose memory this is, as the memory kind counts them; 0 for the host's */

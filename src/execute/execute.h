@@ -112,8 +112,6 @@ bool lierne_execution_was_captured(const lierne_execution *e);
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream);
 lierne_status lierne_execution_wait(lierne_execution *e);
-/* The stream for a call that lierne makes by itself; NULL where calls need none. */
-void *lierne_execution_own_stream(const lierne_context *context);
 /* Waits until the streams have passed all calls that were ended: at most the timeout, and if the
  * context is dead only a moment. Errors: TIMEOUT, and what the watchdog found. */
 lierne_status lierne_execution_settle(lierne_execution *e);

@@ -6,8 +6,8 @@
  * asked. No later message can meet these: nobody executes before all have planned. */
 #include "execute/execution.h"
 
-#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #define FEW 16 /* bytes of a message */
 
@@ -19,7 +19,7 @@ typedef struct meeting {
     size_t *done;
     void *batch;
     char *memory; /* what is sent, then what each peer sends */
-    void *fence;  /* of the stream driver, where it has them */
+    void *passed; /* an event, where the stream driver has them */
 } meeting;
 
 static lierne_status list_peers(meeting *m, const lierne_execution *e, bool *listed) {
@@ -68,7 +68,20 @@ static lierne_status prepare(meeting *m, const lierne_execution *forward,
     LIERNE_TRY(lierne_context_alloc_scratch(&memory, context, (int64_t)(n + 1) * FEW));
     m->memory = memory;
     list_postings(m);
-    return driver->fence_create ? driver->fence_create(&m->fence) : LIERNE_OK;
+    return driver->event_create ? driver->event_create(&m->passed) : LIERNE_OK;
+}
+
+/* The error of a peer that gave up, or whose process has ended. */
+static lierne_status check_peers(const meeting *m) {
+    const lierne_context *context = m->context;
+    const lierne_control *control = context->control;
+    bool any = control->any_gave_up && control->any_gave_up(context->control_self);
+    for (size_t i = 0; i < m->peers.count; i++) {
+        int peer = lierne_members_rank(&context->members, m->peers.at[i]);
+        LIERNE_TRY(any ? lierne_context_gave_up(context, peer) : LIERNE_OK);
+        LIERNE_TRY(lierne_context_peer_alive(context, peer));
+    }
+    return LIERNE_OK;
 }
 
 /* Until the stream has passed the messages. */
@@ -76,10 +89,11 @@ static lierne_status await(const meeting *m) {
     const lierne_context *context = m->context;
     const lierne_stream_driver *driver = context->stream_driver;
     lierne_deadline deadline;
-    bool passed = m->fence == NULL;
+    const struct timespec nap = {.tv_nsec = 100000};
+    bool passed = m->passed == NULL;
     lierne_deadline_start(&deadline, context->timeout, lierne_now());
     while (!passed) {
-        LIERNE_TRY(driver->event_query(m->fence, &passed));
+        LIERNE_TRY(driver->event_query(m->passed, &passed));
         if (!passed && lierne_deadline_passed(&deadline, lierne_now())) {
             return LIERNE_FAIL(LIERNE_TIMEOUT,
                                "rank %d: the first messages with %zu ranks (rank %d among them) "
@@ -89,7 +103,8 @@ static lierne_status await(const meeting *m) {
                                lierne_members_rank(&context->members, m->peers.at[0]),
                                context->timeout);
         }
-        sched_yield();
+        LIERNE_TRY(passed ? LIERNE_OK : check_peers(m));
+        nanosleep(&nap, NULL);
     }
     return LIERNE_OK;
 }
@@ -98,17 +113,18 @@ static lierne_status exchange(meeting *m) {
     const lierne_transport *t = m->carrier->transport;
     const lierne_stream_driver *driver = m->context->stream_driver;
     size_t n = 0;
-    t->set_stream(m->batch, driver->own_stream);
+    void *stream = m->context->own_stream;
+    t->set_stream(m->batch, stream);
     LIERNE_TRY(t->post(m->batch, 0, m->postings, 2 * m->peers.count));
     LIERNE_TRY(t->poll(m->batch, m->done, &n));
-    LIERNE_TRY(m->fence ? driver->finish(driver->own_stream, m->fence) : LIERNE_OK);
+    LIERNE_TRY(m->passed ? driver->event_record(stream, m->passed) : LIERNE_OK);
     return await(m);
 }
 
 /* After a failure a stream may still use the memory. */
 static void close_meeting(meeting *m, bool quiet) {
-    if (m->fence) {
-        m->context->stream_driver->fence_destroy(m->fence);
+    if (m->passed) {
+        m->context->stream_driver->event_destroy(m->passed);
     }
     if (m->batch) {
         m->carrier->transport->batch_destroy(m->batch);

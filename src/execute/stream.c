@@ -274,8 +274,3 @@ lierne_status lierne_execution_await_event(lierne_execution *e) {
     }
     return e->status;
 }
-
-void *lierne_execution_own_stream(const lierne_context *context) {
-    const lierne_stream_driver *driver = context->stream_driver;
-    return driver && driver->required ? driver->own_stream : NULL;
-}

@@ -25,7 +25,6 @@ typedef struct lierne_stream_driver {
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     bool required;    /* every call needs a stream: the host cannot work on the memory */
     bool detached;    /* lierne_end returns before the stream has passed the call */
-    void *own_stream; /* NULL, or one for calls that lierne makes by itself */
     /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
      * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);
@@ -34,8 +33,8 @@ typedef struct lierne_stream_driver {
      * without the host. device: the context's, which a default stream belongs to. */
     lierne_status (*check)(const void *stream, int device, bool *captures);
     /* All NULL, or what orders the calls of one execution, which may be on different streams: they
-     * use the same memory. begin: what follows on the stream waits for the last finish.
-     * fence_create is called while planning. */
+     * use the same memory. begin: what follows on the stream waits for the last finish; a finish
+     * ends what a begin began. fence_create is called while planning. */
     lierne_status (*fence_create)(void **fence);
     void (*fence_destroy)(void *fence);
     lierne_status (*begin)(void *stream, void *fence);

@@ -80,6 +80,8 @@ verdict $? "the functions from Python: $got"
 
 got=$(timeout 100 "$build/tests/vmm" 2>&1)
 verdict $? "windows by descriptors over a driver that is played: $got"
+got=$(timeout 100 "$build/tests/fences" 2>&1)
+verdict $? "the order of calls over a runtime of CUDA that is played: $got"
 if [ -n "$nccl" ]; then
     got=$(timeout 200 "$build/tests/nccl_ranks" 2>&1)
     verdict $? "the transport over a NCCL that is played: $got"

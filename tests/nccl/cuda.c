@@ -44,12 +44,11 @@ static void fill_memory(void) {
 
 lierne_status lierne_context_use_cuda(lierne_context *context) {
     static char own;
-    static const lierne_stream_driver driver = {.name = "cuda",
-                                                .required = true,
-                                                .own_stream = &own};
+    static const lierne_stream_driver driver = {.name = "cuda", .required = true};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fill_memory);
     context->memory = &memory;
     context->stream_driver = &driver;
+    context->own_stream = &own;
     return LIERNE_OK;
 }

@@ -24,6 +24,7 @@ static lierne_context *open_context(int rank, const char *name, bool device, dou
     if (device) {
         context->memory = &memory;
         context->stream_driver = &test_capture_driver;
+        context->own_stream = &test_capture_own_stream;
     }
     return context;
 }

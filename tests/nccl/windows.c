@@ -22,9 +22,7 @@ enum { COUNT = 1001, LARGE = 1000000, KINDS = 3 };
 static lierne_memory memory;
 static char stream;
 
-static const lierne_stream_driver driver = {.name = "cuda",
-                                            .required = true,
-                                            .own_stream = &stream};
+static const lierne_stream_driver driver = {.name = "cuda", .required = true};
 
 static lierne_context *open_context(int rank, const char *name, bool device, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
@@ -32,6 +30,7 @@ static lierne_context *open_context(int rank, const char *name, bool device, dou
     if (device) {
         context->memory = &memory;
         context->stream_driver = &driver;
+        context->own_stream = &stream;
     }
     return context;
 }

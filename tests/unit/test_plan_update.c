@@ -167,7 +167,7 @@ static void use_device(variable_worker *w) {
     device_driver = test_device_driver;
     device_driver.required = true;
     device_driver.detached = true;
-    device_driver.own_stream = &own_stream;
+    w->context->own_stream = &own_stream;
     w->context->memory = &device_memory;
     w->context->stream_driver = &device_driver;
     w->stream = w;

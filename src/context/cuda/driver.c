@@ -7,20 +7,23 @@
 
 #define VERSION 11030 /* has all of them */
 
+#if CUDART_VERSION < 12000 /* its errors say all */
+static cudaError_t find(const char *name, void **function) {
+    return cudaGetDriverEntryPoint(name, function, cudaEnableDefault);
+}
+#else
 static cudaError_t find(const char *name, void **function) {
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
     cudaError_t error =
         cudaGetDriverEntryPointByVersion(name, function, VERSION, cudaEnableDefault, &result);
-#elif CUDART_VERSION >= 12000
-    cudaError_t error = cudaGetDriverEntryPoint(name, function, cudaEnableDefault, &result);
 #else
-    cudaError_t error = cudaGetDriverEntryPoint(name, function, cudaEnableDefault);
-    result = cudaDriverEntryPointSuccess;
+    cudaError_t error = cudaGetDriverEntryPoint(name, function, cudaEnableDefault, &result);
 #endif
     return error == cudaSuccess && result != cudaDriverEntryPointSuccess ? cudaErrorNotSupported
                                                                          : error;
 }
+#endif
 
 static lierne_status load_one(const char *name, void **function) {
     cudaError_t error = find(name, function);

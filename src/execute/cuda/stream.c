@@ -28,8 +28,10 @@ static cudaError_t find_capture(cudaStream_t stream, enum cudaStreamCaptureStatu
     unsigned long long id = 0;
 #if CUDART_VERSION >= 13000
     cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL, NULL);
-#else
+#elif CUDART_VERSION >= 12000
     cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id, NULL, NULL, NULL);
+#else
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, status, &id);
 #endif
     *capture = error == cudaSuccess && *status == cudaStreamCaptureStatusActive ? id + 1 : 0;
     return error;
@@ -151,8 +153,14 @@ static lierne_status finish_captured(cudaStream_t stream, event *f) {
 
 static lierne_status finish_last(cudaStream_t stream, event *f) {
     enum cudaStreamCaptureStatus status;
-    LIERNE_TRY(lierne_cuda_check(find_capture(stream, &status, &f->captured), "finding a capture"));
-    return f->captured ? finish_captured(stream, f) : event_record(stream, f);
+    unsigned long long capture;
+    LIERNE_TRY(lierne_cuda_check(find_capture(stream, &status, &capture), "finding a capture"));
+    if (capture == 0) {
+        return event_record(stream, f);
+    }
+    f->captured =
+        capture; /* a call outside does not change it: this one's next call must find it */
+    return finish_captured(stream, f);
 }
 
 static lierne_status finish(void *stream, void *self) {
@@ -190,7 +198,6 @@ const lierne_stream_driver lierne_cuda_stream_driver = {
     .name = "cuda",
     .required = true,
     .detached = true,
-    .own_stream = cudaStreamPerThread,
     .check = check,
     .fence_create = fence_create,
     .fence_destroy = event_destroy,

@@ -7,26 +7,38 @@
 
 #include <stdio.h>
 
-static lierne_status find_device(int *device) {
-    void *memory = NULL;
+/* The current device, and a stream of lierne's own on it: one that waits for none of the caller's,
+ * as the default streams of CUDA do for each other. */
+static lierne_status start(int *device, void **stream) {
     LIERNE_TRY(lierne_cuda_check(cudaGetDevice(device), "cudaGetDevice"));
-    LIERNE_TRY(lierne_cuda_memory.alloc(&memory, 1)); /* starts CUDA on it */
-    lierne_cuda_memory.free(memory);
-    return LIERNE_OK;
+    return lierne_cuda_stream_create(stream, *device);
 }
 
-static lierne_status check(const lierne_context *context, int *device) {
+/* Everything that can fail on this rank alone. */
+static lierne_status prepare(const lierne_context *context, int *device, void **stream) {
     if (context->nplans > 0) {
         return LIERNE_FAIL(LIERNE_INVALID,
                            "rank %d: %zu plans of the context are alive, must be 0: choose the "
                            "memory before the first plan",
                            context->rank, context->nplans);
     }
-    lierne_status status = find_device(device);
+    lierne_status status = start(device, stream);
     return status == LIERNE_OK
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
                              context->rank, lierne_error_text());
+}
+
+static lierne_status open_windows(lierne_context *context, int device) {
+    context->device = device;
+    LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_vmm_driver));
+    return lierne_context_open_ipc(context, &lierne_cuda_ipc_driver);
+}
+
+static void drop(void *stream) {
+    if (stream) {
+        lierne_cuda_stream_destroy(stream);
+    }
 }
 
 lierne_status lierne_context_use_cuda(lierne_context *context) {
@@ -37,10 +49,19 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     }
     LIERNE_TRY(lierne_context_alive(context));
     int device = 0;
-    LIERNE_TRY(lierne_context_agree_all(context, check(context, &device), fields, 1, NULL));
-    context->device = device;
-    LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_vmm_driver));
-    LIERNE_TRY(lierne_context_open_ipc(context, &lierne_cuda_ipc_driver));
+    void *stream = NULL;
+    lierne_status status = prepare(context, &device, &stream);
+    status = lierne_context_agree_all(context, status, fields, 1, NULL);
+    bool again = context->own_stream != NULL;
+    if (status == LIERNE_OK && !again) {
+        status = open_windows(context, device);
+    }
+    if (status != LIERNE_OK || again) {
+        drop(stream);
+        return status;
+    }
+    context->own_stream = stream;
+    context->destroy_own_stream = lierne_cuda_stream_destroy;
     context->memory = &lierne_cuda_memory;
     context->stream_driver = &lierne_cuda_stream_driver;
     return LIERNE_OK;

@@ -21,8 +21,7 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
 
 /* Gets the counts of the samples that this rank has at the destination. */
 static lierne_status exchange(const lierne_context *context, const lierne_bridge_counts *c) {
-    void *stream = lierne_execution_own_stream(context);
-    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], stream));
+    LIERNE_TRY(lierne_forward(c->exchange, c->rows[1], c->rows[0], context->own_stream));
     return lierne_plan_settle(c->exchange);
 }
 
