@@ -151,6 +151,7 @@ static lierne_status finish_captured(cudaStream_t stream, event *f) {
                              "cudaEventRecordWithFlags");
 }
 
+/* A call outside a capture leaves `captured`: the next one within must find it. */
 static lierne_status finish_last(cudaStream_t stream, event *f) {
     enum cudaStreamCaptureStatus status;
     unsigned long long capture;
@@ -158,8 +159,7 @@ static lierne_status finish_last(cudaStream_t stream, event *f) {
     if (capture == 0) {
         return event_record(stream, f);
     }
-    f->captured =
-        capture; /* a call outside does not change it: this one's next call must find it */
+    f->captured = capture;
     return finish_captured(stream, f);
 }
 
