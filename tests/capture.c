@@ -1,6 +1,8 @@
 /* A graph is an array of functions with their data. What is not captured runs at once. */
 #include "capture.h"
 
+#include "tasks.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,14 +98,6 @@ static lierne_status event_query(void *self, bool *passed) {
     return LIERNE_OK;
 }
 
-static lierne_status epochs_create(lierne_epochs **epochs) {
-    return lierne_alloc(epochs, 1, sizeof **epochs);
-}
-
-static void epochs_destroy(lierne_epochs *epochs) {
-    lierne_mem_free(epochs);
-}
-
 /* The second one, of the replays that were passed, stands still while streams hang. */
 typedef struct advancing {
     uint64_t *epoch;
@@ -134,7 +128,7 @@ const lierne_stream_driver test_capture_driver = {
     .event_destroy = lierne_mem_free,
     .event_record = event_record,
     .event_query = event_query,
-    .epochs_create = epochs_create,
-    .epochs_destroy = epochs_destroy,
+    .epochs_create = test_epochs_create,
+    .epochs_destroy = test_epochs_destroy,
     .advance = advance,
 };

@@ -108,6 +108,15 @@ static lierne_status begin(void *stream, void *fence) {
     return LIERNE_OK;
 }
 
+static void run_advance(void *data) {
+    test_advance(NULL, *(uint64_t **)data);
+}
+
+static lierne_status advance(void *stream, uint64_t *epoch) {
+    test_device_stream_add(stream, run_advance, &epoch, sizeof(uint64_t *));
+    return LIERNE_OK;
+}
+
 const lierne_stream_driver test_device_stream_driver = {
     .name = "device",
     .required = true,
@@ -120,4 +129,7 @@ const lierne_stream_driver test_device_stream_driver = {
     .event_destroy = lierne_mem_free,
     .event_record = event_record,
     .event_query = event_query,
+    .epochs_create = test_epochs_create,
+    .epochs_destroy = test_epochs_destroy,
+    .advance = advance,
 };

@@ -303,6 +303,12 @@ static void marks(void *fence) {
               mode == cudaStreamCaptureModeGlobal,
           "a query leaves the device and the mode of captures alone");
     driver->event_destroy(event);
+    lierne_epochs *epochs = NULL;
+    check(driver->epochs_create(&epochs, 2) == LIERNE_OK && epochs[1].begun == 0, "epochs");
+    check(driver->advance(&s, &epochs[1].ended) == LIERNE_OK && epochs[1].ended == 1 &&
+              epochs[0].begun == 0 && epochs[0].ended == 0,
+          "a step that advances one");
+    driver->epochs_destroy(epochs);
     driver->enter_thread(2);
     check(current_device == 2 && mode == cudaStreamCaptureModeRelaxed, "a thread of lierne's own");
     mode = cudaStreamCaptureModeGlobal;

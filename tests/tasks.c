@@ -101,6 +101,20 @@ static lierne_status begin(void *stream, void *fence) {
     return LIERNE_OK;
 }
 
+lierne_status test_epochs_create(lierne_epochs **epochs, size_t n) {
+    return lierne_alloc(epochs, n, sizeof **epochs);
+}
+
+void test_epochs_destroy(lierne_epochs *epochs) {
+    lierne_mem_free(epochs);
+}
+
+lierne_status test_advance(void *stream, uint64_t *epoch) {
+    (void)stream;
+    __atomic_fetch_add(epoch, 1, __ATOMIC_RELEASE);
+    return LIERNE_OK;
+}
+
 const lierne_stream_driver test_device_driver = {
     .name = "device",
     .fence_create = event_create,
@@ -111,4 +125,7 @@ const lierne_stream_driver test_device_driver = {
     .event_destroy = lierne_mem_free,
     .event_record = event_record,
     .event_query = event_query,
+    .epochs_create = test_epochs_create,
+    .epochs_destroy = test_epochs_destroy,
+    .advance = test_advance,
 };

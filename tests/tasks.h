@@ -17,6 +17,11 @@ extern const lierne_stream_driver test_device_driver;
 /* The same under another name, without the functions by which the host touches it. */
 lierne_memory test_untouched_memory(const char *name);
 
+/* Epochs of devices that are played; advance at once. */
+lierne_status test_epochs_create(lierne_epochs **epochs, size_t n);
+void test_epochs_destroy(lierne_epochs *epochs);
+lierne_status test_advance(void *stream, uint64_t *epoch);
+
 /* Launches so far, of all executions. */
 size_t test_task_launches(void);
 

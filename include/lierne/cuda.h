@@ -16,9 +16,11 @@
  * the device or of NCCL, or a call that the stream has reached and not passed within the context's
  * timeout. It ends what hangs on the device, as far as that is lierne's, and the next call in the
  * context returns the error; lierne_context_get_status asks for it. The context is dead then
- * (lierne/context.h). Destroying or updating a plan waits until the streams have passed its calls,
- * at most the timeout, and if the context is dead a second; memory that a stream may still use
- * after that is not freed.
+ * (lierne/context.h). A stream has space for about a thousand launches: who is further ahead waits
+ * within CUDA, and where that is a call over NCCL, its communicator cannot be aborted meanwhile. So
+ * do not run that far ahead over NCCL. Destroying or updating a plan waits until the streams have
+ * passed its calls, at most the timeout, and if the context is dead a second; memory that a stream
+ * may still use after that is not freed.
  *
  * A call whose stream is being captured into a CUDA graph becomes part of the graph, with the
  * addresses of its buffers, and is not executed; every launch of the graph is one more call,

@@ -95,8 +95,7 @@ typedef struct lierne_execution_event {
     bool done;
 } lierne_execution_event;
 
-/* A few calls that a device has not passed, each between two events. A call that finds no place
- * joins the last one. */
+/* A few calls that a device has not passed, each between two events. */
 #define LIERNE_WATCHED_CALLS 8
 typedef struct lierne_watched_call {
     void *begun, *ended; /* events; NULL where the driver has none */
@@ -106,16 +105,26 @@ typedef struct lierne_watched_call {
     int64_t number;
 } lierne_watched_call;
 
+/* Calls that the stream counts, in their order. */
+typedef struct lierne_counted_calls {
+    const lierne_epochs *epochs; /* NULL where the driver has none */
+    uint64_t enqueued;           /* by the host; LIERNE_REPLAYS: it does not know of them */
+    uint64_t passed;             /* at the last look */
+    double since;                /* when the next one was seen to have begun; 0: it has not */
+} lierne_counted_calls;
+#define LIERNE_REPLAYS UINT64_MAX
+
 /* The calls of an execution that may go on after their end (watch.c). */
 typedef struct lierne_watch {
     lierne_watched watched; /* first */
     struct lierne_execution *execution;
-    lierne_watched_call calls[LIERNE_WATCHED_CALLS];
-    size_t last;           /* of calls that was used */
-    lierne_epochs *epochs; /* of replays; NULL where the driver has none */
-    bool captured;         /* some call was */
-    uint64_t passed;       /* replays, at the last look */
-    double since;          /* when the next one was seen to have begun; 0: it has not */
+    lierne_watched_call calls[LIERNE_WATCHED_CALLS]; /* taken in turn */
+    size_t next;                                     /* of calls: the one that was taken first */
+    lierne_watched_call *open; /* of the call that is being enqueued; NULL: it is counted */
+    lierne_epochs *epochs;     /* NULL where the driver has none */
+    lierne_counted_calls replays, more; /* more: calls that found no place */
+    bool counts;                        /* the stream will count the begin of the open call */
+    bool captured;                      /* some call was */
 } lierne_watch;
 
 /* Elements first to end - 1 of a buffer. */

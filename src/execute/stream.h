@@ -13,8 +13,9 @@ typedef struct lierne_stream_work {
     void (*run)(struct lierne_stream_work *work);
 } lierne_stream_work;
 
-/* How often streams have reached and passed what was captured of an execution, in memory that a
- * device writes and the host reads: a replay has no host that could tell. */
+/* How many calls of an execution streams have reached and passed, in memory that a device writes
+ * and the host reads: of replays, which have no host that could tell, and of calls that the host is
+ * far ahead of. */
 typedef struct lierne_epochs {
     uint64_t begun;
     uint64_t ended;
@@ -46,9 +47,9 @@ typedef struct lierne_stream_driver {
     void (*event_destroy)(void *event);
     lierne_status (*event_record)(void *stream, void *event);
     lierne_status (*event_query)(void *event, bool *passed);
-    /* All NULL unless streams are captured, or the epochs of an execution: zeros, created while
-     * planning. advance: a stream adds 1 to one of them when it gets there. */
-    lierne_status (*epochs_create)(lierne_epochs **epochs);
+    /* All NULL where there are no events, or n epochs of an execution: zeros, created while
+     * planning. advance: a stream adds 1 to a word of them when it gets there. */
+    lierne_status (*epochs_create)(lierne_epochs **epochs, size_t n);
     void (*epochs_destroy)(lierne_epochs *epochs);
     lierne_status (*advance)(void *stream, uint64_t *epoch);
     /* NULL, or prepares a thread of lierne's own for the device of a context. */

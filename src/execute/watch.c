@@ -3,11 +3,11 @@
  *
  * A call lies between two events on its stream, and the deadline counts from the first one: work
  * that the caller enqueued before may take as long as it likes. A caller who runs ahead of the
- * device has more calls under way than there are places. Then the last place grows: its second
- * event moves on, so that a call that hangs is still between two of them.
+ * device has more calls under way than there are places. The stream counts those, at both ends: two
+ * events around several calls could not tell one that hangs from many that pass.
  *
- * A call that is captured does not run, and its replays do not pass here. It lies between two steps
- * that advance epochs, which stay watched as long as the execution lives. */
+ * A call that is captured does not run, and its replays do not pass here. The stream counts them,
+ * too, and they stay watched as long as the execution lives. */
 #include "execute/execution.h"
 
 #include <time.h>
@@ -46,29 +46,37 @@ static uint64_t read_epoch(const uint64_t *epoch) {
     return __atomic_load_n(epoch, __ATOMIC_ACQUIRE);
 }
 
-/* Whether a replay is under way. The passed ones are read first: no look sees more of them than of
- * those that were reached. */
-static bool replays(const lierne_watch *w, uint64_t *passed) {
-    *passed = w->epochs ? read_epoch(&w->epochs->ended) : 0;
-    return w->epochs && read_epoch(&w->epochs->begun) != *passed;
+/* Whether a call is under way that the host has enqueued whole. The passed ones are read first: no
+ * look sees more of them than of those that were reached. */
+static bool is_under_way(const lierne_counted_calls *c, uint64_t *passed) {
+    *passed = c->epochs ? read_epoch(&c->epochs->ended) : 0;
+    return c->epochs && read_epoch(&c->epochs->begun) != *passed && *passed < c->enqueued;
 }
 
-/* The deadline of a replay counts from the look that saw it begun. */
-static lierne_status check_replays(lierne_watch *w, double now) {
+/* Whether no call is enqueued that the stream has not passed. */
+static bool have_passed(const lierne_counted_calls *c) {
     uint64_t passed;
-    bool running = replays(w, &passed);
-    const lierne_execution *e = w->execution;
-    if (!running || passed != w->passed || w->since == 0) {
-        w->since = running ? now : 0;
+    return !is_under_way(c, &passed) && (c->enqueued == LIERNE_REPLAYS || passed >= c->enqueued);
+}
+
+/* The deadline of a call counts from the look that saw it begun; each has its own. */
+static lierne_status check_counted(const lierne_execution *e, lierne_counted_calls *c, double now) {
+    uint64_t passed;
+    bool running = is_under_way(c, &passed);
+    if (!running || passed != c->passed || c->since == 0) {
+        c->since = running ? now : 0;
     }
-    w->passed = passed;
-    return !running || now - w->since <= limit_of(e)
+    c->passed = passed;
+    return !running || now - c->since <= limit_of(e)
                ? LIERNE_OK
                : LIERNE_FAIL(LIERNE_TIMEOUT,
-                             "rank %d: %s: the stream reached a replay of a captured call and has "
-                             "not passed it after %g s: a rank that it exchanges messages with is "
-                             "missing or late",
-                             e->context->rank, e->name, limit_of(e));
+                             "rank %d: %s: the stream reached %s and has not passed it after %g s: "
+                             "a rank that it exchanges messages with is missing or late",
+                             e->context->rank, e->name,
+                             c->enqueued == LIERNE_REPLAYS
+                                 ? "a replay of a captured call"
+                                 : "a call that the host was far ahead of",
+                             limit_of(e));
 }
 
 static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
@@ -98,8 +106,9 @@ static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, dou
 
 static lierne_status check(lierne_watched *watched, double now, bool *passed) {
     lierne_watch *w = (lierne_watch *)watched;
-    LIERNE_TRY(check_replays(w, now));
-    *passed = !w->captured;
+    LIERNE_TRY(check_counted(w->execution, &w->replays, now));
+    LIERNE_TRY(check_counted(w->execution, &w->more, now));
+    *passed = !w->captured && have_passed(&w->more);
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
         lierne_watched_call *c = &w->calls[i];
         if (c->used && c->closed) {
@@ -107,6 +116,13 @@ static lierne_status check(lierne_watched *watched, double now, bool *passed) {
         }
         *passed &= !c->used;
     }
+    return LIERNE_OK;
+}
+
+static lierne_status create_epochs(lierne_watch *w, const lierne_stream_driver *driver) {
+    LIERNE_TRY(driver->epochs_create ? driver->epochs_create(&w->epochs, 2) : LIERNE_OK);
+    w->replays = (lierne_counted_calls){.epochs = w->epochs, .enqueued = LIERNE_REPLAYS};
+    w->more.epochs = w->epochs ? &w->epochs[1] : NULL;
     return LIERNE_OK;
 }
 
@@ -122,7 +138,7 @@ lierne_status lierne_execution_create_watch(lierne_execution *e) {
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
         LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
     }
-    LIERNE_TRY(driver->epochs_create ? driver->epochs_create(&e->watch->epochs) : LIERNE_OK);
+    LIERNE_TRY(create_epochs(e->watch, driver));
     return lierne_watchdog_create(e->context, driver->enter_thread);
 }
 
@@ -155,68 +171,88 @@ static lierne_status record(const lierne_execution *e, void *stream, void *event
     return event ? driver_of(e)->event_record(stream, event) : LIERNE_OK;
 }
 
-/* A place for a call: a free one, or the one that was used last. */
-static lierne_watched_call *find_place(lierne_watch *w) {
-    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
-        if (!w->calls[i].used) {
-            w->last = i;
-            break;
-        }
+/* A place for a call, or NULL. The one that was taken first is free first. Where work is enqueued,
+ * calls do not overlap. */
+static lierne_watched_call *find_place(lierne_execution *e) {
+    lierne_watch *w = e->watch;
+    lierne_watched_call *c = &w->calls[driver_of(e)->enqueue ? 0 : w->next];
+    bool passed = !c->used || driver_of(e)->enqueue;
+    if (!passed && (has_passed(e, c->ended, false, &passed) != LIERNE_OK || !passed)) {
+        return NULL;
     }
-    return &w->calls[w->last];
+    w->next = (w->next + 1) % LIERNE_WATCHED_CALLS;
+    *c = (lierne_watched_call){.begun = c->begun,
+                               .ended = c->ended,
+                               .used = true,
+                               .number = e->call};
+    return c;
 }
 
 static lierne_status advance(const lierne_execution *e, void *stream, uint64_t *epoch) {
     return driver_of(e)->advance(stream, epoch);
 }
 
-lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
-    lierne_status status = LIERNE_OK;
-    if (!e->watch) {
-        return LIERNE_OK;
-    }
-    if (e->captures) {
-        return advance(e, stream, &e->watch->epochs->begun);
-    }
-    lierne_watchdog_enter(e->context->watchdog);
-    lierne_watched_call *c = find_place(e->watch);
-    if (!c->used) {
-        status = record(e, stream, c->begun);
-        c->since = 0;
-        c->number = e->call;
-    }
-    c->used = true;
-    c->closed = false;
-    lierne_watchdog_leave(e->context->watchdog);
+static lierne_status count_begin(const lierne_execution *e, void *stream, uint64_t *epoch) {
+    lierne_status status = advance(e, stream, epoch);
+    e->watch->counts = status == LIERNE_OK;
     return status;
 }
 
-lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) {
-    if (!e->watch) {
+/* What is enqueued may wait for a device whose queue is full: without the watchdog's lock, because
+ * it must find out why the device stands still. */
+lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!w) {
         return LIERNE_OK;
     }
+    if (e->captures) {
+        return count_begin(e, stream, &w->epochs[0].begun);
+    }
     lierne_watchdog_enter(e->context->watchdog);
-    lierne_watched_call *c = &e->watch->calls[e->watch->last];
-    lierne_status status =
-        e->captures ? advance(e, stream, &e->watch->epochs->ended) : record(e, stream, c->ended);
-    c->closed |= !e->captures;
-    e->watch->captured |= e->captures;
-    e->watch->watched.call = lierne_call_name;
-    lierne_watchdog_add(e->context->watchdog, &e->watch->watched);
+    w->open = find_place(e);
+    lierne_watchdog_leave(e->context->watchdog);
+    return w->open ? record(e, stream, w->open->begun)
+                   : count_begin(e, stream, &w->epochs[1].begun);
+}
+
+static lierne_status enqueue_end(const lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!e->captures && w->open) {
+        return record(e, stream, w->open->ended);
+    }
+    return w->counts ? advance(e, stream, &w->epochs[e->captures ? 0 : 1].ended) : LIERNE_OK;
+}
+
+lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!w) {
+        return LIERNE_OK;
+    }
+    lierne_status status = enqueue_end(e, stream);
+    lierne_watchdog_enter(e->context->watchdog);
+    if (e->captures) {
+        w->captured = true;
+    } else if (w->open) {
+        w->open->closed = true;
+    } else {
+        w->more.enqueued += w->counts;
+    }
+    w->watched.call = lierne_call_name;
+    lierne_watchdog_add(e->context->watchdog, &w->watched);
     lierne_watchdog_leave(e->context->watchdog);
     return status;
 }
 
 /* Whether no stream has work of the execution left. A watchdog that failed looks no more. */
 static bool is_settled(lierne_execution *e) {
-    uint64_t ended;
     lierne_watchdog_enter(e->context->watchdog);
-    bool idle = !replays(e->watch, &ended), settled = idle;
+    bool counted = have_passed(&e->watch->replays) && have_passed(&e->watch->more);
+    bool settled = counted;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
         settled &= !e->watch->calls[i].used;
     }
     if (!settled && lierne_watchdog_hurry(e->context->watchdog)) {
-        settled = idle;
+        settled = counted;
         for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
             bool passed = false;
             lierne_watched_call *c = &e->watch->calls[i];

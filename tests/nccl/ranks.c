@@ -341,7 +341,10 @@ static const lierne_stream_driver hanging = {.name = "cuda",
                                              .event_create = mark_create,
                                              .event_destroy = lierne_mem_free,
                                              .event_record = event_record,
-                                             .event_query = event_query};
+                                             .event_query = event_query,
+                                             .epochs_create = test_epochs_create,
+                                             .epochs_destroy = test_epochs_destroy,
+                                             .advance = test_advance};
 
 /* What hangs on the device, and what NCCL notices there, is found after the call has ended; the
  * communicator is aborted. */

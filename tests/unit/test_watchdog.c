@@ -115,11 +115,43 @@ Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
-/* The device: its stream has passed the first `passed` events that were recorded. */
-static atomic_int recorded, passed, broken, aborted;
+/* The device: its stream has passed the first `passed` events and steps that advance epochs. Its
+ * queue has space for `space` of them that it has not passed; who enqueues more waits. */
+enum { MOST = 1000 };
+static atomic_int recorded, passed, broken, aborted, space;
+static atomic_bool slow;                  /* the host, after the next step that advances an epoch */
+static uint64_t *_Atomic advancing[MOST]; /* epochs, by number */
+static atomic_int advanced;
 typedef struct mark {
     atomic_int number;
 } mark;
+
+static void await_space(void) {
+    for (double start = lierne_now(); recorded - passed >= space && lierne_now() - start < 20;) {
+        sleep_for(0.001);
+    }
+}
+
+/* Until the stream has passed the first n. */
+static void pass(int n) {
+    for (int i = advanced; i < n && i < MOST; advanced = ++i) {
+        if (advancing[i]) {
+            __atomic_fetch_add(advancing[i], 1, __ATOMIC_RELEASE);
+        }
+    }
+    passed = n;
+}
+
+static lierne_status advance(void *stream, uint64_t *epoch) {
+    (void)stream;
+    await_space();
+    advancing[recorded++] = epoch;
+    if (atomic_exchange(&slow, false)) {
+        pass(recorded);
+        sleep_for(3 * TIMEOUT);
+    }
+    return LIERNE_OK;
+}
 
 static lierne_status event_create(void **event) {
     mark *m = NULL;
@@ -130,6 +162,7 @@ static lierne_status event_create(void **event) {
 
 static lierne_status event_record(void *stream, void *event) {
     (void)stream;
+    await_space();
     ((mark *)event)->number = ++recorded;
     return LIERNE_OK;
 }
@@ -152,13 +185,16 @@ static const lierne_stream_driver device = {.name = "played",
                                             .event_create = event_create,
                                             .event_destroy = lierne_mem_free,
                                             .event_record = event_record,
-                                            .event_query = event_query};
+                                            .event_query = event_query,
+                                            .epochs_create = test_epochs_create,
+                                            .epochs_destroy = test_epochs_destroy,
+                                            .advance = advance};
 static lierne_transport transport;
 
 static void abort_device(void *self) {
     (void)self;
     aborted++;
-    passed = 1000000;
+    pass(1000000);
 }
 
 static lierne_context *open_device(lierne_plan **plan, double timeout) {
@@ -167,7 +203,9 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
                                            .count = COUNT,
                                            .dtype = LIERNE_I32};
     lierne_context *context;
-    recorded = passed = broken = aborted = entered = 0;
+    recorded = passed = broken = aborted = entered = advanced = 0;
+    memset((void *)advancing, 0, sizeof advancing);
+    space = MOST;
     cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
     transport = *context->carriers[0].transport;
     transport.abort = abort_device;
@@ -209,21 +247,96 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
-/* More calls than the watchdog has places for: one that hangs in the middle is found. */
-Test(watchdog, a_call_that_hangs_among_many_is_found) {
-    lierne_plan *plan;
-    lierne_context *context = open_device(&plan, TIMEOUT);
-    for (int i = 0; i < 3 * LIERNE_WATCHED_CALLS; i++) {
-        call_device(plan);
+/* Calls in the order of the stream: that of number i, from 0, is between marks 2 i + 1 and 2 i + 2.
+ * n of them are enqueued, `full` are passed, and the stream stands in the next one. */
+static lierne_context *hang_in(lierne_plan **plan, int n, int full) {
+    lierne_context *context = open_device(plan, TIMEOUT);
+    for (int i = 0; i < n; i++) {
+        call_device(*plan);
     }
-    for (int i = 1; i <= 2 * LIERNE_WATCHED_CALLS; i++) {
-        passed = i; /* an odd number: in the middle of a call */
-        sleep_for(0.01);
+    for (int i = 1; i <= 2 * full + 1; i++) {
+        pass(i);
+        sleep_for(0.002);
     }
     cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+    return context;
+}
+
+static void found_hanging(int n, int full, const char *says) {
+    lierne_plan *plan;
+    lierne_context *context = hang_in(&plan, n, full);
+    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT, "call %d of %d", full, n);
+    cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
     cr_assert_eq(aborted, 1);
     close_device(context, plan);
+}
+
+/* More calls than the watchdog has places for: one that hangs is found, wherever it is. */
+Test(watchdog, a_call_that_hangs_among_many_is_found) {
+    const char *far = "a call that the host was far ahead of";
+    int places = LIERNE_WATCHED_CALLS;
+    found_hanging(3 * places, places - 1, "call 8: the stream reached it");
+    found_hanging(3 * places, places, far);
+    found_hanging(3 * places, 2 * places, far);
+    found_hanging(3 * places, 3 * places - 1, far);
+}
+
+/* A stream that is always busy, with calls that each take less than the deadline, and a caller who
+ * is always far ahead of it. */
+Test(watchdog, a_caller_who_is_far_ahead_is_no_hang) {
+    size_t live = lierne_mem_live();
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, TIMEOUT);
+    int ahead = 10 * LIERNE_WATCHED_CALLS;
+    double start = lierne_now();
+    for (int i = 0; i < ahead || lierne_now() - start < 4 * TIMEOUT; i++) {
+        call_device(plan);
+        if (i >= ahead) {
+            pass(2 * (i - ahead) + 1); /* always in the middle of one */
+            sleep_for(TIMEOUT / 30);
+        }
+    }
+    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    pass(recorded);
+    cr_assert_eq(lierne_execution_settle(plan->requests[0][0].execution), LIERNE_OK);
+    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    close_device(context, plan);
+    cr_assert_eq(lierne_mem_live(), live);
+}
+
+/* The stream has reached a call, and the host takes long to enqueue the rest of it. */
+Test(watchdog, a_host_that_is_slow_within_a_call_is_no_hang) {
+    lierne_plan *plan;
+    lierne_context *context = open_device(&plan, TIMEOUT);
+    for (int i = 0; i < 2 * LIERNE_WATCHED_CALLS; i++) {
+        slow = i == LIERNE_WATCHED_CALLS + 2;
+        call_device(plan);
+    }
+    cr_assert_eq(slow, false, "no call was counted");
+    cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
+    pass(recorded);
+    close_device(context, plan);
+}
+
+/* The caller waits within a call, because the queue of the device is full. That call is not the one
+ * that hangs, and the watchdog is not kept from finding that. */
+Test(watchdog, a_full_queue_does_not_hide_a_hang) {
+    for (int ahead = 3; ahead < 5 * LIERNE_WATCHED_CALLS; ahead += 4) {
+        lierne_plan *plan;
+        lierne_context *context = open_device(&plan, TIMEOUT);
+        space = 2 * ahead + ahead / 4 % 2; /* waits where a call begins, or ends */
+        pass(0);
+        call_device(plan);
+        pass(1); /* stands in the first call */
+        double start = lierne_now();
+        while (aborted == 0 && lierne_now() - start < 10) {
+            lierne_forward(plan, out, in, &stream);
+        }
+        cr_assert_eq(aborted, 1, "%d calls ahead", ahead);
+        cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+        pass(1000000);
+        close_device(context, plan);
+    }
 }
 
 Test(watchdog, an_error_of_the_device_is_told) {

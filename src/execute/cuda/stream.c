@@ -10,6 +10,8 @@
 #include "memory/cuda/launch.h"
 #include "memory/cuda/memory.h"
 
+#include <string.h>
+
 /* An event and the device that it belongs to; events and streams of two devices do not go together.
  */
 typedef struct event {
@@ -178,11 +180,10 @@ static lierne_status fence_create(void **out) {
 }
 
 /* Pinned host memory, which a kernel writes and the watchdog reads without a call of CUDA. */
-static lierne_status epochs_create(lierne_epochs **out) {
+static lierne_status epochs_create(lierne_epochs **out, size_t n) {
     void *epochs = NULL;
-    LIERNE_TRY(lierne_cuda_memory.alloc_host(&epochs, sizeof **out));
-    *out = epochs;
-    **out = (lierne_epochs){0, 0};
+    LIERNE_TRY(lierne_cuda_memory.alloc_host(&epochs, n * sizeof **out));
+    *out = memset(epochs, 0, n * sizeof **out);
     return LIERNE_OK;
 }
 
