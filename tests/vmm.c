@@ -22,6 +22,61 @@
 
 enum { COUNT = 5000, BYTES = 3 * 8192 };
 
+/* Mappings, and which devices may access them; with no_peers the first one only. */
+enum { DEVICES = 4, MOST_MAPPINGS = 64 };
+typedef struct mapping {
+    uintptr_t at; /* 0: none */
+    size_t bytes;
+    bool allowed[DEVICES];
+} mapping;
+static mapping mappings[MOST_MAPPINGS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool no_peers;
+static _Thread_local int device; /* of the rank */
+
+static mapping *find_mapping(uintptr_t at) {
+    for (int i = 0; i < MOST_MAPPINGS; i++) {
+        mapping *m = &mappings[i];
+        if (at == 0 ? m->at == 0 : m->at != 0 && at >= m->at && at < m->at + m->bytes) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+static void note_mapping(uintptr_t at, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    *find_mapping(0) = (mapping){.at = at, .bytes = bytes};
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget_mapping(uintptr_t at) {
+    pthread_mutex_lock(&lock);
+    find_mapping(at)->at = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool allow_device(uintptr_t at, int number) {
+    pthread_mutex_lock(&lock);
+    mapping *m = find_mapping(at);
+    bool good = number >= 0 && number < DEVICES;
+    for (int d = 0; no_peers && d < DEVICES; d++) {
+        good &= !m->allowed[d];
+    }
+    m->allowed[good ? number : 0] |= good;
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
+/* What is no mapping, every device may access. */
+static bool may_access(const void *at) {
+    pthread_mutex_lock(&lock);
+    const mapping *m = find_mapping((uintptr_t)at);
+    bool good = !m || m->allowed[device];
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
 /* What there is of the driver's objects in this process; which call fails from now on (0: none),
  * and with what; what the device has. */
 static atomic_int live, calls, failing;
@@ -33,8 +88,8 @@ static bool fails(void) {
     return number == atomic_load(&failing);
 }
 
-static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
-    (void)device;
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice of) {
+    (void)of;
     *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ? has_vmm
              : attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
                  ? has_descriptors
@@ -111,19 +166,23 @@ static CUresult map(CUdeviceptr at, size_t bytes, size_t offset,
         return failure;
     }
     mmap(address(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, 0);
+    note_mapping((uintptr_t)at, bytes);
     live++;
     return CUDA_SUCCESS;
 }
 
 static CUresult unmap(CUdeviceptr at, size_t bytes) {
     mmap(address(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    forget_mapping((uintptr_t)at);
     live--;
     return CUDA_SUCCESS;
 }
 
 static CUresult set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t n) {
     bool all = n == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return fails() || !all || mprotect(address(at), bytes, PROT_READ | PROT_WRITE) != 0
+    all &= access->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return fails() || !all || !allow_device((uintptr_t)at, access->location.id) ||
+                   mprotect(address(at), bytes, PROT_READ | PROT_WRITE) != 0
                ? failure
                : CUDA_SUCCESS;
 }
@@ -279,7 +338,7 @@ static lierne_cuda_share share_of(const lierne_ipc_handle *handle) {
 
 static lierne_status alloc_chunk(void **memory, lierne_ipc_handle *handle, size_t bytes) {
     lierne_cuda_share share;
-    LIERNE_TRY(lierne_cuda_vmm_alloc(memory, &share, bytes, 0));
+    LIERNE_TRY(lierne_cuda_vmm_alloc(memory, &share, bytes, device));
     memcpy(handle, &share, sizeof share);
     return LIERNE_OK;
 }
@@ -293,13 +352,30 @@ static void free_chunk(void *memory, const lierne_ipc_handle *handle, bool quiet
 static lierne_status open_chunk(void **memory, const lierne_ipc_handle *handle, size_t bytes) {
     const lierne_cuda_share share = share_of(handle);
     check((size_t)share.bytes == bytes, "a chunk has its bytes");
-    return lierne_cuda_vmm_open(memory, &share, 0);
+    return lierne_cuda_vmm_open(memory, &share, device);
 }
 
-static void close_chunk(void *memory, const lierne_ipc_handle *handle, int device) {
+static void close_chunk(void *memory, const lierne_ipc_handle *handle, int number) {
     const lierne_cuda_share share = share_of(handle);
-    (void)device;
+    (void)number;
     lierne_cuda_vmm_close(memory, &share);
+}
+
+static lierne_status copy_chunk(void *to, const void *from, size_t bytes, void *stream,
+                                int number) {
+    if (!may_access(to) || !may_access(from)) {
+        check(false, "a device accesses memory that it may");
+    }
+    return test_ipc_driver.copy(to, from, bytes, stream, number);
+}
+
+static lierne_status run_flags(const lierne_ipc_step *step, void *stream, int number) {
+    for (int i = 0; i < step->n; i++) {
+        if (!may_access(step->flags[i].at) || !may_access(step->flags[i].broken)) {
+            check(false, "a device accesses flags that it may");
+        }
+    }
+    return test_ipc_driver.run(step, stream, number);
 }
 
 /* The context as lierne_context_use_cuda makes it: by descriptors, or else in the other way. */
@@ -317,6 +393,8 @@ static void exchange(int rank, const char *name, const char *expected) {
     driver.free = free_chunk;
     driver.open = open_chunk;
     driver.close = close_chunk;
+    driver.copy = copy_chunk;
+    driver.run = run_flags;
     check(lierne_context_open_ipc(context, &driver) == LIERNE_OK, "windows by descriptors");
     check(test_ipc_use(context) == LIERNE_OK, "windows in the other way");
     check(lierne_plan_create_all_to_all(&plan, context, &all) == LIERNE_OK, "planning");
@@ -356,6 +434,14 @@ static void *run_thread(void *argument) {
     return NULL;
 }
 
+/* A device of its own, of those that reach each other's memory or of those that do not. */
+static void *run_on_device(void *argument) {
+    device = 1 + (int)(intptr_t)argument;
+    exchange(device - 1, no_peers ? "apart" : "devices",
+             no_peers ? "shared by memfds" : "shared by descriptors");
+    return NULL;
+}
+
 /* Whether the system lets a process copy descriptors of another one: containers often do not. */
 static bool may_copy(void) {
     int status = -1;
@@ -388,6 +474,9 @@ int main(void) {
     int descriptors = count_descriptors();
     set_failing(0);
     run_n_ranks(2, run_thread);
+    run_n_ranks(2, run_on_device);
+    no_peers = true;
+    run_n_ranks(2, run_on_device);
     check(live == 0 && lierne_mem_live() == 0 && count_descriptors() == descriptors,
           "nothing is left");
     return print_checks();

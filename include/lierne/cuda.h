@@ -42,7 +42,8 @@
  * (lierne_report.window_bytes), so buffers may come from any allocator; the host takes no part in a
  * call. Processes share windows by file descriptors, where the devices and the system allow that to
  * all of them, otherwise by handles of CUDA IPC; lierne_context_dump says which. A device of
- * another process is accessed as cuMemSetAccess, or cudaIpcOpenMemHandle, allows. LIERNE_TRANSPORTS
+ * another process is accessed as cuMemSetAccess, or cudaIpcOpenMemHandle, allows, and one of
+ * another thread's as cuMemSetAccess, or cudaDeviceEnablePeerAccess. LIERNE_TRANSPORTS
  * leaves windows out where it does not name ipc. With more than 8 such ranks in one process, set
  * CUDA_DEVICE_MAX_CONNECTIONS to their number: their streams wait for each other. Every other
  * transport of the context but shared memory serves device memory, too: MPI reads and writes it

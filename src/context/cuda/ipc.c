@@ -3,7 +3,8 @@
  *
  * An older handle is one of a whole allocation, and cudaMalloc puts small ones together in blocks
  * of 2 MiB: so chunks are whole blocks. A process cannot open its own handles, but has the memory
- * already: virtual ranks of one process use the address. */
+ * already: virtual ranks of one process use the address, which a device of another such rank must
+ * be allowed to access. */
 #include "context/cuda/ipc.h"
 #include "context/cuda/launch.h"
 #include "context/cuda/vmm.h"
@@ -94,12 +95,28 @@ static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
     }
 }
 
+/* Lets the current device access memory of another one; for good, as others may need it, too. */
+static lierne_status enable_access(const void *memory) {
+    struct cudaPointerAttributes attributes;
+    int device;
+    LIERNE_TRY(refused(cudaGetDevice(&device), "cudaGetDevice"));
+    LIERNE_TRY(refused(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes"));
+    cudaError_t error = attributes.device == device
+                            ? cudaSuccess
+                            : cudaDeviceEnablePeerAccess(attributes.device, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError(); /* others must not find it again */
+        return LIERNE_OK;
+    }
+    return refused(error, "cudaDeviceEnablePeerAccess");
+}
+
 static lierne_status open_chunk(void **out, const lierne_ipc_handle *handle, size_t bytes) {
     words w = words_of(handle);
     (void)bytes;
     if (w.process == own_process()) {
         *out = (void *)(intptr_t)w.address;
-        return LIERNE_OK;
+        return enable_access(*out);
     }
     return refused(cudaIpcOpenMemHandle(out, w.handle, cudaIpcMemLazyEnablePeerAccess),
                    "cudaIpcOpenMemHandle");

@@ -127,7 +127,7 @@ lierne_status lierne_cuda_vmm_alloc(void **out, lierne_cuda_share *share, size_t
     lierne_cuda_driver cu;
     CUmemGenericAllocationHandle handle;
     *out = NULL;
-    *share = (lierne_cuda_share){.descriptor = -1, .bytes = (int64_t)bytes};
+    *share = (lierne_cuda_share){.descriptor = -1, .bytes = (int64_t)bytes, .device = device};
     describe(share);
     LIERNE_TRY(lierne_cuda_driver_load(&cu));
     LIERNE_TRY(check_device(&cu, bytes, device));
@@ -193,17 +193,29 @@ static lierne_status import_and_map(const lierne_cuda_driver *cu, void **out, in
     return status;
 }
 
+/* A mapping of this process is its owner's device's only, until another one gets access, too. */
+static lierne_status open_own(const lierne_cuda_driver *cu, void **out,
+                              const lierne_cuda_share *share, int device) {
+    *out = (void *)(intptr_t)share->address;
+    return device == share->device
+               ? LIERNE_OK
+               : allow(cu, (CUdeviceptr)share->address, (size_t)share->bytes, device);
+}
+
+static lierne_status open_other(const lierne_cuda_driver *cu, void **out,
+                                const lierne_cuda_share *share, int device) {
+    int descriptor = -1;
+    LIERNE_TRY(fetch(&descriptor, share));
+    lierne_status status = import_and_map(cu, out, descriptor, (size_t)share->bytes, device);
+    close(descriptor);
+    return status;
+}
+
 lierne_status lierne_cuda_vmm_open(void **out, const lierne_cuda_share *share, int device) {
     lierne_cuda_driver cu;
-    int descriptor = -1;
-    if (is_own(share)) {
-        *out = (void *)(intptr_t)share->address;
-        return LIERNE_OK;
-    }
     LIERNE_TRY(lierne_cuda_driver_load(&cu));
-    LIERNE_TRY(fetch(&descriptor, share));
-    lierne_status status = import_and_map(&cu, out, descriptor, (size_t)share->bytes, device);
-    close(descriptor);
+    lierne_status status =
+        is_own(share) ? open_own(&cu, out, share, device) : open_other(&cu, out, share, device);
     return status == LIERNE_NO_MEMORY ? LIERNE_UNSUPPORTED : status;
 }
 

@@ -12,6 +12,7 @@ typedef struct lierne_cuda_share {
     int64_t start;
     int64_t descriptor; /* open until the owner frees the memory */
     int64_t address;    /* in the owner */
+    int64_t device;     /* of the owner */
     int64_t bytes;
 } lierne_cuda_share;
 
@@ -25,7 +26,8 @@ void lierne_cuda_vmm_free(void *memory, const lierne_cuda_share *share);
 /* Closes the descriptor only: the device may still use the memory. */
 void lierne_cuda_vmm_withdraw(const lierne_cuda_share *share);
 
-/* Maps memory of another process, or finds that of this one, for a device. Errors: UNSUPPORTED. */
+/* Maps memory of another process, or finds that of this one, for a device, which may be another
+ * than the owner's. Errors: UNSUPPORTED. */
 lierne_status lierne_cuda_vmm_open(void **memory, const lierne_cuda_share *share, int device);
 void lierne_cuda_vmm_close(void *memory, const lierne_cuda_share *share);
 
