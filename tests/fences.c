@@ -263,6 +263,21 @@ static void in_two(void *fence) {
     check(calls[b].before.waited && launch(b) & 1u << a, "one graph after the other");
 }
 
+/* The first one's next call would not know the one before it. */
+static void overlapping(void *fence) {
+    struct CUstream_st s[2] = {0};
+    capture(&s[0], 1);
+    call(&s[0], fence);
+    capture(&s[1], 1);
+    call(&s[1], fence);
+    current_device = 1;
+    check(driver->begin(&s[0], fence) == LIERNE_UNSUPPORTED && current_device == 1,
+          "a capture that goes on after another one is rejected");
+    call(&s[1], fence);
+    capture(s, 1);
+    call(&s[0], fence);
+}
+
 static void run(void (*scene)(void *fence)) {
     void *fence = NULL;
     ncalls = 0;
@@ -318,6 +333,7 @@ int main(void) {
     run(outside_graphs);
     run(within_one);
     run(in_two);
+    run(overlapping);
     run(errors);
     run(marks);
     return print_checks();

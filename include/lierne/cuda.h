@@ -28,11 +28,12 @@
  * in the same order among their other calls. UNSUPPORTED, and nothing is captured: messages that
  * the host polls or stages (every transport but NCCL and windows), a plan with max_inflight above
  * 1, a direction with an all-gather of NCCL that was not called before, because ranks connect in
- * it. From a capture on the plan cannot be updated (BUSY). Launches of a plan's graphs may be on
- * any stream; they follow each other and the plan's other calls. They have no deadline of their
- * own: the watchdog finds one that does not pass within the timeout, as above. In a context that
- * checks, a call that only some ranks capture is MISMATCH; launches are not compared. Where the
- * ranks are threads of one process, NCCL needs cudaStreamCaptureModeThreadLocal. Destroy the
+ * it; a capture that goes on with calls of a plan after another one has had such calls (the context
+ * is dead then). From a capture on the plan cannot be updated (BUSY). Launches of a plan's graphs
+ * may be on any stream; they follow each other and the plan's other calls. They have no deadline of
+ * their own: the watchdog finds one that does not pass within the timeout, as above. In a context
+ * that checks, a call that only some ranks capture is MISMATCH; launches are not compared. Where
+ * the ranks are threads of one process, NCCL needs cudaStreamCaptureModeThreadLocal. Destroy the
  * graphs, and wait for their launches, before you destroy the plan.
  *
  * Messages between ranks go over NCCL where the context uses it (lierne/nccl.h). Without it, those

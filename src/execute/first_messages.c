@@ -71,9 +71,11 @@ static lierne_status prepare(meeting *m, const lierne_execution *forward,
     return driver->event_create ? driver->event_create(&m->passed) : LIERNE_OK;
 }
 
-/* The error of a peer that gave up, or whose process has ended. */
-static lierne_status check_peers(const meeting *m) {
+/* What the transport has noticed; the error of a peer that gave up, or whose process has ended. */
+static lierne_status check_others(const meeting *m) {
     const lierne_context *context = m->context;
+    const lierne_transport *t = m->carrier->transport;
+    LIERNE_TRY(t->check ? t->check(m->carrier->self) : LIERNE_OK);
     const lierne_control *control = context->control;
     bool any = control->any_gave_up && control->any_gave_up(context->control_self);
     for (size_t i = 0; i < m->peers.count; i++) {
@@ -103,7 +105,7 @@ static lierne_status await(const meeting *m) {
                                lierne_members_rank(&context->members, m->peers.at[0]),
                                context->timeout);
         }
-        LIERNE_TRY(passed ? LIERNE_OK : check_peers(m));
+        LIERNE_TRY(passed ? LIERNE_OK : check_others(m));
         nanosleep(&nap, NULL);
     }
     return LIERNE_OK;

@@ -303,6 +303,33 @@ static void *first_hangs(void *argument) {
     return NULL;
 }
 
+/* NCCL notices an error after the first messages were enqueued, and before they pass. */
+static lierne_status query_failing(void *event, bool *passed) {
+    (void)event;
+    *passed = false;
+    fake_nccl_set_error(ncclRemoteError);
+    return LIERNE_OK;
+}
+
+static void *first_remote(void *argument) {
+    int rank = (int)(intptr_t)argument;
+    lierne_plan *plan = NULL;
+    lierne_stream_driver failing = standing;
+    lierne_context *device = open_context(rank, "first remote", true, 30);
+    failing.event_query = query_failing;
+    device->stream_driver = &failing;
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
+    double start = lierne_now();
+    check(make_plan(&plan, device, 0) == LIERNE_TRANSPORT && !plan &&
+              strstr(lierne_last_error(), ": the fake failed"),
+          "an error that NCCL notices is every rank's");
+    check(lierne_now() - start < 10, "at once");
+    meet_ranks();
+    fake_nccl_set_error(ncclSuccess);
+    lierne_context_destroy(device);
+    return NULL;
+}
+
 /* NCCL never gets ready: an error in time, on every rank, and the communicators are aborted. */
 static void *stalls(void *argument) {
     int rank = (int)(intptr_t)argument;
@@ -423,6 +450,7 @@ int main(void) {
     run_ranks(first_messages);
     run_ranks(first_fails);
     run_ranks(first_hangs);
+    run_ranks(first_remote);
     run_ranks(fails);
     counts = fake_nccl_count();
     check(counts.created == counts.destroyed + counts.aborted, "every communicator is ended");

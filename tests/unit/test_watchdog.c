@@ -119,9 +119,9 @@ Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
  * queue has space for `space` of them that it has not passed; who enqueues more waits. */
 enum { MOST = 1000 };
 static atomic_int recorded, passed, broken, aborted, space;
-static atomic_bool slow;                  /* the host, after the next step that advances an epoch */
-static uint64_t *_Atomic advancing[MOST]; /* epochs, by number */
-static atomic_int advanced;
+static atomic_bool slow;          /* the host, after the next step that advances an epoch */
+static uint64_t *advancing[MOST]; /* epochs, by number */
+static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
 typedef struct mark {
     atomic_int number;
 } mark;
@@ -134,18 +134,27 @@ static void await_space(void) {
 
 /* Until the stream has passed the first n. */
 static void pass(int n) {
-    for (int i = advanced; i < n && i < MOST; advanced = ++i) {
+    pthread_mutex_lock(&queue);
+    for (int i = passed; i < n && i < recorded; i++) {
         if (advancing[i]) {
-            __atomic_fetch_add(advancing[i], 1, __ATOMIC_RELEASE);
+            test_advance(NULL, advancing[i]);
         }
     }
     passed = n;
+    pthread_mutex_unlock(&queue);
 }
 
 static lierne_status advance(void *stream, uint64_t *epoch) {
     (void)stream;
     await_space();
-    advancing[recorded++] = epoch;
+    pthread_mutex_lock(&queue);
+    if (recorded < passed) {
+        test_advance(NULL, epoch);
+    } else {
+        advancing[recorded] = epoch;
+    }
+    recorded++;
+    pthread_mutex_unlock(&queue);
     if (atomic_exchange(&slow, false)) {
         pass(recorded);
         sleep_for(3 * TIMEOUT);
@@ -203,8 +212,8 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
                                            .count = COUNT,
                                            .dtype = LIERNE_I32};
     lierne_context *context;
-    recorded = passed = broken = aborted = entered = advanced = 0;
-    memset((void *)advancing, 0, sizeof advancing);
+    recorded = passed = broken = aborted = entered = 0;
+    memset(advancing, 0, sizeof advancing);
     space = MOST;
     cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK);
     transport = *context->carriers[0].transport;

@@ -21,6 +21,7 @@ typedef struct event {
     bool recorded;
     cudaEvent_t within;          /* of a fence: the last call that was captured */
     unsigned long long captured; /* the capture that it was in, as find_capture says; 0: none */
+    unsigned long long earlier;  /* the one before */
 } event;
 
 /* *capture: 1 more than the id of the capture that a stream is in; 0: it is in none that goes on.
@@ -132,6 +133,11 @@ static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
     if (capture == 0) {
         return f->recorded ? wait_for(stream, f->event, 0) : LIERNE_OK;
     }
+    if (capture == f->earlier) {
+        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                           "the stream is in a capture that has calls of this plan, as another one "
+                           "has that began later: end a capture before another one has such calls");
+    }
     return capture == f->captured ? wait_for(stream, f->within, 0)
                                   : wait_for(stream, f->event, cudaEventWaitExternal);
 }
@@ -161,6 +167,7 @@ static lierne_status finish_last(cudaStream_t stream, event *f) {
     if (capture == 0) {
         return event_record(stream, f);
     }
+    f->earlier = capture == f->captured ? f->earlier : f->captured;
     f->captured = capture;
     return finish_captured(stream, f);
 }
