@@ -123,22 +123,20 @@ const lierne_ipc_driver test_ipc_driver = {
 
 /* The name makes streams.c put a stream into calls that have none. Events let the host poll other
  * transports of a call. */
-static const lierne_stream_driver *device_streams(void) {
-    static lierne_stream_driver streams;
+static lierne_stream_driver streams;
+static lierne_memory memory;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fill_device(void) {
     streams = test_device_driver;
     streams.name = "ipc test";
     streams.required = true;
-    return &streams;
-}
-
-static lierne_memory *device_memory(void) {
-    static lierne_memory memory;
     memory = test_untouched_memory("device");
-    return &memory;
 }
 
 lierne_status test_ipc_use(lierne_context *context) {
-    context->memory = device_memory();
-    context->stream_driver = device_streams();
+    pthread_once(&once, fill_device);
+    context->memory = &memory;
+    context->stream_driver = &streams;
     return lierne_context_open_ipc(context, &test_ipc_driver);
 }

@@ -303,11 +303,16 @@ static void *first_hangs(void *argument) {
     return NULL;
 }
 
-/* NCCL notices an error after the first messages were enqueued, and before they pass. */
+/* NCCL notices an error after all ranks have enqueued the first messages, and before they pass. */
 static lierne_status query_failing(void *event, bool *passed) {
+    static _Thread_local bool enqueued;
     (void)event;
     *passed = false;
-    fake_nccl_set_error(ncclRemoteError);
+    if (!enqueued) {
+        enqueued = true;
+        meet_ranks();
+        fake_nccl_set_error(ncclRemoteError);
+    }
     return LIERNE_OK;
 }
 
