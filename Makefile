@@ -53,11 +53,12 @@ CRITERION := $(shell pkg-config --libs criterion 2>/dev/null || echo -lcriterion
 CPPFLAGS += $(CJSON_INC)
 
 # In the order in which they depend on each other; tests/cli/test_includes.sh has the same.
-MODULES := base recorder json grid layout route control control/oob control/node hang memory transport transport/self \
-	transport/sim transport/shm transport/ipc transport/oob context \
-	execute group plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) digest schedule config
-LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c)))
-MPI_SRC := $(sort $(wildcard $(addsuffix /mpi/*.c,$(addprefix src/,control transport context))))
+MODULES := base json grid layout route $(addprefix runtime/,control recorder memory transport context execute group) \
+	$(addprefix backend/,self sim shm oob node) plan $(addprefix plan/,redistribute bridge megatron sparse halo collective) diagnose step config
+# Windows of devices and group calls need no header of CUDA or NCCL.
+LIB_SRC := $(foreach module,$(MODULES),$(sort $(wildcard src/$(module)/*.c))) $(sort $(wildcard src/backend/cuda/ipc_*.c)) \
+	src/backend/nccl/group_calls.c
+MPI_SRC := $(sort $(wildcard src/backend/mpi/*.c))
 # Devices: those of the list that the compiler knows, and PTX of the last one for later ones.
 CUDA_DIR := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDART   := $(firstword $(wildcard $(CUDA_DIR)/lib64/libcudart_static.a $(CUDA_DIR)/lib/libcudart_static.a))
@@ -65,9 +66,9 @@ CUDA_ARCHS ?= 80 90 100
 CUDA_KNOWN := $(if $(NVCC),$(filter $(patsubst %,sm_%,$(CUDA_ARCHS)),$(shell $(NVCC) --list-gpu-code)))
 CUDA_CODE := $(foreach sm,$(CUDA_KNOWN),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm)) \
 	$(foreach sm,$(lastword $(CUDA_KNOWN)),-gencode arch=$(sm:sm_%=compute_%)$(comma)code=$(sm:sm_%=compute_%))
-CUDA_SRC := $(if $(NVCC),$(sort $(wildcard $(addsuffix /cuda/*.c,$(addprefix src/,memory context execute)))))
+CUDA_SRC := $(if $(NVCC),$(sort $(wildcard src/backend/cuda/cuda_*.c)))
 KERNELS := $(if $(NVCC),$(patsubst %.cu,$(B)/%.cu.o,$(sort $(wildcard kernels/*.cu))))
-NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/transport/nccl/*.c src/context/nccl/*.c)))
+NCCL_SRC := $(if $(NCCL_INC),$(sort $(wildcard src/backend/nccl/nccl_*.c)))
 GPU_TESTS := $(if $(CUDA_SRC),$(patsubst %.c,$(B)/%,$(sort $(wildcard tests/gpu/*.c))))
 # Programs of LAUNCHED on a GPU.
 GPU_LAUNCHED := $(if $(CUDA_SRC),$(addprefix $(B)/tests/gpu/launched/,golden bridge sparse halos general members update layers \
@@ -308,10 +309,10 @@ $(B)/tests/jobs $(B)/tests/refusals: $(B)/tests/%: $(B)/tests/node/%.o $(LIB)
 $(B)/tests/ipc_%: $(B)/tests/ipc/%.o $(patsubst %,$(B)/tests/%.o,node_ranks device_streams) $(STREAMS) $(LIB)
 	$(Q)$(LINK)
 # The same by descriptors, over a driver of CUDA that is played.
-$(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks) $(STREAMS) $(B)/src/context/cuda/vmm.o $(LIB)
+$(B)/tests/vmm: $(patsubst %,$(B)/tests/%.o,vmm node_ranks) $(STREAMS) $(B)/src/backend/cuda/cuda_vmm.o $(LIB)
 	$(Q)$(LINK)
 # Streams of CUDA, over a runtime that is played.
-$(B)/tests/fences: $(patsubst %,$(B)/tests/%.o,fences node_ranks) $(B)/src/execute/cuda/stream.o $(LIB)
+$(B)/tests/fences: $(patsubst %,$(B)/tests/%.o,fences node_ranks) $(B)/src/backend/cuda/cuda_stream.o $(LIB)
 	$(Q)$(LINK)
 $(B)/tests/hangs_sim: $(B)/tests/hang/sim.o $(B)/tests/hang/case.o $(LIB)
 	$(Q)$(LINK)
@@ -394,10 +395,10 @@ $(KERNELS) $(B)/tests/bench/gpu/product.cu.o: $(B)/%.cu.o: %.cu
 	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) -fmad=false -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics $(CUDA_CODE) -Iinclude -Isrc -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 
 # Copies and sums are where the time goes, and by hand likewise.
-$(B)/src/memory/%.o $(B)/src/digest/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
+$(B)/src/runtime/memory/%.o $(B)/src/diagnose/%.o $(B)/tests/bench/%.o: CFLAGS += -O3
 
 # Only these may name mpi.h.
-$(B)/src/control/mpi/%.o $(B)/src/transport/mpi/%.o $(B)/src/context/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: override CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
+$(B)/src/backend/mpi/%.o $(B)/src/tool/mpi/%.o $(B)/tests/mpi/%.o $(B)/tests/bench/%.o $(B)/examples/%.o: override CC := $(if $(HAVE_MPI),$(MPICC),$(CC))
 $(B)/tests/unit/%.o $(B)/tests/golden/%.o $(B)/tests/ipc/%.o $(B)/tests/mpi/%.o $(B)/tests/hang/%.o $(B)/tests/launched/%.o $(B)/tests/bench/%.o $(B)/tests/fuzz/%.o: CPPFLAGS += -Itests
 
 $(B)/launched/%.o: CPPFLAGS += -Itests/launched -Itests

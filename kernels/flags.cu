@@ -1,6 +1,6 @@
 /* A thread per flag of a step. The block is one warp or two, so that it leaves the processors to
  * what it waits for. */
-#include "context/cuda/launch.h"
+#include "backend/cuda/launch_flags.h"
 
 static __global__ void __launch_bounds__(LIERNE_IPC_FLAGS)
     run_step(const __grid_constant__ lierne_ipc_step step) {

@@ -2,9 +2,9 @@
  *
  * A block of threads takes tile after tile; a tile is 16 KiB, four pieces of 16 bytes per thread,
  * so that a large copy has enough reads in flight. Nothing is shared between threads and nothing is
- * atomic: memory/task.h gives every piece one writer, which is what makes the bits those of the
+ * atomic: runtime/memory/task.h gives every piece one writer, which is what makes the bits those of the
  * host. */
-#include "memory/cuda/launch.h"
+#include "backend/cuda/launch_tasks.h"
 
 #define THREADS 256
 #define BLOCKS  4096 /* most of a launch: a few waves on every device so far */

@@ -4,7 +4,7 @@
 #ifndef LIERNE_TESTS_CAPTURE_H
 #define LIERNE_TESTS_CAPTURE_H
 
-#include "execute/stream.h"
+#include "runtime/execute/stream.h"
 
 /* A graph may be launched by one thread at a time. */
 typedef struct test_graph test_graph;

@@ -3,9 +3,9 @@
  * but describe and connect are called with the lock of the simulated world held. */
 #include "connected.h"
 
-#include "context/context.h"
-#include "control/sim.h"
-#include "memory/host.h"
+#include "backend/sim/sim_world.h"
+#include "runtime/context/context.h"
+#include "runtime/memory/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef LIERNE_TESTS_CONTROL_MESSAGES_H
 #define LIERNE_TESTS_CONTROL_MESSAGES_H
 
-#include "context/context.h"
+#include "runtime/context/context.h"
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
 #ifndef LIERNE_TESTS_DEVICE_STREAMS_H
 #define LIERNE_TESTS_DEVICE_STREAMS_H
 
-#include "execute/stream.h"
-#include "memory/memory.h"
+#include "runtime/execute/stream.h"
+#include "runtime/memory/memory.h"
 
 /* Calls run on a stream with a copy of data. */
 void test_device_stream_add(void *stream, void (*run)(void *data), const void *data, size_t bytes);

@@ -1,11 +1,11 @@
-/* The order of calls on CUDA streams (execute/cuda/stream.c) without a GPU: CUDA's runtime is
+/* The order of calls on CUDA streams (backend/cuda/cuda_stream.c) without a GPU: CUDA's runtime is
  * played. Calls of one execution use the same memory, so each must come after all calls before it:
  * on one stream or two, within a capture, between the launches of graphs, and where a call that is
  * not captured comes between two that are. The caller's device is what it was, also after errors.
  * Last line: N passed, N failed. */
-#include "execute/cuda/stream.h"
-#include "memory/cuda/launch.h"
-#include "memory/cuda/memory.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_stream.h"
+#include "backend/cuda/launch_tasks.h"
 #include "node_ranks.h"
 
 #include <stdio.h>

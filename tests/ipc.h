@@ -4,8 +4,8 @@
 #ifndef LIERNE_TESTS_IPC_H
 #define LIERNE_TESTS_IPC_H
 
-#include "context/ipc.h"
-#include "execute/stream.h"
+#include "backend/cuda/ipc_context.h"
+#include "runtime/execute/stream.h"
 
 extern const lierne_ipc_driver test_ipc_driver;
 /* Chunks of windows that are mapped, or not freed, in this process. */

@@ -1,9 +1,9 @@
 /* One stream per rank, so that ranks of one process cannot wait for each other on a shared one. */
 #include "streams.h"
 
-#include "context/context.h"
-#include "execute/stream.h"
 #include "plan/plan.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/stream.h"
 #include "staging.h"
 #include "tasks.h"
 

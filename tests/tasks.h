@@ -1,10 +1,10 @@
 /* A memory kind on the host that records work and carries it out with the arithmetic of the CUDA
- * kernels (memory/task.h), compiled by the host's compiler. */
+ * kernels (runtime/memory/task.h), compiled by the host's compiler. */
 #ifndef LIERNE_TESTS_TASKS_H
 #define LIERNE_TESTS_TASKS_H
 
-#include "execute/stream.h"
-#include "memory/memory.h"
+#include "runtime/execute/stream.h"
+#include "runtime/memory/memory.h"
 
 /* Its launches run tiles and threads from the last to the first, because a device promises no
  * order. */

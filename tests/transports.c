@@ -3,8 +3,8 @@
  * read only when the receiver copies it, so a sender that writes too early is seen. */
 #include "transports.h"
 
-#include "context/context.h"
-#include "control/sim.h"
+#include "backend/sim/sim_world.h"
+#include "runtime/context/context.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Windows by descriptors (context/cuda/vmm.h) without a GPU: CUDA's driver is played, allocations
- * are files in memory, and other processes copy real descriptors of them. Every call of the driver
- * fails once, and nothing is left; a device or a driver that lacks something; two processes that
- * exchange messages; one that may not, so that all share memory in the other way; ranks of one
- * process. Last line: N passed, N failed. */
-#include "context/cuda/vmm.h"
+/* Windows by descriptors (backend/cuda/cuda_vmm.h) without a GPU: CUDA's driver is played,
+ * allocations are files in memory, and other processes copy real descriptors of them. Every call of
+ * the driver fails once, and nothing is left; a device or a driver that lacks something; two
+ * processes that exchange messages; one that may not, so that all share memory in the other way;
+ * ranks of one process. Last line: N passed, N failed. */
+#include "backend/cuda/cuda_vmm.h"
 #include "ipc.h"
 #include "lierne.h"
 #include "node_ranks.h"

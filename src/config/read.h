@@ -134,7 +134,7 @@ void lierne_config_read_views(lierne_reader *r, const lierne_json_node *views, l
 void lierne_config_read_bridges(lierne_reader *r, const lierne_json_node *bridges);
 void lierne_config_bridge_free(lierne_config_bridge_entry *bridge);
 
-/* Dims of a grid or view: order and shape together (grids.c). */
+/* Dims of a grid or view: order and shape together (config_grids.c). */
 typedef struct lierne_config_dims {
     int count;
     const char *names[LIERNE_MAX_DIMS];

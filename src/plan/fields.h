@@ -12,7 +12,8 @@ lierne_status lierne_plan_side_fill(lierne_plan_side *side, int rank, const lier
                                     const lierne_layout *to);
 /* All of a side: what lierne_plan_side_fill does, and the route and least
  * elements of the redistribution from one layout to the other, on the context's nodes
- * (redistribute/route.c). shared: the plan owns the output, shared where ranks can. */
+ * (plan/redistribute/redistribute_route.c). shared: the plan owns the output, shared where ranks
+ * can. */
 lierne_status lierne_plan_side_redistribute(lierne_plan_side *side, const lierne_context *context,
                                             const lierne_layout *from, const lierne_layout *to,
                                             lierne_routing routing, bool shared);

@@ -1,5 +1,5 @@
-/* A plan from inside: plan.c makes it, call.c executes it, query.c describes it, compose.c makes
- * other plans of it, serialize.c writes it. */
+/* A plan from inside: plan.c makes it, call.c executes it, plan_query.c describes it, compose.c
+ * makes other plans of it, plan_serialize.c writes it. */
 #ifndef LIERNE_PLAN_OBJECT_H
 #define LIERNE_PLAN_OBJECT_H
 

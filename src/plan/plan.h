@@ -2,10 +2,10 @@
 #ifndef LIERNE_PLAN_INTERNAL_H
 #define LIERNE_PLAN_INTERNAL_H
 
-#include "execute/execute.h"
-#include "group/group.h"
 #include "lierne/plan.h"
 #include "route/route.h"
+#include "runtime/execute/execute.h"
+#include "runtime/group/group.h"
 
 #define LIERNE_MAX_INFLIGHT 64
 #define LIERNE_PLAN_GROUPS  2

@@ -1,7 +1,7 @@
 /* The methods of the collective benchmark, and its buffers. */
 #include "bench/collective.h"
 #include "lierne/collective.h"
-#include "memory/host.h"
+#include "runtime/memory/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * The bound writes on each rank as many bytes as its outputs have (none where they are aliases),
  * from memory of its own and without waiting: no method with private buffers can be faster. */
 #include "bench/bridge.h"
-#include "memory/host.h"
+#include "runtime/memory/host.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  * Times are the thread's own, the best of many rounds, so that a busy machine changes them little.
  * quick is one round. Results are compared before they are timed. */
 #include "bench/checks.h"
-#include "digest/digest.h"
-#include "memory/host.h"
+#include "diagnose/digest.h"
+#include "runtime/memory/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>

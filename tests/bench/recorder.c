@@ -6,8 +6,8 @@
  * Times are the thread's own, the best of many rounds, so that a busy machine changes them little.
  * quick is one round. Times are printed and not judged: a busy machine is not a defect. */
 #include "bench/checks.h"
-#include "context/context.h"
 #include "lierne.h"
+#include "runtime/context/context.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Fuzzing of the dumps of flight recorders, a libFuzzer target. For any bytes: a dump is read or
  * rejected as INVALID, soon, and nothing is left behind. What is read becomes valid JSON, and is
  * judged as the only dump of its context. replay.c runs the same target over files. */
+#include "diagnose/hang_view.h"
 #include "fuzz/must.h"
-#include "hang/view.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

@@ -3,11 +3,11 @@
  * rank that does not replay: the steps of the others end by themselves, and tell. Last line: N
  * passed, N failed. */
 #include "capture.h"
-#include "context/context.h"
 #include "ipc.h"
 #include "lierne.h"
 #include "node_ranks.h"
 #include "replay_case.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The ranks of a launch gather pieces in shared memory. Contexts are those of a node. */
 #include "launched/mpi.h"
 
-#include "context/oob.h"
-#include "control/node/mesh.h"
+#include "backend/node/mesh.h"
+#include "backend/oob/oob_context.h"
 #include "launched/shared.h"
 #include "lierne/mpi.h"
 #include "lierne/node.h"

@@ -1,4 +1,4 @@
-/* The barrier of window collectives (src/transport has the code): every rank stages its data in its
+/* The barrier of window collectives (src/runtime/execute has the code): every rank stages its data in its
  * own window, meets the others, and reads theirs; then the next round reuses the window.
  *
  * Which barrier is modelled is chosen by -D:

@@ -1,4 +1,4 @@
-/* The flags and the bell of src/transport/shm: each of RANKS ranks sends to the next one, ROUNDS
+/* The flags and the bell of src/backend/shm: each of RANKS ranks sends to the next one, ROUNDS
  * times. A message has LINES lines that take turns, as a short one has two.
  *
  * A rank writes its data, sets its ready flag and rings; the receiver copies the data, sets the

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bell.sh: checks the flags and the bell of src/transport/shm in all interleavings (bell.pml), for 2
+# bell.sh: checks the flags and the bell of src/backend/shm in all interleavings (bell.pml), for 2
 # ranks and 3 rounds, for 3 ranks and one round, for messages with two lines, and for short calls, and
 # that each of four mistakes is found.
 # Last line: N passed, N failed.

@@ -2,7 +2,7 @@
  * its group calls one after another, and a call ends when the other end of each of its messages is
  * in a call that has it, or past it. Usage: group_calls ROUTES [own]. With "own", ranks cut by
  * their own order, which must deadlock. */
-#include "transport/group_calls.h"
+#include "backend/nccl/group_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -o "$work/print" tests/model/group_calls.c \
-    src/transport/group_calls.c src/base/*.c || exit 2
+    src/backend/nccl/group_calls.c src/base/*.c || exit 2
 cd "$work" || exit 2
 
 # check WANTED ARGUMENTS: WANTED is "errors: 0" or "invalid end state".

@@ -2,8 +2,8 @@
  * model what its buffer must hold, and compares all bits. The sweep runs through dim orders,
  * axes, dtypes, gradient owners and storages with strides that have no common factor, so that all
  * combinations occur over the pairs without running all of them for each. */
-#include "context/context.h"
 #include "mpi/common.h"
+#include "runtime/context/context.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* The harness. A rank that hangs ends its program: mpirun then ends the others, and the log has the
  * line. */
 #include "mpi/common.h"
-#include "context/context.h"
-#include "control/mpi/state.h"
-#include "control/oob/state.h"
+#include "backend/mpi/mpi_state.h"
+#include "backend/oob/oob_state.h"
+#include "runtime/context/context.h"
 
 #include <signal.h>
 #include <stdarg.h>

@@ -2,10 +2,10 @@
  * streams launch what was recorded; then the same over windows of that device (ipc.h). What travels
  * goes through host memory and is counted; results have the bits of host memory, forward and
  * adjoint, with requests in flight at once. */
-#include "context/context.h"
 #include "ipc.h"
 #include "lierne.h"
 #include "mpi/common.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Groups over MPI, with a transport that makes an MPI communicator of each: ten thousand rounds
  * leave nothing, errors are the same on all ranks, a rank that does not call is a TIMEOUT. */
-#include "context/context.h"
 #include "lierne/group.h"
 #include "mpi/common.h"
 #include "mpi/state.h"
+#include "runtime/context/context.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The sparse exchange over MPI: every pattern of messages, pieces of every length, rounds that
  * overlap, a rank without memory, a rank that never calls, calls late or dies. */
+#include "backend/mpi/mpi_transport.h"
 #include "control_messages.h"
 #include "mpi/common.h"
-#include "transport/mpi/mpi.h"
 
 #include <sched.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* The control and transport of MPI without plans: creating and destroying contexts, agreements,
  * messages of every length in pieces. An error of one rank must reach all ranks with the same
  * message. */
-#include "context/context.h"
+#include "backend/mpi/mpi_transport.h"
 #include "mpi/common.h"
-#include "transport/mpi/mpi.h"
+#include "runtime/context/context.h"
 
 #include <limits.h>
 #include <stdio.h>

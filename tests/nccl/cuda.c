@@ -1,9 +1,9 @@
 /* What liblierne_nccl needs of liblierne_cuda, played: memory and streams are those of the device
  * that is played (tasks.h, capture.h). */
 #include "lierne/cuda.h"
+#include "backend/cuda/cuda_memory.h"
 #include "capture.h"
-#include "context/context.h"
-#include "memory/cuda/memory.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #ifndef LIERNE_TESTS_FAKE_H
 #define LIERNE_TESTS_FAKE_H
 
-#include "transport/nccl/nccl.h"
+#include "backend/nccl/nccl_transport.h"
 
 /* Makes every nonblocking communicator stay in progress; makes the next send fail, and the groups
  * that wait for it. */

@@ -5,10 +5,10 @@
  * gets ready; first messages, which are sent while planning; what hangs or fails after a call has
  * ended. The same plans without NCCL, whose
  * messages go through host memory. Last line: N passed, N failed. */
-#include "context/context.h"
-#include "execute/stream.h"
 #include "fake.h"
 #include "node_ranks.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/stream.h"
 #include "tasks.h"
 
 #include "lierne.h"

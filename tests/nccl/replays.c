@@ -3,10 +3,10 @@
  * The first call of each plan is captured: its ranks have connected before. What cannot be
  * captured; a replay that hangs. Last line: N passed, N failed. */
 #include "capture.h"
-#include "context/context.h"
 #include "fake.h"
 #include "node_ranks.h"
 #include "replay_case.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 
 #include "lierne/nccl.h"

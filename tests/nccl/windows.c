@@ -5,9 +5,9 @@
  * other places; a communicator that is aborted. Nothing is registered in a call, and nothing is
  * left. Last line: N passed, N failed. */
 #include "capture.h"
-#include "context/context.h"
 #include "fake.h"
 #include "node_ranks.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 
 #include "lierne.h"

@@ -1,6 +1,6 @@
 #include "unit/group_case.h"
 
-#include "context/context.h"
+#include "runtime/context/context.h"
 
 #include <criterion/criterion.h>
 

@@ -3,9 +3,9 @@
  * that change and plans that are updated; and no plan anywhere where a rank cannot connect. */
 #include "base/base.h"
 #include "connected.h"
-#include "context/context.h"
 #include "mesh.h"
 #include "rank_threads.h"
+#include "runtime/context/context.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>

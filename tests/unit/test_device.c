@@ -2,8 +2,8 @@
  * and streams whose work is enqueued by the thread that begins, as those of CUDA, played by the
  * host. What the host must not do block by block is not there (NULL). */
 #include "capture.h"
-#include "context/context.h"
-#include "execute/stream.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/stream.h"
 #include "tasks.h"
 #include "unit/plan_case.h"
 

@@ -5,7 +5,7 @@
 #include "unit/redistribute_case.h"
 
 #include "base/base.h"
-#include "digest/digest.h"
+#include "diagnose/digest.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

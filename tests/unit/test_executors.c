@@ -1,12 +1,12 @@
 /* Which executor serves a call: transports that must be polled, one that serves streams only, and
  * streams that can poll or cannot. What cannot be served is UNSUPPORTED when it begins, on every
  * rank, and never a wait without an end. */
+#include "backend/sim/sim_transport.h"
+#include "backend/sim/sim_world.h"
 #include "base/base.h"
 #include "bridge_plan.h"
-#include "context/context.h"
-#include "control/sim.h"
-#include "execute/stream.h"
-#include "transport/sim/sim.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/stream.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>

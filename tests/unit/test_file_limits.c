@@ -1,8 +1,8 @@
 /* Files that the system does not let grow (ulimit -f): an error, and nothing is left, where the
  * first byte too many would end the process by a signal. Segments: tests/node/refusals.c. */
 #include "base/base.h"
-#include "control/abort_flags.h"
-#include "recorder/file.h"
+#include "runtime/control/abort_flags.h"
+#include "runtime/recorder/recorder_file.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -1,10 +1,10 @@
 /* Sums that read a contribution where it is exposed: routes made by hand, whose results are
  * computed here element by element. Scratch that was poisoned shows whether the message was copied
  * into it. */
+#include "backend/sim/sim_world.h"
 #include "base/base.h"
-#include "context/context.h"
-#include "control/sim.h"
-#include "execute/execution.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/execution.h"
 #include "transports.h"
 
 #include <criterion/criterion.h>

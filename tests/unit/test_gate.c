@@ -2,10 +2,10 @@
  * y complete. On two streams both complete; on one, y is behind x and cannot. Nothing is timed: the
  * order of causes decides, and the wait of the negative case is bounded. */
 #include "base/base.h"
-#include "context/context.h"
-#include "execute/stream.h"
 #include "lierne.h"
 #include "lierne/sim.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/stream.h"
 
 #include <criterion/criterion.h>
 #include <stdatomic.h>

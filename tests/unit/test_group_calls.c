@@ -1,6 +1,6 @@
 /* Group calls: cut alike at both ends, bounded, and free of cycles with no buffering at all, on
  * 20,000 random stages; and the check finds a cut by each rank's own order. */
-#include "transport/group_calls.h"
+#include "backend/nccl/group_calls.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

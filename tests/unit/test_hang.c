@@ -1,10 +1,10 @@
 /* The flight recorder: what it records, as JSON and as a file; files that are damaged in any way;
  * and dumps of hangs that are made here, entry by entry. Seeded hangs of whole jobs: tests/hang. */
 #include "base/base.h"
-#include "context/context.h"
 #include "lierne.h"
 #include "lierne/sim.h"
-#include "recorder/dump.h"
+#include "runtime/context/context.h"
+#include "runtime/recorder/dump.h"
 
 #include <cjson/cJSON.h>
 #include <criterion/criterion.h>

@@ -4,8 +4,8 @@
 #include "base/base.h"
 #include "lierne.h"
 #include "lierne/sim.h"
-#include "recorder/file.h"
-#include "recorder/recorder.h"
+#include "runtime/recorder/recorder.h"
+#include "runtime/recorder/recorder_file.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* The heap of memory that ranks register: 20,000 random takes and gives against a map of its bytes.
  */
-#include "transport/heap.h"
+#include "runtime/transport/heap.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

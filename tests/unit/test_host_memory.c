@@ -1,8 +1,8 @@
 /* Copies and sums of every element type against plain loops; conversions of every 16-bit pattern.
  */
 #include "base/base.h"
-#include "memory/half.h"
-#include "memory/host.h"
+#include "runtime/memory/half.h"
+#include "runtime/memory/host.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

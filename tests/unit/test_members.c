@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "context/context.h"
 #include "rank_threads.h"
+#include "runtime/context/context.h"
 
 enum { WORLD = 16, N = 6 };
 static const int members[N] = {2, 3, 4, 5, 9, 12};

@@ -1,6 +1,6 @@
 /* Copies past the cache at every alignment and length, alone and as parts of larger ones: all
  * bytes, and no byte beside them. */
-#include "memory/host.h"
+#include "runtime/memory/host.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "rank_threads.h"
 #include "redistribute_case.h"
 
-#include "context/oob.h"
+#include "backend/oob/oob_context.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Plans that follow a step: another row map, another number of rows per sample. */
-#include "context/context.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
 #include "unit/plan_case.h"
 

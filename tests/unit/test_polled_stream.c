@@ -2,9 +2,9 @@
  * host cannot touch except in a launch, and by events that pass when they have been asked about a
  * few times. A transport that is not made for such memory gets only what travels, in host memory;
  * one that is gets the buffers. */
-#include "context/context.h"
+#include "backend/sim/sim_transport.h"
+#include "runtime/context/context.h"
 #include "tasks.h"
-#include "transport/sim/sim.h"
 
 #include <criterion/criterion.h>
 #include <lierne.h>

@@ -1,10 +1,10 @@
 /* A plan whose shape changes per step: it must do what a new plan of that shape does, in both
  * directions, and keep what it had after an error. */
 #include "base/base.h"
-#include "execute/execution.h"
 #include "lierne.h"
 #include "lierne/sim.h"
 #include "plan/object.h"
+#include "runtime/execute/execution.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* The parts of shared memory below the transport: walking over blocks, segments between processes,
  * the bell. tests/mpi/shm.c has the transport. */
+#include "backend/shm/bell.h"
+#include "backend/shm/pull.h"
+#include "backend/shm/shm_cursor.h"
 #include "lierne.h"
 #include "lierne/sim.h"
-#include "transport/shm/bell.h"
-#include "transport/shm/cursor.h"
-#include "transport/shm/pull.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The mailbox of a simulated rank: order, and that taking does not look at all that is in it. */
+#include "backend/sim/sim_mailbox.h"
 #include "base/base.h"
-#include "control/sim_mailbox.h"
 
 #include <criterion/criterion.h>
 

@@ -1,7 +1,7 @@
 /* Sums by the processor's own instructions against the loops in C, bit by bit; any NaN equals any
  * NaN. Where the processor has no kernel, the loops are compared with themselves. */
-#include "memory/half.h"
-#include "memory/host.h"
+#include "runtime/memory/half.h"
+#include "runtime/memory/host.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Recorded work against the host's functions: every dtype and reduction, blocks of all forms,
  * misaligned addresses, rows that are mentioned twice; and what shares a launch. */
-#include "memory/host.h"
-#include "memory/memory.h"
+#include "runtime/memory/host.h"
+#include "runtime/memory/memory.h"
 #include "tasks.h"
 
 #include <criterion/criterion.h>

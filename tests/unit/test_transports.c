@@ -4,7 +4,7 @@
  * peer that none reaches. */
 #include "base/base.h"
 #include "bridge_plan.h"
-#include "context/context.h"
+#include "runtime/context/context.h"
 #include "transports.h"
 
 #include <criterion/criterion.h>

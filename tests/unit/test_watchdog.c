@@ -1,9 +1,9 @@
 /* Calls that go on after lierne_end: on detached streams of the host, whose steps fail, and on a
  * device that is played, whose events pass when the test says so. What fails then is found by the
  * watchdog, kills the context, and is told by a query and by the next call. */
-#include "context/context.h"
-#include "execute/execution.h"
 #include "plan/object.h"
+#include "runtime/context/context.h"
+#include "runtime/execute/execution.h"
 #include "tasks.h"
 
 #include <criterion/criterion.h>

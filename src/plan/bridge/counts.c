@@ -139,7 +139,8 @@ static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
         side->owned.at[0] = lierne_block_range(0, side->route->elements[LIERNE_OUT]);
         side->owned.count = 1;
     }
-    /* Whatever the counts, each overlap moves what it must; see redistribute/route.c. */
+    /* Whatever the counts, each overlap moves what it must; see
+     * plan/redistribute/redistribute_route.c. */
     side->min_elements = lierne_route_count(side->route).received;
 }
 

@@ -16,9 +16,9 @@
 #include "plan/redistribute/balance.h"
 
 #include "plan/redistribute/deliveries.h"
+#include "plan/redistribute/redistribute_sums.h"
 #include "plan/redistribute/reducers.h"
 #include "plan/redistribute/spread.h"
-#include "plan/redistribute/sums.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* What must cross between nodes at least, and be received and sent by the busiest node and rank.
  *
- * A node counts as one rank of bound.c: it holds what one of its ranks holds, needs what one of
- * them needs, and what it needs and does not hold must enter it once. What enters may be taken by
- * any of its ranks that need it, which bounds the busiest of them. Of PARTIAL contributions all
- * that are not on it enter the node that adds them up, and the sum, or a contribution, each other
- * one: a bound that cannot always be reached. */
+ * A node counts as one rank of redistribute_bound.c: it holds what one of its ranks holds, needs
+ * what one of them needs, and what it needs and does not hold must enter it once. What enters may
+ * be taken by any of its ranks that need it, which bounds the busiest of them. Of PARTIAL
+ * contributions all that are not on it enter the node that adds them up, and the sum, or a
+ * contribution, each other one: a bound that cannot always be reached. */
 #include "lierne/redistribute.h"
 
-#include "plan/redistribute/check.h"
+#include "plan/redistribute/redistribute_check.h"
 #include "plan/redistribute/reducers.h"
 #include "plan/redistribute/spread.h"
 

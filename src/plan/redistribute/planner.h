@@ -2,11 +2,11 @@
 #ifndef LIERNE_PLANNER_H
 #define LIERNE_PLANNER_H
 
-#include "control/members.h"
 #include "layout/layout.h"
 #include "lierne/plan.h"
 #include "plan/plan.h"
 #include "route/route.h"
+#include "runtime/control/members.h"
 
 typedef struct lierne_planner {
     lierne_route *route;

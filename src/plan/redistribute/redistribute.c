@@ -4,7 +4,7 @@
 #include "layout/layout.h"
 #include "plan/fields.h"
 #include "plan/plan.h"
-#include "plan/redistribute/check.h"
+#include "plan/redistribute/redistribute_check.h"
 
 /* The layouts of both directions. */
 typedef struct layouts {

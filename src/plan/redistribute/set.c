@@ -5,7 +5,7 @@
  * where they are, because classes must be the same on every rank; a layout that is given again and
  * again is looked at once. */
 #include "plan/redistribute/set.h"
-#include "plan/redistribute/check.h"
+#include "plan/redistribute/redistribute_check.h"
 
 #include <limits.h>
 #include <stdio.h>

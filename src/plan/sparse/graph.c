@@ -4,7 +4,7 @@
  * word. This gives the position of a row among them without a search, takes a quarter of a byte per
  * row of the graph, and makes needed rows distinct and ascending without sorting. They are then
  * sorted by owner, which keeps the rows of each owner ascending. */
-#include "plan/sparse/saved_spec.h"
+#include "plan/sparse/sparse_saved_spec.h"
 
 typedef struct marks {
     uint64_t *bits;

@@ -1,0 +1,51 @@
+/* The table of MPI's control. */
+#include "backend/mpi/mpi_state.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Another rank may need this core in order to send. If each rank has a core of its own, yielding
+ * costs more than a message. Open MPI yields in every poll by itself when it knows of more ranks
+ * than cores, and a second yield in every poll made small messages a fifth slower. So only one in
+ * LIERNE_MPI_POLLS_PER_YIELD polls yields. */
+static bool idle(void *state) {
+    lierne_mpi_state *m = state;
+    if (m->crowded && ++m->idle_polls % LIERNE_MPI_POLLS_PER_YIELD == 0) {
+        sched_yield();
+    }
+    return false;
+}
+
+static void progress(void *state) {
+    const lierne_mpi_state *m = state;
+    int arrived;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &arrived, MPI_STATUS_IGNORE);
+}
+
+static lierne_status allreduce_max(void *state, int64_t *values, size_t n) {
+    lierne_mpi_state *m = state;
+    lierne_mpi_start_deadline(m);
+    memcpy(m->reduce_in, values, n * sizeof *values);
+    LIERNE_TRY(lierne_mpi_allreduce(m, (int)n, MPI_MAX));
+    memcpy(values, m->reduce_out, n * sizeof *values);
+    return LIERNE_OK;
+}
+
+static bool has_pending_buffers(void *state) {
+    return ((const lierne_mpi_state *)state)->pending_buffers;
+}
+
+const lierne_control lierne_mpi_control = {
+    .name = "mpi",
+    .agree = lierne_mpi_agree,
+    .sparse_exchange = lierne_mpi_sparse_exchange,
+    .has_pending_buffers = has_pending_buffers,
+    .allreduce_max = allreduce_max,
+    .alive = lierne_mpi_alive,
+    .give_up = lierne_mpi_give_up,
+    .any_gave_up = lierne_mpi_any_gave_up,
+    .gave_up = lierne_mpi_gave_up,
+    .idle = idle,
+    .progress = progress,
+    .close = lierne_mpi_close,
+};

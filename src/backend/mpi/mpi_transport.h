@@ -1,0 +1,10 @@
+/* The transport of MPI; its state is that of MPI's control. */
+#ifndef LIERNE_MPI_TRANSPORT_H
+#define LIERNE_MPI_TRANSPORT_H
+
+#include "backend/mpi/mpi_state.h"
+#include "runtime/transport/transport.h"
+
+extern const lierne_transport lierne_mpi_transport;
+
+#endif

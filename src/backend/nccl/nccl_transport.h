@@ -1,0 +1,112 @@
+/* The transport over an NCCL communicator, for device memory and streams. */
+#ifndef LIERNE_NCCL_TRANSPORT_H
+#define LIERNE_NCCL_TRANSPORT_H
+
+#include "runtime/transport/heap.h"
+#include "runtime/transport/transport.h"
+
+#include <nccl.h>
+#include <pthread.h>
+
+/* What the header of an older NCCL lacks: the library that is found may be a newer one. */
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 19, 1)
+ncclResult_t ncclMemAlloc(void **memory, size_t size);
+ncclResult_t ncclMemFree(void *memory);
+#endif
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 3)
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t size,
+                                    ncclWindow_t *window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+#endif
+
+/* The functions of NCCL that lierne calls; of the library that the process has or finds. */
+#define LIERNE_NCCL_FUNCTIONS(DO)                                                                  \
+    DO(ncclGetVersion)                                                                             \
+    DO(ncclGetUniqueId)                                                                            \
+    DO(ncclCommInitRankConfig)                                                                     \
+    DO(ncclCommGetAsyncError)                                                                      \
+    DO(ncclCommFinalize)                                                                           \
+    DO(ncclCommDestroy)                                                                            \
+    DO(ncclCommAbort)                                                                              \
+    DO(ncclCommCount)                                                                              \
+    DO(ncclCommUserRank)                                                                           \
+    DO(ncclCommCuDevice)                                                                           \
+    DO(ncclGetErrorString)                                                                         \
+    DO(ncclGetLastError)                                                                           \
+    DO(ncclAllGather)                                                                              \
+    DO(ncclGroupStart)                                                                             \
+    DO(ncclGroupEnd)                                                                               \
+    DO(ncclSend)                                                                                   \
+    DO(ncclRecv)
+/* Those that an older one lacks; NULL then. */
+#define LIERNE_NCCL_WINDOW_FUNCTIONS(DO)                                                           \
+    DO(ncclMemAlloc)                                                                               \
+    DO(ncclMemFree)                                                                                \
+    DO(ncclCommWindowRegister)                                                                     \
+    DO(ncclCommWindowDeregister)
+typedef struct lierne_nccl_functions {
+#define DECLARE(name) __typeof__(&(name)) name;
+    LIERNE_NCCL_FUNCTIONS(DECLARE)
+    LIERNE_NCCL_WINDOW_FUNCTIONS(DECLARE)
+#undef DECLARE
+} lierne_nccl_functions;
+/* Errors: UNSUPPORTED (there is no NCCL, or an older one than 2.14, which lacks nonblocking
+ * communicators). */
+lierne_status lierne_nccl_load(lierne_nccl_functions *nccl);
+/* Whether it has windows for symmetric memory: those of 2.28 or later. */
+bool lierne_nccl_has_windows(const lierne_nccl_functions *nccl);
+
+/* The transport's state: a communicator whose ranks are those of a context. */
+typedef struct lierne_nccl {
+    lierne_nccl_functions call;
+    ncclComm_t comm; /* NULL once it is destroyed */
+    bool owned;      /* lierne made it */
+    bool broken;     /* of no further use */
+    pthread_mutex_t
+        lock; /* one thread at a time may use a communicator: the caller's, the watchdog */
+    int rank;
+    int world;
+    double timeout;
+    bool *met;           /* per rank; NULL: it has no messages but all-gathers */
+    lierne_heap heap;    /* of windows */
+    ncclWindow_t window; /* of the chunk that is added, once NCCL has made it */
+    bool adds_chunk;     /* the last chunk of the heap is not decided on */
+} lierne_nccl;
+extern const lierne_transport lierne_nccl_transport;
+
+/* Takes the lock. Errors: TRANSPORT (without the lock: the watchdog has aborted the communicator).
+ */
+lierne_status lierne_nccl_enter(lierne_nccl *n);
+void lierne_nccl_leave(lierne_nccl *n);
+/* TRANSPORT with NCCL's words, unless result is ncclSuccess or ncclInProgress. what: the call. */
+lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const char *what);
+/* Whether what was begun on a nonblocking communicator has been enqueued. Errors: TRANSPORT. */
+lierne_status lierne_nccl_is_ready(lierne_nccl *n, const char *what, bool *ready);
+/* Waits until what was begun on a nonblocking communicator has been enqueued. Errors: TIMEOUT,
+ * TRANSPORT. */
+lierne_status lierne_nccl_wait(lierne_nccl *n, const char *what);
+lierne_status lierne_nccl_wait_within(lierne_nccl *n, const char *what, double timeout);
+/* Begins to gather bytes bytes of mine from all ranks; rank r's go to all + r * bytes. mine may be
+ * that place. Both lie in memory that the communicator's device can access. */
+lierne_status lierne_nccl_all_gather(lierne_nccl *n, const void *mine, void *all, size_t bytes,
+                                     void *stream);
+/* Both for the watchdog. check: an error that NCCL has noticed since; none while another thread
+ * uses the communicator. abort: ends what hangs, on a communicator that lierne made. */
+lierne_status lierne_nccl_check_async(void *self);
+void lierne_nccl_abort(void *self);
+/* nccl_windows.c. The functions of the transport; leave deregisters all windows, print says how
+ * large they are. close: frees their memory, after the communicator has ended. */
+lierne_heap *lierne_nccl_heap(void *self);
+lierne_status lierne_nccl_heap_reserve(void *self, int64_t bytes);
+lierne_status lierne_nccl_heap_enlist(void *self);
+void lierne_nccl_heap_decide(void *self, bool kept);
+void lierne_nccl_heap_leave(void *self);
+void lierne_nccl_print(const void *self, char *text, size_t size);
+void lierne_nccl_heap_close(lierne_nccl *n);
+/* Ends a communicator that lierne made: together with the other ranks, at most until the timeout;
+ * after an error at once. */
+void lierne_nccl_end(lierne_nccl *n);
+
+#endif

@@ -1,9 +1,0 @@
-/* CUDA streams, for the stream executor. */
-#ifndef LIERNE_CUDA_STREAM_H
-#define LIERNE_CUDA_STREAM_H
-
-#include "execute/stream.h"
-
-extern const lierne_stream_driver lierne_cuda_stream_driver;
-
-#endif

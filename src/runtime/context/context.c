@@ -1,0 +1,494 @@
+/* What all contexts have in common.
+ *
+ * The first failure to communicate kills a context: after a missed deadline no rank knows which
+ * messages are still in flight, so another call could receive the data of the failed one. Every
+ * further call that communicates returns the same error. */
+#include "runtime/context/watchdog.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TIMEOUT 60.0 /* seconds */
+
+/* Megatron-LM creates 35 kinds of groups, and a rank is a member of one of each: twice that,
+ * rounded down. NCCL takes about half a gigabyte for each, so many more are rarely meant. */
+#define DEFAULT_MAX_GROUPS 64
+
+/* A number from the environment; *value is unchanged if the variable is not set. */
+static lierne_status env_number(const char *name, double low, double *value) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text) {
+        return LIERNE_OK;
+    }
+    double number = strtod(text, &end);
+    if (end == text || *end || !(number >= low) || number > 1e9) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is '%s', must be a number from %g to 1e9", name,
+                           text, low);
+    }
+    *value = number;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_take_spec(lierne_context_spec *spec,
+                                       const lierne_context_spec *given) {
+    static const lierne_context_spec none = {.size = sizeof none};
+    return lierne_spec_take(spec, sizeof *spec, given ? given : &none, "spec");
+}
+
+static lierne_status find_timeout(const lierne_context_spec *spec, double *seconds) {
+    double milliseconds = DEFAULT_TIMEOUT * 1e3;
+    if (!(spec->timeout >= 0 && spec->timeout <= 1e6)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be 0 to 1e6", spec->timeout);
+    }
+    LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
+    *seconds = spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
+    return LIERNE_OK;
+}
+
+double lierne_context_timeout(const lierne_context_spec *spec) {
+    double seconds = DEFAULT_TIMEOUT;
+    return find_timeout(spec, &seconds) == LIERNE_OK ? seconds : DEFAULT_TIMEOUT;
+}
+
+/* Numbers of links, by name. */
+static lierne_status check_links(const lierne_links *l) {
+    enum { MOST = 1000000000 };
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"same_node.latency_ns", l->same_node.latency_ns},
+                   {"same_node.megabytes_per_second", l->same_node.megabytes_per_second},
+                   {"other_node.latency_ns", l->other_node.latency_ns},
+                   {"other_node.megabytes_per_second", l->other_node.megabytes_per_second},
+                   {"node_megabytes_per_second", l->node_megabytes_per_second}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i].value < 0 || numbers[i].value > MOST) {
+            return LIERNE_FAIL(LIERNE_INVALID, "links.%s is %lld, must be 0 to 1000000000",
+                               numbers[i].name, (long long)numbers[i].value);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* By default a stage between nodes costs what a link of 400 Gb/s moves in 20 us: 1 MB. */
+static lierne_status take_links(lierne_context *context, const lierne_context_spec *spec) {
+    static const lierne_links usual = {
+        .other_node = {.latency_ns = 20000, .megabytes_per_second = 50000}};
+    context->links = spec->links ? *spec->links : usual;
+    return check_links(&context->links);
+}
+
+lierne_status lierne_context_fill(lierne_context *context, const lierne_context_spec *spec) {
+    context->memory = &lierne_host_memory;
+    context->device_query = lierne_device_query_find();
+    LIERNE_TRY(find_timeout(spec, &context->timeout));
+    LIERNE_TRY(lierne_context_take_members(context, spec));
+    LIERNE_TRY(take_links(context, spec));
+    double check = spec->check != 0;
+    LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
+    context->check = check > 0;
+    if (spec->max_groups < 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
+                           spec->max_groups, DEFAULT_MAX_GROUPS);
+    }
+    context->max_groups = spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
+    if (spec->nodes) {
+        size_t n = (size_t)context->members.count;
+        LIERNE_TRY(lierne_alloc(&context->nodes, n, sizeof *context->nodes));
+        memcpy(context->nodes, spec->nodes, n * sizeof *context->nodes);
+    }
+    return context->owned_by_sim ? LIERNE_OK
+                                 : lierne_context_open_recorder(context, LIERNE_RECORDER_ENTRIES);
+}
+
+static void destroy_abandoned(lierne_context *context) {
+    for (lierne_activity *a = context->abandoned, *next; a; a = next) {
+        next = a->next;
+        a->destroy(a);
+    }
+    context->abandoned = NULL;
+}
+
+void lierne_context_clear(lierne_context *context) {
+    destroy_abandoned(context);
+    lierne_watchdog_destroy(context->watchdog);
+    context->watchdog = NULL;
+    lierne_context_drop_memory(context);
+    for (int i = 0; i < context->ncarriers; i++) {
+        if (context->carriers[i].transport->close) {
+            context->carriers[i].transport->close(context->carriers[i].self);
+        }
+    }
+    if (context->own_stream && context->destroy_own_stream) {
+        context->destroy_own_stream(context->own_stream);
+    }
+    lierne_mem_free(context->nodes);
+    lierne_mem_free(context->members.ranks);
+    lierne_mem_free(context->dead_dump);
+    lierne_mem_free(context->groups.at);
+    lierne_recorder_close(&context->recorder);
+}
+
+void lierne_context_drop(lierne_context *context) {
+    if (context) {
+        lierne_context_clear(context);
+        lierne_mem_free(context);
+    }
+}
+
+/* Kills the context with what the watchdog found, as an error of the call that began it. */
+static void die_of_watchdog(lierne_context *context) {
+    const char *call = NULL;
+    lierne_status failed = lierne_watchdog_failure(context->watchdog, &call);
+    if (failed != LIERNE_OK) {
+        lierne_context_kill(context, failed);
+        context->killer = call;
+    }
+}
+
+lierne_status lierne_context_alive(lierne_context *context) {
+    LIERNE_TRY(lierne_context_check_guard(context));
+    if (context->watchdog && context->dead == LIERNE_OK) {
+        die_of_watchdog(context);
+    }
+    if (context->dead != LIERNE_OK && context->killer == lierne_call_name) {
+        lierne_set_error(context->dead_message);
+    } else if (context->dead != LIERNE_OK) {
+        return LIERNE_FAIL(context->dead, "the context is dead, destroy it; %s failed: %s",
+                           context->killer ? context->killer : "a call", context->dead_message);
+    }
+    return context->dead;
+}
+
+bool lierne_context_progress(const lierne_context *context) {
+    bool moved = false;
+    for (lierne_activity *a = context->in_flight; a; a = a->next) {
+        moved |= a->progress(a);
+    }
+    return moved;
+}
+
+/* The transport that everything in flight waits for, or NULL. */
+static const lierne_carrier *only_carrier(const lierne_context *context) {
+    const lierne_activity *first = context->in_flight;
+    for (const lierne_activity *a = first; a; a = a->next) {
+        if (a->carrier != first->carrier) {
+            return NULL;
+        }
+    }
+    return first && first->carrier >= 0 ? &context->carriers[first->carrier] : NULL;
+}
+
+bool lierne_context_awaits_stream(const lierne_context *context) {
+    bool awaits = false;
+    for (const lierne_activity *a = context->in_flight; a; a = a->next) {
+        awaits |= a->awaits_stream;
+    }
+    return awaits;
+}
+
+bool lierne_context_idle(const lierne_context *context) {
+    if (lierne_context_awaits_stream(context)) {
+        sched_yield();
+        return false;
+    }
+    const lierne_carrier *carrier = only_carrier(context);
+    const lierne_control *control = context->control;
+    if (!carrier || !carrier->transport->wait) {
+        return control->idle && control->idle(context->control_self);
+    }
+    bool slept = carrier->transport->wait(carrier->self);
+    if (slept && control->progress) {
+        control->progress(context->control_self);
+    }
+    return slept;
+}
+
+void lierne_context_add_activity(lierne_context *context, lierne_activity *activity) {
+    activity->next = context->in_flight;
+    context->in_flight = activity;
+}
+
+void lierne_context_remove_activity(lierne_context *context, const lierne_activity *activity) {
+    for (lierne_activity **at = &context->in_flight; *at; at = &(*at)->next) {
+        if (*at == activity) {
+            *at = activity->next;
+            return;
+        }
+    }
+}
+
+void lierne_context_add_dependent(lierne_context *context, lierne_dependent *dependent) {
+    dependent->next = context->dependents;
+    context->dependents = dependent;
+}
+
+bool lierne_context_remove_dependent(lierne_context *context, const lierne_dependent *dependent) {
+    for (lierne_dependent **at = &context->dependents; *at; at = &(*at)->next) {
+        if (*at == dependent) {
+            *at = dependent->next;
+            return true;
+        }
+    }
+    return false;
+}
+
+lierne_status lierne_context_check_dependents(const lierne_context *context) {
+    for (lierne_dependent *d = context->dependents; d && context->dead == LIERNE_OK; d = d->next) {
+        if (d->busy(d)) {
+            return LIERNE_FAIL(LIERNE_BUSY,
+                               "rank %d: an execution of a plan is in flight: call lierne_end for "
+                               "every request first",
+                               context->rank);
+        }
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_destroy_dependents(lierne_context *context) {
+    lierne_status first = LIERNE_OK;
+    while (context->dependents) {
+        lierne_status status = context->dependents->destroy(context->dependents);
+        first = first == LIERNE_OK ? status : first;
+    }
+    return first;
+}
+
+int64_t lierne_context_begin_call(lierne_context *context, const char *name, int plan) {
+    int64_t number = context->ncalls++;
+    context->calls[number % LIERNE_CALLS] =
+        (lierne_call){.name = name, .plan = plan, .start = lierne_recorder_now(&context->recorder)};
+    return number;
+}
+
+void lierne_context_end_call(lierne_context *context, int64_t call, lierne_status status) {
+    lierne_call *c = &context->calls[call % LIERNE_CALLS];
+    if (call + LIERNE_CALLS >= context->ncalls) {
+        c->end = lierne_recorder_now(&context->recorder);
+        c->status = status;
+    }
+}
+
+/* Appends to text of size bytes, `used` of them used; what does not fit is cut off. */
+static size_t append(char *text, size_t size, size_t used, const char *format, ...) {
+    va_list args;
+    if (used + 1 >= size) {
+        return used;
+    }
+    va_start(args, format);
+    int n = vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+    return n < 0 ? used : used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+static void write_dump(const lierne_context *context, char *text, size_t size) {
+    char names[160];
+    lierne_context_list_transports(names, sizeof names, context);
+    const lierne_members *members = &context->members;
+    size_t used = append(text, size, 0, "rank %d of %d", context->rank, members->world);
+    if (members->ranks) {
+        used = append(text, size, used, ", one of %d members,", members->count);
+    }
+    used = append(text, size, used, " over %s: %lld calls\n", names, (long long)context->ncalls);
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_carrier *c = &context->carriers[i];
+        if (c->transport->print) {
+            c->transport->print(c->self, names, sizeof names);
+            used = append(text, size, used, "%s: %s\n", c->transport->name, names);
+        }
+    }
+    if (context->no_shm[0]) {
+        used = append(text, size, used, "shm is not used: %s\n", context->no_shm);
+    }
+    if (context->no_ipc[0]) {
+        used = append(text, size, used, "ipc is not used: %s\n", context->no_ipc);
+    }
+    lierne_context_enter(context);
+    for (const lierne_activity *a = context->in_flight; a; a = a->next) {
+        used = a->dump(a, text, size, used);
+    }
+    lierne_context_leave(context);
+    const lierne_recorder *r = &context->recorder;
+    int64_t now = lierne_recorder_now(r);
+    for (int64_t i = context->ncalls - 1; i >= 0 && i + LIERNE_CALLS >= context->ncalls; i--) {
+        const lierne_call *c = &context->calls[i % LIERNE_CALLS];
+        used =
+            append(text, size, used, "call %lld: %s of plan %d, ", (long long)i, c->name, c->plan);
+        double seconds = lierne_recorder_seconds(r, (c->end ? c->end : now) - c->start);
+        used = c->end ? append(text, size, used, "%s after %.3f s\n", lierne_status_name(c->status),
+                               seconds)
+                      : append(text, size, used, "begun %.3f s ago\n", seconds);
+    }
+}
+
+lierne_status lierne_context_kill(lierne_context *context, lierne_status status) {
+    if (context->dead == LIERNE_OK) {
+        context->dead = status;
+        context->killer = lierne_call_name;
+        snprintf(context->dead_message, sizeof context->dead_message, "%s", lierne_error_text());
+        if (lierne_alloc(&context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE, 1) == LIERNE_OK) {
+            write_dump(context, context->dead_dump, LIERNE_CONTEXT_DUMP_SIZE);
+        }
+        lierne_recorder_die(&context->recorder, status, context->dead_message);
+        lierne_set_error(context->dead_message);
+        if (context->control->give_up) {
+            context->control->give_up(context->control_self, status);
+        }
+    }
+    return status;
+}
+
+lierne_status lierne_context_abort(lierne_context *context, lierne_status status,
+                                   const char *reason) {
+    LIERNE_PUBLIC_CALL();
+    if (!context || !reason) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "reason" : "context");
+    }
+    if (status >= LIERNE_OK) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "status is %d, must be an error: one of LIERNE_INVALID "
+                           "(%d) and below",
+                           (int)status, LIERNE_INVALID);
+    }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_set_error(reason);
+    lierne_context_kill(context, status);
+    lierne_guard_leave(guard);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_dump(char *text, size_t size, const lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_check_set(text, "text"));
+    if (size == 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "size is 0, must be at least 1");
+    }
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    if (context->dead != LIERNE_OK) {
+        snprintf(text, size, "%s", context->dead_dump ? context->dead_dump : "");
+    } else {
+        write_dump(context, text, size);
+    }
+    lierne_guard_leave(guard);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity, size_t *count,
+                                          lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    LIERNE_TRY(lierne_check_set(count, "count"));
+    if (!list && capacity > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "list is NULL, but capacity is %zu", capacity);
+    }
+    if (context->nplans > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive, destroy them first",
+                           context->nplans);
+    }
+    *count = 0;
+    for (lierne_activity *a = context->abandoned; a; a = a->next) {
+        size_t used = *count < capacity ? *count : capacity;
+        *count += a->withdraw(a, list ? list + used : NULL, capacity - used);
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_progress(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK) {
+        lierne_context_enter(context);
+        lierne_context_progress(context);
+        lierne_context_leave(context);
+    }
+    lierne_guard_leave(guard);
+    return status;
+}
+
+lierne_status lierne_context_get_status(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(lierne_check_set(context, "context"));
+    lierne_guard *guard = context->guard;
+    lierne_guard_enter(guard);
+    lierne_status status = lierne_context_alive(context);
+    lierne_guard_leave(guard);
+    return status;
+}
+
+int lierne_context_get_rank(const lierne_context *context) {
+    return context ? context->rank : -1;
+}
+
+int lierne_context_get_world_size(const lierne_context *context) {
+    return context ? context->members.world : -1;
+}
+
+int lierne_context_get_ngroups(const lierne_context *context) {
+    return context ? (int)context->groups.count : -1;
+}
+
+int lierne_context_get_max_groups(const lierne_context *context) {
+    return context ? context->max_groups : -1;
+}
+
+static void destroy(lierne_context *context) {
+    destroy_abandoned(context);
+    for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
+        if (context->carriers[i].transport->leave) {
+            context->carriers[i].transport->leave(context->carriers[i].self);
+        }
+    }
+    context->control->close(context->control_self, context->dead != LIERNE_OK);
+    lierne_context_drop(context);
+}
+
+lierne_status lierne_context_destroy(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    if (!context) {
+        return LIERNE_OK;
+    }
+    if (context->owned_by_sim) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the context belongs to a simulated world: use lierne_sim_destroy");
+    }
+    if (context->nplans > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "%zu plans of the context are alive, must be 0: destroy them first, or "
+                           "use lierne_context_destroy_all",
+                           context->nplans);
+    }
+    if (context->groups.count > 0) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "%zu groups of the context are alive, must be 0: destroy them first, or "
+                           "use lierne_context_destroy_all",
+                           context->groups.count);
+    }
+    LIERNE_TRY(lierne_context_check_memory(context));
+    destroy(context);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_context_destroy_all(lierne_context *context) {
+    LIERNE_PUBLIC_CALL();
+    if (!context) {
+        return LIERNE_OK;
+    }
+    if (context->owned_by_sim) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "the context belongs to a simulated world: use lierne_sim_destroy_all");
+    }
+    LIERNE_TRY(lierne_context_check_dependents(context));
+    lierne_status status = lierne_context_destroy_dependents(context);
+    destroy(context);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* Scratch and staging slots of executions: blocks of the heap of a transport that has one, else
+ * memory of the kind of buffers.
+ *
+ * Ranks add a chunk together, while planning. Whatever fails on one of them, all drop the chunk and
+ * go on with what they have; only a registration that failed takes the transport with it. */
+#include "runtime/context/context.h"
+#include "runtime/transport/heap.h"
+
+/* What became of a chunk on the rank that is worst off. */
+enum { KEPT = 0, REFUSED = 1, BROKEN = 2 };
+
+static const lierne_carrier *provider(const lierne_context *context) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        if (context->carriers[i].transport->heap) {
+            return &context->carriers[i];
+        }
+    }
+    return NULL;
+}
+
+lierne_heap *lierne_context_heap(const lierne_context *context) {
+    const lierne_carrier *carrier = provider(context);
+    return carrier ? carrier->transport->heap(carrier->self) : NULL;
+}
+
+lierne_status lierne_context_alloc_scratch(void **out, const lierne_context *context,
+                                           int64_t bytes) {
+    lierne_heap *heap = lierne_context_heap(context);
+    *out = heap && bytes > 0 ? lierne_heap_take(heap, bytes) : NULL;
+    return *out ? LIERNE_OK : context->memory->alloc(out, (size_t)bytes);
+}
+
+void lierne_context_free_scratch(const lierne_context *context, void *memory) {
+    lierne_heap *heap = lierne_context_heap(context);
+    if (!heap || !lierne_heap_give(heap, memory)) {
+        context->memory->free(memory);
+    }
+}
+
+static int64_t outcome(lierne_status enlisted) {
+    return enlisted == LIERNE_OK ? KEPT : enlisted == LIERNE_UNSUPPORTED ? REFUSED : BROKEN;
+}
+
+lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_carrier *carrier,
+                                       int64_t bytes) {
+    const lierne_field field = {.name = "memory that NCCL registers"};
+    const lierne_transport *t = carrier->transport;
+    int64_t most = bytes;
+    if (!t->heap(carrier->self)->grows) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_context_allreduce_max(context, &most, 1));
+    if (most == 0) {
+        return LIERNE_OK;
+    }
+    int64_t worst = t->heap_reserve(carrier->self, most) == LIERNE_OK ? KEPT : REFUSED;
+    lierne_status enlisted = LIERNE_OK;
+    LIERNE_TRY(lierne_context_allreduce_max(context, &worst, 1));
+    if (worst == KEPT) {
+        enlisted = t->heap_enlist(carrier->self);
+        worst = outcome(enlisted);
+        LIERNE_TRY(lierne_context_allreduce_max(context, &worst, 1));
+    }
+    if (worst == BROKEN) {
+        t->abort(carrier->self);
+    }
+    t->heap_decide(carrier->self, worst == KEPT);
+    enlisted = outcome(enlisted) == BROKEN ? enlisted : LIERNE_OK;
+    return worst == BROKEN ? lierne_context_agree_all(context, enlisted, &field, 1, NULL)
+                           : LIERNE_OK;
+}
+
+lierne_status lierne_context_add_to_heap(lierne_context *context, int64_t bytes) {
+    const lierne_carrier *carrier = provider(context);
+    lierne_status status = carrier ? lierne_context_grow_heap(context, carrier, bytes) : LIERNE_OK;
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
+}

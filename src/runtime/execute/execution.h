@@ -1,0 +1,383 @@
+/* The execution: prepare.c and staging.c create it, polled.c runs it, progress.c waits for it. */
+#ifndef LIERNE_EXECUTION_H
+#define LIERNE_EXECUTION_H
+
+#include "runtime/context/watchdog.h"
+#include "runtime/execute/execute.h"
+#include "runtime/execute/stream.h"
+#include "runtime/memory/memory.h"
+
+/* One route of the execution, with the buffers of the running call. */
+typedef struct lierne_subroute {
+    const lierne_route *route;
+    size_t size;     /* of an element */
+    int64_t scratch; /* offset of its scratch in the execution's memory */
+    char *base[LIERNE_BUFFERS];
+    const char *in;
+    bool no_out;      /* out is NULL: the result is an alias, or has no elements; copies
+                         into it are skipped */
+    bool accumulates; /* this call: its route does, or a reduction that is no sum */
+} lierne_subroute;
+
+/* A message of a subroute. */
+typedef struct lierne_segment {
+    lierne_subroute *subroute;
+    const lierne_message *message;
+} lierne_segment;
+
+/* One message of a transport: the segments of all subroutes with the same peer. A single contiguous
+ * segment needs no staging, nor does a message that the transport exposes, or that is packed in its
+ * window. predecessor and successor count from the first message of the phase. */
+typedef struct lierne_coalesced_message {
+    int peer;
+    int index;    /* of the peer among the members, for the transport */
+    int batch;    /* of the transport that serves the peer */
+    size_t slot;  /* in that batch */
+    bool lingers; /* a send whose blocks nothing writes to: only the end of the execution waits */
+    size_t first; /* of its segments */
+    size_t count;
+    int64_t bytes;
+    bool on_host;        /* staged in host memory: its transport cannot read that of buffers */
+    bool in_window;      /* packed in the window of the sender */
+    int64_t staging;     /* offset of its staging slot in the execution's memory; -1: not staged */
+    int64_t predecessor; /* message whose staging slot it reuses; -1: a slot of its own */
+    int64_t pipeline;    /* number of its pipeline; -1: posted when the phase begins */
+    int64_t successor;   /* the next message of the pipeline; -1: none */
+} lierne_coalesced_message;
+
+/* Long staged messages with one peer share a few staging slots, which stay in the cache. The first
+ * message that waits for a slot, and all later ones with that peer, are a pipeline: they are posted
+ * later, in the order of the messages. */
+typedef struct lierne_staging_pipeline {
+    size_t first; /* message of the pipeline */
+    int64_t next; /* message to post; -1: none */
+} lierne_staging_pipeline;
+
+/* The messages of an execution that one transport serves; without any there is no batch. */
+typedef struct lierne_execution_batch {
+    const lierne_transport *transport;
+    void *batch;
+    LIERNE_VEC(size_t) messages; /* of each slot */
+    size_t *done;                /* slots that poll returned */
+    lierne_posting *postings;    /* of each slot */
+    lierne_part *parts;          /* of each segment, where the transport exposes */
+    size_t next;                 /* slot of the running call to post */
+} lierne_execution_batch;
+
+/* The messages of one stage of all subroutes: receives, then sends. */
+typedef struct lierne_phase {
+    size_t first;
+    size_t nrecvs;
+    size_t nsends;
+    size_t first_pipeline;
+    size_t npipelines;
+} lierne_phase;
+
+/* The clock of waits for an execution. It starts at the first poll without progress and is read in
+ * one of a few of those. */
+typedef struct lierne_wait_clock {
+    lierne_deadline deadline; /* timeout 0: not started */
+    double next_check;
+    unsigned polls;
+    size_t missing; /* messages, when they were last recorded */
+} lierne_wait_clock;
+
+/* A step of the execution on a stream, and what tells that the last one is done. */
+typedef struct lierne_execution_step {
+    lierne_stream_work work; /* first */
+    struct lierne_execution *execution;
+    size_t number;
+} lierne_execution_step;
+typedef struct lierne_execution_event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool begun;
+    bool done;
+} lierne_execution_event;
+
+/* A few calls that a device has not passed, each between two events. */
+#define LIERNE_WATCHED_CALLS 8
+typedef struct lierne_watched_call {
+    void *begun, *ended; /* events; NULL where the driver has none */
+    bool used;
+    bool closed;  /* ended is recorded */
+    double since; /* when begun was seen to have passed; 0: it has not */
+    int64_t number;
+} lierne_watched_call;
+
+/* Calls that the stream counts, in their order. */
+typedef struct lierne_counted_calls {
+    const lierne_epochs *epochs; /* NULL where the driver has none */
+    uint64_t enqueued;           /* by the host; LIERNE_REPLAYS: it does not know of them */
+    uint64_t passed;             /* at the last look */
+    double since;                /* when the next one was seen to have begun; 0: it has not */
+} lierne_counted_calls;
+#define LIERNE_REPLAYS UINT64_MAX
+
+/* The calls of an execution that may go on after their end (watch.c). */
+typedef struct lierne_watch {
+    lierne_watched watched; /* first */
+    struct lierne_execution *execution;
+    lierne_watched_call calls[LIERNE_WATCHED_CALLS]; /* taken in turn */
+    size_t next;                                     /* of calls: the one that was taken first */
+    lierne_watched_call *open; /* of the call that is being enqueued; NULL: it is counted */
+    lierne_epochs *epochs;     /* NULL where the driver has none */
+    lierne_counted_calls replays, more; /* more: calls that found no place */
+    bool counts;                        /* the stream will count the begin of the open call */
+    bool captured;                      /* some call was */
+} lierne_watch;
+
+/* Elements first to end - 1 of a buffer. */
+typedef struct lierne_range {
+    int64_t first;
+    int64_t end;
+} lierne_range;
+
+/* Sums that read contributions where they are exposed (fused_sums.c). */
+typedef struct lierne_fused_sums lierne_fused_sums;
+
+/* What blocking calls with short messages need (short_call.c). */
+typedef struct lierne_short_call lierne_short_call;
+
+/* The program of an execution (record.c), where its memory kind has them: launches per kind of
+ * call, phase and step. */
+typedef enum lierne_recorded_step {
+    LIERNE_RECORDED_SEND = 0, /* packing, and the copies of the stage */
+    LIERNE_RECORDED_DELIVER = 1,
+    LIERNE_RECORDED_SUM = 2
+} lierne_recorded_step;
+#define LIERNE_RECORDED_STEPS 3
+typedef struct lierne_recorded {
+    lierne_program program;
+    struct {
+        size_t first;
+        size_t count;
+    } * launches;
+    char *window;          /* some place in a window, from which others are counted; or NULL */
+    lierne_task_call call; /* the running one */
+} lierne_recorded;
+
+typedef enum lierne_wait {
+    LIERNE_WAIT_NONE = 0,
+    LIERNE_WAIT_PHASE = 1, /* its phase */
+    LIERNE_WAIT_END = 2    /* the end of the execution */
+} lierne_wait;
+
+struct lierne_execution {
+    lierne_activity activity; /* first */
+    lierne_context *context;
+    const char *name;
+    int plan;
+    int what;       /* a lierne_record_call */
+    int64_t number; /* of the call, of this plan and direction */
+    int match;
+    lierne_subroute *subroutes;
+    size_t nsubroutes;
+    bool is_only;      /* no other execution has its routes: the other requests of a plan */
+    bool uses_windows; /* some message is packed in one: recorded when it is connected */
+    LIERNE_VEC(lierne_segment) segments;
+    LIERNE_VEC(lierne_coalesced_message) messages;
+    LIERNE_VEC(lierne_phase) phases;
+    LIERNE_VEC(lierne_staging_pipeline) pipelines;
+    lierne_execution_batch batches[LIERNE_MAX_TRANSPORTS]; /* one per transport of the context */
+    /* One of its transports that a call on a stream, or one without, cannot use; or NULL. */
+    const lierne_transport *polled_only;
+    const lierne_transport *stream_only;
+    char *memory;                 /* scratch of the subroutes, then staging slots */
+    int64_t reserved;             /* bytes of memory */
+    lierne_shared_output *output; /* or NULL: the caller's */
+    int64_t capacity;             /* at least reserved: memory may have been another execution's */
+    char *host_memory;            /* staging slots of messages that are staged there */
+    int64_t host_reserved;
+    int64_t host_capacity;
+    uint8_t *waiting; /* per message: what waits for it to complete, a lierne_wait */
+    lierne_contribution *contributions;
+    lierne_fused_sums *fused;      /* or NULL: no sum can read what is exposed */
+    lierne_short_call *short_call; /* or NULL: some message is not short */
+    lierne_reduction reduction;    /* of the running call */
+    bool in_place; /* in and out of the running call are one buffer, of some subroute */
+    bool running;
+    bool abandoned; /* a run failed: messages may still be in flight */
+    bool finished;
+    lierne_status status; /* of a run that failed */
+    char message[LIERNE_MESSAGE_SIZE];
+    size_t phase;     /* the current one */
+    int64_t arriving; /* bytes that its messages bring */
+    size_t pending;   /* messages that it waits for */
+    size_t lingering; /* messages that only the end waits for */
+    bool deferred;    /* the phase waits for its turn to post */
+    size_t ordered;   /* messages on transports that are ordered */
+    size_t unposted;  /* messages of the run still to post on transports that are ordered */
+    int64_t call;     /* number of the running call */
+    int64_t started;  /* by the recorder's clock */
+    lierne_wait_clock clock;
+    lierne_execution_step *steps; /* where the context executes on streams, else NULL */
+    size_t nsteps;
+    lierne_execution_event event;
+    lierne_watch *watch; /* where calls are detached, else NULL */
+    bool on_stream;      /* the running call */
+    bool captures;       /* its stream is being captured */
+    bool was_captured;   /* some call was: replays use its memory, at any time */
+    bool was_called;     /* some call was not */
+    bool launched;       /* it polls, and the stream may not have passed what its phase needs */
+    void *stream;        /* of the running call */
+    void *fence;         /* of the stream driver, where it has them */
+    lierne_recorded *recorded; /* or NULL: the memory kind works block by block */
+    bool withdrawn;
+    bool quiet; /* once withdrawn: no peer may still read or write a buffer of the last call */
+};
+
+/* Rounds bytes up to a whole number of cache lines. */
+int64_t lierne_execution_align(int64_t bytes);
+/* Assigns staging slots, from offset bytes[0] of the execution's memory and bytes[1] of its host
+ * memory on, and adds their sizes. */
+lierne_status lierne_execution_assign_staging(lierne_execution *e, int64_t bytes[2]);
+
+/* Whether the transport of a message exposes instead of moving. */
+bool lierne_execution_exposes(const lierne_execution *e, const lierne_coalesced_message *m);
+/* Chooses a transport for each message; then, with staging assigned, creates the batches. */
+lierne_status lierne_execution_choose_transports(lierne_execution *e);
+lierne_status lierne_execution_create_batches(lierne_execution *e);
+/* Updates the postings of messages with staging slots after the execution's memory has moved. */
+void lierne_execution_place_slots(lierne_execution *e);
+/* Gives up messages in flight, once; returns whether no peer may still read or write buffers. */
+bool lierne_execution_withdraw(lierne_execution *e);
+void lierne_execution_destroy_batches(lierne_execution *e);
+/* Marks the sends that need not end with their phase. */
+void lierne_execution_mark_lingering(lierne_execution *e);
+
+/* Its stages are moved as single messages again: their blocks have changed. */
+void lierne_execution_forget_all_gathers(lierne_execution *e);
+
+/* Posts the messages of the current phase that need not wait for a staging slot. Where another
+ * execution must post first, sets deferred and posts nothing. */
+lierne_status lierne_execution_post_phase(lierne_execution *e);
+/* Posts the messages of a pipeline whose slots are free, up to one whose slot is not. */
+lierne_status lierne_execution_post_pipeline(lierne_execution *e,
+                                             lierne_staging_pipeline *pipeline);
+/* Delivers a message that arrived: unpacks it, or copies from where it is exposed. */
+void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m);
+/* Copies what is exposed of a segment into this rank's buffer. */
+void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   const lierne_part *part);
+
+/* The current phase's copies, or its sums. */
+void lierne_execution_run_ops(const lierne_execution *e, bool sums);
+/* A sum with other blocks: the target's, then one per source. bases: of the sources that are not in
+ * a buffer of this rank, else NULL. */
+void lierne_execution_run_sum(const lierne_execution *e, const lierne_subroute *subroute,
+                              const lierne_op *op, const lierne_block *blocks,
+                              const void *const *bases);
+/* The address of a buffer of a subroute in the running call. */
+const char *lierne_execution_readable(const lierne_subroute *subroute, lierne_buffer buffer);
+
+/* Widens a range by the elements of a block; one that is empty becomes theirs. */
+void lierne_range_extend(lierne_range *range, const lierne_block *block);
+
+/* Rows first to first + count - 1 of the outermost loop of a block; all of it if count is -1. */
+lierne_block lierne_block_part(const lierne_block *block, int64_t first, int64_t count);
+/* The block of a part that was looked at last, and its first element in the message. */
+typedef struct lierne_part_cursor {
+    size_t block;
+    int64_t first;
+} lierne_part_cursor;
+/* Where a block of scratch that a message lands in, from element `landing` on, lies at the
+ * sender's; false if that is no block. */
+bool lierne_part_find(lierne_block *out, const lierne_part *part, lierne_part_cursor *cursor,
+                      int64_t landing, const lierne_block *source);
+/* The counts of *loops become those of the coarsest loops that divide its own and those of a block
+ * with as many elements; false if there are none. */
+bool lierne_block_refine(lierne_block *loops, const lierne_block *block);
+/* Divides the loops of a block into such loops; false if it has an index list and they are finer.
+ */
+bool lierne_block_divide(lierne_block *block, const lierne_block *loops);
+
+/* Sets e->fused. */
+lierne_status lierne_fused_sums_create(lierne_execution *e);
+void lierne_fused_sums_destroy(lierne_fused_sums *f);
+/* Where e->fused is not NULL. Holds a segment that is exposed back until the sums; false: it must
+ * be copied. */
+bool lierne_fused_sums_hold(const lierne_execution *e, const lierne_coalesced_message *m,
+                            size_t segment, const lierne_part *part);
+/* The current phase's sums. */
+void lierne_fused_sums_run(const lierne_execution *e);
+/* Releases what was held, once the sums have read it. */
+void lierne_fused_sums_release(const lierne_execution *e);
+
+/* Counts the messages of the current phase and posts them. */
+lierne_status lierne_execution_begin_phase(lierne_execution *e);
+/* The current phase's sums. The error of a sender of the phase that gave up: its data may have
+ * changed before it was read here. */
+lierne_status lierne_execution_sum(const lierne_execution *e);
+/* The error of a sender of the current phase that gave up. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e);
+/* Short calls: prepares what it needs, if all messages are short; frees it. */
+lierne_status lierne_short_call_create(lierne_execution *e);
+void lierne_short_call_destroy(lierne_execution *e);
+/* Parts of a call. reset: everything that one call changes, set_buffers: of each subroute. expect:
+ * counts what the current phase waits for; returns its bytes. record_...: the entries of the
+ * recorder, at a time of its clock; 0: now. */
+void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream);
+void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in);
+int64_t lierne_execution_expect_phase(lierne_execution *e);
+/* Ends it with an error, which its wait returns; nothing if status is OK. */
+void lierne_execution_fail(lierne_execution *e, lierne_status status);
+void lierne_execution_record_call(lierne_execution *e, int64_t time);
+void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time);
+void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time);
+
+/* After a poll without progress: TIMEOUT, or the error of a peer that is waited for. */
+lierne_status lierne_execution_check_clock(lierne_execution *e);
+
+/* The messages of the phases so far that are not complete, as peers and what serves them, as far as
+ * they fit. */
+void lierne_execution_list_missing(const lierne_execution *e, char *text, size_t size);
+/* Records these messages, as far as a few entries go. */
+void lierne_execution_record_missing(const lierne_execution *e);
+/* The stage that it is in, for messages: the last one also while sends linger after it. */
+size_t lierne_execution_stage(const lierne_execution *e);
+
+/* Records the work of all phases; again after the blocks of the routes changed. */
+lierne_status lierne_execution_record(lierne_execution *e);
+void lierne_execution_destroy_recorded(lierne_execution *e);
+/* Sets the addresses of the running call. */
+void lierne_execution_set_recorded(lierne_execution *e);
+/* Whether the running call launches what was recorded. */
+bool lierne_execution_launches(const lierne_execution *e);
+/* Launches a step of the current phase. */
+lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step);
+
+/* The stream executor. */
+lierne_status lierne_execution_create_steps(lierne_execution *e);
+void lierne_execution_destroy_steps(lierne_execution *e);
+lierne_status lierne_execution_enqueue(lierne_execution *e, void *stream);
+lierne_status lierne_execution_await_event(lierne_execution *e);
+
+/* Around what is enqueued on the stream of the running call. leave returns status, which is kept,
+ * or its own error. */
+lierne_status lierne_execution_enter_stream(lierne_execution *e);
+lierne_status lierne_execution_leave_stream(lierne_execution *e, lierne_status status);
+/* Sets the stream of the running call. */
+void lierne_execution_set_stream(lierne_execution *e, void *stream);
+
+/* Calls on a stream whose messages the host polls (device_stream.c). can_stream: whether calls on a
+ * stream are served at all; polls_stream: whether the running one is such a call. */
+bool lierne_execution_can_stream(const lierne_execution *e);
+bool lierne_execution_polls_stream(const lierne_execution *e);
+/* Whether the messages of the current phase may be posted. */
+lierne_status lierne_execution_check_launched(lierne_execution *e, bool *passed);
+
+/* Calls that go on after their end (watch.c); where calls are not detached, all do nothing. open
+ * and close: around what a call enqueues on its stream. */
+lierne_status lierne_execution_create_watch(lierne_execution *e);
+void lierne_execution_destroy_watch(lierne_execution *e);
+lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream);
+lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream);
+
+/* Posts the current phase, and further ones while they complete at once. */
+lierne_status lierne_execution_start(lierne_execution *e);
+/* Delivers messages that arrived and begins the next phase if the current one is complete; returns
+ * whether anything progressed. */
+bool lierne_execution_progress(lierne_execution *e);
+
+#endif

@@ -1,0 +1,37 @@
+/* Executions move into the heap of the context, where it has one and had no space for them.
+ *
+ * How much they need is known on each rank when they are created; that all ranks could create them,
+ * only when they have agreed. So the heap grows afterwards, and no call has used the memory yet. */
+#include "runtime/execute/execution.h"
+#include "runtime/transport/heap.h"
+
+static bool is_outside(const lierne_execution *e, const lierne_heap *heap) {
+    return e->reserved > 0 && lierne_heap_place(heap, e->memory) < 0;
+}
+
+static void move(lierne_execution *e, lierne_heap *heap) {
+    void *memory = is_outside(e, heap) ? lierne_heap_take(heap, e->reserved) : NULL;
+    if (memory) {
+        e->context->memory->free(e->memory);
+        e->memory = memory;
+        e->capacity = e->reserved;
+        lierne_execution_place_slots(e);
+    }
+}
+
+lierne_status lierne_execution_use_heap(lierne_context *context,
+                                        lierne_execution *const *executions, size_t n) {
+    lierne_heap *heap = lierne_context_heap(context);
+    int64_t bytes = 0;
+    if (!heap) {
+        return LIERNE_OK;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bytes += is_outside(executions[i], heap) ? lierne_heap_align(executions[i]->reserved) : 0;
+    }
+    LIERNE_TRY(lierne_context_add_to_heap(context, bytes));
+    for (size_t i = 0; i < n; i++) {
+        move(executions[i], heap);
+    }
+    return LIERNE_OK;
+}

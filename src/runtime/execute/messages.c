@@ -1,0 +1,188 @@
+/* The messages of a phase: posting them, packing what is staged, delivering what arrived.
+ *
+ * A contiguous block is sent from and received into the caller's own buffer. Any other message of a
+ * transport that moves is packed into, or received into, a staging slot of the execution. A
+ * transport that exposes needs no staging: blocks are copied from where the sender has them.
+ *
+ * On a transport that is ordered, messages have no ids: two executions whose messages it
+ * interleaved in another order on each rank would take each other's data. So an execution posts
+ * there only when all that began before it have posted everything. Their begins have the same order
+ * on every rank (lierne/plan.h). */
+#include "runtime/execute/execution.h"
+
+/* The first byte of a message that is not staged. */
+static const char *start_of(const lierne_execution *e, const lierne_coalesced_message *m) {
+    const lierne_segment *segment = &e->segments.at[m->first];
+    const lierne_message *message = segment->message;
+    int64_t offset = message->blocks.count ? message->blocks.at[0].offset : 0;
+    const char *base = lierne_execution_readable(segment->subroute, message->buffer);
+    return base ? base + (size_t)offset * segment->subroute->size : NULL;
+}
+
+/* Packs a message's segments into its staging slot, or unpacks them. */
+static void pack_message(const lierne_execution *e, const lierne_coalesced_message *m,
+                         bool unpack) {
+    char *staged = e->memory + m->staging;
+    for (size_t i = 0; i < m->count; i++) {
+        const lierne_segment *segment = &e->segments.at[m->first + i];
+        const lierne_subroute *subroute = segment->subroute;
+        const lierne_message *message = segment->message;
+        int64_t offset = 0;
+        for (size_t b = 0; b < message->blocks.count; b++) {
+            const lierne_block *block = &message->blocks.at[b];
+            lierne_block packed = lierne_block_packed(block, offset);
+            if (unpack) {
+                e->context->memory->copy(subroute->size, subroute->base[message->buffer], block,
+                                         staged, &packed);
+            } else {
+                e->context->memory->copy(subroute->size, staged, &packed,
+                                         lierne_execution_readable(subroute, message->buffer),
+                                         block);
+            }
+            offset += lierne_block_elements(block);
+        }
+        staged += (size_t)message->elements * subroute->size;
+    }
+}
+
+void lierne_execution_copy_segment(const lierne_execution *e, const lierne_segment *segment,
+                                   const lierne_part *part) {
+    const lierne_message *message = segment->message;
+    e->context->memory->copy_blocks((size_t)e->arriving, segment->subroute->size,
+                                    segment->subroute->base[message->buffer], message->blocks.at,
+                                    message->blocks.count, part->base, part->blocks, part->nblocks);
+}
+
+/* From the sender's buffers into those of this rank, unless the transport has done so, or sums read
+ * them there. */
+static void copy_exposed(const lierne_execution *e, const lierne_coalesced_message *m) {
+    const lierne_execution_batch *batch = &e->batches[m->batch];
+    const lierne_part *parts = batch->transport->exposed(batch->batch, m->slot);
+    bool held = false;
+    if (!parts) {
+        return;
+    }
+    for (size_t i = 0; i < m->count; i++) {
+        if (e->fused && lierne_fused_sums_hold(e, m, m->first + i, &parts[i])) {
+            held = true;
+        } else {
+            lierne_execution_copy_segment(e, &e->segments.at[m->first + i], &parts[i]);
+        }
+    }
+    if (!held) {
+        batch->transport->release(batch->batch, m->slot);
+    }
+}
+
+void lierne_execution_deliver(const lierne_execution *e, const lierne_coalesced_message *m) {
+    if (lierne_execution_exposes(e, m)) {
+        copy_exposed(e, m);
+    } else if (m->staging >= 0 && !lierne_execution_launches(e)) {
+        pack_message(e, m, true);
+    }
+}
+
+/* Where the parts of a message that is exposed lie in this call. */
+static void set_bases(const lierne_execution *e, const lierne_coalesced_message *m) {
+    lierne_part *parts = e->batches[m->batch].parts;
+    for (size_t i = m->first; i < m->first + m->count; i++) {
+        const lierne_segment *segment = &e->segments.at[i];
+        parts[i].base = lierne_execution_readable(segment->subroute, segment->message->buffer);
+    }
+}
+
+/* Sets what changes with every call in the posting of a message; a send that is staged is packed.
+ */
+static const lierne_posting *refresh(const lierne_execution *e, const lierne_coalesced_message *m) {
+    lierne_posting *posting = &e->batches[m->batch].postings[m->slot];
+    if (m->in_window) {
+        posting->data = NULL;
+    } else if (m->staging < 0) {
+        posting->data = (char *)start_of(e, m);
+    } else if (!posting->receives && !lierne_execution_launches(e)) {
+        pack_message(e, m, false);
+    }
+    if (posting->parts) {
+        set_bases(e, m);
+    }
+    return posting;
+}
+
+static lierne_status post(lierne_execution *e, const lierne_execution_batch *batch,
+                          const lierne_posting *postings, size_t n) {
+    e->unposted -= batch->transport->ordered ? n : 0;
+    return n ? batch->transport->post(batch->batch, e->match, postings, n) : LIERNE_OK;
+}
+
+lierne_status lierne_execution_post_pipeline(lierne_execution *e,
+                                             lierne_staging_pipeline *pipeline) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    const lierne_coalesced_message *messages = &e->messages.at[phase->first];
+    while (pipeline->next >= 0) {
+        const lierne_coalesced_message *m = &messages[pipeline->next];
+        if (m->predecessor >= 0 && e->waiting[phase->first + (size_t)m->predecessor]) {
+            return LIERNE_OK;
+        }
+        LIERNE_TRY(post(e, &e->batches[m->batch], refresh(e, m), 1));
+        pipeline->next = m->successor;
+    }
+    return LIERNE_OK;
+}
+
+/* Whether a message is posted when its phase begins. */
+static bool posted_at_once(const lierne_execution *e, const lierne_coalesced_message *m,
+                           size_t index) {
+    return m->pipeline < 0 || index < e->pipelines.at[m->pipeline].first;
+}
+
+/* Posts the messages of the phase that one transport serves and that need not wait for a slot. */
+static lierne_status post_batch(lierne_execution *e, lierne_execution_batch *batch) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    size_t end = phase->first + phase->nrecvs + phase->nsends, first = batch->next, index;
+    for (; batch->next < batch->messages.count; batch->next++) {
+        if ((index = batch->messages.at[batch->next]) >= end) {
+            break;
+        }
+        const lierne_coalesced_message *m = &e->messages.at[index];
+        if (posted_at_once(e, m, index - phase->first)) {
+            refresh(e, m);
+            continue;
+        }
+        LIERNE_TRY(post(e, batch, &batch->postings[first], batch->next - first));
+        first = batch->next + 1;
+    }
+    return post(e, batch, &batch->postings[first], batch->next - first);
+}
+
+/* Whether an execution that began before this one has still to post on an ordered transport. */
+static bool must_defer(const lierne_execution *e) {
+    for (const lierne_activity *a = e->context->in_flight; a && e->unposted > 0; a = a->next) {
+        if (a->turn >= 0 && a->turn < e->call) {
+            return true;
+        }
+    }
+    return false;
+}
+
+lierne_status lierne_execution_post_phase(lierne_execution *e) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    bool passed;
+    LIERNE_TRY(lierne_execution_check_launched(e, &passed));
+    e->activity.awaits_stream = !passed;
+    e->deferred = !passed || must_defer(e);
+    if (e->deferred) {
+        return LIERNE_OK;
+    }
+    for (size_t i = phase->first_pipeline; i < phase->first_pipeline + phase->npipelines; i++) {
+        e->pipelines.at[i].next = (int64_t)e->pipelines.at[i].first;
+    }
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        if (e->batches[b].batch) {
+            LIERNE_TRY(post_batch(e, &e->batches[b]));
+        }
+    }
+    if (!lierne_execution_launches(e)) {
+        lierne_execution_run_ops(e, false);
+    }
+    return LIERNE_OK;
+}

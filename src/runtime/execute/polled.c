@@ -1,0 +1,194 @@
+/* Runs executions over the transports of a context.
+ *
+ * A phase posts its messages, then makes its local copies while they are in flight. Messages are
+ * delivered as they arrive. When all that the phase waits for is complete, the sums run and the
+ * next phase begins. After the last phase the execution waits for the sends that lingered. */
+#include "runtime/execute/execution.h"
+
+#include <stdio.h>
+
+/* Whether only the end of the execution waits for a send. Where in and out are one buffer, receives
+ * and sums write to the input. */
+static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m) {
+    bool later = m->lingers;
+    if (!e->in_place) {
+        return later;
+    }
+    for (size_t i = m->first; later && i < m->first + m->count; i++) {
+        const lierne_subroute *subroute = e->segments.at[i].subroute;
+        later = subroute->in != subroute->base[LIERNE_OUT];
+    }
+    return later;
+}
+
+int64_t lierne_execution_expect_phase(lierne_execution *e) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    size_t n = phase->nrecvs + phase->nsends;
+    int64_t bytes = 0;
+    e->arriving = 0;
+    for (size_t i = phase->first; i < phase->first + n; i++) {
+        bool receives = i < phase->first + phase->nrecvs;
+        bool later = !receives && lingers(e, &e->messages.at[i]);
+        e->arriving += receives ? e->messages.at[i].bytes : 0;
+        e->waiting[i] = later ? LIERNE_WAIT_END : LIERNE_WAIT_PHASE;
+        e->pending += !later;
+        e->lingering += later;
+        bytes += e->messages.at[i].bytes;
+    }
+    return bytes;
+}
+
+void lierne_execution_record_phase(const lierne_execution *e, int64_t bytes, int64_t time) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    bool any = phase->nrecvs + phase->nsends > 0;
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_STAGE,
+                                        .what = e->what,
+                                        .stage = (int)e->phase,
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = any ? e->messages.at[phase->first].peer : -1,
+                                        .bytes = bytes,
+                                        .time = time});
+}
+
+lierne_status lierne_execution_begin_phase(lierne_execution *e) {
+    lierne_execution_record_phase(e, lierne_execution_expect_phase(e), 0);
+    return lierne_execution_post_phase(e);
+}
+
+/* The data of a sender that gave up may have changed before it was read here. */
+lierne_status lierne_execution_check_senders(const lierne_execution *e) {
+    const lierne_control *control = e->context->control;
+    void *self = e->context->control_self;
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    if (phase->nrecvs == 0 || !control->any_gave_up || !control->any_gave_up(self)) {
+        return LIERNE_OK;
+    }
+    for (size_t i = 0; i < phase->nrecvs; i++) {
+        LIERNE_TRY(lierne_context_gave_up(e->context, e->messages.at[phase->first + i].peer));
+    }
+    return LIERNE_OK;
+}
+
+static inline lierne_status sum(const lierne_execution *e) {
+    LIERNE_TRY(lierne_execution_check_senders(e));
+    if (!e->fused && lierne_execution_launches(e)) {
+        return lierne_execution_launch(e, LIERNE_RECORDED_SUM);
+    }
+    if (!e->fused) {
+        lierne_execution_run_ops(e, true);
+        return LIERNE_OK;
+    }
+    lierne_fused_sums_run(e);
+    LIERNE_TRY(lierne_execution_check_senders(e));
+    lierne_fused_sums_release(e);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_sum(const lierne_execution *e) {
+    return sum(e);
+}
+
+/* What a phase delivers and sums and what the next one packs is launched together; after the last
+ * phase nothing is waited for, the result is the stream's. */
+static lierne_status launch_all(lierne_execution *e, bool first) {
+    if (!first) {
+        LIERNE_TRY(lierne_execution_launch(e, LIERNE_RECORDED_DELIVER));
+        LIERNE_TRY(sum(e));
+        e->phase++;
+    }
+    return e->phase < e->phases.count ? lierne_execution_launch(e, LIERNE_RECORDED_SEND)
+                                      : LIERNE_OK;
+}
+
+static lierne_status launch_phase(lierne_execution *e, bool first) {
+    LIERNE_TRY(lierne_execution_enter_stream(e));
+    lierne_status status = launch_all(e, first);
+    e->launched = true;
+    return lierne_execution_leave_stream(e, status);
+}
+
+static lierne_status end_phase(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        return launch_phase(e, false);
+    }
+    LIERNE_TRY(sum(e));
+    e->phase++;
+    return LIERNE_OK;
+}
+
+/* Ends phases that have nothing left to wait for, and begins the next ones. */
+static lierne_status advance(lierne_execution *e) {
+    while (e->pending == 0 && !e->deferred && e->phase < e->phases.count) {
+        LIERNE_TRY(end_phase(e));
+        if (e->phase < e->phases.count) {
+            LIERNE_TRY(lierne_execution_begin_phase(e));
+        }
+    }
+    e->activity.turn = e->unposted > 0 ? e->call : -1;
+    e->finished = e->phase == e->phases.count && e->lingering == 0;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_start(lierne_execution *e) {
+    if (lierne_execution_launches(e)) {
+        LIERNE_TRY(launch_phase(e, true));
+    }
+    LIERNE_TRY(lierne_execution_begin_phase(e));
+    return advance(e);
+}
+
+static lierne_status complete(lierne_execution *e, size_t index) {
+    const lierne_coalesced_message *m = &e->messages.at[index];
+    lierne_wait waited = (lierne_wait)e->waiting[index];
+    e->waiting[index] = LIERNE_WAIT_NONE;
+    if (waited == LIERNE_WAIT_END) {
+        e->lingering--;
+        return LIERNE_OK;
+    }
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    e->pending--;
+    if (index < phase->first + phase->nrecvs) {
+        lierne_execution_deliver(e, m);
+    }
+    return m->pipeline < 0 ? LIERNE_OK
+                           : lierne_execution_post_pipeline(e, &e->pipelines.at[m->pipeline]);
+}
+
+static lierne_status collect(lierne_execution *e, bool *moved) {
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        lierne_execution_batch *batch = &e->batches[b];
+        size_t n = 0;
+        if (batch->batch) {
+            LIERNE_TRY(batch->transport->poll(batch->batch, batch->done, &n));
+        }
+        for (size_t i = 0; i < n; i++) {
+            LIERNE_TRY(complete(e, batch->messages.at[batch->done[i]]));
+        }
+        *moved |= n > 0;
+    }
+    if (e->deferred) {
+        LIERNE_TRY(lierne_execution_post_phase(e));
+        *moved |= !e->deferred;
+    }
+    return *moved ? advance(e) : LIERNE_OK;
+}
+
+void lierne_execution_fail(lierne_execution *e, lierne_status status) {
+    if (status != LIERNE_OK) {
+        e->status = status;
+        e->finished = true;
+        snprintf(e->message, sizeof e->message, "%s", lierne_error_text());
+    }
+}
+
+bool lierne_execution_progress(lierne_execution *e) {
+    bool moved = false;
+    if (e->finished) {
+        return false;
+    }
+    lierne_status status = collect(e, &moved);
+    lierne_execution_fail(e, status);
+    return moved || status != LIERNE_OK;
+}

@@ -1,0 +1,219 @@
+/* Calls of executions: begin, wait, dump.
+ *
+ * A wait progresses all executions of the context, not only its own: a peer may wait for another
+ * one first and then needs this rank in its later stages. A wait yields to other ranks, checks from
+ * time to time whether its peers are alive, and gives up at the deadline. */
+#include "runtime/execute/execution.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+bool lierne_execution_running(const lierne_execution *e) {
+    return e->running;
+}
+
+void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const void *const *in) {
+    e->in_place = false;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        lierne_subroute *subroute = &e->subroutes[p];
+        e->in_place |= in[p] == out[p];
+        subroute->in = in[p];
+        subroute->base[LIERNE_OUT] = out[p];
+        subroute->base[LIERNE_SCRATCH] = e->memory + subroute->scratch;
+        subroute->no_out = out[p] == NULL;
+        subroute->accumulates = subroute->route->accumulates || e->reduction != LIERNE_SUM;
+    }
+}
+
+static size_t dump(const lierne_activity *activity, char *text, size_t size, size_t used) {
+    const lierne_execution *e = (const lierne_execution *)activity;
+    char missing[128] = "";
+    if (e->finished || used + 1 >= size) {
+        return used;
+    }
+    lierne_execution_list_missing(e, missing, sizeof missing);
+    int n =
+        snprintf(text + used, size - used,
+                 "in flight: call %lld, %s of plan %d, stage %zu of %zu, since %.3f s, waits "
+                 "for rank %s\n",
+                 (long long)e->call, e->name, e->plan, lierne_execution_stage(e), e->phases.count,
+                 lierne_recorder_since(&e->context->recorder, e->started), missing);
+    return used + (size_t)n < size ? used + (size_t)n : size - 1;
+}
+
+/* What runs on a stream progresses there, unless the host must poll. */
+static bool progress(lierne_activity *activity) {
+    lierne_execution *e = (lierne_execution *)activity;
+    return (!e->on_stream || lierne_execution_polls_stream(e)) && lierne_execution_progress(e);
+}
+
+/* Everything that one call changes. */
+void lierne_execution_reset(lierne_execution *e, lierne_reduction reduction, const void *stream) {
+    e->activity.progress = progress;
+    e->activity.dump = dump;
+    e->reduction = reduction;
+    e->status = LIERNE_OK;
+    e->phase = 0;
+    e->pending = e->lingering = 0;
+    e->deferred = e->launched = e->activity.awaits_stream = false;
+    e->unposted = e->ordered;
+    for (int b = 0; b < e->context->ncarriers; b++) {
+        e->batches[b].next = 0;
+    }
+    e->activity.turn = -1;
+    e->clock = (lierne_wait_clock){0};
+    e->on_stream = stream != NULL;
+    e->captures = lierne_execution_captures(e, stream);
+    e->was_captured |= e->captures;
+    e->was_called |= !e->captures;
+    e->finished = e->phases.count == 0 && !stream;
+}
+
+void lierne_execution_record_call(lierne_execution *e, int64_t time) {
+    lierne_recorder *r = &e->context->recorder;
+    lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CALL,
+                                           .what = e->what,
+                                           .stage = (int)e->phases.count,
+                                           .plan = e->plan,
+                                           .number = e->number,
+                                           .peer = (int)(r->calls++ & INT_MAX),
+                                           .time = time});
+}
+
+void lierne_execution_record_end(const lierne_execution *e, lierne_status status, int64_t time) {
+    if (status != LIERNE_OK) {
+        lierne_execution_record_missing(e);
+    }
+    lierne_recorder_add(&e->context->recorder,
+                        &(lierne_entry){.kind = LIERNE_RECORD_END,
+                                        .what = e->what,
+                                        .stage = (int)lierne_execution_stage(e),
+                                        .plan = e->plan,
+                                        .number = e->number,
+                                        .peer = -1,
+                                        .bytes = status,
+                                        .time = time});
+}
+
+static lierne_status start(lierne_execution *e, void *stream) {
+    e->activity.turn = e->unposted > 0 ? e->call : -1;
+    if (stream && !lierne_execution_polls_stream(e)) {
+        return lierne_execution_enqueue(e, stream);
+    }
+    lierne_execution_set_stream(e, stream);
+    return e->finished ? LIERNE_OK : lierne_execution_start(e);
+}
+
+/* The steps of the last call, which was ended, may still be in the queue of a stream, and post its
+ * messages later. */
+static lierne_status settle_steps(lierne_execution *e) {
+    const lierne_stream_driver *driver = e->context->stream_driver;
+    if (!e->watch || !driver->enqueue) {
+        return LIERNE_OK;
+    }
+    lierne_status status = lierne_execution_settle(e);
+    return status == LIERNE_OK ? lierne_context_alive(e->context)
+                               : lierne_context_kill(e->context, status);
+}
+
+lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
+    LIERNE_TRY(settle_steps(e));
+    e->plan = id.plan;
+    e->what = id.what;
+    e->number = id.number;
+    e->match = id.match;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
+                                     void *const *out, const void *const *in, void *stream) {
+    lierne_context *context = e->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_execution_reset(e, reduction, stream);
+    lierne_execution_set_buffers(e, out, in);
+    lierne_execution_set_recorded(e);
+    e->call = lierne_context_begin_call(context, e->name, e->plan);
+    e->started = context->calls[e->call % LIERNE_CALLS].start;
+    lierne_execution_record_call(e, e->started);
+    lierne_context_enter(context);
+    e->running = true;
+    lierne_context_add_activity(context, &e->activity);
+    lierne_status status = start(e, stream);
+    if (status != LIERNE_OK) {
+        e->finished = true;
+        lierne_context_remove_activity(context, &e->activity);
+        e->running = false;
+        e->abandoned = true;
+        lierne_context_end_call(context, e->call, status);
+        lierne_execution_record_end(e, status, 0);
+    }
+    lierne_context_leave(context);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
+}
+
+/* One poll, with the control's lock: threads of other ranks may progress the execution too. waits:
+ * other ranks of this machine may run, or this rank sleep, if nothing progressed. */
+static lierne_status poll_once(lierne_execution *e, bool waits, bool *finished) {
+    const lierne_context *context = e->context;
+    lierne_status status = LIERNE_OK;
+    lierne_context_enter(context);
+    if (!lierne_context_progress(context) && !e->finished) {
+        if (waits && lierne_context_idle(context)) {
+            e->clock.polls = 0;
+        }
+        status = lierne_execution_check_clock(e);
+    }
+    *finished = e->finished;
+    lierne_context_leave(context);
+    return status;
+}
+
+static lierne_status wait_finished(lierne_execution *e) {
+    for (bool finished = false; !finished;) {
+        LIERNE_TRY(poll_once(e, true, &finished));
+    }
+    if (e->status != LIERNE_OK) {
+        lierne_set_error(e->message);
+    }
+    return e->status;
+}
+
+lierne_status lierne_execution_test(lierne_execution *e, bool *finished) {
+    lierne_context *context = e->context;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status = poll_once(e, false, finished);
+    return status == LIERNE_OK ? LIERNE_OK : lierne_context_kill(context, status);
+}
+
+/* Steps in the queue of a stream stay in flight, and may have messages to post. */
+static lierne_status detach(lierne_execution *e) {
+    lierne_context_enter(e->context);
+    e->running = false;
+    lierne_execution_record_end(e, LIERNE_OK, 0);
+    lierne_context_leave(e->context);
+    lierne_context_end_call(e->context, e->call, LIERNE_OK);
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_wait(lierne_execution *e) {
+    lierne_context *context = e->context;
+    lierne_status status = lierne_context_alive(context);
+    if (status == LIERNE_OK && e->on_stream && e->watch && context->stream_driver->enqueue) {
+        return detach(e);
+    }
+    if (status == LIERNE_OK) {
+        bool polls = !e->on_stream || lierne_execution_polls_stream(e);
+        status = polls ? wait_finished(e) : lierne_execution_await_event(e);
+        lierne_execution_record_end(e, status, 0);
+        if (status != LIERNE_OK) {
+            status = lierne_context_kill(context, status);
+        }
+    }
+    e->abandoned |= status != LIERNE_OK;
+    lierne_context_end_call(context, e->call, status);
+    lierne_context_enter(context);
+    lierne_context_remove_activity(context, &e->activity);
+    e->running = false;
+    lierne_context_leave(context);
+    return status;
+}

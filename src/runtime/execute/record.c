@@ -1,0 +1,286 @@
+/* The work of an execution as a program: per phase what is packed and copied, what is delivered,
+ * and the sums, each as launches of a device.
+ *
+ * It is recorded twice, because lierne_reduce accumulates where other calls do not. Addresses of
+ * the caller's buffers are not known while planning: a task names them by number. Every subroute
+ * has three, the memory of the execution is one more, and its host memory another. Windows are all
+ * counted from one place in one of them, because a call has few numbers, and peers are many. */
+#include "runtime/execute/execution.h"
+
+/* The buffers of a subroute, as a task counts them. */
+static int base_of(const lierne_execution *e, const lierne_subroute *s, lierne_buffer buffer) {
+    return LIERNE_BUFFERS * (int)(s - e->subroutes) + (int)buffer;
+}
+
+static int memory_base(const lierne_execution *e) {
+    return LIERNE_BUFFERS * (int)e->nsubroutes;
+}
+
+static int host_base(const lierne_execution *e) {
+    return memory_base(e) + 1;
+}
+
+static int window_base(const lierne_execution *e) {
+    return memory_base(e) + 2;
+}
+
+/* Where in and out have as many elements, a call may give one buffer for both. */
+static lierne_operand operand(const lierne_execution *e, const lierne_subroute *s,
+                              lierne_buffer buffer, const lierne_block *block) {
+    const int64_t *elements = s->route->elements;
+    bool one = buffer == LIERNE_IN && elements[LIERNE_IN] == elements[LIERNE_OUT];
+    return (lierne_operand){.base = base_of(e, s, buffer),
+                            .region = base_of(e, s, one ? LIERNE_OUT : buffer),
+                            .block = block};
+}
+
+static lierne_status add_copy(lierne_execution *e, size_t size, lierne_operand to,
+                              lierne_operand from) {
+    lierne_work work = {
+        .kind = LIERNE_TASK_COPY, .size = size, .to = to, .from = &from, .nfrom = 1};
+    return lierne_program_add(&e->recorded->program, &work, false);
+}
+
+/* Where a message is packed: bytes from one of the bases. */
+static int64_t place_of_packed(lierne_execution *e, const lierne_coalesced_message *m, int *base) {
+    const lierne_execution_batch *batch = &e->batches[m->batch];
+    *base = m->in_window ? window_base(e) : m->on_host ? host_base(e) : memory_base(e);
+    if (!m->in_window) {
+        return m->staging;
+    }
+    char *at = batch->transport->window_at(batch->batch, m->slot);
+    e->recorded->window = e->recorded->window ? e->recorded->window : at;
+    return (int64_t)((intptr_t)at - (intptr_t)e->recorded->window);
+}
+
+/* Packs a message to where its transport takes it, or unpacks it. */
+static lierne_status record_message(lierne_execution *e, const lierne_coalesced_message *m,
+                                    bool unpack) {
+    if ((m->staging < 0 && !m->in_window) || lierne_execution_exposes(e, m)) {
+        return LIERNE_OK;
+    }
+    int base;
+    int64_t staged = place_of_packed(e, m, &base);
+    for (size_t i = m->first; i < m->first + m->count; i++) {
+        const lierne_subroute *s = e->segments.at[i].subroute;
+        const lierne_message *message = e->segments.at[i].message;
+        for (size_t b = 0; b < message->blocks.count; b++) {
+            const lierne_block *block = &message->blocks.at[b];
+            lierne_block packed = lierne_block_packed(block, 0);
+            lierne_operand slot = {base, base, staged, &packed};
+            lierne_operand own = operand(e, s, message->buffer, block);
+            LIERNE_TRY(unpack ? add_copy(e, s->size, own, slot) : add_copy(e, s->size, slot, own));
+            staged += lierne_block_elements(block) * (int64_t)s->size;
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status record_messages(lierne_execution *e, size_t first, size_t n, bool unpack) {
+    for (size_t i = first; i < first + n; i++) {
+        LIERNE_TRY(record_message(e, &e->messages.at[i], unpack));
+    }
+    return LIERNE_OK;
+}
+
+static bool same_place(const lierne_place *from, const lierne_op *op) {
+    return lierne_place_same(from, &op->to);
+}
+
+/* As run_ops of ops.c. from has space for the sources. */
+static lierne_status record_op(lierne_execution *e, const lierne_subroute *s, const lierne_op *op,
+                               bool accumulates, bool sums, lierne_operand *from) {
+    lierne_operand to = operand(e, s, op->to.buffer, &op->to.block);
+    size_t n = 0;
+    if (op->accumulate && accumulates) {
+        from[n++] = to;
+    }
+    for (size_t i = 0; i < op->from.count; i++) {
+        const lierne_place *place = &op->from.at[i];
+        from[n++] = same_place(place, op) ? to : operand(e, s, place->buffer, &place->block);
+    }
+    bool reduces = n > 1 || op->divisor > 1;
+    if (!reduces && n == 1 && from[0].base == to.base && from[0].block == to.block) {
+        return LIERNE_OK;
+    }
+    lierne_work work = {.kind = reduces ? LIERNE_TASK_REDUCE
+                                : n     ? LIERNE_TASK_COPY
+                                        : LIERNE_TASK_ZERO,
+                        .size = s->size,
+                        .dtype = s->route->dtype,
+                        .reduction = op->reduction,
+                        .divisor = op->divisor,
+                        .to = to,
+                        .from = from,
+                        .nfrom = n};
+    return lierne_program_add(&e->recorded->program, &work, sums);
+}
+
+static lierne_status record_ops(lierne_execution *e, size_t phase, bool sums, bool reduction,
+                                lierne_operand *from) {
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_subroute *s = &e->subroutes[p];
+        bool accumulates = s->route->accumulates || reduction;
+        if (phase >= s->route->stages.count) {
+            continue;
+        }
+        const lierne_stage *stage = &s->route->stages.at[phase];
+        const lierne_ops *ops = sums ? &stage->sums : &stage->copies;
+        for (size_t o = 0; o < ops->count; o++) {
+            LIERNE_TRY(record_op(e, s, &ops->at[o], accumulates, sums, from));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status record_step(lierne_execution *e, size_t i, lierne_recorded_step step,
+                                 bool reduction, lierne_operand *from) {
+    const lierne_phase *phase = &e->phases.at[i];
+    switch (step) {
+    case LIERNE_RECORDED_SEND:
+        LIERNE_TRY(record_messages(e, phase->first + phase->nrecvs, phase->nsends, false));
+        return record_ops(e, i, false, reduction, from);
+    case LIERNE_RECORDED_DELIVER:
+        return record_messages(e, phase->first, phase->nrecvs, true);
+    default:
+        return record_ops(e, i, true, reduction, from);
+    }
+}
+
+static size_t place_of(const lierne_execution *e, size_t phase, lierne_recorded_step step,
+                       bool reduction) {
+    return (phase + (reduction ? e->phases.count : 0)) * LIERNE_RECORDED_STEPS + step;
+}
+
+static lierne_status record_all(lierne_execution *e, lierne_operand *from) {
+    lierne_recorded *r = e->recorded;
+    for (int reduction = 0; reduction < 2; reduction++) {
+        for (size_t i = 0; i < e->phases.count; i++) {
+            for (int step = 0; step < LIERNE_RECORDED_STEPS; step++) {
+                LIERNE_TRY(lierne_program_open(&r->program));
+                size_t first = r->program.launches.count - 1;
+                LIERNE_TRY(record_step(e, i, (lierne_recorded_step)step, reduction, from));
+                const lierne_task_launch *last =
+                    &r->program.launches.at[r->program.launches.count - 1];
+                size_t at = place_of(e, i, (lierne_recorded_step)step, reduction);
+                r->launches[at].first = first;
+                r->launches[at].count =
+                    r->program.launches.count - first - (last->first == last->end);
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Sources of the longest sum, with the target where it accumulates. */
+static size_t most_sources(const lierne_execution *e) {
+    size_t most = 0;
+    for (size_t p = 0; p < e->nsubroutes; p++) {
+        const lierne_route *route = e->subroutes[p].route;
+        for (size_t i = 0; i < route->stages.count; i++) {
+            const lierne_stage *stage = &route->stages.at[i];
+            const lierne_ops *lists[2] = {&stage->copies, &stage->sums};
+            for (size_t o = 0; o < lists[0]->count + lists[1]->count; o++) {
+                bool copy = o < lists[0]->count;
+                size_t n = lists[!copy]->at[copy ? o : o - lists[0]->count].from.count;
+                most = n > most ? n : most;
+            }
+        }
+    }
+    return most + 1;
+}
+
+lierne_status lierne_execution_record(lierne_execution *e) {
+    const lierne_memory *memory = e->context->memory;
+    lierne_operand *from;
+    if (!memory->launch || !e->context->stream_driver) {
+        return LIERNE_OK;
+    }
+    if (!e->recorded) {
+        size_t steps = 2 * e->phases.count * LIERNE_RECORDED_STEPS;
+        LIERNE_TRY(lierne_alloc(&e->recorded, 1, sizeof *e->recorded));
+        LIERNE_TRY(lierne_alloc(&e->recorded->launches, steps, sizeof *e->recorded->launches));
+    }
+    lierne_program_clear(&e->recorded->program);
+    e->recorded->window = NULL;
+    LIERNE_TRY(lierne_alloc(&from, most_sources(e), sizeof *from));
+    lierne_status status = record_all(e, from);
+    lierne_mem_free(from);
+    return status == LIERNE_OK ? memory->prepare(&e->recorded->program) : status;
+}
+
+void lierne_execution_destroy_recorded(lierne_execution *e) {
+    if (e->recorded) {
+        e->context->memory->discard(&e->recorded->program);
+        lierne_program_destroy(&e->recorded->program);
+        lierne_mem_free(e->recorded->launches);
+        lierne_mem_free(e->recorded);
+    }
+}
+
+void lierne_execution_set_recorded(lierne_execution *e) {
+    lierne_task_call *call = e->recorded ? &e->recorded->call : NULL;
+    for (size_t p = 0; call && p < e->nsubroutes; p++) {
+        const lierne_subroute *s = &e->subroutes[p];
+        call->bases[base_of(e, s, LIERNE_IN)] = (char *)s->in;
+        call->bases[base_of(e, s, LIERNE_OUT)] = s->base[LIERNE_OUT];
+        call->bases[base_of(e, s, LIERNE_SCRATCH)] = s->base[LIERNE_SCRATCH];
+    }
+    if (call) {
+        call->bases[memory_base(e)] = e->memory;
+        call->bases[host_base(e)] = e->host_memory;
+        call->bases[window_base(e)] = e->recorded->window;
+        call->reduction = e->reduction;
+        lierne_task_call_align(call, (size_t)window_base(e) + 1);
+    }
+}
+
+bool lierne_execution_launches(const lierne_execution *e) {
+    return e->recorded && e->on_stream;
+}
+
+/* The postings of the current phase in a batch. */
+static const lierne_posting *postings_of(const lierne_execution *e,
+                                         const lierne_execution_batch *batch, size_t *n) {
+    const lierne_phase *phase = &e->phases.at[e->phase];
+    size_t end = phase->first + phase->nrecvs + phase->nsends, at = batch->next;
+    while (at > 0 && batch->messages.at[at - 1] >= phase->first) {
+        at--;
+    }
+    for (*n = 0; at + *n < batch->messages.count && batch->messages.at[at + *n] < end;) {
+        ++*n;
+    }
+    return &batch->postings[at];
+}
+
+/* Before what is sent is packed, or after what was received is unpacked. */
+static lierne_status meet_windows(const lierne_execution *e, lierne_recorded_step step) {
+    for (int b = 0; e->uses_windows && b < e->context->ncarriers; b++) {
+        const lierne_execution_batch *batch = &e->batches[b];
+        const lierne_transport *t = batch->transport;
+        if (batch->batch && t->window_at) {
+            size_t n;
+            const lierne_posting *postings = postings_of(e, batch, &n);
+            bool packs = step == LIERNE_RECORDED_SEND;
+            LIERNE_TRY((packs ? t->before_packing : t->after_unpacking)(batch->batch, e->match,
+                                                                        postings, n));
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status run_launches(const lierne_execution *e, lierne_recorded_step step) {
+    const lierne_recorded *r = e->recorded;
+    size_t at = place_of(e, e->phase, step, e->reduction != LIERNE_SUM);
+    for (size_t i = 0; i < r->launches[at].count; i++) {
+        LIERNE_TRY(e->context->memory->launch(&r->program, r->launches[at].first + i, &r->call,
+                                              e->stream));
+    }
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_launch(const lierne_execution *e, lierne_recorded_step step) {
+    LIERNE_TRY(step == LIERNE_RECORDED_SEND ? meet_windows(e, step) : LIERNE_OK);
+    LIERNE_TRY(run_launches(e, step));
+    return step == LIERNE_RECORDED_DELIVER ? meet_windows(e, step) : LIERNE_OK;
+}

@@ -1,0 +1,287 @@
+/* Calls that go on after their end, where calls are detached from the caller: what the watchdog
+ * looks at, and how the execution waits for the stream before its memory is used otherwise.
+ *
+ * A call lies between two events on its stream, and the deadline counts from the first one: work
+ * that the caller enqueued before may take as long as it likes. A caller who runs ahead of the
+ * device has more calls under way than there are places. The stream counts those, at both ends: two
+ * events around several calls could not tell one that hangs from many that pass.
+ *
+ * A call that is captured does not run, and its replays do not pass here. The stream counts them,
+ * too, and they stay watched as long as the execution lives. */
+#include "runtime/execute/execution.h"
+
+#include <time.h>
+
+#define MOMENT 1.0 /* seconds that a stream is waited for when the context is dead */
+
+static const lierne_stream_driver *driver_of(const lierne_execution *e) {
+    return e->context->stream_driver;
+}
+
+/* Whether the stream has passed an event; or, where work is enqueued, the first or the last step.
+ */
+static lierne_status has_passed(lierne_execution *e, void *event, bool first, bool *passed) {
+    if (driver_of(e)->event_query) {
+        return driver_of(e)->event_query(event, passed);
+    }
+    pthread_mutex_lock(&e->event.lock);
+    *passed = first ? e->event.begun : e->event.done;
+    pthread_mutex_unlock(&e->event.lock);
+    return LIERNE_OK;
+}
+
+static double limit_of(const lierne_execution *e) {
+    double timeout = e->context->timeout; /* the steps of a stream that enqueues have it, too */
+    return driver_of(e)->enqueue ? 2 * timeout + 1 : timeout;
+}
+
+static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
+    return LIERNE_FAIL(LIERNE_TIMEOUT,
+                       "rank %d: %s, call %lld: the stream reached it and has not passed it after "
+                       "%g s: a rank that it exchanges messages with is missing or late",
+                       e->context->rank, e->name, (long long)c->number, limit_of(e));
+}
+
+static uint64_t read_epoch(const uint64_t *epoch) {
+    return __atomic_load_n(epoch, __ATOMIC_ACQUIRE);
+}
+
+/* Whether a call is under way that the host has enqueued whole. The passed ones are read first: no
+ * look sees more of them than of those that were reached. */
+static bool is_under_way(const lierne_counted_calls *c, uint64_t *passed) {
+    *passed = c->epochs ? read_epoch(&c->epochs->ended) : 0;
+    return c->epochs && read_epoch(&c->epochs->begun) != *passed && *passed < c->enqueued;
+}
+
+/* Whether no call is enqueued that the stream has not passed. */
+static bool have_passed(const lierne_counted_calls *c) {
+    uint64_t passed;
+    return !is_under_way(c, &passed) && (c->enqueued == LIERNE_REPLAYS || passed >= c->enqueued);
+}
+
+/* The deadline of a call counts from the look that saw it begun; each has its own. */
+static lierne_status check_counted(const lierne_execution *e, lierne_counted_calls *c, double now) {
+    uint64_t passed;
+    bool running = is_under_way(c, &passed);
+    if (!running || passed != c->passed || c->since == 0) {
+        c->since = running ? now : 0;
+    }
+    c->passed = passed;
+    return !running || now - c->since <= limit_of(e)
+               ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_TIMEOUT,
+                             "rank %d: %s: the stream reached %s and has not passed it after %g s: "
+                             "a rank that it exchanges messages with is missing or late",
+                             e->context->rank, e->name,
+                             c->enqueued == LIERNE_REPLAYS
+                                 ? "a replay of a captured call"
+                                 : "a call that the host was far ahead of",
+                             limit_of(e));
+}
+
+static lierne_status of_device(const lierne_execution *e, const lierne_watched_call *c,
+                               lierne_status failed) {
+    return LIERNE_FAIL(failed, "rank %d: %s, call %lld, after it was begun: %s", e->context->rank,
+                       e->name, (long long)c->number, lierne_error_text());
+}
+
+static lierne_status check_call(lierne_execution *e, lierne_watched_call *c, double now) {
+    bool passed = false;
+    lierne_status status = has_passed(e, c->ended, false, &passed);
+    if (status == LIERNE_OK && !passed && c->since == 0) {
+        bool begun = false;
+        status = has_passed(e, c->begun, true, &begun);
+        c->since = begun ? now : 0;
+    }
+    if (status != LIERNE_OK) {
+        return of_device(e, c, status);
+    }
+    c->used = !passed;
+    if (passed && driver_of(e)->enqueue && e->status != LIERNE_OK) {
+        lierne_set_error(e->message);
+        return e->status;
+    }
+    return c->used && c->since > 0 && now - c->since > limit_of(e) ? time_out(e, c) : LIERNE_OK;
+}
+
+static lierne_status check(lierne_watched *watched, double now, bool *passed) {
+    lierne_watch *w = (lierne_watch *)watched;
+    LIERNE_TRY(check_counted(w->execution, &w->replays, now));
+    LIERNE_TRY(check_counted(w->execution, &w->more, now));
+    *passed = !w->captured && have_passed(&w->more);
+    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
+        lierne_watched_call *c = &w->calls[i];
+        if (c->used && c->closed) {
+            LIERNE_TRY(check_call(w->execution, c, now));
+        }
+        *passed &= !c->used;
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status create_epochs(lierne_watch *w, const lierne_stream_driver *driver) {
+    LIERNE_TRY(driver->epochs_create ? driver->epochs_create(&w->epochs, 2) : LIERNE_OK);
+    w->replays = (lierne_counted_calls){.epochs = w->epochs, .enqueued = LIERNE_REPLAYS};
+    w->more.epochs = w->epochs ? &w->epochs[1] : NULL;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_execution_create_watch(lierne_execution *e) {
+    const lierne_stream_driver *driver = driver_of(e);
+    if (!driver->detached) {
+        return LIERNE_OK;
+    }
+    LIERNE_TRY(lierne_alloc(&e->watch, 1, sizeof *e->watch));
+    e->watch->watched.check = check;
+    e->watch->execution = e;
+    for (size_t i = 0; driver->event_create && i < LIERNE_WATCHED_CALLS; i++) {
+        LIERNE_TRY(driver->event_create(&e->watch->calls[i].begun));
+        LIERNE_TRY(driver->event_create(&e->watch->calls[i].ended));
+    }
+    LIERNE_TRY(create_epochs(e->watch, driver));
+    return lierne_watchdog_create(e->context, driver->enter_thread);
+}
+
+static void destroy_event(const lierne_execution *e, void *event) {
+    if (event) {
+        driver_of(e)->event_destroy(event);
+    }
+}
+
+void lierne_execution_destroy_watch(lierne_execution *e) {
+    if (!e->watch) {
+        return;
+    }
+    if (e->context->watchdog) {
+        lierne_watchdog_enter(e->context->watchdog);
+        lierne_watchdog_remove(e->context->watchdog, &e->watch->watched);
+        lierne_watchdog_leave(e->context->watchdog);
+    }
+    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
+        destroy_event(e, e->watch->calls[i].begun);
+        destroy_event(e, e->watch->calls[i].ended);
+    }
+    if (e->watch->epochs) {
+        driver_of(e)->epochs_destroy(e->watch->epochs);
+    }
+    lierne_mem_free(e->watch);
+}
+
+static lierne_status record(const lierne_execution *e, void *stream, void *event) {
+    return event ? driver_of(e)->event_record(stream, event) : LIERNE_OK;
+}
+
+/* A place for a call, or NULL. The one that was taken first is free first. Where work is enqueued,
+ * calls do not overlap. */
+static lierne_watched_call *find_place(lierne_execution *e) {
+    lierne_watch *w = e->watch;
+    lierne_watched_call *c = &w->calls[driver_of(e)->enqueue ? 0 : w->next];
+    bool passed = !c->used || driver_of(e)->enqueue;
+    if (!passed && (has_passed(e, c->ended, false, &passed) != LIERNE_OK || !passed)) {
+        return NULL;
+    }
+    w->next = (w->next + 1) % LIERNE_WATCHED_CALLS;
+    *c = (lierne_watched_call){.begun = c->begun,
+                               .ended = c->ended,
+                               .used = true,
+                               .number = e->call};
+    return c;
+}
+
+static lierne_status advance(const lierne_execution *e, void *stream, uint64_t *epoch) {
+    return driver_of(e)->advance(stream, epoch);
+}
+
+static lierne_status count_begin(const lierne_execution *e, void *stream, uint64_t *epoch) {
+    lierne_status status = advance(e, stream, epoch);
+    e->watch->counts = status == LIERNE_OK;
+    return status;
+}
+
+/* What is enqueued may wait for a device whose queue is full: without the watchdog's lock, because
+ * it must find out why the device stands still. */
+lierne_status lierne_execution_open_watched(lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!w) {
+        return LIERNE_OK;
+    }
+    if (e->captures) {
+        return count_begin(e, stream, &w->epochs[0].begun);
+    }
+    lierne_watchdog_enter(e->context->watchdog);
+    w->open = find_place(e);
+    lierne_watchdog_leave(e->context->watchdog);
+    return w->open ? record(e, stream, w->open->begun)
+                   : count_begin(e, stream, &w->epochs[1].begun);
+}
+
+static lierne_status enqueue_end(const lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!e->captures && w->open) {
+        return record(e, stream, w->open->ended);
+    }
+    return w->counts ? advance(e, stream, &w->epochs[e->captures ? 0 : 1].ended) : LIERNE_OK;
+}
+
+lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) {
+    lierne_watch *w = e->watch;
+    if (!w) {
+        return LIERNE_OK;
+    }
+    lierne_status status = enqueue_end(e, stream);
+    lierne_watchdog_enter(e->context->watchdog);
+    if (e->captures) {
+        w->captured = true;
+    } else if (w->open) {
+        w->open->closed = true;
+    } else {
+        w->more.enqueued += w->counts;
+    }
+    w->watched.call = lierne_call_name;
+    lierne_watchdog_add(e->context->watchdog, &w->watched);
+    lierne_watchdog_leave(e->context->watchdog);
+    return status;
+}
+
+/* Whether no stream has work of the execution left. A watchdog that failed looks no more. */
+static bool is_settled(lierne_execution *e) {
+    lierne_watchdog_enter(e->context->watchdog);
+    bool counted = have_passed(&e->watch->replays) && have_passed(&e->watch->more);
+    bool settled = counted;
+    for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
+        settled &= !e->watch->calls[i].used;
+    }
+    if (!settled && lierne_watchdog_hurry(e->context->watchdog)) {
+        settled = counted;
+        for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
+            bool passed = false;
+            lierne_watched_call *c = &e->watch->calls[i];
+            settled &= !c->used || (has_passed(e, c->ended, false, &passed) == LIERNE_OK && passed);
+        }
+    }
+    lierne_watchdog_leave(e->context->watchdog);
+    return settled;
+}
+
+lierne_status lierne_execution_settle(lierne_execution *e) {
+    const struct timespec nap = {.tv_nsec = 100000};
+    if (!e->watch || !e->context->watchdog) {
+        return LIERNE_OK;
+    }
+    double start = lierne_now();
+    bool settled = is_settled(e);
+    while (!settled &&
+           lierne_now() - start < (e->context->dead == LIERNE_OK ? limit_of(e) : MOMENT)) {
+        nanosleep(&nap, NULL);
+        settled = is_settled(e);
+    }
+    e->abandoned |= !settled || e->status != LIERNE_OK;
+    lierne_context_enter(e->context);
+    lierne_context_remove_activity(e->context, &e->activity);
+    lierne_context_leave(e->context);
+    return settled ? LIERNE_OK
+                   : LIERNE_FAIL(LIERNE_TIMEOUT,
+                                 "rank %d: %s: a stream has not passed the calls that were ended "
+                                 "within %g s",
+                                 e->context->rank, e->name, lierne_now() - start);
+}

@@ -1,0 +1,108 @@
+/* Copies between two lists of blocks that are cut in different ways, as those of the two ends of a
+ * message may be. Runs, the innermost loops, are walked on both sides; what goes at once is what is
+ * left of the shorter one. */
+#include "runtime/memory/host.h"
+
+#include <string.h>
+
+/* The place in a list of blocks: the run at index `outer` of block `block`, element `inner`. */
+typedef struct walk {
+    const lierne_block *blocks;
+    size_t block;
+    int64_t outer;
+    int64_t inner;
+} walk;
+
+static int64_t run_of(const lierne_block *b) {
+    return b->count[b->ndims - 1];
+}
+
+static int64_t offset_of(const walk *w) {
+    const lierne_block *b = &w->blocks[w->block];
+    int64_t at = b->offset + w->inner * b->stride[b->ndims - 1], left = w->outer;
+    for (int d = b->ndims - 2; d >= 0; d--) {
+        int64_t index = left % b->count[d];
+        at += (d == 0 && b->rows ? b->rows[index] : index) * b->stride[d];
+        left /= b->count[d];
+    }
+    return at;
+}
+
+static void move_on(walk *w, int64_t n) {
+    const lierne_block *b = &w->blocks[w->block];
+    w->inner += n;
+    if (w->inner == run_of(b)) {
+        w->inner = 0;
+        w->outer++;
+    }
+    if (w->outer * run_of(b) == lierne_block_elements(b)) {
+        w->outer = 0;
+        w->block++;
+    }
+}
+
+/* A side's run: where it is, and its step. */
+typedef struct run {
+    char *at;
+    size_t step;
+} run;
+
+/* next: where the next run reads, or NULL. */
+static void copy_run(size_t whole, size_t size, run to, run from, int64_t n, const char *next) {
+    size_t bytes = (size_t)n * size;
+    if (to.step == size && from.step == size) {
+        if (lierne_nontemporal_pays(bytes, whole)) {
+            lierne_nontemporal_copy(to.at, from.at, bytes, next);
+        } else {
+            memcpy(to.at, from.at, bytes);
+        }
+        return;
+    }
+    lierne_rows t = {.base = to.at, .step = to.step}, f = {.base = from.at, .step = from.step};
+    lierne_rows_copy(&t, &f, n, size);
+}
+
+static bool same_counts(const lierne_block *a, const lierne_block *b) {
+    bool same = a->ndims == b->ndims;
+    for (int d = 0; same && d < a->ndims; d++) {
+        same = a->count[d] == b->count[d];
+    }
+    return same;
+}
+
+static run run_at(const void *base, const walk *w, size_t size) {
+    const lierne_block *b = &w->blocks[w->block];
+    return (run){(char *)base + (size_t)offset_of(w) * size,
+                 (size_t)b->stride[b->ndims - 1] * size};
+}
+
+void lierne_host_copy_blocks(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                             size_t nto, const void *from, const lierne_block *from_blocks,
+                             size_t nfrom) {
+    walk t = {.blocks = to_blocks}, f = {.blocks = from_blocks};
+    while (t.block < nto && f.block < nfrom) {
+        const lierne_block *a = &to_blocks[t.block], *b = &from_blocks[f.block];
+        if (lierne_block_elements(a) == 0 || lierne_block_elements(b) == 0) {
+            t.block += lierne_block_elements(a) == 0;
+            f.block += lierne_block_elements(b) == 0;
+            continue;
+        }
+        bool fresh = t.outer + t.inner + f.outer + f.inner == 0;
+        if (fresh && same_counts(a, b)) {
+            lierne_host_copy_of(whole, size, to, a, from, b);
+            t.block++;
+            f.block++;
+            continue;
+        }
+        int64_t n =
+            run_of(a) - t.inner < run_of(b) - f.inner ? run_of(a) - t.inner : run_of(b) - f.inner;
+        run to_run = run_at(to, &t, size), from_run = run_at(from, &f, size);
+        move_on(&t, n);
+        move_on(&f, n);
+        bool more = whole >= LIERNE_PAST_CACHE && &from_blocks[f.block] == b;
+        copy_run(whole, size, to_run, from_run, n, more ? run_at(from, &f, size).at : NULL);
+    }
+    if (whole >= LIERNE_PAST_CACHE) {
+        lierne_nontemporal_fence();
+    }
+}

@@ -1,0 +1,191 @@
+/* Rows: the inner loops of graph and halo exchanges, by index list, and of all blocks with short
+ * runs.
+ *
+ * To find a row costs more than to move it if it has a few words only. So the common row sizes are
+ * constants, and listed rows are prefetched: hardware cannot predict where a list goes next. */
+#include "runtime/memory/host.h"
+
+#include <string.h>
+
+#define LINE    64  /* bytes */
+#define AHEAD   6   /* rows between the prefetched and the current one */
+#define FETCHED 512 /* bytes of a row; hardware prefetches the rest */
+
+bool lierne_rows_of(lierne_rows *rows, const void *base, const lierne_block *block, size_t size) {
+    int run = block->ndims - 1;
+    if (run < 0 || run > 1 || block->stride[run] != 1) {
+        return false;
+    }
+    *rows = (lierne_rows){.base = (char *)base + (size_t)block->offset * size,
+                          .list = block->rows,
+                          .step = run ? (size_t)block->stride[0] * size : 0};
+    return true;
+}
+
+static char *row_at(const lierne_rows *rows, int64_t i) {
+    return rows->base + (size_t)(rows->list ? rows->list[i] : i) * rows->step;
+}
+
+/* Prefetches a later row of an index list, at most FETCHED bytes of it. */
+static void prefetch(const lierne_rows *rows, int64_t i, int64_t n, size_t bytes) {
+    if (rows->list && i + AHEAD < n) {
+        const char *row = row_at(rows, i + AHEAD);
+        for (size_t at = 0; at < bytes && at < FETCHED; at += LINE) {
+            __builtin_prefetch(row + at);
+        }
+    }
+}
+
+/* Rows of a line or less are prefetched a group ahead, and only where the list jumps: elsewhere
+ * hardware prefetches, and the instructions would cost more than they save. */
+#define GROUP 16   /* rows */
+#define JUMP  1024 /* bytes per row, on average */
+
+static void prefetch_group(const lierne_rows *rows, int64_t i) {
+    const int64_t *list = rows->list + i;
+    int64_t jump = (list[GROUP - 1] - list[0]) * (int64_t)rows->step;
+    for (int k = 0; k < GROUP && (jump > GROUP * JUMP || jump < -GROUP * JUMP); k++) {
+        __builtin_prefetch(rows->base + (size_t)list[k] * rows->step);
+    }
+}
+
+/* For short rows, the case is decided once outside of the loop. */
+#define EACH_ROW(listed, n, DO)                                                                    \
+    int64_t i = 0;                                                                                 \
+    while (i + 2 * GROUP <= n) {                                                                   \
+        prefetch_group(listed, i + GROUP);                                                         \
+        for (int64_t end = i + GROUP; i < end; i++) {                                              \
+            DO;                                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    for (; i < n; i++) {                                                                           \
+        DO;                                                                                        \
+    }
+#define COPY_AS(size)                                                                              \
+    static void copy_##size(const lierne_rows *to, const lierne_rows *from, int64_t n) {           \
+        const int64_t *rows = from->list, *places = to->list;                                      \
+        if (!places && rows && to->step == size) { /* packing */                                   \
+            EACH_ROW(from, n,                                                                      \
+                     memcpy(to->base + (size_t)i * size,                                           \
+                            from->base + (size_t)rows[i] * from->step, size))                      \
+        } else if (places && !rows && from->step == size) { /* unpacking */                        \
+            EACH_ROW(to, n,                                                                        \
+                     memcpy(to->base + (size_t)places[i] * to->step,                               \
+                            from->base + (size_t)i * size, size))                                  \
+        } else if (!places && !rows) {                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                memcpy(to->base + (size_t)i * to->step, from->base + (size_t)i * from->step,       \
+                       size);                                                                      \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                memcpy(row_at(to, i), row_at(from, i), size);                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+COPY_AS(1)
+COPY_AS(2)
+COPY_AS(4)
+COPY_AS(8)
+COPY_AS(16)
+COPY_AS(32)
+COPY_AS(64)
+
+static void copy_any(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
+    for (int64_t i = 0; i < n; i++) {
+        prefetch(from, i, n, bytes);
+        memcpy(row_at(to, i), row_at(from, i), bytes);
+    }
+}
+
+void lierne_rows_copy(const lierne_rows *to, const lierne_rows *from, int64_t n, size_t bytes) {
+    switch (n > 1 ? bytes : 0) {
+    case 1:
+        copy_1(to, from, n);
+        break;
+    case 2:
+        copy_2(to, from, n);
+        break;
+    case 4:
+        copy_4(to, from, n);
+        break;
+    case 8:
+        copy_8(to, from, n);
+        break;
+    case 16:
+        copy_16(to, from, n);
+        break;
+    case 32:
+        copy_32(to, from, n);
+        break;
+    case 64:
+        copy_64(to, from, n);
+        break;
+    default:
+        copy_any(to, from, n, bytes);
+    }
+}
+
+#define ADD(name, type)                                                                            \
+    static void add_at_##name(const lierne_rows *to, const lierne_rows *from, int64_t i) {         \
+        type *t = (type *)(void *)row_at(to, i);                                                   \
+        *t = (type)(*t + *(const type *)(const void *)row_at(from, i));                            \
+    }                                                                                              \
+    static void add_single_##name(const lierne_rows *to, const lierne_rows *from, int64_t n) {     \
+        if (to->list) {                                                                            \
+            EACH_ROW(to, n, add_at_##name(to, from, i))                                            \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                add_at_##name(to, from, i);                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void add_##name(const lierne_rows *to, const lierne_rows *from, int64_t n,              \
+                           int64_t width) {                                                        \
+        if (width == 1) {                                                                          \
+            add_single_##name(to, from, n);                                                        \
+        }                                                                                          \
+        for (int64_t i = 0; width > 1 && i < n; i++) {                                             \
+            type *t = (type *)(void *)row_at(to, i);                                               \
+            const type *f = (const type *)(const void *)row_at(from, i);                           \
+            prefetch(to, i, n, (size_t)width * sizeof(type));                                      \
+            for (int64_t k = 0; k < width; k++) {                                                  \
+                t[k] = (type)(t[k] + f[k]);                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Unsigned types for signed integers: the same bits, and overflow wraps by definition. */
+ADD(f64, double)
+ADD(f32, float)
+ADD(i64, uint64_t)
+ADD(i32, uint32_t)
+
+void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_rows *to,
+                        const lierne_rows *from, int64_t n, int64_t width) {
+    for (int64_t i = 0; i < n; i++) {
+        const void *rows[2] = {row_at(to, i), row_at(from, i)};
+        prefetch(to, i, n, (size_t)width * size);
+        kernel(row_at(to, i), rows, 2, (size_t)width);
+    }
+}
+
+bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
+                     int64_t width) {
+    switch (dtype) {
+    case LIERNE_F64:
+        add_f64(to, from, n, width);
+        return true;
+    case LIERNE_F32:
+        add_f32(to, from, n, width);
+        return true;
+    case LIERNE_I64:
+        add_i64(to, from, n, width);
+        return true;
+    case LIERNE_I32:
+        add_i32(to, from, n, width);
+        return true;
+    default:
+        return false;
+    }
+}

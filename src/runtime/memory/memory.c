@@ -1,0 +1,19 @@
+/* The table of host memory. */
+#include "runtime/memory/memory.h"
+
+static lierne_status alloc(void **out, size_t bytes) {
+    char *memory;
+    LIERNE_TRY(lierne_alloc_unset(&memory, bytes, 1));
+    *out = memory;
+    return LIERNE_OK;
+}
+
+const lierne_memory lierne_host_memory = {
+    .name = "host",
+    .alloc = alloc,
+    .free = lierne_mem_free,
+    .copy = lierne_host_copy,
+    .copy_blocks = lierne_host_copy_blocks,
+    .zero = lierne_host_zero,
+    .reduce = lierne_host_reduce,
+};

@@ -1,0 +1,44 @@
+/* A memory kind is one table: where scratch and staging slots come from, and how blocks are copied,
+ * cleared and summed there. Execution calls nothing else on data, so that all it does on the host
+ * it does on a device that has such a table. */
+#ifndef LIERNE_MEMORY_H
+#define LIERNE_MEMORY_H
+
+#include "runtime/memory/host.h"
+#include "runtime/memory/program.h"
+
+typedef struct lierne_memory {
+    const char *name;
+    /* Memory for scratch and staging slots; its contents do not matter. */
+    lierne_status (*alloc)(void **out, size_t bytes);
+    void (*free)(void *memory);
+    /* NULL, or where the host cannot read and write this kind: memory that both the host and the
+     * device can, for messages of transports that read only the host's. */
+    lierne_status (*alloc_host)(void **out, size_t bytes);
+    void (*free_host)(void *memory);
+    /* As the functions of the same names in host.h. */
+    void (*copy)(size_t size, void *to, const lierne_block *to_block, const void *from,
+                 const lierne_block *from_block);
+    void (*copy_blocks)(size_t whole, size_t size, void *to, const lierne_block *to_blocks,
+                        size_t nto, const void *from, const lierne_block *from_blocks,
+                        size_t nfrom);
+    void (*zero)(size_t size, void *to, const lierne_block *block);
+    void (*reduce)(lierne_dtype dtype, lierne_reduction reduction, int64_t divisor, void *to,
+                   const lierne_block *to_block, const lierne_contribution *from, size_t n);
+    /* NULL, or UNSUPPORTED for a buffer of a call that a device of this kind cannot read and write,
+     * or whose address is no multiple of `align` bytes. name: of the buffer. */
+    lierne_status (*check)(const void *buffer, size_t align, int device, const char *name);
+
+    /* NULL unless work is recorded while planning. Then calls on streams use these in place of
+     * copy, zero and reduce. prepare: the program is recorded; may set its `device`, which discard
+     * frees. It is called again when another program has been recorded in its place, and no call
+     * uses the last one any more. launch: enqueues the tasks of one of its launches. */
+    lierne_status (*prepare)(lierne_program *program);
+    void (*discard)(lierne_program *program);
+    lierne_status (*launch)(const lierne_program *program, size_t launch,
+                            const lierne_task_call *call, void *stream);
+} lierne_memory;
+
+extern const lierne_memory lierne_host_memory;
+
+#endif

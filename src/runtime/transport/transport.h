@@ -1,0 +1,234 @@
+/* A transport moves the messages of a stage between ranks and knows nothing else: it is a table of
+ * a few functions. The route says what the messages mean; execute/ decides which transport serves
+ * which message, waits, has the deadline, and does all sums.
+ *
+ * A transport works in one of two ways. One that moves takes contiguous bytes at the sender and
+ * delivers them at the receiver. One that exposes tells the receiver where the sender's buffers are
+ * readable and when; execution then copies straight from there and releases them. */
+#ifndef LIERNE_TRANSPORT_H
+#define LIERNE_TRANSPORT_H
+
+#include "base/base.h"
+#include "route/route.h"
+
+/* Blocks of one buffer, one after another; a message has one part per plan that it serves. */
+typedef struct lierne_part {
+    const void *base; /* of the buffer in this call; NULL outside of calls */
+    size_t size;      /* bytes of an element */
+    lierne_buffer buffer;
+    int index; /* of the buffer among those of its kind */
+    const lierne_block *blocks;
+    size_t nblocks;
+} lierne_part;
+
+/* A message of a stage that begins, or of one whose staging slot became free. */
+typedef struct lierne_posting {
+    size_t slot; /* of the batch; free again when poll has returned it */
+    int peer;
+    bool receives;
+    size_t bytes;
+    void *data;               /* where a transport that moves reads (sends) or writes (receives) */
+    const lierne_part *parts; /* of a transport that exposes or connects: this rank's blocks, at
+                                 both ends */
+    size_t nparts;
+    bool all_gathers; /* see lierne_transport */
+    bool in_window;   /* packed in the window of the sender: see lierne_transport */
+} lierne_posting;
+
+/* What a transport at one end of a message tells itself at the other end, before the first call:
+ * where a flag lies, for example. The meaning is the transport's own. */
+#define LIERNE_RECORD_WORDS 8
+typedef struct lierne_record {
+    int64_t words[LIERNE_RECORD_WORDS];
+} lierne_record;
+
+/* The other end of a message. Whichever request a call takes at each end, so a message may meet
+ * any of the peer's executions of the route: it has the record of each of them, and which one it
+ * meets is told by the match id. */
+typedef struct lierne_remote {
+    const lierne_part *parts; /* of a receive: the sender's, without bases; NULL of a send */
+    size_t nparts;
+    const lierne_record *records;
+    size_t nrecords;
+    const lierne_record *own; /* of this rank's executions, in their order: on every rank the k-th
+                                 of a route has the k-th record */
+    size_t nown;
+} lierne_remote;
+
+/* A group (lierne/group.h), as a transport sees it. */
+typedef struct lierne_transport_group {
+    int64_t uid; /* equal on all members, never used again */
+    const char *purpose;
+    int priority;     /* lierne_priority */
+    const int *ranks; /* in the group's order; as the transport counts them */
+    int n;
+    int rank; /* this rank's place among them */
+} lierne_transport_group;
+
+/* What makes the messages of a transport complete: polls of the host, or the order of work on a
+ * stream, for which nothing may poll. */
+typedef enum lierne_executor {
+    LIERNE_EXECUTOR_POLLED = 0,
+    LIERNE_EXECUTOR_STREAM = 1,
+    LIERNE_EXECUTOR_BOTH = 2
+} lierne_executor;
+
+struct lierne_heap;
+
+typedef struct lierne_transport {
+    const char *name;
+    bool exposes;             /* whether it exposes or moves */
+    lierne_executor executor; /* which one it serves */
+    /* It has no match ids: messages between two ranks match in the order in which they are posted.
+     * Execution then posts whole executions one after another, in the order of their begins. */
+    bool ordered;
+    bool windows; /* what is sent goes into memory of its own, which peers read */
+    /* It has an all-gather. Where it serves all messages of a stage, and every rank of the context
+     * sends one block to all others and has theirs in the order of the ranks, one after another,
+     * all postings of the stage come in one post and say so: it may move them as that. The
+     * operation also writes this rank's own block to its place. */
+    bool all_gathers;
+
+    /* NULL, or a flag per rank: whether this rank has had a message with it. Of transports that
+     * serve streams only and connect two ranks in their first message. Execution lets ranks have
+     * one while planning, and sets the flags (runtime/execute/first_messages.c). An all-gather may
+     * connect ranks again. */
+    bool *(*met)(void *self);
+
+    /* NULL, or whether it reads and writes a kind of memory that the host cannot ("cuda"), by the
+     * name of its table. Of transports that are polled; need not be the same at both ends. */
+    bool (*takes)(const void *self, const char *memory);
+
+    /* Frees its state when the context is destroyed, after all batches. NULL: it has none of its
+     * own.
+     */
+    void (*close)(void *self);
+
+    /* NULL, or gives up what belongs to peers, when a context that is not dead is destroyed: before
+     * the ranks part. They close afterwards. */
+    void (*leave)(void *self);
+
+    /* Writes a line about its messages so far, for the dump of a context. NULL: it has none. */
+    void (*print)(const void *self, char *text, size_t size);
+
+    /* Memory that peers can read in place: zeroed, from the start of a page on. free returns
+     * whether it is memory of the transport. Both NULL unless the transport has such memory. Errors
+     * of alloc: NO_MEMORY. */
+    lierne_status (*alloc)(void *self, void **out, size_t bytes);
+    bool (*free)(void *self, void *memory);
+
+    /* All NULL, or memory of the kind of buffers that all ranks have registered with each other,
+     * which the transport moves best: a heap (heap.h), for what execution allocates while
+     * planning. All ranks add a chunk together, and agree after each step
+     * (runtime/context/context_heap.c). reserve allocates a chunk of at least so many bytes, the
+     * same on all ranks, and adds it to the heap. enlist registers it: collective, at most half of
+     * the timeout. decide: keeps the chunk, or frees what there is of it, and the heap grows no
+     * more. Errors of reserve: any, of this rank alone; nothing is added. Of enlist: UNSUPPORTED
+     * (the transport is as good as before); others: it is of no further use, and abort follows. */
+    struct lierne_heap *(*heap)(void *self);
+    lierne_status (*heap_reserve)(void *self, int64_t bytes);
+    lierne_status (*heap_enlist)(void *self);
+    void (*heap_decide)(void *self, bool kept);
+
+    /* Zeroed memory that several ranks of a node write and read, or all NULL. One of them creates
+     * it; the others open it by its name, at any time before the first one closes it. It lives
+     * until the last one has closed it. *memory is where it is in this process. Errors: NO_MEMORY;
+     * of open also UNSUPPORTED (the system refuses it). */
+    lierne_status (*shared_create)(void **shared, void **memory, size_t bytes, lierne_record *name);
+    lierne_status (*shared_open)(void **shared, void **memory, size_t bytes,
+                                 const lierne_record *name);
+    void (*shared_close)(void *shared);
+
+    /* Whether it serves this rank and a peer: the same at both ends. NULL: every peer. */
+    bool (*reaches)(void *self, int peer);
+
+    /* A batch holds up to capacity messages in flight, each in a slot of its own. withdraw gives up
+     * those in flight, after an error, and returns whether their buffers are quiet; if not, peers
+     * may still read and write them. batch_destroy frees a batch that was withdrawn
+     * or has nothing in flight. */
+    lierne_status (*batch_create)(void *self, size_t capacity, void **batch);
+    bool (*withdraw)(void *batch);
+    void (*batch_destroy)(void *batch);
+
+    /* Starts messages. data and parts stay borrowed until poll returns the slot. Messages between
+     * the same two ranks with the same match id match in the order in which they are posted, and
+     * messages with different ids never do. Both ends must give the same size; otherwise post or
+     * poll returns TRANSPORT. */
+    lierne_status (*post)(void *batch, int match, const lierne_posting *postings, size_t n);
+
+    /* Writes the slots that completed since the last poll into done, which has space for capacity
+     * of them. A send that was exposed is complete when the receiver has released it. */
+    lierne_status (*poll)(void *batch, size_t *done, size_t *ndone);
+
+    /* NULL, or gets the stream of the next call, on which its posts enqueue; poll then returns them
+     * at once. Of transports that serve streams only. */
+    void (*set_stream)(void *batch, void *stream);
+
+    /* Both NULL, or for the watchdog (runtime/context/watchdog.h), which calls them in a thread of
+     * its own while others use the transport. check: an error that the transport has noticed since.
+     * abort: ends what hangs on the device, after an error. */
+    lierne_status (*check)(void *self);
+    void (*abort)(void *self);
+
+    /* NULL, or how to wait where nothing but messages of this transport is in flight: one step,
+     * after a poll that found none of them. As idle in runtime/control/control.h. */
+    bool (*wait)(void *self);
+
+    /* Both NULL unless the transport must know the other end of each message before the
+     * first call. A plan calls them when it is made and when its blocks change, never while one of
+     * its requests is in flight. All ranks of the context must then have the transport, also those
+     * that it connects with nobody. describe writes the record of a message that the batch will
+     * have, given without data and bases. connect gets the other ends of the messages in slots 0 to
+     * n - 1, and replaces those of an earlier connect; they stay readable until the next one or
+     * until the plan is destroyed, so withdraw and batch_destroy must not read them. An error of
+     * either on any rank fails the plan on all. */
+    lierne_status (*describe)(void *batch, const lierne_posting *message, lierne_record *record);
+    lierne_status (*connect)(void *batch, const lierne_remote *remotes, size_t n);
+
+    /* All NULL, or of a transport with windows that connects, for messages that are scattered: they
+     * need no staging slots, because the sender packs into its window and the receiver unpacks from
+     * there (lierne_posting.in_window; the other end of a message need not do so). Where no more
+     * than one execution of the route has messages. window_at: the place, after connect.
+     * before_packing and after_unpacking: what the packing waits for, and that the unpacking is
+     * done, as enqueued work; for all postings of a stage. */
+    char *(*window_at)(void *batch, size_t slot);
+    lierne_status (*before_packing)(void *batch, int match, const lierne_posting *postings,
+                                    size_t n);
+    lierne_status (*after_unpacking)(void *batch, int match, const lierne_posting *postings,
+                                     size_t n);
+
+    /* Of a transport that exposes, for a receive that poll has returned: the sender's parts, as
+     * many as the receiver has, readable at these addresses until release. NULL: the transport has
+     * written the message into the receiver's own parts, and there is nothing to release. A
+     * transport may decide so for each message of each call. */
+    const lierne_part *(*exposed)(void *batch, size_t slot);
+    void (*release)(void *batch, size_t slot);
+
+    /* All NULL and 0, or of a transport that exposes and is polled, for calls of which every
+     * message has at most so many bytes, contiguous on this rank (runtime/execute/short_call.c).
+     * post_short is post of all messages of the batch; false, and nothing was posted, where a send
+     * would have to wait. await_short waits a moment, and returns whether every receive is there,
+     * so that exposed shows them; otherwise the batch is to be polled. release_short then ends all
+     * of its messages, in place of poll and release. */
+    size_t short_bytes;
+    bool (*post_short)(void *batch, int match, const lierne_posting *postings, size_t n);
+    bool (*await_short)(void *batch);
+    void (*release_short)(void *batch);
+
+    /* Both NULL unless the transport needs a communicator per group. Each is collective over the
+     * members, which all call for their groups in one order, waits for them at most timeout
+     * seconds, and is called without the control's lock. group_create writes what it made, which is
+     * not NULL. After an error that only some members got, it is as if the others had succeeded:
+     * they then call group_destroy alone. Errors of both: TIMEOUT, PEER_FAILED, TRANSPORT (the
+     * context dies); of group_create also others, after which the member takes part in further
+     * groups. group_destroy frees the communicator in any case; with alone set, other members do
+     * not call, and it must not wait for them. */
+    lierne_status (*group_create)(void *self, const lierne_transport_group *group, double timeout,
+                                  void **communicator);
+    lierne_status (*group_destroy)(void *communicator, double timeout, bool alone);
+} lierne_transport;
+
+/* The transport of a world of one rank, whose routes have no messages. It has no state. */
+extern const lierne_transport lierne_self_transport;
+
+#endif

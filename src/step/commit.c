@@ -1,0 +1,274 @@
+/* Creating and destroying runs.
+ *
+ * Everything that can fail on one rank alone comes before the ranks agree (exchange.c). A group
+ * that a pass made is created once per context and source; runs count their references to it. */
+#include "step/schedule_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static lierne_status check_groups(const lierne_context *context, const lierne_schedule *s) {
+    for (size_t i = 0; i < s->groups.count; i++) {
+        const lierne_recorded_group *g = &s->groups.at[i];
+        for (int k = 0; k < g->n; k++) {
+            if (lierne_context_index(context, g->ranks[k]) < 0) {
+                char members[LIERNE_MEMBERS_TEXT];
+                lierne_members_print(members, sizeof members, &context->members);
+                return LIERNE_FAIL(LIERNE_INVALID,
+                                   "rank %d: ranks[%d] of group '%s' is %d, must be "
+                                   "%s",
+                                   context->rank, k, g->name, g->ranks[k], members);
+            }
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_plan(const lierne_run *run, const lierne_context *context, int i) {
+    const lierne_recorded_operation *o = &run->schedule->operations.at[i];
+    if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL)) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d (%s) has no plan to run",
+                           context->rank, i, lierne_operation_name(o->kind));
+    }
+    if (o->plan && lierne_plan_context(o->plan) != context) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: the plan of operation %d is of another "
+                           "context",
+                           context->rank, i);
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status check_peers(const lierne_run *run, int operation,
+                                 const lierne_messages *messages) {
+    const lierne_schedule *s = run->schedule;
+    const lierne_recorded_group *g = &s->groups.at[s->operations.at[operation].group];
+    for (size_t i = 0; i < messages->count; i++) {
+        if (!lierne_recorded_group_has(g, messages->at[i].peer)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: operation %d: its plan has messages with rank %d, which "
+                               "is not in group '%s'",
+                               s->rank, operation, messages->at[i].peer, g->name);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* Ranks outside of the group do not begin the operation, and messages with them would never come.
+ */
+static lierne_status check_members(const lierne_run *run, int operation) {
+    const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
+    const lierne_route *route = lierne_plan_route(o->plan, o->direction);
+    for (size_t i = 0; route && i < route->stages.count; i++) {
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].sends));
+        LIERNE_TRY(check_peers(run, operation, &route->stages.at[i].recvs));
+    }
+    return LIERNE_OK;
+}
+
+/* What an operation executes. */
+typedef struct use {
+    uintptr_t plan;
+    int direction;
+    int operation;
+} use;
+
+static int compare_uses(const void *a, const void *b) {
+    const use *x = a, *y = b;
+    int order = (x->plan > y->plan) - (x->plan < y->plan);
+    order = order ? order : x->direction - y->direction;
+    return order ? order : (x->operation > y->operation) - (x->operation < y->operation);
+}
+
+/* uses: sorted, so that those of one plan and direction lie side by side. */
+static lierne_status check_uses(const lierne_run *run, const use *uses, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        int own = uses[i].operation, before = i > 0 ? uses[i - 1].operation : -1;
+        if (i == 0 || uses[i].plan != uses[i - 1].plan ||
+            uses[i].direction != uses[i - 1].direction) {
+            LIERNE_TRY(check_members(run, own));
+        } else if (lierne_run_queue(run, before) != lierne_run_queue(run, own)) {
+            return LIERNE_FAIL(LIERNE_INVALID,
+                               "rank %d: operations %d and %d execute one plan in one direction, "
+                               "in two queues: make a plan for each",
+                               run->schedule->rank, before, own);
+        }
+    }
+    return LIERNE_OK;
+}
+
+/* A plan's calls in one direction are matched by their number, so they need one order. */
+static lierne_status check_plans(const lierne_run *run, const lierne_context *context) {
+    const lierne_schedule *s = run->schedule;
+    size_t n = 0;
+    use *uses;
+    for (size_t i = 0; i < s->operations.count; i++) {
+        LIERNE_TRY(check_plan(run, context, (int)i));
+    }
+    LIERNE_TRY(lierne_alloc(&uses, s->operations.count, sizeof *uses));
+    for (size_t i = 0; i < s->operations.count; i++) {
+        const lierne_recorded_operation *o = &s->operations.at[i];
+        if (o->plan) {
+            uses[n++] = (use){(uintptr_t)o->plan, (int)o->direction, (int)i};
+        }
+    }
+    if (n > 0) {
+        qsort(uses, n, sizeof *uses, compare_uses);
+    }
+    lierne_status status = check_uses(run, uses, n);
+    lierne_mem_free(uses);
+    return status;
+}
+
+static lierne_status check_transports(const lierne_context *context) {
+    for (int i = 0; i < context->ncarriers; i++) {
+        const lierne_transport *t = context->carriers[i].transport;
+        if (t->ordered) {
+            return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+                               "rank %d: transport %s matches messages in the order of calls, so "
+                               "queues cannot run concurrently over it",
+                               context->rank, t->name);
+        }
+    }
+    return LIERNE_OK;
+}
+
+static lierne_status allocate(lierne_run *run, const lierne_schedule *schedule) {
+    size_t n = schedule->operations.count, ngroups = schedule->groups.count;
+    LIERNE_TRY(lierne_schedule_copy(&run->schedule, schedule));
+    run->nqueues = (int)ngroups + 1;
+    LIERNE_TRY(lierne_alloc(&run->groups, ngroups, sizeof *run->groups));
+    LIERNE_TRY(lierne_alloc(&run->operations, n, sizeof *run->operations));
+    LIERNE_TRY(lierne_alloc(&run->next, ngroups + 1, sizeof *run->next));
+    LIERNE_TRY(lierne_alloc(&run->out, n, sizeof *run->out));
+    return lierne_alloc(&run->in, n, sizeof *run->in);
+}
+
+/* Everything that can fail on this rank alone. */
+static lierne_status prepare(lierne_run *run, lierne_context *context,
+                             const lierne_schedule *schedule, const lierne_run_spec *given,
+                             bool *concurrent) {
+    static const lierne_run_spec none = {.size = sizeof none};
+    lierne_run_spec spec;
+    LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
+    *concurrent = spec.concurrent != 0;
+    LIERNE_TRY(lierne_schedule_check_frozen(schedule));
+    if (schedule->rank != context->rank) {
+        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the schedule is of rank %d", context->rank,
+                           schedule->rank);
+    }
+    LIERNE_TRY(allocate(run, schedule));
+    LIERNE_TRY(check_transports(context));
+    LIERNE_TRY(check_groups(context, run->schedule));
+    LIERNE_TRY(check_plans(run, context));
+    for (size_t i = 0; i < run->schedule->groups.count; i++) {
+        lierne_recorded_group *g = &run->schedule->groups.at[i];
+        const lierne_group *existing = lierne_run_find_group(context, g);
+        if (g->source) {
+            g->uid = existing ? existing->uid : 0;
+        }
+    }
+    return spec.progress_thread ? lierne_run_thread_create(run) : LIERNE_OK;
+}
+
+/* By `by`: the plans may not be destroyed while a run has them. */
+static void hold_plans(const lierne_run *run, int by) {
+    for (size_t i = 0; i < run->schedule->operations.count; i++) {
+        if (run->schedule->operations.at[i].plan) {
+            lierne_plan_hold(run->schedule->operations.at[i].plan, by);
+        }
+    }
+}
+
+static void drop(lierne_run *run) {
+    if (run) {
+        lierne_run_thread_destroy(run);
+        lierne_schedule_destroy(run->schedule);
+        lierne_mem_free(run->groups);
+        lierne_mem_free(run->operations);
+        lierne_mem_free(run->next);
+        lierne_mem_free(run->out);
+        lierne_mem_free(run->in);
+        lierne_mem_free(run);
+    }
+}
+
+/* Of a run that was not created: groups of earlier runs stay with these. */
+static void return_groups(const lierne_run *run) {
+    for (size_t i = 0; run && run->groups && i < run->schedule->groups.count; i++) {
+        if (run->groups[i]) {
+            run->groups[i]->references--;
+        }
+    }
+}
+
+static bool dependent_busy(const lierne_dependent *dependent) {
+    return ((const lierne_run *)dependent)->running;
+}
+
+static lierne_status destroy_dependent(lierne_dependent *dependent) {
+    lierne_run *run = (lierne_run *)dependent;
+    lierne_status status = LIERNE_OK;
+    lierne_run_thread_destroy(run);
+    run->context->guard = run->running ? NULL : run->context->guard;
+    run->context->nplans -= lierne_context_remove_dependent(run->context, dependent);
+    hold_plans(run, -1);
+    for (size_t i = run->schedule->groups.count; i-- > 0;) {
+        lierne_group *own = run->groups[i];
+        if (own && --own->references == 0) {
+            lierne_status destroyed = lierne_group_destroy(&own);
+            status = status == LIERNE_OK ? destroyed : status;
+        }
+    }
+    drop(run);
+    return status;
+}
+
+static lierne_status create(lierne_run **out, lierne_context *context,
+                            const lierne_schedule *schedule, const lierne_run_spec *spec) {
+    lierne_run *run = NULL;
+    bool concurrent = false;
+    LIERNE_TRY(lierne_context_alive(context));
+    lierne_status status =
+        out ? lierne_alloc(&run, 1, sizeof *run) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+    if (status == LIERNE_OK) {
+        run->context = context;
+        status = prepare(run, context, schedule, spec, &concurrent);
+    }
+    int64_t call = lierne_context_begin_call(context, "committing", -1);
+    status = lierne_run_agree(run, context, status, concurrent);
+    lierne_context_end_call(context, call, status);
+    if (status != LIERNE_OK) {
+        return_groups(run);
+        drop(run);
+        return status;
+    }
+    run->dependent = (lierne_dependent){.busy = dependent_busy, .destroy = destroy_dependent};
+    lierne_context_add_dependent(context, &run->dependent);
+    context->nplans++;
+    hold_plans(run, 1);
+    *out = run;
+    return LIERNE_OK;
+}
+
+lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
+                                const lierne_schedule *schedule, const lierne_run_spec *spec) {
+    LIERNE_PUBLIC_CALL();
+    if (out) {
+        *out = NULL;
+    }
+    return context ? create(out, context, schedule, spec)
+                   : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+}
+
+lierne_status lierne_run_destroy(lierne_run *run) {
+    LIERNE_PUBLIC_CALL();
+    if (!run) {
+        return LIERNE_OK;
+    }
+    if (run->running && run->context->dead == LIERNE_OK) {
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
+                           run->context->rank);
+    }
+    return destroy_dependent(&run->dependent);
+}

@@ -1,0 +1,79 @@
+/* A run from inside: commit.c makes it, schedule_run.c executes it, schedule_trace.c describes it.
+ */
+#ifndef LIERNE_RUN_INTERNAL_H
+#define LIERNE_RUN_INTERNAL_H
+
+#include "plan/plan.h"
+#include "runtime/context/context.h"
+#include "runtime/group/group.h"
+#include "step/schedule.h"
+
+/* An operation of the running execution. */
+typedef struct lierne_run_operation {
+    lierne_request *request; /* NULL unless it is posted and not ended */
+    double begun;            /* these: 0 before */
+    double resumed;
+    double ended;
+    bool free; /* it is not held, or was resumed */
+} lierne_run_operation;
+
+/* run_thread.c */
+typedef struct lierne_run_thread {
+    lierne_guard guard;
+    pthread_t thread;
+    bool closing;
+} lierne_run_thread;
+
+struct lierne_run {
+    lierne_dependent dependent; /* of the context; the first member */
+    lierne_context *context;
+    lierne_schedule *schedule;        /* a copy, with the uids of groups that were created */
+    lierne_group **groups;            /* per group of the schedule: what a pass made, else NULL */
+    lierne_run_operation *operations; /* per operation of the schedule */
+    int nqueues;                      /* the last one is the local one */
+    int *next; /* per queue: operation whose turn it is, or the number of operations */
+    void **out;
+    const void **in;
+    lierne_run_thread *thread; /* or NULL: it progresses in the caller's calls only */
+    bool running;
+    int64_t executions; /* begun so far */
+    double issued;
+    lierne_deadline deadline; /* of nothing progressing; timeout 0: not started */
+    lierne_status status;     /* of the execution */
+    char message[LIERNE_MESSAGE_SIZE];
+};
+
+/* The queue of an operation. */
+static inline int lierne_run_queue(const lierne_run *run, int operation) {
+    int group = run->schedule->operations.at[operation].group;
+    return group < 0 ? run->nqueues - 1 : run->schedule->groups.at[group].queue;
+}
+
+/* schedule_run.c. Looks at every queue once; *moved: something was done. */
+lierne_status lierne_run_advance(lierne_run *run, bool *moved);
+/* Whether an execution was begun that is neither complete nor has failed. */
+bool lierne_run_is_open(const lierne_run *run);
+
+/* run_thread.c. Errors: UNSUPPORTED, NO_RESOURCE, NO_MEMORY. */
+lierne_status lierne_run_thread_create(lierne_run *run);
+void lierne_run_thread_destroy(lierne_run *run);
+/* The guard of a run with a thread; NULL: it has none. */
+static inline lierne_guard *lierne_run_guard(const lierne_run *run) {
+    return run && run->thread ? &run->thread->guard : NULL;
+}
+
+/* schedule_trace.c. Adds the events of the last execution as lierne_run_get_trace writes them. */
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run);
+/* trace_file.c. Appends them to the file that LIERNE_TRACE names, if it is set. Errors: IO,
+ * NO_MEMORY. */
+lierne_status lierne_run_append_trace(const lierne_run *run);
+
+/* exchange.c. Collective: compares the schedules of all ranks, and creates the groups of passes
+ * that have no uid, into run->groups. status: how this rank fared so far; the result is the same on
+ * every rank. */
+lierne_status lierne_run_agree(lierne_run *run, lierne_context *context, lierne_status status,
+                               bool concurrent);
+/* The group that an earlier run has of this source and purpose, or NULL. */
+lierne_group *lierne_run_find_group(const lierne_context *context, const lierne_recorded_group *g);
+
+#endif

@@ -1,0 +1,131 @@
+/* The last execution of a run: its events one by one, and in the Chrome trace format.
+ *
+ * An operation is two bars of its queue: what it waited while it was held, and what it did. Arrows
+ * need one number at both ends of a message: a hash of its group, ends and place among its like. */
+#include "step/schedule_run.h"
+
+#include <string.h>
+
+/* Bytes that this rank sends to others in an operation. */
+static int64_t sent_bytes(const lierne_recorded_operation *o) {
+    lierne_report report = {.size = sizeof report};
+    bool known = o->plan && lierne_plan_get_report(&report, o->plan, o->direction) == LIERNE_OK;
+    return known ? report.sent_bytes : 0;
+}
+
+static int64_t uid_of(const lierne_run *run, const lierne_recorded_operation *o) {
+    return o->group < 0 ? 0 : run->schedule->groups.at[o->group].uid;
+}
+
+lierne_status lierne_run_get_event(lierne_run_event *event, const lierne_run *run, int operation) {
+    LIERNE_PUBLIC_CALL();
+    if (!run || operation < 0 || (size_t)operation >= run->schedule->operations.count) {
+        return LIERNE_FAIL(LIERNE_INVALID, "run is NULL, or operation %d is not one of it",
+                           operation);
+    }
+    const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
+    lierne_guard_enter(lierne_run_guard(run));
+    const lierne_run_operation now = run->operations[operation], *r = &now;
+    lierne_guard_leave(lierne_run_guard(run));
+    const lierne_run_event full = {.size = sizeof full,
+                                   .queue = lierne_run_queue(run, operation),
+                                   .uid = uid_of(run, o),
+                                   .bytes = sent_bytes(o),
+                                   .issued = run->issued,
+                                   .begun = r->begun,
+                                   .resumed = r->resumed,
+                                   .ended = r->ended};
+    return lierne_spec_give(event, &full, sizeof full, "event");
+}
+
+/* The number of the message among those of its group and ends. */
+static uint64_t message_id(const lierne_run *run, int operation) {
+    const lierne_schedule *s = run->schedule;
+    const lierne_recorded_operation *o = &s->operations.at[operation];
+    bool sends = o->kind == LIERNE_OPERATION_SEND;
+    int64_t key[4] = {uid_of(run, o), sends ? s->rank : o->peer, sends ? o->peer : s->rank, 0};
+    for (int i = 0; i < operation; i++) {
+        const lierne_recorded_operation *p = &s->operations.at[i];
+        key[3] += p->kind == o->kind && p->peer == o->peer &&
+                  lierne_run_queue(run, i) == lierne_run_queue(run, operation);
+    }
+    return lierne_hash(0, key, sizeof key) >> 12; /* JSON numbers have 53 bits */
+}
+
+static void add_bar(lierne_text *text, const lierne_run *run, int i, const char *suffix,
+                    double from, double to) {
+    const lierne_recorded_operation *o = &run->schedule->operations.at[i];
+    lierne_text_add(text,
+                    "%s{\"name\":\"%s%s%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
+                    "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"operation\":%d,\"uid\":%lld,"
+                    "\"bytes\":%lld}}",
+                    text->length ? ",\n" : "", lierne_operation_name(o->kind), *o->tag ? " " : "",
+                    o->tag, suffix, *o->tag ? o->tag : "none", run->schedule->rank,
+                    lierne_run_queue(run, i), from * 1e6, (to - from) * 1e6, i,
+                    (long long)uid_of(run, o), (long long)sent_bytes(o));
+}
+
+static void add_arrow(lierne_text *text, const lierne_run *run, int i) {
+    const lierne_run_operation *r = &run->operations[i];
+    bool sends = run->schedule->operations.at[i].kind == LIERNE_OPERATION_SEND;
+    lierne_text_add(text,
+                    ",\n{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":%llu,"
+                    "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
+                    sends ? "s" : "f\",\"bp\":\"e", (unsigned long long)message_id(run, i),
+                    run->schedule->rank, lierne_run_queue(run, i),
+                    (sends ? r->resumed : r->ended) * 1e6);
+}
+
+/* Names the queues, as "1 ep@4". Names of groups may be any characters: only plain ones are shown.
+ */
+static void add_queue_name(lierne_text *text, const lierne_run *run, int q) {
+    const char *name = q + 1 < run->nqueues ? run->schedule->groups.at[q].name : "local";
+    lierne_text_add(text,
+                    "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+                    "\"args\":{\"name\":\"%d ",
+                    text->length ? ",\n" : "", run->schedule->rank, q, q);
+    for (; *name; name++) {
+        bool plain = *name >= ' ' && *name < 0x7F && *name != '"' && *name != '\\';
+        lierne_text_add(text, "%c", plain ? *name : '?');
+    }
+    lierne_text_add(text, "\"}}");
+}
+
+static void add_operation(lierne_text *text, const lierne_run *run, int i) {
+    const lierne_run_operation *r = &run->operations[i];
+    const lierne_recorded_operation *o = &run->schedule->operations.at[i];
+    if (r->ended == 0) {
+        return;
+    }
+    bool local = o->kind == LIERNE_OPERATION_LOCAL;
+    if (o->held && !local) {
+        add_bar(text, run, i, " (held)", r->begun, r->resumed);
+    }
+    add_bar(text, run, i, "", local ? r->begun : r->resumed, r->ended);
+    if (o->kind == LIERNE_OPERATION_SEND || o->kind == LIERNE_OPERATION_RECV) {
+        add_arrow(text, run, i);
+    }
+}
+
+void lierne_run_write_trace(lierne_text *text, const lierne_run *run) {
+    for (int q = 0; q < run->nqueues; q++) {
+        add_queue_name(text, run, q);
+    }
+    for (int i = 0; i < (int)run->schedule->operations.count; i++) {
+        add_operation(text, run, i);
+    }
+}
+
+lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {
+    LIERNE_PUBLIC_CALL();
+    lierne_text own = {0};
+    if (!text || !run) {
+        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", text ? "run" : "text");
+    }
+    *text = NULL;
+    if (run->running) {
+        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run has not ended", run->context->rank);
+    }
+    lierne_run_write_trace(&own, run);
+    return lierne_text_take(&own, text);
+}

@@ -1,0 +1,66 @@
+/* LIERNE_TRACE: every execution appends its events to a file that all ranks share.
+ *
+ * The file begins with "[", and each rank adds its events with one write at the end, so that
+ * nothing is lost where ranks write at the same time. The list is never closed, because no rank
+ * knows that it is the last; the trace format allows that. The first rank must not write behind the
+ * events of another one: so the beginning is made in a file of its own, which takes the name only
+ * if no other has. */
+#include "step/schedule_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static lierne_status fail(const char *path, const char *what) {
+    return LIERNE_FAIL(LIERNE_IO, "LIERNE_TRACE is '%s', which cannot be %s: %s", path, what,
+                       strerror(errno));
+}
+
+static lierne_status append(const char *path, const char *text, int flags) {
+    size_t length = strlen(text);
+    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
+    if (file < 0) {
+        return fail(path, "opened");
+    }
+    ssize_t written = write(file, text, length);
+    lierne_status status =
+        written == (ssize_t)length ? LIERNE_OK : fail(path, "written as a whole");
+    close(file);
+    return status;
+}
+
+static lierne_status begin(const char *path, int rank) {
+    char own[4096];
+    if (access(path, F_OK) == 0) {
+        return LIERNE_OK;
+    }
+    int n = snprintf(own, sizeof own, "%s.%ld.%d", path, (long)getpid(), rank);
+    if (n < 0 || (size_t)n >= sizeof own) {
+        errno = ENAMETOOLONG;
+        return fail(path, "opened");
+    }
+    LIERNE_TRY(append(own, "[\n", O_CREAT | O_TRUNC));
+    bool taken = link(own, path) == 0 || errno == EEXIST;
+    lierne_status status = taken ? LIERNE_OK : fail(path, "created");
+    unlink(own);
+    return status;
+}
+
+lierne_status lierne_run_append_trace(const lierne_run *run) {
+    const char *path = getenv("LIERNE_TRACE");
+    lierne_text lines = {0};
+    char *text;
+    if (!path || !*path) {
+        return LIERNE_OK;
+    }
+    lierne_run_write_trace(&lines, run);
+    lierne_text_add(&lines, ",\n");
+    LIERNE_TRY(lierne_text_take(&lines, &text));
+    lierne_status status = begin(path, run->schedule->rank);
+    status = status == LIERNE_OK ? append(path, text, 0) : status;
+    lierne_mem_free(text);
+    return status;
+}

@@ -1,9 +1,0 @@
-/* The transport of a simulated world; its state is a lierne_sim_rank (control/sim.h). */
-#ifndef LIERNE_SIM_TRANSPORT_H
-#define LIERNE_SIM_TRANSPORT_H
-
-#include "transport/transport.h"
-
-extern const lierne_transport lierne_sim_transport;
-
-#endif
