@@ -114,7 +114,8 @@ LINK     = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(
 MPILINK  = $(MPICC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CJSON) -lm
 
 .DEFAULT_GOAL := help
-PYTHON  ?= python3
+# That of the tests, where it was made (tests/venv.sh).
+PYTHON  ?= $(or $(wildcard $(B)/venv/bin/python),python3)
 .PHONY: abi bench-gpu bench-links deb pictures site python wheel check-torch check-long scale model mpi-tests all demo check golden bench sanitize fuzz mutants format clean help deps tests install uninstall
 .DELETE_ON_ERROR:
 
@@ -122,13 +123,13 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 deps: ## install what is missing (Debian, Ubuntu); DEPS=0 only names it
-	@DEPS=$(DEPS) sh tests/deps.sh
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh
 
 all: $(LIB) $(TOOL) $(if $(HAVE_MPI),$(MPILIB) $(RUN)) $(SHARED) ## build the libraries and the command
 	@echo "built liblierne$(if $(HAVE_MPI),$(comma) liblierne_mpi)$(if $(CUDA_SRC),$(comma) liblierne_cuda)$(if $(NCCL_SRC),$(comma) liblierne_nccl) and the command; CUDA: $(or $(NVCC),not found)$(comma) not needed"
 
 demo: ## install what is missing, build, run a published configuration on 8 ranks
-	@DEPS=$(DEPS) sh tests/deps.sh demo
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh demo
 	@$(MAKE) --no-print-directory -s all
 	@sh tests/demo.sh $(B)
 
@@ -148,19 +149,19 @@ wheel: python ## build the Python wheel in build/dist (needs setuptools 70.1 or 
 	@echo "built $$(ls $(B)/dist/*.whl)"
 
 check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
-	@[ -x $(B)/venv/bin/torchrun ] || { python3 -m venv $(B)/venv && \
-	$(B)/venv/bin/pip install -q cffi numpy 'setuptools>=70.1' 'torch>=2.4'; }
-	@PYTHON=$(CURDIR)/$(B)/venv/bin/python bash tests/cli/test_torch.sh $(B)
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh ensurepip
+	@sh tests/venv.sh $(B) torch
+	@bash tests/cli/test_torch.sh $(B)
 
 abi: ## write the baseline of the ABI, tests/abi.txt, which check compares with
 	@$(PYTHON) tests/cli/abi.py include tests/abi.txt write
 
 site: ## build the documentation as a site in build/site/html (installs mkdocs)
-	@DEPS=$(DEPS) sh tests/deps.sh mkdocs
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh mkdocs
 	@sh docs/site.sh $(B)/site
 
 deb: ## build Debian packages in build/deb and check them with lintian (installs what that needs)
-	@DEPS=$(DEPS) sh tests/deps.sh dh dh_python3 lintian
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh dh dh_python3 lintian
 	@bash debian/build.sh $(B)/deb
 
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)
@@ -172,7 +173,7 @@ check-long: tests ## what takes too long for check: all random cases on streams,
 	$(if $(HAVE_MPI),@$(MPIRUN) -n 4 $(B)/tests/mpi/hangs 0 100 && LIERNE_TRANSPORTS=mpi $(MPIRUN) -n 4 $(B)/tests/mpi/hangs 100 100)
 
 model: ## check protocols in all interleavings, with Spin (3 minutes)
-	@DEPS=$(DEPS) sh tests/deps.sh spin
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh spin
 	@bash tests/model/barrier.sh $(MODEL_ARGS)
 	@bash tests/model/bell.sh
 	@bash tests/model/group_calls.sh

@@ -1,21 +1,32 @@
 #!/bin/sh
-# Installs the missing packages that building and testing need, and names them. Arguments: further
-# commands, whose packages mostly have their names.
-# DEPS=0: only names what is missing, and fails if something is. deps.sh demo fails then only if the
-# demo cannot do without it: the compiler, make and cJSON.
+# Installs the missing packages that building and testing need, and names them; then makes $B/venv for the
+# Python tests (venv.sh). Arguments: further commands, whose packages mostly have their names.
+# DEPS=0: only names what is missing, and fails if something is but Python's modules. deps.sh demo fails
+# then only if the demo cannot do without it: the compiler, make and cJSON. It needs no Python.
 set -eu
 missing=
+python= # packages of Debian's Python, which PyPI has, too
 need() { # need COMMAND PACKAGE: a command on the PATH
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
-module() { # module NAME PACKAGE: a Python module, for an interpreter that test_python.sh tries
-    for python in python3 /usr/bin/python3; do
-        "$python" -c "import $1" 2>/dev/null && return
-    done
-    missing="$missing $2"
+module() { # module NAME PACKAGE: a module of Debian's Python
+    /usr/bin/python3 -c "import $1" 2>/dev/null || python="$python $2"
 }
 header() { # header FILE PACKAGE: a header that the compiler finds
     printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1 || missing="$missing $2"
+}
+install() { # install PACKAGE...
+    command -v apt-get >/dev/null 2>&1 || { echo "please install: $* (no apt-get here)" >&2; return 1; }
+    sudo=
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    echo "installing: $*"
+    log=$(mktemp)
+    if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        echo "installing failed; the log is $log" >&2
+        return 1
+    fi
+    rm -f "$log"
 }
 need make make
 need cc gcc
@@ -24,13 +35,11 @@ need pkg-config pkg-config
 need mpicc libopenmpi-dev
 need mpirun openmpi-bin
 need git git
-module cffi python3-cffi # without these two the tests of the Python package are skipped
-module numpy python3-numpy
-module jsonschema python3-jsonschema # without it the schema of configurations is not compared
 for command in "$@"; do
     case $command in
     demo) ;;
     dh) need dh debhelper ;;
+    ensurepip) module ensurepip python3-venv ;;
     dh_python3) need dh_python3 dh-python ;;
     *) need "$command" "$command" ;;
     esac
@@ -43,12 +52,17 @@ if command -v cc >/dev/null 2>&1; then
 else
     missing="$missing libc6-dev libcjson-dev libxxhash-dev libcriterion-dev"
 fi
-[ -z "$missing" ] && exit 0
+venv=made
+if [ "${1:-}" != demo ] && ! sh tests/venv.sh "$B" here; then
+    venv=
+    module cffi python3-cffi
+    module jsonschema python3-jsonschema
+    module numpy python3-numpy
+fi
 if [ "${DEPS:-1}" = 0 ]; then
-    echo "missing packages:$missing (not installed: DEPS=0)" >&2
+    [ -z "$missing$python" ] || echo "missing packages:$missing$python (not installed: DEPS=0)" >&2
     for package in $missing; do
         case "${1:-} $package" in
-        *' python3-cffi' | *' python3-numpy' | *' python3-jsonschema') ;;
         'demo g++' | 'demo pkg-config' | 'demo libopenmpi-dev' | 'demo openmpi-bin' | 'demo git' | \
             'demo libcriterion-dev') ;;
         *) exit 1 ;;
@@ -56,14 +70,9 @@ if [ "${DEPS:-1}" = 0 ]; then
     done
     exit 0
 fi
-command -v apt-get >/dev/null 2>&1 || { echo "please install:$missing (no apt-get here)" >&2; exit 1; }
-sudo=
-[ "$(id -u)" = 0 ] || sudo=sudo
-echo "installing:$missing"
-log=$(mktemp)
-if ! { $sudo apt-get update && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    echo "installing failed; the log is $log" >&2
-    exit 1
+# shellcheck disable=SC2086
+if [ -n "$missing$python" ] && ! install $missing $python; then
+    [ -z "$missing" ] || exit 1
+    echo "trying PyPI for Python's modules"
 fi
-rm -f "$log"
+[ -n "$venv" ] || sh tests/venv.sh "$B"

@@ -8,7 +8,7 @@ build=${1:?usage: test_performance.sh BUILD}
 cd "$(dirname "$0")/../.." || exit 2
 page=docs/performance.md
 if ! command -v python3 >/dev/null; then
-    echo "no python3: skipped"
+    echo "skipped: there is no python3"
     verdicts
     exit
 fi

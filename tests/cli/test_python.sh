@@ -1,19 +1,13 @@
 #!/usr/bin/env bash
 # The Python package, from a folder with its shared libraries as a wheel has them. $1: the build folder.
-# PYTHON names the interpreter; by default the first one that has cffi and numpy.
+# PYTHON names the interpreter; by default that of venv.sh.
 set -u
 . "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_python.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.." || exit 2
-python=
-for program in ${PYTHON:-python3 /usr/bin/python3}; do
-    if "$program" -c 'import cffi, numpy' 2>/dev/null; then
-        python=$program
-        break
-    fi
-done
-if [ -z "$python" ] || [ ! -e "$build/liblierne.so.0" ]; then
-    echo "skipped: there is no python3 with cffi and numpy"
+python=${PYTHON:-$build/venv/bin/python}
+if ! "$python" -c 'import cffi, numpy' 2>/dev/null || [ ! -e "$build/liblierne.so.0" ]; then
+    echo "skipped: there is no $python with cffi and numpy (make deps), or no library"
     echo "0 passed, 0 failed"
     exit 0
 fi

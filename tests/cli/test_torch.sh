@@ -1,19 +1,14 @@
 #!/usr/bin/env bash
 # lierne.torch on ranks of torchrun, where an interpreter has PyTorch (make check-torch installs it).
-# $1: the build folder. PYTHON names the interpreter.
+# $1: the build folder. PYTHON names the interpreter; by default that of venv.sh.
 set -u
 . "$(dirname "$0")/../verdict.sh"
 build=$(cd "${1:?usage: test_torch.sh BUILD}" && pwd)
 cd "$(dirname "$0")/../.." || exit 2
-python=
-for program in ${PYTHON:-"$build/venv/bin/python" python3 /usr/bin/python3}; do
-    if "$program" -c 'import cffi, numpy, torch; assert torch.__version__ >= "2.4"' 2>/dev/null; then
-        python=$program
-        break
-    fi
-done
-if [ -z "$python" ] || [ ! -e "$build/liblierne.so.0" ]; then
-    echo "skipped: there is no python3 with PyTorch 2.4 or later (make check-torch installs it)"
+python=${PYTHON:-$build/venv/bin/python}
+if ! "$python" -c 'import cffi, numpy, torch; assert torch.__version__ >= "2.4"' 2>/dev/null ||
+    [ ! -e "$build/liblierne.so.0" ]; then
+    echo "skipped: there is no PyTorch 2.4 or later (make check-torch installs it)"
     echo "0 passed, 0 failed"
     exit 0
 fi
