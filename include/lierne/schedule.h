@@ -36,7 +36,8 @@ extern "C" {
 typedef struct lierne_schedule lierne_schedule;
 typedef struct lierne_run lierne_run;
 
-#define LIERNE_MAX_GROUP_NAME 63 /* characters of the name of a group in a schedule */
+#define LIERNE_MAX_GROUP_NAME     63 /* characters of the name of a group in a schedule */
+#define LIERNE_MAX_OPERATION_NAME 63 /* characters of the name of an operation */
 
 /* What an operation is. SEND and RECV are the two ends of a message between two ranks of the group.
  * PLAN is any plan. LOCAL communicates nothing: a place for the caller's own computation. */
@@ -83,6 +84,9 @@ typedef struct lierne_operation_spec {
     lierne_direction direction; /* of the plan */
     int held; /* nonzero: it begins in its turn, but does its part only after lierne_run_resume on
                  this rank. For LOCAL: the caller computes between begin and resume */
+    const char *name; /* what the caller calls it, as the node of a graph: at most
+                         LIERNE_MAX_OPERATION_NAME characters. Messages show it; it is not compared
+                         between ranks. NULL: "" */
 } lierne_operation_spec;
 #define LIERNE_OPERATION_SPEC_INIT                                                                 \
     { .size = sizeof(lierne_operation_spec), .group = -1 }
@@ -101,8 +105,8 @@ LIERNE_API lierne_status lierne_schedule_add_group(int *index, lierne_schedule *
 /* Adds an operation behind the others. *index is its number, from 0 on. spec is copied, the plan is
  * not. Not collective. Errors: INVALID (NULL, a frozen schedule, a kind, a group that was not
  * added or that the rank is not in, a tag, an index in after that is not of an earlier operation,
- * dtype, count, a root or peer that is not in the group, a plan of another kind, a direction),
- * NO_MEMORY. */
+ * dtype, count, a root or peer that is not in the group, a plan of another kind, a direction, a
+ * name that is too long), NO_MEMORY. */
 LIERNE_API lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedule,
                                                        const lierne_operation_spec *spec);
 
@@ -168,8 +172,8 @@ LIERNE_API lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
                                                    const lierne_schedule *schedule, int index);
 
 /* Fills *operation with operation `index`, as it was added, with the group that passes gave it.
- * size is set by the caller; tag and after are the schedule's. Not collective. Errors: INVALID
- * (NULL, index, size). */
+ * size is set by the caller; tag, after and name are the schedule's. Not collective. Errors:
+ * INVALID (NULL, index, size). */
 LIERNE_API lierne_status lierne_schedule_get_operation(lierne_operation_spec *operation,
                                                        const lierne_schedule *schedule, int index);
 
@@ -188,7 +192,8 @@ typedef struct lierne_order {
  * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups isolated;
  * per group the same operations in the same sequence, with equal kind, tag, dtype, count, root,
  * plan and direction; for each send its receive. A difference is MISMATCH, and the message names
- * rank, operation, group, sequence number, field, the value expected and the one found. Then the
+ * rank, operation (with its name), group, sequence number, field, the value expected and the one
+ * found. Then the
  * order: an operation of all ranks of a group is one event; the launch order of every rank must not
  * close a cycle of events, in which ranks would wait for each other for ever. Schedules that agree
  * pair by pair may still close one. cycle gets the shortest one, of concurrent queues where these
@@ -222,6 +227,10 @@ typedef struct lierne_run_spec {
                             that it goes on while the caller computes; ranks need not agree. The
                             thread sleeps while no run is begun, and 50 us between two looks that
                             find nothing. See Threads, below */
+    int external; /* nonzero: the caller executes the operations itself, over communicators of its
+                     own, as a framework's process groups. Operations need no plans, any transports
+                     will do, and lierne_run_begin is INVALID: the run compares schedules, and
+                     counts and keeps groups. The same on every rank; no progress_thread */
 } lierne_run_spec;
 
 /* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread the caller
@@ -241,15 +250,24 @@ typedef struct lierne_run_spec {
  * stay the caller's and can be neither destroyed nor updated while the run holds them. On any
  * rank's failure every rank gets the same error, nothing is created, and *out is NULL. Errors:
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
- * context, an operation without plan that is not LOCAL, a plan of another context or with messages
- * to or from a rank outside of the operation's group, one plan and direction in two queues; a
- * cycle, which the message has), MISMATCH (lierne_schedules_check; ranks
- * hold different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress
- * thread where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
+ * context, an operation without plan that is not LOCAL, unless external, a plan of another context
+ * or with messages to or from a rank outside of the operation's group, one plan and direction in
+ * two queues; a cycle, which the message has), MISMATCH (lierne_schedules_check; ranks hold
+ * different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress thread
+ * where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
                                            const lierne_schedule *schedule,
                                            const lierne_run_spec *spec);
+
+/* The groups that lierne_run_create created for this run, on any ranks: the same number, in the
+ * same order, on every rank, so that an external executor makes its own communicators in that
+ * order. -1 for NULL. get_created fills *group, as lierne_schedule_get_group does, with group
+ * `index` of them; texts and ranks are the run's. A run that found all its groups with earlier runs
+ * created none. Not collective. Errors: INVALID (NULL, index, size). */
+LIERNE_API int lierne_run_get_ncreated(const lierne_run *run);
+LIERNE_API lierne_status lierne_run_get_created(lierne_schedule_group *group, const lierne_run *run,
+                                                int index);
 
 /* Destroys a run, and the groups that no other run of the context uses, the newest first.
  * Collective over their members where groups have communicators (lierne_group_destroy), else not.
@@ -261,8 +279,8 @@ LIERNE_API lierne_status lierne_run_destroy(lierne_run *run);
  * lierne_forward; those of LOCAL are not read. All buffers are borrowed until lierne_run_end has
  * returned, the two arrays are copied. Either array may be NULL where all its entries would be.
  * Collective over the context. The calls are not compared again where the context checks. Errors:
- * INVALID (NULL, a buffer that its plan rejects: nothing was started), BUSY (begun and not ended),
- * or the error that killed the context. */
+ * INVALID (NULL, an external run, a buffer that its plan rejects: nothing was started), BUSY (begun
+ * and not ended), or the error that killed the context. */
 LIERNE_API lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in);
 
 /* Lets a held operation do its part, or says that the caller's computation of a LOCAL one is

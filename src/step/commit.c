@@ -26,7 +26,7 @@ static lierne_status check_groups(const lierne_context *context, const lierne_sc
 
 static lierne_status check_plan(const lierne_run *run, const lierne_context *context, int i) {
     const lierne_recorded_operation *o = &run->schedule->operations.at[i];
-    if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL)) {
+    if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL) && !run->external) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d (%s) has no plan to run",
                            context->rank, i, lierne_operation_name(o->kind));
     }
@@ -152,13 +152,20 @@ static lierne_status prepare(lierne_run *run, lierne_context *context,
     lierne_run_spec spec;
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
     *concurrent = spec.concurrent != 0;
+    run->external = spec.external != 0;
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     if (schedule->rank != context->rank) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the schedule is of rank %d", context->rank,
                            schedule->rank);
     }
+    if (run->external && spec.progress_thread) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: progress_thread is set, but an external run has nothing to "
+                           "progress",
+                           context->rank);
+    }
     LIERNE_TRY(allocate(run, schedule));
-    LIERNE_TRY(check_transports(context));
+    LIERNE_TRY(run->external ? LIERNE_OK : check_transports(context));
     LIERNE_TRY(check_groups(context, run->schedule));
     LIERNE_TRY(check_plans(run, context));
     for (size_t i = 0; i < run->schedule->groups.count; i++) {
@@ -184,6 +191,10 @@ static void drop(lierne_run *run) {
     if (run) {
         lierne_run_thread_destroy(run);
         lierne_schedule_destroy(run->schedule);
+        for (size_t i = 0; i < run->created.count; i++) {
+            lierne_mem_free(run->created.at[i].ranks);
+        }
+        lierne_mem_free(run->created.at);
         lierne_mem_free(run->groups);
         lierne_mem_free(run->operations);
         lierne_mem_free(run->next);
@@ -259,6 +270,21 @@ lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
     }
     return context ? create(out, context, schedule, spec)
                    : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+}
+
+int lierne_run_get_ncreated(const lierne_run *run) {
+    return run ? (int)run->created.count : -1;
+}
+
+lierne_status lierne_run_get_created(lierne_schedule_group *group, const lierne_run *run,
+                                     int index) {
+    LIERNE_PUBLIC_CALL();
+    if (!run || index < 0 || (size_t)index >= run->created.count) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "run is NULL, or index %d is not of one of its %d groups", index,
+                           lierne_run_get_ncreated(run));
+    }
+    return lierne_recorded_group_give(group, &run->created.at[index]);
 }
 
 lierne_status lierne_run_destroy(lierne_run *run) {

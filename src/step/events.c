@@ -95,17 +95,21 @@ static void number_events(lierne_events *e) {
     }
 }
 
-/* Writes "operation 3 of group 'ep' (uid 4), number 2 of it". */
-static void name_part(char *text, size_t size, const lierne_event_part *p) {
-    snprintf(text, size, "operation %d (%s %d of group '%s', uid %lld)", p->operation,
+#define PART_TEXT 256
+
+/* Writes "operation 3 'tokens' (all_to_all 2 of group 'ep', uid 4)". */
+static void name_part(char text[PART_TEXT], const lierne_event_part *p) {
+    char name[LIERNE_MAX_OPERATION_NAME + 4];
+    lierne_recorded_operation_print_name(name, operation_of(p));
+    snprintf(text, PART_TEXT, "operation %d%s (%s %d of group '%s', uid %lld)", p->operation, name,
              lierne_operation_name(operation_of(p)->kind), p->sequence, p->group->name,
              (long long)lierne_recorded_group_key(p->group));
 }
 
 static lierne_status mismatch(const lierne_event_part *first, const lierne_event_part *p,
                               const char *field, const char *expected, const char *got) {
-    char name[160];
-    name_part(name, sizeof name, p);
+    char name[PART_TEXT];
+    name_part(name, p);
     return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d: %s: %s is %s, expected %s as on rank %d",
                        p->schedule->rank, name, field, got, expected, first->schedule->rank);
 }
@@ -152,8 +156,8 @@ static const lierne_schedule *find_schedule(const lierne_schedule *const *schedu
 }
 
 static lierne_status missing(const lierne_event_part *first, int rank) {
-    char name[160];
-    name_part(name, sizeof name, first);
+    char name[PART_TEXT];
+    name_part(name, first);
     return LIERNE_FAIL(LIERNE_MISMATCH,
                        "rank %d: sequence of group '%s' (uid %lld)%s%s: expected %s as on rank %d, "
                        "got none: it has %d operations there",

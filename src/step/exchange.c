@@ -112,7 +112,7 @@ static lierne_status check_all(words *answer, lierne_schedule *const *schedules,
                                bool concurrent) {
     lierne_order order = {.size = sizeof order};
     wanted_groups all = {0};
-    char cycle[512];
+    char cycle[LIERNE_MESSAGE_SIZE];
     LIERNE_TRY(lierne_schedules_check(&order, cycle, sizeof cycle,
                                       (const lierne_schedule *const *)schedules, n));
     if (!(concurrent ? order.safe_concurrent : order.safe_serialised)) {
@@ -201,22 +201,31 @@ static lierne_status send_answer(lierne_control_messages *mine, lierne_context *
     return status == LIERNE_OK || fatal(sent, context) ? sent : status;
 }
 
-/* The answer as specs; ranks belong to the caller. */
-static void read_answer(lierne_group_spec *specs, const lierne_group_spec **list, int *ranks,
-                        const int64_t *at, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        specs[i] = (lierne_group_spec){.size = sizeof *specs,
-                                       .purpose = (const char *)&at[2],
-                                       .priority = (lierne_priority)at[1],
-                                       .ngroups = 1,
-                                       .group_size = (int)at[4],
-                                       .ranks = ranks};
-        for (int k = 0; k < specs[i].group_size; k++) {
-            *ranks++ = (int)at[5 + k];
-        }
-        list[i] = &specs[i];
-        at += 5 + specs[i].group_size;
+/* The next group of the answer, which is to be created. */
+static lierne_status add_created(lierne_run *run, const int64_t *at) {
+    lierne_recorded_group g = {.source = at[0],
+                               .priority = (lierne_priority)at[1],
+                               .n = (int)at[4]};
+    memcpy(g.purpose, &at[2], sizeof g.purpose);
+    lierne_recorded_group_name(&g);
+    LIERNE_TRY(lierne_alloc(&g.ranks, (size_t)g.n, sizeof *g.ranks));
+    for (int k = 0; k < g.n; k++) {
+        g.ranks[k] = (int)at[5 + k];
     }
+    lierne_status status = LIERNE_VEC_PUSH(&run->created, g);
+    if (status != LIERNE_OK) {
+        lierne_mem_free(g.ranks);
+    }
+    return status;
+}
+
+static lierne_status read_answer(lierne_run *run, const int64_t *answer) {
+    const int64_t *at = answer + 1;
+    for (int64_t i = 0; i < answer[0]; i++) {
+        LIERNE_TRY(add_created(run, at));
+        at += 5 + at[4];
+    }
+    return LIERNE_OK;
 }
 
 /* Takes a group that was created, or one of an earlier run, into the run. */
@@ -232,36 +241,57 @@ static void take_group(lierne_run *run, lierne_group *group) {
     }
 }
 
-static lierne_status create_groups(lierne_run *run, lierne_context *context, const int64_t *answer,
-                                   size_t nwords) {
+/* Ranks that are no members of a group know its uid as well: all count alike. */
+static void take_created(lierne_run *run, const lierne_context *context, lierne_group **made) {
+    size_t n = run->created.count;
+    for (size_t i = 0; i < n; i++) {
+        lierne_recorded_group *g = &run->created.at[i];
+        g->uid = context->last_group_uid - (int64_t)(n - 1 - i);
+        if (made[i]) {
+            made[i]->source = g->source;
+            take_group(run, made[i]);
+        }
+    }
+}
+
+static void fill_specs(lierne_group_spec *specs, const lierne_group_spec **list,
+                       const lierne_run *run) {
+    for (size_t i = 0; i < run->created.count; i++) {
+        const lierne_recorded_group *g = &run->created.at[i];
+        specs[i] = (lierne_group_spec){.size = sizeof *specs,
+                                       .purpose = g->purpose,
+                                       .priority = g->priority,
+                                       .ngroups = 1,
+                                       .group_size = g->n,
+                                       .ranks = g->ranks};
+        list[i] = &specs[i];
+    }
+}
+
+static lierne_status create_groups(lierne_run *run, lierne_context *context,
+                                   const int64_t *answer) {
     size_t n = (size_t)answer[0];
     lierne_group **made = NULL;
     lierne_group_spec *specs = NULL;
     const lierne_group_spec **list = NULL;
-    int *ranks = NULL;
     lierne_status status = lierne_alloc(&made, n, sizeof *made);
     status = status == LIERNE_OK ? lierne_alloc(&specs, n, sizeof *specs) : status;
     status = status == LIERNE_OK ? lierne_alloc(&list, n, sizeof *list) : status;
-    status = status == LIERNE_OK ? lierne_alloc(&ranks, nwords, sizeof *ranks) : status;
+    status = status == LIERNE_OK ? read_answer(run, answer) : status;
     if (status == LIERNE_OK) {
-        read_answer(specs, list, ranks, answer + 1, n);
+        fill_specs(specs, list, run);
     }
     const lierne_field field = {.name = "groups of a run", .value = (int64_t)n};
     status = lierne_context_agree_all(context, status, &field, 1, NULL);
     if (status == LIERNE_OK) {
         status = lierne_groups_create(made, context, list, (int)n);
     }
-    for (size_t i = 0, at = 1; status == LIERNE_OK && i < n; i++) {
-        if (made[i]) {
-            made[i]->source = answer[at];
-            take_group(run, made[i]);
-        }
-        at += 5 + (size_t)answer[at + 4];
+    if (status == LIERNE_OK) {
+        take_created(run, context, made);
     }
     lierne_mem_free(made);
     lierne_mem_free(specs);
     lierne_mem_free(list);
-    lierne_mem_free(ranks);
     return status;
 }
 
@@ -287,12 +317,12 @@ static void take_existing(lierne_run *run, const lierne_context *context) {
 static lierne_status agree(lierne_run *run, lierne_context *context, lierne_status status,
                            bool concurrent, const lierne_control_messages *mine) {
     const lierne_field fields[] = {{.name = "lierne_run_create"},
-                                   {.name = "concurrent", .value = concurrent}};
-    LIERNE_TRY(lierne_context_agree_all(context, status, fields, 2, NULL));
+                                   {.name = "concurrent", .value = concurrent},
+                                   {.name = "external", .value = run->external}};
+    LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     take_existing(run, context);
     const lierne_control_message *answer = &mine->at[0];
-    return answer->words[0] > 0 ? create_groups(run, context, answer->words, answer->count)
-                                : LIERNE_OK;
+    return answer->words[0] > 0 ? create_groups(run, context, answer->words) : LIERNE_OK;
 }
 
 lierne_status lierne_run_agree(lierne_run *run, lierne_context *context, lierne_status status,

@@ -54,7 +54,7 @@ static lierne_status find_group(lierne_schedule *s, const lierne_isolation_spec 
     g.uid = 0;
     g.priority = spec->priority;
     snprintf(g.purpose, sizeof g.purpose, "%s", spec->purpose);
-    snprintf(g.name, sizeof g.name, "%s@%lld", spec->purpose, (long long)g.source);
+    lierne_recorded_group_name(&g);
     for (*index = 0; *index < (int)s->groups.count; ++*index) {
         if (lierne_recorded_group_same(&s->groups.at[*index], &g)) {
             return LIERNE_OK;

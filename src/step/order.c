@@ -169,9 +169,12 @@ static int search(graph *g, int start, int most, int *found) {
 }
 
 static size_t name_event(char *text, size_t size, const lierne_event_part *p) {
-    int n = snprintf(text, size, "%s %d of %s", /* of its group */
-                     lierne_operation_name(p->schedule->operations.at[p->operation].kind),
-                     p->sequence, p->group ? p->group->name : "this rank");
+    const lierne_recorded_operation *o = &p->schedule->operations.at[p->operation];
+    char name[LIERNE_MAX_OPERATION_NAME + 4];
+    lierne_recorded_operation_print_name(name, o);
+    int n = snprintf(text, size, "%s %d%s of %s", /* of its group */
+                     lierne_operation_name(o->kind), p->sequence, name,
+                     p->group ? p->group->name : "this rank");
     return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 

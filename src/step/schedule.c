@@ -30,6 +30,15 @@ bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank) {
     return has;
 }
 
+void lierne_recorded_group_name(lierne_recorded_group *g) {
+    snprintf(g->name, sizeof g->name, "%s@%lld", g->purpose, (long long)g->source);
+}
+
+void lierne_recorded_operation_print_name(char text[LIERNE_MAX_OPERATION_NAME + 4],
+                                          const lierne_recorded_operation *o) {
+    snprintf(text, LIERNE_MAX_OPERATION_NAME + 4, *o->name ? " '%s'" : "%s", o->name);
+}
+
 bool lierne_purpose_valid(const char *purpose, bool may_be_empty) {
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
@@ -268,6 +277,12 @@ static lierne_status check_operation(const lierne_schedule *s, lierne_operation_
     if (spec->direction != LIERNE_FORWARD && spec->direction != LIERNE_ADJOINT) {
         return reject(s, "direction", (long long)spec->direction, "0 (forward) or 1 (adjoint)");
     }
+    if (spec->name && strlen(spec->name) > LIERNE_MAX_OPERATION_NAME) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: operation %zu: name is '%.40s...', must have at most %d "
+                           "characters",
+                           s->rank, s->operations.count, spec->name, LIERNE_MAX_OPERATION_NAME);
+    }
     return check_plan(s, spec);
 }
 
@@ -301,6 +316,7 @@ lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedul
                                    .direction = spec.direction,
                                    .held = spec.held != 0};
     snprintf(o.tag, sizeof o.tag, "%s", spec.tag ? spec.tag : "");
+    snprintf(o.name, sizeof o.name, "%s", spec.name ? spec.name : "");
     LIERNE_TRY(append_operation(schedule, &o));
     *index = (int)schedule->operations.count - 1;
     return LIERNE_OK;

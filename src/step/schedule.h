@@ -30,6 +30,7 @@ typedef struct lierne_recorded_operation {
     int number; /* of the plan, the same on every rank; -1: none */
     lierne_direction direction;
     bool held;
+    char name[LIERNE_MAX_OPERATION_NAME + 1];
 } lierne_recorded_operation;
 
 struct lierne_schedule {
@@ -47,8 +48,17 @@ static inline int64_t lierne_recorded_group_key(const lierne_recorded_group *g) 
 }
 bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_recorded_group *b);
 bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank);
+/* Names a group that a pass makes: "ep@4". */
+void lierne_recorded_group_name(lierne_recorded_group *g);
+/* What the public getters say of a group. */
+lierne_status lierne_recorded_group_give(lierne_schedule_group *out,
+                                         const lierne_recorded_group *g);
 /* Whether the characters of a purpose or tag are allowed. */
 bool lierne_purpose_valid(const char *purpose, bool may_be_empty);
+
+/* Writes " 'name'" of an operation, or "". */
+void lierne_recorded_operation_print_name(char text[LIERNE_MAX_OPERATION_NAME + 4],
+                                          const lierne_recorded_operation *o);
 
 /* Adds a copy of a group, and sets its queue. */
 lierne_status lierne_schedule_append_group(lierne_schedule *s, const lierne_recorded_group *group);

@@ -171,6 +171,7 @@ static lierne_status fill_operation(lierne_operation_spec *spec, int *number,
     LIERNE_TRY(read_int(&direction, f[9], 0));
     spec->direction = (lierne_direction)direction;
     spec->held = f[10] && f[10]->value;
+    spec->name = string_of(f[11]);
     return LIERNE_OK;
 }
 
@@ -182,11 +183,11 @@ static lierne_status read_operation(lierne_schedule *s, const lierne_json *doc,
         {"dtype", LIERNE_JSON_STRING, false}, {"count", LIERNE_JSON_NUMBER, false},
         {"root", LIERNE_JSON_NUMBER, false},  {"peer", LIERNE_JSON_NUMBER, false},
         {"plan", LIERNE_JSON_NUMBER, false},  {"direction", LIERNE_JSON_NUMBER, false},
-        {"held", LIERNE_JSON_BOOLEAN, false}};
+        {"held", LIERNE_JSON_BOOLEAN, false}, {"name", LIERNE_JSON_STRING, false}};
     const lierne_json_node *found[MAX_MEMBERS];
     lierne_operation_spec spec = LIERNE_OPERATION_SPEC_INIT;
     int *after = NULL, index, number;
-    LIERNE_TRY(read_object(doc, node, members, 11, found));
+    LIERNE_TRY(read_object(doc, node, members, 12, found));
     LIERNE_TRY(fill_operation(&spec, &number, s, found));
     lierne_status status = read_ints(&after, &spec.nafter, doc, found[3]);
     spec.after = after;

@@ -23,11 +23,8 @@ static lierne_status check_index(const lierne_schedule *s, int index, size_t cou
                              count);
 }
 
-lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
-                                        const lierne_schedule *schedule, int index) {
-    LIERNE_PUBLIC_CALL();
-    LIERNE_TRY(check_index(schedule, index, schedule ? schedule->groups.count : 0));
-    const lierne_recorded_group *g = &schedule->groups.at[index];
+lierne_status lierne_recorded_group_give(lierne_schedule_group *out,
+                                         const lierne_recorded_group *g) {
     const lierne_schedule_group full = {.size = sizeof full,
                                         .name = g->name,
                                         .uid = g->uid,
@@ -36,7 +33,14 @@ lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
                                         .priority = g->priority,
                                         .purpose = g->purpose,
                                         .source = g->source};
-    return lierne_spec_give(group, &full, sizeof full, "group");
+    return lierne_spec_give(out, &full, sizeof full, "group");
+}
+
+lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
+                                        const lierne_schedule *schedule, int index) {
+    LIERNE_PUBLIC_CALL();
+    LIERNE_TRY(check_index(schedule, index, schedule ? schedule->groups.count : 0));
+    return lierne_recorded_group_give(group, &schedule->groups.at[index]);
 }
 
 lierne_status lierne_schedule_get_operation(lierne_operation_spec *operation,
@@ -56,6 +60,7 @@ lierne_status lierne_schedule_get_operation(lierne_operation_spec *operation,
                                         .peer = o->peer,
                                         .plan = o->plan,
                                         .direction = o->direction,
-                                        .held = o->held};
+                                        .held = o->held,
+                                        .name = o->name};
     return lierne_spec_give(operation, &full, sizeof full, "operation");
 }

@@ -139,8 +139,10 @@ static void list_waiting(const lierne_run *run, char *text, size_t size) {
         }
         const lierne_recorded_operation *o = recorded(run, i);
         int behind = find_next(run, q, i + 1);
-        used += (size_t)snprintf(text + used, size - used, "%soperation %d (%s of group '%s') %s",
-                                 used ? "; " : "", i, lierne_operation_name(o->kind),
+        char name[LIERNE_MAX_OPERATION_NAME + 4];
+        lierne_recorded_operation_print_name(name, o);
+        used += (size_t)snprintf(text + used, size - used, "%soperation %d%s (%s of group '%s') %s",
+                                 used ? "; " : "", i, name, lierne_operation_name(o->kind),
                                  o->group < 0 ? "" : run->schedule->groups.at[o->group].name,
                                  run->operations[i].begun > 0 ? "is held: lierne_run_resume"
                                                               : "waits for others");
@@ -226,6 +228,11 @@ static void reset(lierne_run *run, void *const *out, const void *const *in) {
 static lierne_status begin(lierne_run *run, void *const *out, const void *const *in) {
     bool moved;
     LIERNE_TRY(lierne_context_alive(run->context));
+    if (run->external) {
+        return LIERNE_FAIL(LIERNE_INVALID,
+                           "rank %d: the run is external: its operations are executed by others",
+                           run->context->rank);
+    }
     if (run->running) {
         return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
                            run->context->rank);

@@ -35,6 +35,8 @@ struct lierne_run {
     void **out;
     const void **in;
     lierne_run_thread *thread; /* or NULL: it progresses in the caller's calls only */
+    LIERNE_VEC(lierne_recorded_group) created; /* for it, on all ranks, in that order */
+    bool external;
     bool running;
     int64_t executions; /* begun so far */
     double issued;

@@ -43,6 +43,10 @@ static void add_operation(lierne_text *text, const lierne_schedule *s,
         lierne_text_add(text, ",\"group\":");
         add_string(text, s->groups.at[o->group].name);
     }
+    if (*o->name) {
+        lierne_text_add(text, ",\"name\":");
+        add_string(text, o->name);
+    }
     if (o->nafter > 0) {
         lierne_text_add(text, ",\"after\":");
         add_ints(text, o->after, o->nafter);

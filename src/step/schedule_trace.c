@@ -52,17 +52,27 @@ static uint64_t message_id(const lierne_run *run, int operation) {
     return lierne_hash(0, key, sizeof key) >> 12; /* JSON numbers have 53 bits */
 }
 
+/* Names may be any characters: only plain ones are shown. */
+static void add_plain(lierne_text *text, const char *name) {
+    for (; *name; name++) {
+        bool plain = *name >= ' ' && *name < 0x7F && *name != '"' && *name != '\\';
+        lierne_text_add(text, "%c", plain ? *name : '?');
+    }
+}
+
 static void add_bar(lierne_text *text, const lierne_run *run, int i, const char *suffix,
                     double from, double to) {
     const lierne_recorded_operation *o = &run->schedule->operations.at[i];
     lierne_text_add(text,
                     "%s{\"name\":\"%s%s%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,"
                     "\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"operation\":%d,\"uid\":%lld,"
-                    "\"bytes\":%lld}}",
+                    "\"bytes\":%lld,\"name\":\"",
                     text->length ? ",\n" : "", lierne_operation_name(o->kind), *o->tag ? " " : "",
                     o->tag, suffix, *o->tag ? o->tag : "none", run->schedule->rank,
                     lierne_run_queue(run, i), from * 1e6, (to - from) * 1e6, i,
                     (long long)uid_of(run, o), (long long)sent_bytes(o));
+    add_plain(text, o->name);
+    lierne_text_add(text, "\"}}");
 }
 
 static void add_arrow(lierne_text *text, const lierne_run *run, int i) {
@@ -76,18 +86,14 @@ static void add_arrow(lierne_text *text, const lierne_run *run, int i) {
                     (sends ? r->resumed : r->ended) * 1e6);
 }
 
-/* Names the queues, as "1 ep@4". Names of groups may be any characters: only plain ones are shown.
- */
+/* Names the queues, as "1 ep@4". */
 static void add_queue_name(lierne_text *text, const lierne_run *run, int q) {
     const char *name = q + 1 < run->nqueues ? run->schedule->groups.at[q].name : "local";
     lierne_text_add(text,
                     "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
                     "\"args\":{\"name\":\"%d ",
                     text->length ? ",\n" : "", run->schedule->rank, q, q);
-    for (; *name; name++) {
-        bool plain = *name >= ' ' && *name < 0x7F && *name != '"' && *name != '\\';
-        lierne_text_add(text, "%c", plain ? *name : '?');
-    }
+    add_plain(text, name);
     lierne_text_add(text, "\"}}");
 }
 

@@ -408,6 +408,9 @@ def schedule_functions():
     ok(L.lierne_run_get_trace(ref(text), run))
     check(b"all_to_all ep" in ctypes.string_at(text), "a trace")
     L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
+    check(L.lierne_run_get_ncreated(run) == 1, "created groups")
+    ok(L.lierne_run_get_created(ref(group), run, 0))
+    check((group.source, group.uid, group.nranks) == (4, 1, 1), "a created group")
     ok(L.lierne_run_destroy(run))
     for made_schedule in schedule, isolated:
         L.lierne_schedule_destroy(made_schedule)

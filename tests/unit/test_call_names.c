@@ -305,6 +305,8 @@ static void schedule_badly(const world *w) {
     BAD(lierne_run_destroy, run);
     BAD(lierne_run_test, NULL, run);
     BAD(lierne_run_get_event, NULL, run, 0);
+    BAD(lierne_run_get_created, &(lierne_schedule_group){.size = sizeof(lierne_schedule_group)},
+        run, 0);
     BAD(lierne_run_get_trace, &(char *){NULL}, run);
     cr_assert_eq(lierne_run_resume(run, 0), LIERNE_OK);
     cr_assert_eq(lierne_run_end(run), LIERNE_OK);

@@ -79,15 +79,18 @@ static void deviate(lierne_operation_spec *o, int which) {
     o->direction = which == 5 ? LIERNE_ADJOINT : o->direction;
 }
 
-/* Two groups of all ranks, in another order; operation 2 is number 1 of the first. */
+/* Two groups of all ranks, in another order; operation 2 is number 1 of the first, and has another
+ * name on each rank, which is no difference. */
 static lierne_schedule *record(int rank, int which) {
     static const int all[RANKS] = {0, 1, 2, 3}, other[RANKS] = {2, 0, 3, 1};
+    char name[16];
     lierne_schedule *s = create(rank);
     int a = add_group(s, "fsdp", 5, all, RANKS), b = add_group(s, "tp", 6, other, RANKS);
+    snprintf(name, sizeof name, "node%d", rank);
     add(s, operation(LIERNE_OPERATION_ALL_GATHER, a, "fsdp"));
     add(s, operation(LIERNE_OPERATION_ALL_REDUCE, b, "tp"));
     lierne_operation_spec o = operation(LIERNE_OPERATION_BROADCAST, a, "grad");
-    o.dtype = LIERNE_F32, o.count = 12, o.root = 2;
+    o.dtype = LIERNE_F32, o.count = 12, o.root = 2, o.name = name;
     deviate(&o, which);
     if (which != DEVIATIONS - 1) {
         add(s, o);
@@ -117,9 +120,11 @@ static void deviates(int rank, int which) {
         snprintf(text, sizeof text, "sequence of group 'fsdp' (uid 5)");
     }
     cr_assert(strstr(lierne_last_error(), text), "%s: %s", text, lierne_last_error());
-    cr_assert(strstr(lierne_last_error(), "operation 2 (") &&
+    snprintf(text, sizeof text, "operation 2 'node%d' (",
+             d->expected ? named : (rank == 0 ? 1 : 0)); /* that rank's own name for it */
+    cr_assert(strstr(lierne_last_error(), text) &&
                   strstr(lierne_last_error(), " 1 of group 'fsdp', uid 5)"),
-              "%s", lierne_last_error());
+              "%s: %s", text, lierne_last_error());
     destroy(s, RANKS);
 }
 
@@ -173,7 +178,7 @@ Test(schedule, other_ranks_of_one_uid_and_a_lost_message_are_named) {
 /* Three groups of two ranks each: every pair of ranks agrees, the whole is a cycle. */
 Test(schedule, a_cycle_that_no_pair_of_ranks_shows_is_found) {
     static const int pairs[3][2] = {{0, 1}, {1, 2}, {2, 0}};
-    static const char *const names[3] = {"A", "B", "C"};
+    static const char *const names[3] = {"A", "B", "C"}, *const node_names[3] = {"x", "y", "z"};
     for (int turned = 0; turned < 2; turned++) {
         lierne_schedule *s[3];
         lierne_order order;
@@ -185,7 +190,10 @@ Test(schedule, a_cycle_that_no_pair_of_ranks_shows_is_found) {
                 g[i] = add_group(s[r], names[i], i + 1, pairs[i], 2);
             }
             bool turn = r == 2 && turned;
-            add(s[r], operation(LIERNE_OPERATION_BARRIER, g[turn ? second : first], ""));
+            lierne_operation_spec o =
+                operation(LIERNE_OPERATION_BARRIER, g[turn ? second : first], "");
+            o.name = node_names[r];
+            add(s[r], o);
             add(s[r], operation(LIERNE_OPERATION_BARRIER, g[turn ? first : second], ""));
             lierne_schedule_freeze(s[r]);
         }
@@ -194,8 +202,9 @@ Test(schedule, a_cycle_that_no_pair_of_ranks_shows_is_found) {
         cr_assert(order.safe_concurrent, "independent queues complete");
         for (int r = 0; r < 3 && !turned; r++) {
             char text[80];
-            snprintf(text, sizeof text, "rank %d launches barrier 0 of %s before barrier 0 of %s",
-                     r, names[r], names[(r + 2) % 3]);
+            snprintf(text, sizeof text,
+                     "rank %d launches barrier 0 '%s' of %s before barrier 0 of %s", r,
+                     node_names[r], names[r], names[(r + 2) % 3]);
             cr_assert(strstr(cycle, text), "%s", cycle);
         }
         destroy(s, 3);
@@ -245,6 +254,7 @@ static lierne_schedule *record_all(void) {
         o.root = k == LIERNE_OPERATION_BROADCAST ? 5 : 0;
         o.peer = k == LIERNE_OPERATION_SEND || k == LIERNE_OPERATION_RECV ? 7 : 0;
         o.after = after, o.nafter = k < 2 ? 0 : 2;
+        o.name = k % 2 ? "the \"node\"\n" : NULL;
         add(s, o);
     }
     lierne_schedule_freeze(s);
@@ -263,6 +273,11 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     cr_assert_eq(lierne_schedules_deserialize(&read, &n, text, strlen(text)), LIERNE_OK, "%s",
                  lierne_last_error());
     cr_assert_eq(n, 1);
+    lierne_operation_spec o = {.size = sizeof o};
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(lierne_schedule_get_operation(&o, read[0], i), LIERNE_OK);
+        cr_assert_str_eq(o.name, i ? "the \"node\"\n" : "");
+    }
     cr_assert_eq(lierne_schedule_serialize(&again, read[0]), LIERNE_OK);
     cr_assert_str_eq(text, again);
     lierne_schedules_destroy(read, n);
@@ -274,6 +289,23 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     lierne_text_destroy(again);
     lierne_schedule_destroy(s);
     cr_assert_eq(lierne_mem_live(), before);
+}
+
+Test(schedule, a_name_has_at_most_63_characters) {
+    char name[LIERNE_MAX_OPERATION_NAME + 2];
+    lierne_schedule *s = create(0);
+    lierne_operation_spec o = operation(LIERNE_OPERATION_LOCAL, -1, "");
+    int index = -1;
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    o.name = name;
+    cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_INVALID);
+    cr_assert(strstr(lierne_last_error(), "at most 63 characters"), "%s", lierne_last_error());
+    name[LIERNE_MAX_OPERATION_NAME] = '\0';
+    add(s, o);
+    cr_assert_eq(lierne_schedule_get_operation(&o, s, 0), LIERNE_OK);
+    cr_assert_str_eq(o.name, name);
+    lierne_schedule_destroy(s);
 }
 
 #define GROUP "\"groups\":[{\"name\":\"g\",\"uid\":1,\"ranks\":[0,1]}]"

@@ -1,0 +1,167 @@
+/* External runs, over simulated worlds with a thread per rank: operations without plans are
+ * compared, the groups to create are the same list on every rank, members or not, and stay with the
+ * context. */
+#include "base/base.h"
+#include "lierne/schedule.h"
+#include "rank_threads.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+enum { RANKS = 4 };
+
+typedef struct state {
+    rank_faults faults;
+    int which;
+} state;
+
+static void run_ranks(void (*work)(lierne_context *, void *), state *s, int max_groups) {
+    const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20, .max_groups = max_groups};
+    size_t before = lierne_mem_live();
+    lierne_sim *sim;
+    cr_assert_eq(lierne_sim_create(&sim, RANKS, &spec), LIERNE_OK);
+    rank_threads(sim, RANKS, work, s);
+    cr_assert_eq(s->faults.wrong, 0, "%s", s->faults.message);
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
+static void add(lierne_schedule *s, lierne_operation_kind kind, int group, int64_t count,
+                state *shared) {
+    static const char *const names[] = {"gather", "scatter", "reduce", "exchange"};
+    lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
+    int index;
+    o.kind = kind;
+    o.group = group;
+    o.count = count;
+    o.tag = kind == LIERNE_OPERATION_ALL_TO_ALL ? "ep" : "";
+    o.name = names[kind];
+    NOTE(shared, lierne_schedule_add_operation(&index, s, &o) == LIERNE_OK);
+}
+
+/* Two groups that share no rank, each with an all-gather and an all-to-all; isolated. */
+static lierne_schedule *record(int rank, int64_t count, state *shared) {
+    static const int ranks[2][2] = {{3, 1}, {0, 2}};
+    const lierne_isolation_spec ep = LIERNE_ISOLATION_SPEC_INIT;
+    int mine = rank % 2 ? 0 : 1, group;
+    lierne_schedule *s, *isolated = NULL;
+    const lierne_schedule_group_spec g = {.size = sizeof g,
+                                          .name = mine ? "even" : "odd",
+                                          .uid = 7 + mine,
+                                          .ranks = ranks[mine],
+                                          .nranks = 2};
+    NOTE(shared, lierne_schedule_create(&s, rank) == LIERNE_OK);
+    NOTE(shared, lierne_schedule_add_group(&group, s, &g) == LIERNE_OK);
+    add(s, LIERNE_OPERATION_ALL_GATHER, group, 5, shared);
+    add(s, LIERNE_OPERATION_ALL_TO_ALL, group, count, shared);
+    NOTE(shared, lierne_schedule_freeze(s) == LIERNE_OK);
+    NOTE(shared, lierne_schedule_isolate(&isolated, s, &ep) == LIERNE_OK);
+    lierne_schedule_destroy(s);
+    return isolated;
+}
+
+static lierne_schedule *record_nothing(int rank, state *shared) {
+    lierne_schedule *s;
+    NOTE(shared, lierne_schedule_create(&s, rank) == LIERNE_OK);
+    NOTE(shared, lierne_schedule_freeze(s) == LIERNE_OK);
+    return s;
+}
+
+static const lierne_run_spec external = {.size = sizeof external, .external = 1};
+
+static void created_groups(lierne_context *context, void *shared) {
+    /* By smallest rank: that of ranks 0 and 2 comes first. */
+    static const int64_t sources[2] = {8, 7};
+    static const int ranks[2][2] = {{0, 2}, {3, 1}};
+    state *s = shared;
+    lierne_schedule *schedule = record(lierne_context_get_rank(context), 6, s);
+    lierne_run *first, *second;
+    lierne_schedule_group g = {.size = sizeof g};
+    NOTE(s, lierne_run_create(&first, context, schedule, &external) == LIERNE_OK);
+    NOTE(s, lierne_run_get_ncreated(first) == 2 && lierne_run_get_ncreated(NULL) == -1);
+    for (int i = 0; i < 2; i++) {
+        NOTE(s, lierne_run_get_created(&g, first, i) == LIERNE_OK);
+        NOTE(s, g.uid == i + 1 && g.source == sources[i] && strcmp(g.purpose, "ep") == 0);
+        NOTE(s, strcmp(g.name, i ? "ep@7" : "ep@8") == 0 && g.priority == LIERNE_PRIORITY_HIGH);
+        NOTE(s, g.nranks == 2 && memcmp(g.ranks, ranks[i], sizeof ranks[i]) == 0);
+    }
+    NOTE(s, lierne_run_get_created(&g, first, 2) == LIERNE_INVALID);
+    NOTE(s, lierne_run_get_created(&g, first, -1) == LIERNE_INVALID);
+    NOTE(s, lierne_run_get_created(&g, NULL, 0) == LIERNE_INVALID);
+    NOTE(s, lierne_run_begin(first, NULL, NULL) == LIERNE_INVALID &&
+                strstr(lierne_last_error(), "external"));
+    NOTE(s, lierne_run_create(&second, context, schedule, &external) == LIERNE_OK);
+    NOTE(s, lierne_run_get_ncreated(second) == 0 && lierne_context_get_ngroups(context) == 1);
+    NOTE(s, lierne_run_destroy(first) == LIERNE_OK && lierne_context_get_ngroups(context) == 1);
+    NOTE(s, lierne_run_destroy(second) == LIERNE_OK && lierne_context_get_ngroups(context) == 0);
+    lierne_schedule_destroy(schedule);
+}
+
+Test(run_external, creates_the_same_groups_in_the_same_order_on_every_rank) {
+    state s = {.which = 0};
+    run_ranks(created_groups, &s, 0);
+}
+
+/* Rank 2 deviates; every rank gets the error, nothing is created, and the context goes on. */
+static void reject(lierne_context *context, void *shared) {
+    static const struct {
+        lierne_status status;
+        const char *text;
+    } wanted[] = {
+        {LIERNE_MISMATCH,
+         "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8', uid 8): count "
+         "is 7, expected 6 as on rank 0"},
+        {LIERNE_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
+        {LIERNE_INVALID, "rank 2: progress_thread is set"},
+        {LIERNE_MISMATCH, "external"},
+    };
+    state *s = shared;
+    int rank = lierne_context_get_rank(context);
+    bool wrong = rank == 2;
+    lierne_schedule *schedule =
+        s->which == 3 ? record_nothing(rank, s) : record(rank, wrong && s->which == 0 ? 7 : 6, s);
+    lierne_run_spec spec = external;
+    lierne_run *run = (lierne_run *)schedule;
+    spec.external = !(wrong && (s->which == 1 || s->which == 3));
+    spec.progress_thread = wrong && s->which == 2;
+    NOTE(s, lierne_run_create(&run, context, schedule, &spec) == wanted[s->which].status && !run);
+    NOTE(s, strstr(lierne_last_error(), wanted[s->which].text));
+    NOTE(s, lierne_context_get_ngroups(context) == 0);
+    lierne_schedule_destroy(schedule);
+    schedule = record(rank, 6, s);
+    NOTE(s, lierne_run_create(&run, context, schedule, &external) == LIERNE_OK);
+    lierne_run_destroy(run);
+    lierne_schedule_destroy(schedule);
+}
+
+Test(run_external, one_rank_that_deviates_is_every_ranks_error) {
+    for (int which = 0; which < 4; which++) {
+        state s = {.which = which};
+        run_ranks(reject, &s, 0);
+    }
+}
+
+/* Every rank may have one group; the run needs one per rank, and then a second. */
+static void exceed(lierne_context *context, void *shared) {
+    state *s = shared;
+    const lierne_isolation_spec gathers = {.size = sizeof gathers,
+                                           .purpose = "ag",
+                                           .kinds = 1u << LIERNE_OPERATION_ALL_GATHER,
+                                           .any_tag = 1,
+                                           .also_alone = 1};
+    lierne_schedule *one = record(lierne_context_get_rank(context), 6, s), *both;
+    lierne_run *first, *second;
+    NOTE(s, lierne_schedule_isolate(&both, one, &gathers) == LIERNE_OK);
+    NOTE(s, lierne_run_create(&first, context, one, &external) == LIERNE_OK);
+    NOTE(s, lierne_run_create(&second, context, both, &external) == LIERNE_NO_RESOURCE && !second);
+    NOTE(s, strstr(lierne_last_error(), "no group left for 'ag' with 2 ranks: max_groups is 1"));
+    NOTE(s, lierne_context_get_ngroups(context) == 1);
+    lierne_run_destroy(first);
+    lierne_schedule_destroy(one);
+    lierne_schedule_destroy(both);
+}
+
+Test(run_external, the_budget_names_the_groups) {
+    state s = {.which = 0};
+    run_ranks(exceed, &s, 1);
+}
