@@ -61,8 +61,11 @@ static lierne_status refused(cudaError_t error, const char *call) {
     return status == LIERNE_TRANSPORT ? LIERNE_UNSUPPORTED : status;
 }
 
+/* Loads the kernel of the current device, which would otherwise happen in a call. */
 static lierne_status start(void *memory, size_t bytes) {
-    LIERNE_TRY(refused(lierne_kernel_flags_load(), "loading the kernel of flags"));
+    struct cudaFuncAttributes attributes;
+    LIERNE_TRY(refused(cudaFuncGetAttributes(&attributes, lierne_step_kernel),
+                       "loading the kernel of flags"));
     return clear(memory, bytes);
 }
 
@@ -203,7 +206,9 @@ static lierne_status copy(void *to, const void *from, size_t bytes, void *stream
 static lierne_status run(const lierne_ipc_step *step, void *stream, int device) {
     int previous;
     LIERNE_TRY(lierne_cuda_enter(device, &previous));
-    cudaError_t error = lierne_kernel_flags(step, stream);
+    void *arguments[] = {(void *)step};
+    cudaError_t error = cudaLaunchKernel(lierne_step_kernel, (dim3){1, 1, 1},
+                                         (dim3){(unsigned)step->n, 1, 1}, arguments, 0, stream);
     lierne_cuda_leave(device, previous);
     return lierne_cuda_check(error, "launching the kernel of flags");
 }

@@ -1,19 +1,16 @@
-/* The C interface of the kernel of flags. */
+/* The kernel of flags. */
 #ifndef LIERNE_CUDA_FLAGS_H
 #define LIERNE_CUDA_FLAGS_H
 
 #include "backend/cuda/ipc_flags.h"
 
-#include <cuda_runtime_api.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Runs a step on a stream of the current device. */
-cudaError_t lierne_kernel_flags(const lierne_ipc_step *step, cudaStream_t stream);
-/* Loads the kernel of the current device. */
-cudaError_t lierne_kernel_flags_load(void);
+/* In kernels/: what cudaLaunchKernel takes. Its argument is a lierne_ipc_step, its block has a
+ * thread per flag. */
+extern const void *const lierne_step_kernel;
 
 #ifdef __cplusplus
 }

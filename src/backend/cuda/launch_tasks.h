@@ -1,4 +1,4 @@
-/* The C interface of the kernels. Every function enqueues on a stream and returns a cudaError_t. */
+/* The kernels of tasks, and their launches. Functions return a cudaError_t. */
 #ifndef LIERNE_LAUNCH_H
 #define LIERNE_LAUNCH_H
 
@@ -10,6 +10,13 @@
 extern "C" {
 #endif
 
+/* In kernels/: what cudaLaunchKernel takes. Those of tasks by lierne_dtype, then the one for
+ * launches without sums. */
+#define LIERNE_KERNEL_THREADS 256 /* of a block */
+#define LIERNE_TASK_KERNELS   9
+extern const void *const lierne_task_kernels[LIERNE_TASK_KERNELS];
+extern const void *const lierne_advance_kernel;
+
 /* A launch of a program: the tasks first to end - 1 of a table. */
 typedef struct lierne_kernel_tasks {
     int64_t first;
@@ -18,7 +25,7 @@ typedef struct lierne_kernel_tasks {
     int dtype; /* of the sums among them, or LIERNE_NO_SUMS */
 } lierne_kernel_tasks;
 
-/* Runs them; the table is in device memory. */
+/* Runs them on a stream; the table is in device memory. */
 cudaError_t lierne_kernel_launch(const lierne_task_table *table, const lierne_task_call *call,
                                  const lierne_kernel_tasks *tasks, cudaStream_t stream);
 
