@@ -12,7 +12,7 @@ Everything is planned and executed by the C library; its headers are the manual.
 with the C message (lierne.errors). For PyTorch there is lierne.torch."""
 from lierne._binding import VERSION as __version__
 from lierne._library import Error, lib, text
-from lierne import errors, hangs
+from lierne import errors, hangs, schedules
 from lierne.config import Config, Diagnostic, check
 from lierne.context import Context, World
 from lierne.digest import check_digests, digest
@@ -34,4 +34,5 @@ __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Di
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
-           "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter", "simulate"]
+           "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter", "schedules",
+           "simulate"]

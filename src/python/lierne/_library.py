@@ -101,7 +101,7 @@ def not_copied(thing, *_):
 class Spec:
     """A filled struct; `at` points to it. It keeps alive what its fields point to."""
 
-    def __init__(self, kind, **fields):
+    def __init__(self, kind, /, **fields):
         self.kept = []
         self.at = ffi.new(f"{kind} *")
         self._fill(self.at, ffi.typeof(kind), fields)

@@ -16,7 +16,8 @@ import numpy as np
 
 from lierne import _library
 from lierne._arrays import dtype_name, numpy_dtype
-from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, sized, text
+from lierne._library import (Spec, call, ffi, handle, last_error, lib, make, not_copied, sized,
+                             text)
 
 
 def _spec(options, world=None):
@@ -108,9 +109,14 @@ class Context:
                                "a fork of it, needs one of its own")
 
     def _free_collected(self):
-        while self._doomed:
-            function, arguments = self._doomed.pop()
-            call(function, *arguments)
+        """What is still held by something that will be collected later is left for the next call."""
+        for _ in range(len(self._doomed)):
+            function, arguments = self._doomed.pop(0)
+            status = function(*arguments)
+            if status == lib.LIERNE_BUSY:
+                self._discard(function, *arguments)
+            elif status:
+                raise last_error(status)
 
     def _discard(self, function, *arguments):
         """Frees a handle at the next call of this context; safe in a finalizer."""
