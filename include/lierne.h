@@ -48,10 +48,11 @@
  * zero (INVALID otherwise, and the message has both sizes). A struct that lierne fills is filled as
  * far as it goes. Structs without a size never change (docs/conventions.md lists them).
  *
- * Errors. A function that can fail returns a lierne_status. On failure nothing is kept, outputs are
- * NULL, and lierne_last_error has one line: the function that was called, the value, the bound and
- * what to do. Making or changing a plan fails on all ranks alike. lierne never prints, exits or
- * aborts. */
+ * Errors. A function that can fail returns a lierne_status. On failure nothing is kept. What it
+ * would return through a pointer to a pointer (a handle, a text, a list) is NULL after every error,
+ * also where the context, the plan or the spec is NULL (lierne/config.h has the one exception).
+ * lierne_last_error has one line: the function that was called, the value, the bound and what to
+ * do. Making or changing a plan fails on all ranks alike. lierne never prints, exits or aborts. */
 #ifndef LIERNE_LIERNE_H
 #define LIERNE_LIERNE_H
 

@@ -38,6 +38,10 @@ static inline void lierne_call_leave(const char **outer) {
     __attribute__((cleanup(lierne_call_leave), unused)) const char *lierne_outer_call_ =           \
         lierne_call_enter(__func__)
 
+/* Begins every public function that returns a handle, a text or a list through out: it is NULL
+ * until the function succeeds, whatever else is wrong. out may be NULL. */
+#define LIERNE_NULL_OUTPUT(out) ((void)((out) ? (*(out) = NULL) : NULL))
+
 /* Sets the thread's message to "name of the public function: text" and returns status. Used as
  *   return LIERNE_FAIL(LIERNE_INVALID, "size of dim '%s' is %d, must be at least 1", name, n); */
 #define LIERNE_FAIL(status, ...) lierne_fail((status), __VA_ARGS__)

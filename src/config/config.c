@@ -123,11 +123,9 @@ static lierne_status verdict(const lierne_config *config, lierne_status status) 
 
 lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_json doc;
     lierne_reader r = {.doc = &doc};
-    if (out) {
-        *out = NULL;
-    }
     if (!out || !text) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "text" : "out");
     }
@@ -167,11 +165,9 @@ static lierne_status read_stream(FILE *file, const char *path, char **text, size
 
 lierne_status lierne_config_read(lierne_config **out, const char *path) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     char *text;
     size_t length;
-    if (out) {
-        *out = NULL;
-    }
     if (!out || !path) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "path" : "out");
     }

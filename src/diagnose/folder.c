@@ -180,6 +180,7 @@ static void add_others(lierne_text *text, const reported *r, const lierne_hang_v
 
 lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folder) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_hang found = {.size = sizeof found,
                          .rank = -1,
                          .waiting = -1,
@@ -190,9 +191,6 @@ lierne_status lierne_hang_find(lierne_hang *hang, char **text, const char *folde
     lierne_hang_views views = {0};
     reported best = {0};
     lierne_text own = {0};
-    if (text) {
-        *text = NULL;
-    }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(folder, "folder"));
     LIERNE_TRY(lierne_spec_give(hang, &found, sizeof found, "hang"));

@@ -24,9 +24,7 @@ lierne_status lierne_context_write(char **text, const lierne_context *context,
                                    lierne_context_writer *write) {
     lierne_dump dump;
     lierne_text own = {0};
-    if (text) {
-        *text = NULL;
-    }
+    LIERNE_NULL_OUTPUT(text);
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(context, "context"));
     lierne_guard *guard = context->guard;

@@ -34,11 +34,11 @@ static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
 
 lierne_status lierne_grid_create(lierne_grid **out, const lierne_grid_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     int64_t ranks = 0;
     lierne_grid_spec own, *spec = &own;
     lierne_grid *grid;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     LIERNE_TRY(check_spec(spec));
     LIERNE_TRY(check_dims(spec, &ranks));

@@ -74,6 +74,7 @@ struct lierne_group_keys {
 
 lierne_status lierne_group_keys_create(lierne_group_keys **out, const lierne_grid *grid) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     if (!out || !grid) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "grid" : "out");
     }

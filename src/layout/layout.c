@@ -314,9 +314,9 @@ static lierne_status fill(lierne_layout *layout, const lierne_layout_spec *spec)
 
 lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_layout_spec own, *spec = &own;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     LIERNE_TRY(check_spec(spec));
     lierne_layout *layout;

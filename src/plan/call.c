@@ -223,9 +223,7 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,
                            const void *in, void *stream) {
     lierne_request *next;
-    if (request) {
-        *request = NULL;
-    }
+    LIERNE_NULL_OUTPUT(request);
     LIERNE_TRY(take_request(request ? &next : NULL, plan, c, &out, in, stream));
     lierne_status status = lierne_execution_begin(next->execution, c.reduction, &out, &in, stream);
     *request = status == LIERNE_OK ? next : NULL;

@@ -108,14 +108,12 @@ static lierne_status agree(lierne_context *context, lierne_status status,
 
 lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const *plans, int n) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_coalesced *x = NULL;
     lierne_field fields[2] = {{.name = "lierne_coalesced_create"}};
     int64_t numbers[LIERNE_MAX_COALESCED];
     lierne_context *context = context_of(plans, n);
     int decision;
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_check_set(plans, "plans"));
     if (!context) {
         return LIERNE_FAIL(LIERNE_INVALID, "all %d plans are NULL, must be 1 to %d plans", n,

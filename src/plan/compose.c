@@ -102,10 +102,8 @@ static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan
 
 lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_plan_parts parts = {0};
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_context_alive(plan->context));
     const lierne_field fields[] = {{.name = "lierne_plan_create_transposed"},
@@ -190,11 +188,9 @@ static lierne_status check_both(const lierne_plan *first, const lierne_plan *sec
 lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                           const lierne_plan *second) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_plan_parts parts = {0};
     const lierne_plan *known = first ? first : second;
-    if (out) {
-        *out = NULL;
-    }
     if (!known) {
         return LIERNE_FAIL(LIERNE_INVALID, "first and second are NULL");
     }

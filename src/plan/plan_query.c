@@ -67,9 +67,7 @@ lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
 lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan *plan,
                                             lierne_direction direction) {
     LIERNE_PUBLIC_CALL();
-    if (out) {
-        *out = NULL;
-    }
+    LIERNE_NULL_OUTPUT(out);
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
     LIERNE_TRY(lierne_check_set(out, "out"));
     const lierne_shared_output *output = plan->outputs[direction];
@@ -88,6 +86,7 @@ lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan 
 lierne_status lierne_plan_get_route(const lierne_route **route, const lierne_plan *plan,
                                     lierne_direction direction) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(route);
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
     LIERNE_TRY(lierne_check_set(route, "route"));
     *route = plan->parts.side[direction].route;
@@ -126,6 +125,7 @@ lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *p
 
 lierne_status lierne_plan_print(char **text, const lierne_plan *plan, lierne_direction direction) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_text out = {0};
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
     LIERNE_TRY(lierne_check_set(text, "text"));

@@ -13,6 +13,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_text out = {0};
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_check_set(text, "text"));
@@ -42,13 +43,11 @@ static lierne_status read_text(void **spec, int *kind, lierne_plan_reader *reade
 lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context, const char *text,
                                       size_t length) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_plan_reader reader = {0};
     void *spec = NULL;
     int kind = 0;
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? read_text(&spec, &kind, &reader, text, length)
                                : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");

@@ -265,9 +265,7 @@ static lierne_status create(lierne_run **out, lierne_context *context,
 lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
                                 const lierne_schedule *schedule, const lierne_run_spec *spec) {
     LIERNE_PUBLIC_CALL();
-    if (out) {
-        *out = NULL;
-    }
+    LIERNE_NULL_OUTPUT(out);
     return context ? create(out, context, schedule, spec)
                    : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
 }

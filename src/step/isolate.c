@@ -84,11 +84,11 @@ static lierne_status isolate(lierne_schedule *s, const lierne_schedule *before,
 lierne_status lierne_schedule_isolate(lierne_schedule **out, const lierne_schedule *schedule,
                                       const lierne_isolation_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_isolation_spec spec;
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
-    *out = NULL;
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
     LIERNE_TRY(check_spec(&spec));

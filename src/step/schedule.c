@@ -49,10 +49,10 @@ bool lierne_purpose_valid(const char *purpose, bool may_be_empty) {
 
 lierne_status lierne_schedule_create(lierne_schedule **out, int rank) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     if (!out) {
         return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
     }
-    *out = NULL;
     if (rank < 0) {
         return LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be at least 0", rank);
     }

@@ -272,11 +272,11 @@ static lierne_status fail_syntax(const lierne_json *doc) {
 lierne_status lierne_schedules_deserialize(lierne_schedule ***out, int *n, const char *text,
                                            size_t length) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_json doc = {0};
     if (!out || !n || !text) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", !out ? "out" : !n ? "n" : "text");
     }
-    *out = NULL;
     *n = 0;
     lierne_status status = lierne_json_parse(&doc, text, length);
     if (status == LIERNE_SYNTAX) {

@@ -79,11 +79,11 @@ static void add_schedule(lierne_text *text, const lierne_schedule *s) {
 
 lierne_status lierne_schedule_serialize(char **text, const lierne_schedule *schedule) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_text own = {0};
     if (!text) {
         return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
     }
-    *text = NULL;
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     add_schedule(&own, schedule);
     return lierne_text_take(&own, text);

@@ -124,11 +124,11 @@ void lierne_run_write_trace(lierne_text *text, const lierne_run *run) {
 
 lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_text own = {0};
     if (!text || !run) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", text ? "run" : "text");
     }
-    *text = NULL;
     if (run->running) {
         return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run has not ended", run->context->rank);
     }

@@ -28,7 +28,7 @@ add() { # add NAME OUTPUT: the counts of its last line
 }
 
 printf '#include <lierne.h>\n#include <lierne/sim.h>\n' | cc -E -P -I"$root/include" - >"$header" || exit 1
-for program in binding every_function; do
+for program in binding every_function outputs; do
     add $program "$(python3 "$root/tests/cli/$program.py" "$build/liblierne.so" "$header" 2>&1)"
 done
 # The programs check by hand what they find; they must be able to find something.

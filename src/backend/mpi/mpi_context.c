@@ -150,13 +150,11 @@ static bool progress_context(void *user) {
 lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
                                         const lierne_context_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_context *context = NULL;
     lierne_context_spec own, *spec = &own;
     lierne_mpi_state *m;
     lierne_status mine, decision = LIERNE_OK;
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(check_comm(comm));
     mine = lierne_context_take_spec(spec, given);
     LIERNE_TRY(create_state(&m, comm, spec, &mine));

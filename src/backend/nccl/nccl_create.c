@@ -122,13 +122,11 @@ static lierne_status open_state(lierne_oob_state **out, ncclComm_t comm, lierne_
 lierne_status lierne_context_create_nccl(lierne_context **out, struct ncclComm *comm,
                                          const lierne_context_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     char message[LIERNE_MESSAGE_SIZE];
     lierne_context_spec spec;
     lierne_context *context = NULL;
     lierne_oob_state *s;
-    if (out) {
-        *out = NULL;
-    }
     if (!comm) {
         return LIERNE_FAIL(LIERNE_INVALID, "comm is NULL, must be an ncclComm_t");
     }

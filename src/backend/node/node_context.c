@@ -114,15 +114,13 @@ static lierne_status open_state(lierne_oob_state **out, lierne_mesh *mesh, liern
 
 lierne_status lierne_context_create_node(lierne_context **out, const lierne_node_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     static const lierne_node_spec none = {.size = sizeof none};
     lierne_node_spec spec;
     lierne_context_spec context;
     lierne_launch job;
     lierne_mesh *mesh;
     lierne_oob_state *s;
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given ? given : &none, "spec"));
     LIERNE_TRY(check_spec(&spec));
     LIERNE_TRY(find_job(&job, &spec));

@@ -115,12 +115,10 @@ static lierne_status check_spec(const lierne_oob_spec *spec) {
 
 lierne_status lierne_context_create_oob(lierne_context **out, const lierne_oob_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_oob_spec spec;
     lierne_context_spec context;
     lierne_oob_state *s;
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
     LIERNE_TRY(check_spec(&spec));
     lierne_status mine = lierne_context_take_spec(&context, spec.context);

@@ -3,10 +3,10 @@
 
 lierne_status lierne_context_create_self(lierne_context **out, const lierne_context_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_context_spec own, *spec = &own;
     lierne_context *context;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     LIERNE_TRY(lierne_context_take_spec(spec, given));
     LIERNE_TRY(lierne_alloc(&context, 1, sizeof *context));
     context->control = &lierne_self_control;

@@ -89,10 +89,10 @@ static lierne_status open_sim(lierne_sim *sim, int nranks, const lierne_context_
 
 lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_context_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_context_spec own, *spec = &own;
     lierne_sim *sim;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     if (nranks < 1 || nranks > LIERNE_MAX_RANKS) {
         return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,
                            LIERNE_MAX_RANKS);

@@ -184,14 +184,12 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
 lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *context,
                                         const lierne_bridge_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_bridge_resolved r = {0};
     lierne_bridge_sides sides = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? lierne_bridge_resolve(spec, &r)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

@@ -102,12 +102,14 @@ lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **
                                            lierne_layout **gradient,
                                            const lierne_bridge_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(src);
+    LIERNE_NULL_OUTPUT(dst);
+    LIERNE_NULL_OUTPUT(gradient);
     lierne_bridge_resolved r;
     lierne_bridge_sides sides = {0};
     if (!src || !dst || !gradient) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", !src ? "src" : !dst ? "dst" : "gradient");
     }
-    *src = *dst = *gradient = NULL;
     lierne_status status = lierne_bridge_resolve(spec, &r);
     if (status == LIERNE_OK) {
         status = lierne_bridge_check_resolved(&r.spec);

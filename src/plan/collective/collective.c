@@ -11,9 +11,7 @@ typedef lierne_status fill_sides(lierne_plan_side *sides, const lierne_team *tea
                                  const lierne_collective *spec);
 
 lierne_status lierne_collective_begin(lierne_plan **out, lierne_context *context) {
-    if (out) {
-        *out = NULL;
-    }
+    LIERNE_NULL_OUTPUT(out);
     return context ? lierne_context_alive(context) : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
 }
 

@@ -358,13 +358,11 @@ static lierne_status prepare(planner *b, const lierne_brick_spec *given, fingerp
 lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
                                   const lierne_brick_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     planner b = {.context = context};
     fingerprint f = {.fields = {{"lierne_brick_create", 0}}, .n = 1};
     int number = 0;
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? prepare(&b, spec, &f)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

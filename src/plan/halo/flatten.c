@@ -36,10 +36,8 @@ static lierne_status check(const lierne_halo_saved_spec *saved, const void *out,
 lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                            int separate) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     const lierne_halo_saved_spec *saved = lierne_halo_saved_spec_of(plan);
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));

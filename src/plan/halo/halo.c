@@ -119,11 +119,9 @@ lierne_status lierne_halo_plan(lierne_plan **out, lierne_context *context, liern
 lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context,
                                       const lierne_halo_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_halo_spec spec;
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? lierne_spec_take_at(&spec, sizeof spec, given, context->rank)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

@@ -120,11 +120,9 @@ static lierne_status prepare(filter *c, const lierne_halo_saved_spec *r, const v
 lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
                                             const uint8_t *keep) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     filter c = {0};
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     lierne_context *context = lierne_plan_context(plan);
     LIERNE_TRY(lierne_context_alive(context));

@@ -100,10 +100,10 @@ static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grid
 lierne_status lierne_megatron_leaders_create(lierne_megatron_leaders **out,
                                              const lierne_bridge_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_megatron_grids grids;
     lierne_megatron_leaders *leaders;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     LIERNE_TRY(lierne_alloc(&leaders, 1, sizeof *leaders));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
@@ -142,6 +142,7 @@ lierne_status lierne_megatron_leaders_get_ranks(const int **ranks, int *count,
                                                 const lierne_megatron_leaders *leaders,
                                                 lierne_megatron_side which) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(check_side(leaders, which));
     LIERNE_TRY(lierne_check_set(ranks, "ranks"));
     LIERNE_TRY(lierne_check_set(count, "count"));
@@ -154,6 +155,7 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
                                                  const lierne_megatron_leaders *leaders,
                                                  lierne_megatron_side which) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(check_side(leaders, which));
     LIERNE_TRY(lierne_check_set(ranks, "ranks"));
     LIERNE_TRY(lierne_check_set(ngroups, "ngroups"));
@@ -167,6 +169,7 @@ lierne_status lierne_megatron_leaders_get_groups(const int **ranks, int *ngroups
 lierne_status lierne_megatron_leaders_get_p2p_ranks(const int **ranks, int *count,
                                                     const lierne_megatron_leaders *leaders) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(lierne_check_set(leaders, "leaders"));
     LIERNE_TRY(lierne_check_set(ranks, "ranks"));
     LIERNE_TRY(lierne_check_set(count, "count"));
@@ -192,6 +195,8 @@ lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends
                                                 const int **recv_from, int *nrecvs,
                                                 const lierne_megatron_leaders *leaders, int rank) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(send_to);
+    LIERNE_NULL_OUTPUT(recv_from);
     LIERNE_TRY(lierne_check_set(leaders, "leaders"));
     LIERNE_TRY(lierne_check_set(send_to, "send_to"));
     LIERNE_TRY(lierne_check_set(nsends, "nsends"));

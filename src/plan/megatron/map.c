@@ -132,10 +132,10 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
 lierne_status lierne_megatron_map_create(lierne_megatron_map **out,
                                          const lierne_bridge_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_megatron_grids grids;
     lierne_megatron_map *map;
     LIERNE_TRY(lierne_check_set(out, "out"));
-    *out = NULL;
     LIERNE_TRY(lierne_alloc(&map, 1, sizeof *map));
     lierne_status status = lierne_megatron_grids_create(&grids, spec);
     if (status == LIERNE_OK) {
@@ -207,6 +207,7 @@ lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngro
                                                     int *group_size,
                                                     const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(lierne_check_set(map, "map"));
     return give_groups(map->gather, map->ngather, map->dp_ratio, ranks, ngroups, group_size);
 }
@@ -214,6 +215,7 @@ lierne_status lierne_megatron_map_get_gather_groups(const int **ranks, int *ngro
 lierne_status lierne_megatron_map_get_cp_groups(const int **ranks, int *ngroups, int *group_size,
                                                 const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(lierne_check_set(map, "map"));
     return give_groups(map->cp, map->ncp, map->cp_size, ranks, ngroups, group_size);
 }
@@ -247,6 +249,7 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
 lierne_status lierne_megatron_map_get_misaligned(const int **ranks, int *count,
                                                  const lierne_megatron_map *map) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(ranks);
     LIERNE_TRY(lierne_check_set(map, "map"));
     LIERNE_TRY(lierne_check_set(ranks, "ranks"));
     LIERNE_TRY(lierne_check_set(count, "count"));

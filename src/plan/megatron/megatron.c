@@ -90,13 +90,11 @@ static void add_fields(lierne_plan_fields *fields, const lierne_megatron_bridge 
 lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *context,
                                           const lierne_megatron_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_megatron_bridge bridge = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? open_bridge(&bridge, spec)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

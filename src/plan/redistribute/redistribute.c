@@ -162,14 +162,12 @@ static lierne_status plan_and_save(lierne_plan_parts *parts, layouts *l,
 lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context *context,
                                               const lierne_redistribute_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     layouts l;
     lierne_redistribute_spec own, *spec = &own;
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? take_spec(spec, given)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

@@ -274,10 +274,10 @@ lierne_status lierne_route_create_redistribute(lierne_route **out, int64_t *min_
                                                const lierne_layout *src, const lierne_layout *dst,
                                                int rank, const int *nodes) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_planner p = {
         .from = src, .to = dst, .nodes = nodes, .rank = rank, .routing = LIERNE_ROUTING_DIRECT};
     LIERNE_TRY(lierne_check_set(out, "route"));
-    *out = NULL;
     LIERNE_TRY(check(src, dst, rank));
     p.members = (lierne_members){.world = src->world, .count = src->world};
     LIERNE_TRY(create_route(&p));

@@ -5,11 +5,11 @@
 lierne_status lierne_route_create_set(lierne_route **out, int64_t *min_elements,
                                       const lierne_set_spec *given, int rank) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_set_spec spec;
     lierne_set set;
     int64_t least;
     LIERNE_TRY(lierne_check_set(out, "route"));
-    *out = NULL;
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
     lierne_status status = lierne_set_create(&set, &spec, rank);
     if (status == LIERNE_OK && (rank < 0 || rank >= spec.src[0]->world)) {
@@ -108,15 +108,13 @@ static lierne_status take(lierne_set_spec *spec, const lierne_set_spec *given, l
 lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
                                      const lierne_set_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_set_spec spec;
     lierne_set set = {0};
     lierne_plan_parts parts = {0};
     lierne_plan_fields fields = {0};
     int64_t *hashes[2] = {NULL, NULL};
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? take(&spec, given, &set, context->rank)
                                : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

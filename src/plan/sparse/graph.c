@@ -282,11 +282,9 @@ static lierne_star_forest_spec forest_of(planning *w) {
 lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *context,
                                        const lierne_graph_spec *given) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_graph_spec spec = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     planning w = {.spec = &spec, .rank = context->rank, .members = &context->members};
     lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
@@ -311,12 +309,10 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
 lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *context,
                                             const lierne_references_spec *spec) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_star_forest_spec forest = {.nrows = -1};
     lierne_status status = LIERNE_OK;
     LIERNE_TRY(lierne_check_set(context, "context"));
-    if (out) {
-        *out = NULL;
-    }
     LIERNE_TRY(lierne_context_alive(context));
     if (!out) {
         status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);

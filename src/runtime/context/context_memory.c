@@ -43,10 +43,8 @@ static void forget_empty(lierne_context *context) {
 
 lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t bytes) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(out);
     lierne_context_memory memory = {0};
-    if (out) {
-        *out = NULL;
-    }
     if (!out || !context) {
         return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "context" : "out");
     }

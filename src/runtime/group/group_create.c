@@ -219,12 +219,13 @@ static void add_dependents(lierne_group *const *groups, lierne_context *context,
 
 static lierne_status create(lierne_group **out, lierne_context *context,
                             const lierne_group_spec *const *specs, int n) {
-    int64_t uid = context->last_group_uid;
     group_fields fields = {0};
     for (int i = 0; out && i < n; i++) {
         out[i] = NULL;
     }
+    LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
+    int64_t uid = context->last_group_uid;
     lierne_status status = prepare(out, context, specs, n, &uid, &fields);
     int64_t call = lierne_context_begin_call(context, "creating groups", -1);
     status = lierne_context_agree_all(context, status, fields.at, fields.count, NULL);
@@ -245,15 +246,13 @@ static lierne_status create(lierne_group **out, lierne_context *context,
 lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
                                    const lierne_group_spec *const *specs, int n) {
     LIERNE_PUBLIC_CALL();
-    return context ? create(out, context, specs, n)
-                   : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    return create(out, context, specs, n);
 }
 
 lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
                                   const lierne_group_spec *spec) {
     LIERNE_PUBLIC_CALL();
-    return context ? create(out, context, &spec, 1)
-                   : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    return create(out, context, &spec, 1);
 }
 
 lierne_status lierne_group_destroy(lierne_group **group) {

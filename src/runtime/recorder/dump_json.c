@@ -114,11 +114,9 @@ void lierne_dump_write(lierne_text *text, const lierne_dump *dump) {
 
 lierne_status lierne_recorder_read_json(char **text, const char *path) {
     LIERNE_PUBLIC_CALL();
+    LIERNE_NULL_OUTPUT(text);
     lierne_dump dump;
     lierne_text own = {0};
-    if (text) {
-        *text = NULL;
-    }
     LIERNE_TRY(lierne_check_set(text, "text"));
     LIERNE_TRY(lierne_check_set(path, "path"));
     lierne_status status = lierne_dump_read(&dump, path);
