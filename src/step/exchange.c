@@ -318,7 +318,7 @@ static lierne_status agree(lierne_run *run, lierne_context *context, lierne_stat
                            bool concurrent, const lierne_control_messages *mine) {
     const lierne_field fields[] = {{.name = "lierne_run_create"},
                                    {.name = "concurrent", .value = concurrent},
-                                   {.name = "external", .value = run->external}};
+                                   {.name = "external", .value = run && run->external}};
     LIERNE_TRY(lierne_context_agree_all(context, status, fields, 3, NULL));
     take_existing(run, context);
     const lierne_control_message *answer = &mine->at[0];

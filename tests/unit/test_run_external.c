@@ -102,6 +102,42 @@ Test(run_external, creates_the_same_groups_in_the_same_order_on_every_rank) {
     run_ranks(created_groups, &s, 0);
 }
 
+/* Isolates the all-gathers, too. */
+static lierne_schedule *isolate_gathers(const lierne_schedule *one, state *s) {
+    const lierne_isolation_spec gathers = {.size = sizeof gathers,
+                                           .purpose = "ag",
+                                           .kinds = 1u << LIERNE_OPERATION_ALL_GATHER,
+                                           .any_tag = 1,
+                                           .also_alone = 1};
+    lierne_schedule *both;
+    NOTE(s, lierne_schedule_isolate(&both, one, &gathers) == LIERNE_OK);
+    return both;
+}
+
+/* A schedule has ep before ag. */
+static void created_by_purpose(lierne_context *context, void *shared) {
+    static const char *const names[4] = {"ag@8", "ep@8", "ag@7", "ep@7"};
+    state *s = shared;
+    lierne_schedule *one = record(lierne_context_get_rank(context), 6, s);
+    lierne_schedule *both = isolate_gathers(one, s);
+    lierne_run *run;
+    NOTE(s, lierne_run_create(&run, context, both, &external) == LIERNE_OK);
+    NOTE(s, lierne_run_get_ncreated(run) == 4);
+    for (int i = 0; i < 4; i++) {
+        lierne_schedule_group g = {.size = sizeof g};
+        NOTE(s, lierne_run_get_created(&g, run, i) == LIERNE_OK);
+        NOTE(s, g.uid == i + 1 && strcmp(g.name, names[i]) == 0);
+    }
+    lierne_run_destroy(run);
+    lierne_schedule_destroy(one);
+    lierne_schedule_destroy(both);
+}
+
+Test(run_external, groups_of_the_same_ranks_are_created_by_purpose) {
+    state s = {.which = 0};
+    run_ranks(created_by_purpose, &s, 0);
+}
+
 /* Rank 2 deviates; every rank gets the error, nothing is created, and the context goes on. */
 static void reject(lierne_context *context, void *shared) {
     static const struct {
@@ -114,6 +150,7 @@ static void reject(lierne_context *context, void *shared) {
         {LIERNE_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
         {LIERNE_INVALID, "rank 2: progress_thread is set"},
         {LIERNE_MISMATCH, "external"},
+        {LIERNE_INVALID, "out is NULL"},
     };
     state *s = shared;
     int rank = lierne_context_get_rank(context);
@@ -124,7 +161,10 @@ static void reject(lierne_context *context, void *shared) {
     lierne_run *run = (lierne_run *)schedule;
     spec.external = !(wrong && (s->which == 1 || s->which == 3));
     spec.progress_thread = wrong && s->which == 2;
-    NOTE(s, lierne_run_create(&run, context, schedule, &spec) == wanted[s->which].status && !run);
+    bool no_output = wrong && s->which == 4;
+    NOTE(s, lierne_run_create(no_output ? NULL : &run, context, schedule, &spec) ==
+                    wanted[s->which].status &&
+                (no_output || !run));
     NOTE(s, strstr(lierne_last_error(), wanted[s->which].text));
     NOTE(s, lierne_context_get_ngroups(context) == 0);
     lierne_schedule_destroy(schedule);
@@ -135,7 +175,7 @@ static void reject(lierne_context *context, void *shared) {
 }
 
 Test(run_external, one_rank_that_deviates_is_every_ranks_error) {
-    for (int which = 0; which < 4; which++) {
+    for (int which = 0; which < 5; which++) {
         state s = {.which = which};
         run_ranks(reject, &s, 0);
     }
@@ -144,14 +184,9 @@ Test(run_external, one_rank_that_deviates_is_every_ranks_error) {
 /* Every rank may have one group; the run needs one per rank, and then a second. */
 static void exceed(lierne_context *context, void *shared) {
     state *s = shared;
-    const lierne_isolation_spec gathers = {.size = sizeof gathers,
-                                           .purpose = "ag",
-                                           .kinds = 1u << LIERNE_OPERATION_ALL_GATHER,
-                                           .any_tag = 1,
-                                           .also_alone = 1};
-    lierne_schedule *one = record(lierne_context_get_rank(context), 6, s), *both;
+    lierne_schedule *one = record(lierne_context_get_rank(context), 6, s);
+    lierne_schedule *both = isolate_gathers(one, s);
     lierne_run *first, *second;
-    NOTE(s, lierne_schedule_isolate(&both, one, &gathers) == LIERNE_OK);
     NOTE(s, lierne_run_create(&first, context, one, &external) == LIERNE_OK);
     NOTE(s, lierne_run_create(&second, context, both, &external) == LIERNE_NO_RESOURCE && !second);
     NOTE(s, strstr(lierne_last_error(), "no group left for 'ag' with 2 ranks: max_groups is 1"));
