@@ -217,6 +217,18 @@ static void check_memory(lierne_status memory, lierne_status narrow) {
     }
 }
 
+/* No transport is left: an error of all ranks, which takes down what never was. */
+static void shm_alone(void) {
+    setenv("LIERNE_TRANSPORTS", "shm", 1);
+    bool ended = run(MEMFD, RANKS);
+    for (int r = 0; ended && r < RANKS; r++) {
+        CHECK(reports[r].gathers == LIERNE_UNSUPPORTED &&
+                  strstr(reports[r].message, "names shm alone"),
+              "rank %d: %d: %s", r, (int)reports[r].gathers, reports[r].message);
+    }
+    unsetenv("LIERNE_TRANSPORTS");
+}
+
 /* Two ranks on one node, one on another. */
 static void two_nodes(void) {
     if (!run(NOTHING, 2)) {
@@ -248,6 +260,7 @@ int main(void) {
     check_memory(LIERNE_NO_MEMORY, LIERNE_NO_MEMORY);
     CHECK(strstr(reports[0].message, "rank 1") && strstr(reports[0].message, "RLIMIT_FSIZE"), "%s",
           reports[0].message);
+    shm_alone();
     two_nodes();
     printf("%ld passed, %ld failed\n", counts[1], counts[0]);
     return counts[0] != 0;

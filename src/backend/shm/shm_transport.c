@@ -50,12 +50,13 @@ static void free_areas(lierne_shm *shm, area *first) {
     }
 }
 
-/* Frees the areas of destroyed batches of which all messages were taken since; all at the end. */
-static void sweep(lierne_shm *shm, bool all) {
+/* Frees the areas of destroyed batches of which all messages were taken since. At the end the
+ * segment takes the others with it. */
+static void sweep(lierne_shm *shm) {
     for (area **at = (area **)&shm->destroyed; *at;) {
         area *a = *at;
         bool pending = false;
-        for (const lierne_line *line = a->lines; line && !all; line = line->next) {
+        for (const lierne_line *line = a->lines; line; line = line->next) {
             pending |= lierne_shm_pending(line);
         }
         if (pending) {
@@ -69,7 +70,7 @@ static void sweep(lierne_shm *shm, bool all) {
 
 static lierne_status batch_create(void *self, size_t capacity, void **out) {
     batch *b;
-    sweep(self, false);
+    sweep(self);
     LIERNE_TRY(lierne_alloc(&b, 1, sizeof *b + capacity * sizeof b->messages[0]));
     b->shm = self;
     b->capacity = capacity;
@@ -116,7 +117,7 @@ static void batch_destroy(void *self) {
         b->areas->next_batch = shm->destroyed;
         shm->destroyed = b->areas;
     }
-    sweep(shm, false);
+    sweep(shm);
     lierne_mem_free(b->active);
     lierne_mem_free(b);
 }
@@ -421,9 +422,6 @@ static bool wait_step(void *self) {
 }
 
 static void close_state(void *self) {
-    if (self) {
-        sweep(self, true);
-    }
     lierne_shm_destroy(self);
 }
 
