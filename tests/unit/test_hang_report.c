@@ -152,6 +152,65 @@ Test(hang_report, the_operation_of_a_schedule_that_the_culprit_is_in_is_named) {
     }
 }
 
+/* What began at the time of the hang is open; what ended at it is not. */
+Test(hang_report, an_operation_that_begins_when_its_rank_gives_up_is_named) {
+    static const struct {
+        lierne_record_kind kind;
+        int index;
+    } entries[] = {{LIERNE_RECORD_OPERATION, 2},
+                   {LIERNE_RECORD_OPERATED, 2},
+                   {LIERNE_RECORD_OPERATION, 1},
+                   {LIERNE_RECORD_GAVE_UP, 0}};
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    lierne_recorder *r = join(&j, 1, 77, 6);
+    int64_t now = lierne_recorder_now(r);
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        lierne_recorder_add(r, &(lierne_entry){.kind = (int)entries[i].kind,
+                                               .what = LIERNE_OPERATION_BROADCAST,
+                                               .plan = entries[i].index,
+                                               .time = now});
+    }
+    char *text = find(&hang, &j);
+    cr_assert(hang.kind == LIERNE_HANG_FAILED && hang.rank == 1, "%s", text);
+    cr_assert(strstr(text, "rank 1: in no call; in operation 1 of a run, broadcast, for 0.000 s\n"),
+              "%s", text);
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
+/* A call of a plan at its place among those of the rank, which ends unless it waits for a peer. */
+static void call_in_order(const lierne_recorder *r, int place, int plan, int peer) {
+    lierne_recorder_add(r,
+                        &(lierne_entry){.kind = LIERNE_RECORD_CALL, .plan = plan, .peer = place});
+    lierne_recorder_add(r,
+                        &(lierne_entry){.kind = peer < 0 ? LIERNE_RECORD_END : LIERNE_RECORD_WAIT,
+                                        .plan = plan,
+                                        .peer = peer});
+}
+
+/* Both ranks wait for each other in one call, and the calls before it differ. */
+Test(hang_report, a_difference_in_the_first_call_is_named) {
+    job j;
+    lierne_hang hang;
+    open_job(&j);
+    for (int r = 0; r < 2; r++) {
+        const lierne_recorder *own = join(&j, r, 77, (uint64_t)(5 + r));
+        call_in_order(own, 0, 3 + r, -1);
+        call_in_order(own, 1, 5, 1 - r);
+    }
+    char *text = find(&hang, &j);
+    cr_assert(hang.kind == LIERNE_HANG_MISMATCH && hang.rank == 1 && hang.call == 0, "%s", text);
+    for (int r = 0; r < 2; r++) {
+        char line[64];
+        snprintf(line, sizeof line, "\nrank %d: in forward 0 of plan 5, stage 0 of 0", r);
+        cr_assert(strstr(text, line), "%s", text);
+    }
+    lierne_text_destroy(text);
+    close_job(&j);
+}
+
 /* Two contexts whose ranks 1 and 0 are missing: of one job, or the first of a job that has ended.
  */
 static char *find_two(lierne_hang *hang, job *j, bool ended) {
