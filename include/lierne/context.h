@@ -189,6 +189,9 @@ LIERNE_API lierne_status lierne_context_dump(char *text, size_t size,
 LIERNE_API int lierne_context_get_ngroups(const lierne_context *context);
 LIERNE_API int lierne_context_get_max_groups(const lierne_context *context);
 
+/* The seconds that any wait may take; -1 for NULL. Not collective. */
+LIERNE_API double lierne_context_get_timeout(const lierne_context *context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -95,14 +95,15 @@ static void number_events(lierne_events *e) {
     }
 }
 
-#define PART_TEXT 256
+#define PART_TEXT 320
 
 /* Writes "operation 3 'tokens' (all_to_all 2 of group 'ep', uid 4)". */
 static void name_part(char text[PART_TEXT], const lierne_event_part *p) {
-    char name[LIERNE_MAX_OPERATION_NAME + 4];
+    char name[LIERNE_MAX_OPERATION_NAME + 4], group[LIERNE_RECORDED_GROUP_TEXT];
     lierne_recorded_operation_print_name(name, operation_of(p));
+    lierne_recorded_group_print(group, p->schedule, p->group);
     snprintf(text, PART_TEXT, "operation %d%s (%s %d of group '%s', uid %lld)", p->operation, name,
-             lierne_operation_name(operation_of(p)->kind), p->sequence, p->group->name,
+             lierne_operation_name(operation_of(p)->kind), p->sequence, group,
              (long long)lierne_recorded_group_key(p->group));
 }
 
@@ -156,12 +157,13 @@ static const lierne_schedule *find_schedule(const lierne_schedule *const *schedu
 }
 
 static lierne_status missing(const lierne_event_part *first, int rank) {
-    char name[PART_TEXT];
+    char name[PART_TEXT], group[LIERNE_RECORDED_GROUP_TEXT];
     name_part(name, first);
+    lierne_recorded_group_print(group, first->schedule, first->group);
     return LIERNE_FAIL(LIERNE_MISMATCH,
                        "rank %d: sequence of group '%s' (uid %lld)%s%s: expected %s as on rank %d, "
                        "got none: it has %d operations there",
-                       rank, first->group->name, (long long)lierne_recorded_group_key(first->group),
+                       rank, group, (long long)lierne_recorded_group_key(first->group),
                        *first->group->purpose ? ", isolated as " : "", first->group->purpose, name,
                        first->schedule->rank, first->sequence);
 }

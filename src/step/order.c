@@ -170,11 +170,13 @@ static int search(graph *g, int start, int most, int *found) {
 
 static size_t name_event(char *text, size_t size, const lierne_event_part *p) {
     const lierne_recorded_operation *o = &p->schedule->operations.at[p->operation];
-    char name[LIERNE_MAX_OPERATION_NAME + 4];
+    char name[LIERNE_MAX_OPERATION_NAME + 4], group[LIERNE_RECORDED_GROUP_TEXT] = "this rank";
     lierne_recorded_operation_print_name(name, o);
+    if (p->group) {
+        lierne_recorded_group_print(group, p->schedule, p->group);
+    }
     int n = snprintf(text, size, "%s %d%s of %s", /* of its group */
-                     lierne_operation_name(o->kind), p->sequence, name,
-                     p->group ? p->group->name : "this rank");
+                     lierne_operation_name(o->kind), p->sequence, name, group);
     return n < 0 ? 0 : (size_t)n < size ? (size_t)n : size - 1;
 }
 

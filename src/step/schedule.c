@@ -30,6 +30,17 @@ bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank) {
     return has;
 }
 
+void lierne_recorded_group_print(char text[LIERNE_RECORDED_GROUP_TEXT], const lierne_schedule *s,
+                                 const lierne_recorded_group *g) {
+    snprintf(text, LIERNE_RECORDED_GROUP_TEXT, "%s", g->name);
+    for (size_t i = s->groups.count; i-- > 0;) {
+        const lierne_recorded_group *from = &s->groups.at[i];
+        if (g->source != 0 && !from->source && from->uid == g->source) {
+            snprintf(text, LIERNE_RECORDED_GROUP_TEXT, "%s (%s)", g->name, from->name);
+        }
+    }
+}
+
 void lierne_recorded_group_name(lierne_recorded_group *g) {
     snprintf(g->name, sizeof g->name, "%s@%lld", g->purpose, (long long)g->source);
 }

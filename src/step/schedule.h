@@ -48,6 +48,10 @@ static inline int64_t lierne_recorded_group_key(const lierne_recorded_group *g) 
 }
 bool lierne_recorded_group_same(const lierne_recorded_group *a, const lierne_recorded_group *b);
 bool lierne_recorded_group_has(const lierne_recorded_group *g, int rank);
+/* Its name, and that of the group that it was isolated from where s has it: "ep@4 (llm)". */
+#define LIERNE_RECORDED_GROUP_TEXT (2 * LIERNE_MAX_GROUP_NAME + 4)
+void lierne_recorded_group_print(char text[LIERNE_RECORDED_GROUP_TEXT], const lierne_schedule *s,
+                                 const lierne_recorded_group *g);
 /* Names a group that a pass makes: "ep@4". */
 void lierne_recorded_group_name(lierne_recorded_group *g);
 /* What the public getters say of a group. */

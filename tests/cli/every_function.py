@@ -133,6 +133,7 @@ def context_functions():
     check((L.lierne_context_get_nmembers(context), L.lierne_context_get_member(context, 0),
            L.lierne_context_find_member(context, 5)) == (1, 0, -1), "members of a context")
     check(L.lierne_context_get_ngroups(context) == 0 and L.lierne_context_get_max_groups(context) == 64, "groups")
+    check(L.lierne_context_get_timeout(context) > 0 > L.lierne_context_get_timeout(None), "a timeout")
     ok(L.lierne_progress(context))
     ok(L.lierne_context_get_status(context))
     text = ctypes.create_string_buffer(4096)

@@ -386,7 +386,8 @@ class Groups(unittest.TestCase):
             self.assertRaises(ValueError, lambda: tp.uid)
             create_groups(context, ("more", range(RANKS)), ("most", range(RANKS)))
 
-        with lierne.Context.sim(RANKS, timeout=30, max_groups=2) as world:
+        with lierne.Context.sim(RANKS, timeout=30.5, max_groups=2) as world:
+            self.assertEqual(world[0].timeout, 30.5)
             world.run(work)
 
 

@@ -145,7 +145,7 @@ static void reject(lierne_context *context, void *shared) {
         const char *text;
     } wanted[] = {
         {LIERNE_MISMATCH,
-         "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8', uid 8): count "
+         "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8 (even)', uid 8): count "
          "is 7, expected 6 as on rank 0"},
         {LIERNE_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
         {LIERNE_INVALID, "rank 2: progress_thread is set"},

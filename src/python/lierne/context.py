@@ -149,6 +149,11 @@ class Context:
         return lib.lierne_context_get_world_size(handle(self, "context"))
 
     @property
+    def timeout(self):
+        """The seconds that any wait may take."""
+        return lib.lierne_context_get_timeout(handle(self, "context"))
+
+    @property
     def members(self):
         """The ranks of the context, ascending."""
         n = lib.lierne_context_get_nmembers(handle(self, "context"))

@@ -441,6 +441,10 @@ int lierne_context_get_max_groups(const lierne_context *context) {
     return context ? context->max_groups : -1;
 }
 
+double lierne_context_get_timeout(const lierne_context *context) {
+    return context ? context->timeout : -1;
+}
+
 static void destroy(lierne_context *context) {
     destroy_abandoned(context);
     for (int i = 0; i < context->ncarriers && context->dead == LIERNE_OK; i++) {
