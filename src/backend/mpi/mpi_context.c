@@ -144,7 +144,7 @@ static lierne_status take_part(lierne_context *context, lierne_mpi_state *m, MPI
 
 static bool progress_context(void *user) {
     lierne_context_beat(user);
-    return lierne_context_progress(user);
+    return lierne_context_poll(user);
 }
 
 lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,

@@ -63,7 +63,7 @@ static lierne_status take_part(lierne_context *context, lierne_oob_state *s, lie
 
 static bool progress_context(void *user) {
     lierne_context_beat(user);
-    return lierne_context_progress(user);
+    return lierne_context_poll(user);
 }
 
 lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,

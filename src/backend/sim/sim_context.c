@@ -24,7 +24,7 @@ static bool progress_all(void *user) {
     const lierne_sim *sim = user;
     bool moved = false;
     for (const lierne_context *c = sim->used; c; c = c->next_used) {
-        moved |= lierne_context_progress(c);
+        moved |= lierne_context_poll(c);
         moved |= lierne_context_awaits_stream(c); /* who sleeps is not woken by a stream */
     }
     return moved;

@@ -164,7 +164,7 @@ lierne_status lierne_context_alive(lierne_context *context) {
     return context->dead;
 }
 
-bool lierne_context_progress(const lierne_context *context) {
+bool lierne_context_poll(const lierne_context *context) {
     bool moved = false;
     for (lierne_activity *a = context->in_flight; a; a = a->next) {
         moved |= a->progress(a);
@@ -408,7 +408,7 @@ lierne_status lierne_progress(lierne_context *context) {
     lierne_status status = lierne_context_alive(context);
     if (status == LIERNE_OK) {
         lierne_context_enter(context);
-        lierne_context_progress(context);
+        lierne_context_poll(context);
         lierne_context_leave(context);
     }
     lierne_guard_leave(guard);

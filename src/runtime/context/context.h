@@ -241,7 +241,7 @@ static inline void lierne_context_leave(const lierne_context *context) {
     }
 }
 /* Progresses everything in flight; returns whether anything progressed. */
-LIERNE_PRIVATE bool lierne_context_progress(const lierne_context *context);
+LIERNE_PRIVATE bool lierne_context_poll(const lierne_context *context);
 /* Whether something in flight waits for a stream. */
 bool lierne_context_awaits_stream(const lierne_context *context);
 /* After a poll of everything that found nothing: lets other ranks run. Returns whether it slept. */

@@ -157,7 +157,7 @@ static lierne_status poll_once(lierne_execution *e, bool waits, bool *finished) 
     const lierne_context *context = e->context;
     lierne_status status = LIERNE_OK;
     lierne_context_enter(context);
-    if (!lierne_context_progress(context) && !e->finished) {
+    if (!lierne_context_poll(context) && !e->finished) {
         if (waits && lierne_context_idle(context)) {
             e->clock.polls = 0;
         }
