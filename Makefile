@@ -295,8 +295,8 @@ $(B)/golden: $(call obj,$(GOLD_SRC)) $(MODEL) $(B)/tests/rank_threads.o $(B)/tes
 	@mkdir -p $(@D)
 	$(Q)$(LINK)
 # tests/streams.c puts a stream into calls that have none.
-$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(GPU_MPI) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,forward adjoint \
-	forward_begin adjoint_begin end reduce)
+$(B)/unit $(B)/golden $(B)/tests/mpi/general $(LAUNCHED) $(GPU_LAUNCHED) $(GPU_MPI) $(IPC_TESTS) $(B)/tests/vmm: LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=lierne_%,plan_forward plan_adjoint \
+	plan_forward_begin plan_adjoint_begin request_end plan_reduce)
 $(B)/launched/parts.a: $(LAUNCHED_PARTS)
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(B)/tests/launched/%: $(B)/launched/tests/mpi/%.o $(B)/launched/parts.a $(LIB)

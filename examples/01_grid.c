@@ -63,5 +63,5 @@ int main(void) {
         lierne_grid_get_groups(ranks, NULL, NULL, llm, NULL, (const char *const[]){"ep"}, 1);
     printf("%s: %s\n", lierne_status_name(status), lierne_last_error());
     lierne_grid_destroy(llm);
-    return status == LIERNE_UNKNOWN_DIM ? 0 : 1;
+    return status == LIERNE_ERR_UNKNOWN_DIM ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 /* 02_bridge: an encoder's activations go to an LLM's layout, and the gradient comes back.
  *
- * Introduces lierne_context_create_mpi, lierne_plan_create_bridge, lierne_forward and
- * lierne_adjoint. Run with 8 ranks: mpirun -n 8 build/examples/02_bridge */
+ * Introduces lierne_context_create_mpi, lierne_plan_create_bridge, lierne_plan_forward and
+ * lierne_plan_adjoint. Run with 8 ranks: mpirun -n 8 build/examples/02_bridge */
 #include <lierne.h>
 #include <lierne/mpi.h>
 
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     spec.dst = llm;
     spec.naxes = 3;
     spec.shape = shape;
-    spec.dtype = LIERNE_F32;
+    spec.dtype = LIERNE_DTYPE_F32;
     spec.sequence_axis = 1; /* batch_axis is 0, and the gradient partial over cp, by default */
     lierne_plan *plan;
     must(lierne_plan_create_bridge(&plan, context, &spec));
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 128; i++) {
         x[i] = (float)(1000 * (rank / 2 * 2 + i / 64) + i % 64);
     }
-    must(lierne_forward(plan, y, x, NULL));
+    must(lierne_plan_forward(plan, y, x, NULL));
 
     /* Adjoint: each cp rank has a contribution to the gradient; here 1 and 2 times the output. */
     int cp = rank / 2 % 2, wrong = 0, all;
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
         wrong += y[i] != (float)(1000 * (rank / 4 * 4 + i / 64) + i % 64);
         gy[i] = (float)(cp + 1) * y[i];
     }
-    must(lierne_adjoint(plan, gx, gy, NULL));
+    must(lierne_plan_adjoint(plan, gx, gy, NULL));
     for (int i = 0; i < 128; i++) {
         wrong += gx[i] != 3 * x[i]; /* the sum over cp, once, of the own samples only */
     }

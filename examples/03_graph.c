@@ -41,7 +41,7 @@ static void share_nodes(int32_t *owner, int world) {
         positions[i][0] = i % SIDE;
         positions[i][1] = (double)(i / SIDE);
     }
-    must(lierne_partition_morton(owner, positions, LIERNE_F64, NODES, world));
+    must(lierne_partition_morton(owner, positions, LIERNE_DTYPE_F64, NODES, world));
 }
 
 /* A rank gives the edges whose targets it owns, in numbers of the whole graph. */
@@ -53,7 +53,7 @@ static lierne_plan *plan_graph(lierne_context *context) {
                               .owner = owner,
                               .source = source,
                               .target = target,
-                              .dtype = LIERNE_F64,
+                              .dtype = LIERNE_DTYPE_F64,
                               .width = WIDTH};
     lierne_plan *plan;
     share_nodes(owner, lierne_context_get_world_size(context));
@@ -82,9 +82,9 @@ static void pass(double (*to)[WIDTH], const double (*from)[WIDTH], const int64_t
 static void layer(double (*y)[WIDTH], double (*h)[WIDTH], lierne_plan *plan,
                   const lierne_graph_lists *g) {
     lierne_request *request;
-    must(lierne_forward_begin(&request, plan, h[g->nowned], h, NULL));
+    must(lierne_plan_forward_begin(&request, plan, h[g->nowned], h, NULL));
     pass(y, h, g->edge_target, g->edge_source, g->local_edges, g->nlocal_edges);
-    must(lierne_end(request));
+    must(lierne_request_end(request));
     pass(y, h, g->edge_target, g->edge_source, g->remote_edges, g->nremote_edges);
 }
 
@@ -94,9 +94,9 @@ static void layer_adjoint(double (*gh)[WIDTH], const double (*gy)[WIDTH], lierne
     lierne_request *request;
     double home[NODES][WIDTH];
     pass(gh, gy, g->edge_source, g->edge_target, g->remote_edges, g->nremote_edges);
-    must(lierne_adjoint_begin(&request, plan, home, gh[g->nowned], NULL));
+    must(lierne_plan_adjoint_begin(&request, plan, home, gh[g->nowned], NULL));
     pass(gh, gy, g->edge_source, g->edge_target, g->local_edges, g->nlocal_edges);
-    must(lierne_end(request));
+    must(lierne_request_end(request));
     for (int64_t i = 0; i < g->nowned; i++) {
         for (int c = 0; c < WIDTH; c++) {
             gh[i][c] += home[i][c];

@@ -72,14 +72,14 @@ static int64_t exchange(lierne_plan *plan, const lierne_brick_spec *space, const
     for (int64_t i = 0; i < n; i++) {
         rows[i] = number_of(space->positions + 3 * i);
     }
-    must(lierne_forward(plan, rows, rows, NULL));
+    must(lierne_plan_forward(plan, rows, rows, NULL));
     for (int64_t k = 0; k < nghost; k++) {
         wrong += rows[n + k] != number_of(ghosts + 3 * k);
     }
     for (int64_t i = 0; i < n + nghost; i++) {
         rows[i] = 1;
     }
-    must(lierne_adjoint(plan, rows, rows, NULL));
+    must(lierne_plan_adjoint(plan, rows, rows, NULL));
     for (int64_t i = 0; i < n + nghost; i++) {
         wrong += rows[i] != (i < n ? copies_of(space->positions + 3 * i, space->grid) : 0);
     }
@@ -90,7 +90,7 @@ static int64_t exchange(lierne_plan *plan, const lierne_brick_spec *space, const
 /* Prints the cost of the forward, summed over all ranks. */
 static void print_cost(const char *name, const lierne_plan *plan, int rank) {
     lierne_report report = {.size = sizeof report};
-    must(lierne_plan_get_report(&report, plan, LIERNE_FORWARD));
+    must(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
     int64_t mine[2] = {report.sent_bytes, report.sent_messages}, all[2];
     MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {

@@ -1,9 +1,9 @@
 /* 05_pipeline: a whole training step across a bridge into a pipelined LLM.
  *
- * Introduces max_inflight, lierne_forward_begin and lierne_end, and a destination with pp.
- * One encoder pass over the full batch; the LLM runs it in M microbatches, one forward one backward
- * (1F1B). The activations of a microbatch are sent while the one before is computed; the gradients
- * are collected in one buffer, and one adjoint sends them all back.
+ * Introduces max_inflight, lierne_plan_forward_begin and lierne_request_end, and a destination with
+ * pp. One encoder pass over the full batch; the LLM runs it in M microbatches, one forward one
+ * backward (1F1B). The activations of a microbatch are sent while the one before is computed; the
+ * gradients are collected in one buffer, and one adjoint sends them all back.
  *
  * The batch is [microbatch, sample, features]: a microbatch is a slice along the leading axis, on
  * both sides, so one plan serves all microbatches, and a second plan with one more axis serves the
@@ -53,14 +53,14 @@ typedef struct step {
 /* Every rank of the encoder sends; only stage 0 receives. */
 static void fetch(step *s, int m) {
     if (m < M) {
-        must(lierne_forward_begin(&s->requests[m], s->microbatch, s->stage == 0 ? s->y[m] : NULL,
-                                  s->x + m * OWN * F, NULL));
+        must(lierne_plan_forward_begin(&s->requests[m], s->microbatch,
+                                       s->stage == 0 ? s->y[m] : NULL, s->x + m * OWN * F, NULL));
     }
 }
 
 static void forward(step *s, int m) {
     float a[DP_SAMPLES * F];
-    must(lierne_end(s->requests[m]));
+    must(lierne_request_end(s->requests[m]));
     for (int i = 0; i < DP_SAMPLES * F && s->stage == 0; i++) {
         s->wrong += s->y[m][i] != x_of(m, s->dp * DP_SAMPLES + i / F, i % F);
         a[i] = 3 * s->y[m][i];
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
                                .dst = llm,
                                .naxes = 2,
                                .shape = one,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = -1,
                                .max_inflight = 2};
     lierne_plan *home;
@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     }
     s.x = x;
     run_1f1b(&s);
-    must(lierne_adjoint(home, gx, s.stage == 0 ? s.gradient : NULL, NULL));
+    must(lierne_plan_adjoint(home, gx, s.stage == 0 ? s.gradient : NULL, NULL));
     for (int i = 0; i < M * OWN * F; i++) {
         s.wrong += gx[i] != 3 * w_of(i / (OWN * F), first + i / F % OWN, i % F);
     }

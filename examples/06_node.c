@@ -30,7 +30,7 @@ static lierne_layout *layout(const lierne_grid *grid, lierne_placement_kind kind
                                      .grid = grid,
                                      .naxes = 1,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .placements = &placement};
     lierne_layout *l;
     must(lierne_layout_create(&l, &spec));
@@ -48,13 +48,14 @@ static int gather(lierne_context *context, int rank) {
     float own[OWN], all[SIZE];
     int wrong = 0;
     must(lierne_grid_create(&grid, &grid_spec));
-    lierne_layout *shares = layout(grid, LIERNE_SHARD), *whole = layout(grid, LIERNE_REPLICATE);
+    lierne_layout *shares = layout(grid, LIERNE_PLACEMENT_SHARD),
+                  *whole = layout(grid, LIERNE_PLACEMENT_REPLICATE);
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = shares, .dst = whole};
     must(lierne_plan_create_redistribute(&plan, context, &spec));
     for (int i = 0; i < OWN; i++) {
         own[i] = (float)(10 * (rank * OWN + i));
     }
-    must(lierne_forward(plan, all, own, NULL));
+    must(lierne_plan_forward(plan, all, own, NULL));
     for (int i = 0; i < SIZE; i++) {
         wrong += all[i] != (float)(10 * i);
     }

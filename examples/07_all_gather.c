@@ -23,24 +23,24 @@ static int gather(lierne_context *context, const int64_t *counts) {
     int n = lierne_context_get_world_size(context), rank = lierne_context_get_rank(context);
     const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .counts = counts,
-                                         .dtype = LIERNE_F32};
+                                         .dtype = LIERNE_DTYPE_F32};
     lierne_plan *plan;
     int64_t own, all;
     int wrong = 0;
     must(lierne_plan_create_all_gather(&plan, context, &spec));
-    must(lierne_plan_get_elements(&own, &all, plan, LIERNE_FORWARD));
+    must(lierne_plan_get_elements(&own, &all, plan, LIERNE_DIRECTION_FORWARD));
     float *in = calloc((size_t)own + 1, sizeof *in), *out = calloc((size_t)all + 1, sizeof *out);
     for (int64_t i = 0; i < own; i++) {
         in[i] = (float)(100 * rank + i);
     }
-    must(lierne_forward(plan, out, in, NULL));
+    must(lierne_plan_forward(plan, out, in, NULL));
     for (int64_t r = 0, at = 0; r < n; r++) {
         for (int64_t i = 0; i < counts[r]; i++) {
             wrong += out[at++] != (float)(100 * r + i);
         }
     }
     /* Each element was copied to n ranks, so n gradients of it come back and are added. */
-    must(lierne_adjoint(plan, in, out, NULL));
+    must(lierne_plan_adjoint(plan, in, out, NULL));
     for (int64_t i = 0; i < own; i++) {
         wrong += in[i] != (float)(n * (100 * rank + i));
     }

@@ -28,12 +28,12 @@ static double sum_of(int n, int64_t i) {
 static int execute(lierne_context *context, lierne_plan *plan, int64_t first, double divisor) {
     int n = lierne_context_get_world_size(context), wrong = 0;
     int64_t nin, nout;
-    must(lierne_plan_get_elements(&nin, &nout, plan, LIERNE_FORWARD));
+    must(lierne_plan_get_elements(&nin, &nout, plan, LIERNE_DIRECTION_FORWARD));
     double *in = calloc((size_t)nin, sizeof *in), *out = calloc((size_t)nout, sizeof *out);
     for (int64_t i = 0; i < nin; i++) {
         in[i] = (double)(100 * lierne_context_get_rank(context) + i);
     }
-    must(lierne_forward(plan, out, in, NULL));
+    must(lierne_plan_forward(plan, out, in, NULL));
     for (int64_t j = 0; j < nout; j++) {
         wrong += out[j] != sum_of(n, first + j) / divisor;
     }
@@ -46,12 +46,12 @@ static int execute(lierne_context *context, lierne_plan *plan, int64_t first, do
 static int reduce(lierne_context *context, lierne_reduction reduction) {
     const lierne_all_reduce_spec spec = {.size = sizeof spec,
                                          .count = lierne_context_get_world_size(context) * C,
-                                         .dtype = LIERNE_F64,
+                                         .dtype = LIERNE_DTYPE_F64,
                                          .reduction = reduction};
     lierne_plan *plan;
     must(lierne_plan_create_all_reduce(&plan, context, &spec));
-    if (reduction == LIERNE_MAX) {
-        int refused = lierne_adjoint(plan, NULL, NULL, NULL) == LIERNE_INVALID;
+    if (reduction == LIERNE_REDUCTION_MAX) {
+        int refused = lierne_plan_adjoint(plan, NULL, NULL, NULL) == LIERNE_ERR_INVALID;
         if (lierne_context_get_rank(context) == 0) {
             printf("%s\n", lierne_last_error());
         }
@@ -67,14 +67,14 @@ int main(int argc, char **argv) {
     must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     const lierne_reduce_scatter_spec spec = {.size = sizeof spec,
                                              .count = C,
-                                             .dtype = LIERNE_F64,
-                                             .reduction = LIERNE_SUM};
+                                             .dtype = LIERNE_DTYPE_F64,
+                                             .reduction = LIERNE_REDUCTION_SUM};
     lierne_plan *plan;
     int wrong[3];
     must(lierne_plan_create_reduce_scatter(&plan, context, &spec));
     wrong[0] = execute(context, plan, (int64_t)lierne_context_get_rank(context) * C, 1);
-    wrong[1] = reduce(context, LIERNE_AVG);
-    wrong[2] = reduce(context, LIERNE_MAX);
+    wrong[1] = reduce(context, LIERNE_REDUCTION_AVG);
+    wrong[2] = reduce(context, LIERNE_REDUCTION_MAX);
     MPI_Allreduce(MPI_IN_PLACE, wrong, 3, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (lierne_context_get_rank(context) == 0) {
         printf("reduce-scatter, %d sums per rank: %d wrong\n", C, wrong[0]);

@@ -59,7 +59,7 @@ static void make(layer *l, lierne_context *context, const int *ranks) {
                                           .ranks = ranks,
                                           .nranks = l->n,
                                           .count = SHARD};
-    gather.dtype = exchange.dtype = scatter.dtype = LIERNE_F32;
+    gather.dtype = exchange.dtype = scatter.dtype = LIERNE_DTYPE_F32;
     must(lierne_plan_create_all_gather(&l->plans[GATHER], context, &gather));
     must(lierne_plan_create_all_to_all(&l->plans[DISPATCH], context, &exchange));
     must(lierne_plan_create_all_to_all(&l->plans[COMBINE], context, &exchange));

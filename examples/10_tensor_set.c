@@ -42,7 +42,7 @@ static lierne_layout *layout(const lierne_grid *g, int i, lierne_placement_kind 
                                      .grid = g,
                                      .naxes = 2,
                                      .shape = shapes[i],
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .placements = &placement};
     lierne_layout *l;
     must(lierne_layout_create(&l, &spec));
@@ -64,7 +64,7 @@ static void update(lierne_context *context, lierne_plan *plan, lierne_layout *co
                    lierne_layout *const *dst, int64_t *sizes) {
     const void *sent[WEIGHTS], *served[WEIGHTS];
     int rank = lierne_context_get_rank(context);
-    must(lierne_plan_get_elements(&sizes[0], &sizes[1], plan, LIERNE_FORWARD));
+    must(lierne_plan_get_elements(&sizes[0], &sizes[1], plan, LIERNE_DIRECTION_FORWARD));
     float *in = calloc((size_t)sizes[0] + 1, sizeof *in);
     float *out = calloc((size_t)sizes[1] + 1, sizeof *out);
     place(sent, in, src, rank);
@@ -72,7 +72,7 @@ static void update(lierne_context *context, lierne_plan *plan, lierne_layout *co
     for (int64_t i = 0; i < sizes[0]; i++) { /* norm, at the end, is the same on every trainer */
         in[i] = (float)(i + (&in[i] < (const float *)sent[2] ? 100 * (rank + 1) : 0));
     }
-    must(lierne_forward(plan, out, in, NULL));
+    must(lierne_plan_forward(plan, out, in, NULL));
     const lierne_digest_check_spec check = {.size = sizeof check,
                                             .ntensors = WEIGHTS,
                                             .src = (const lierne_layout *const *)src,
@@ -92,8 +92,8 @@ int main(int argc, char **argv) {
     must(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL));
     lierne_grid *trainer = grid(0, TRAINERS), *engine = grid(TRAINERS, SERVERS);
     for (int i = 0; i < WEIGHTS; i++) {
-        src[i] = layout(trainer, i, i < 2 ? LIERNE_SHARD : LIERNE_REPLICATE);
-        dst[i] = layout(engine, i, LIERNE_REPLICATE);
+        src[i] = layout(trainer, i, i < 2 ? LIERNE_PLACEMENT_SHARD : LIERNE_PLACEMENT_REPLICATE);
+        dst[i] = layout(engine, i, LIERNE_PLACEMENT_REPLICATE);
     }
     const lierne_set_spec spec = {.size = sizeof spec,
                                   .ntensors = WEIGHTS,

@@ -6,12 +6,10 @@
  *
  * Simple. Describe two grids, plan the bridge between them once, then call it every step. Seven
  * functions: lierne_grid_create, lierne_context_create_mpi, lierne_plan_create_bridge,
- * lierne_forward, lierne_adjoint, lierne_plan_destroy, lierne_context_destroy. Everything else of
- * their specs may stay zero.
- *   lierne/status.h        statuses, and the message of the last error
- *   lierne/grid.h          a process mesh: named dims, sizes, rank order
- *   lierne/context.h       this rank among the others; lierne/mpi.h makes one over MPI,
- *                          lierne/node.h one of a node without MPI
+ * lierne_plan_forward, lierne_plan_adjoint, lierne_plan_destroy, lierne_context_destroy. Everything
+ * else of their specs may stay zero. lierne/status.h        statuses, and the message of the last
+ * error lierne/grid.h          a process mesh: named dims, sizes, rank order lierne/context.h this
+ * rank among the others; lierne/mpi.h makes one over MPI, lierne/node.h one of a node without MPI
  *   lierne/bridge.h        the plan between an encoder's layout and an LLM's
  *   lierne/plan.h          executing a plan, and asking it for shapes and costs
  * For remote rows (ghosts, halos) read lierne/sparse.h instead of lierne/bridge.h.

@@ -17,14 +17,14 @@
                              LIERNE_KERNEL_THREADS, dtype);                                        \
         }                                                                                          \
     }
-RUN_TASKS(f64, LIERNE_F64)
-RUN_TASKS(f32, LIERNE_F32)
-RUN_TASKS(bf16, LIERNE_BF16)
-RUN_TASKS(f16, LIERNE_F16)
-RUN_TASKS(i64, LIERNE_I64)
-RUN_TASKS(i32, LIERNE_I32)
-RUN_TASKS(i8, LIERNE_I8)
-RUN_TASKS(u8, LIERNE_U8)
+RUN_TASKS(f64, LIERNE_DTYPE_F64)
+RUN_TASKS(f32, LIERNE_DTYPE_F32)
+RUN_TASKS(bf16, LIERNE_DTYPE_BF16)
+RUN_TASKS(f16, LIERNE_DTYPE_F16)
+RUN_TASKS(i64, LIERNE_DTYPE_I64)
+RUN_TASKS(i32, LIERNE_DTYPE_I32)
+RUN_TASKS(i8, LIERNE_DTYPE_I8)
+RUN_TASKS(u8, LIERNE_DTYPE_U8)
 RUN_TASKS(copies, LIERNE_NO_SUMS)
 
 const void *const lierne_task_kernels[LIERNE_TASK_KERNELS] = {
@@ -32,7 +32,7 @@ const void *const lierne_task_kernels[LIERNE_TASK_KERNELS] = {
     (const void *)lierne_run_f16, (const void *)lierne_run_i64,   (const void *)lierne_run_i32,
     (const void *)lierne_run_i8,  (const void *)lierne_run_u8,    (const void *)lierne_run_copies,
 };
-static_assert(LIERNE_F64 == 0 && LIERNE_U8 == 7 && LIERNE_TASK_KERNELS == 9,
+static_assert(LIERNE_DTYPE_F64 == 0 && LIERNE_DTYPE_U8 == 7 && LIERNE_TASK_KERNELS == 9,
               "the sums are in the order of lierne_dtype, before the copies");
 
 /* One thread, and one stream at a time: no atomic is needed. */

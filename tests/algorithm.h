@@ -6,8 +6,8 @@
 
 typedef enum test_algorithm {
     TEST_DIRECT = 0,
-    TEST_COLLECTIVE = LIERNE_MEGATRON_COLLECTIVE,
-    TEST_LEADER = LIERNE_MEGATRON_LEADER
+    TEST_COLLECTIVE = LIERNE_MEGATRON_ALGORITHM_COLLECTIVE,
+    TEST_LEADER = LIERNE_MEGATRON_ALGORITHM_LEADER
 } test_algorithm;
 
 static inline lierne_status test_plan_bridge(lierne_plan **out, lierne_context *context,

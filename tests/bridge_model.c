@@ -20,11 +20,11 @@ static const mesh *mesh_of_walk(const walk *w) {
 /* Whether the buffer has cp ownership: the gradient has, and an output that delivers own rows. */
 static bool has_owners(const walk *w) {
     return w->which == SIDE_GRADIENT ||
-           (w->which == SIDE_DST && w->c->output == LIERNE_OUTPUT_SHARDED);
+           (w->which == SIDE_DST && w->c->output == LIERNE_BRIDGE_OUTPUT_SHARDED);
 }
 
 static bool owner_is_chunks(const bridge_case *c) {
-    return c->owner == LIERNE_GRADIENT_ZIGZAG || c->owner == LIERNE_GRADIENT_CONTIGUOUS;
+    return c->owner == LIERNE_GRADIENT_OWNER_ZIGZAG || c->owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS;
 }
 
 /* How dim d cuts: REPLICATE, SHARD or SHARD_ZIGZAG of the axis (0 b, 1 s, 2 h) that it names. */
@@ -33,16 +33,18 @@ static lierne_placement cut_of(const walk *w, int d) {
     const char *name = mesh_of_walk(w)->names[d];
     bool source = w->which == SIDE_SRC;
     if (strcmp(name, "dp") == 0) {
-        return (lierne_placement){.kind = LIERNE_SHARD,
+        return (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD,
                                   .axis = 0,
                                   .counts = source ? c->src_counts : c->dst_counts};
     }
     if (strcmp(name, "cp") == 0 && !source && has_owners(w) && owner_is_chunks(c)) {
-        bool zigzag = c->owner == LIERNE_GRADIENT_ZIGZAG;
-        return (lierne_placement){.kind = zigzag ? LIERNE_SHARD_ZIGZAG : LIERNE_SHARD, .axis = 1};
+        bool zigzag = c->owner == LIERNE_GRADIENT_OWNER_ZIGZAG;
+        return (lierne_placement){.kind = zigzag ? LIERNE_PLACEMENT_SHARD_ZIGZAG
+                                                 : LIERNE_PLACEMENT_SHARD,
+                                  .axis = 1};
     }
     if (!c->placed || strcmp(name, "pp") == 0 || (strcmp(name, "cp") == 0 && !source)) {
-        return (lierne_placement){.kind = LIERNE_REPLICATE};
+        return (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
     }
     return source ? c->src_placed[d] : c->dst_placed[d];
 }
@@ -65,14 +67,14 @@ static int64_t share_of(const lierne_placement *p, int64_t parts, int64_t mine, 
 /* Follows position *i of an axis of length *n through one cut; false if part `mine` does not have
  * it. Afterwards *i is its position in the part, *n the length of the part. */
 static bool follow(const lierne_placement *p, int64_t parts, int64_t mine, int64_t *i, int64_t *n) {
-    if (p->kind == LIERNE_SHARD_ZIGZAG && parts > 1) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG && parts > 1) {
         int64_t chunk = *n / (2 * parts), at = *i / chunk;
         *n = 2 * chunk;
         if (at != mine && at != 2 * parts - 1 - mine) {
             return false;
         }
         *i = *i % chunk + (at == mine ? 0 : chunk);
-    } else if (p->kind == LIERNE_SHARD) {
+    } else if (p->kind == LIERNE_PLACEMENT_SHARD) {
         int64_t from, size = share_of(p, parts, mine, *n, &from);
         int64_t at = *i - from;
         *n = size;
@@ -103,7 +105,7 @@ static cuts cuts_of(const walk *w, int axis) {
     cuts all = {0};
     for (int d = m->ndims - 1; d >= 0; d--) {
         lierne_placement p = cut_of(w, d);
-        if (p.kind != LIERNE_REPLICATE && p.axis == axis) {
+        if (p.kind != LIERNE_PLACEMENT_REPLICATE && p.axis == axis) {
             all.how[all.n] = p;
             all.parts[all.n] = m->sizes[d];
             all.mine[all.n] = mesh_coord(m, w->rank, m->names[d]);
@@ -134,13 +136,13 @@ static bool holds_anything(const walk *w) {
 /* Stored whole along the sequence, or in parts. A row map cuts nothing out of it: it is as long as
  * the other dims leave it. */
 static bool stores_sequence(const walk *w) {
-    return has_owners(w) && owner_is_chunks(w->c) && w->c->storage == LIERNE_FULL;
+    return has_owners(w) && owner_is_chunks(w->c) && w->c->storage == LIERNE_STORAGE_FULL;
 }
 
 /* Own rows, one after the other in one axis. Without a cp dim there is nobody to leave rows to. */
 static bool stores_rows(const walk *w) {
-    return has_owners(w) && w->c->owner == LIERNE_GRADIENT_ROWS &&
-           w->c->storage == LIERNE_COMPACT && mesh_has_dim(&w->c->dst, "cp");
+    return has_owners(w) && w->c->owner == LIERNE_GRADIENT_OWNER_ROWS &&
+           w->c->storage == LIERNE_STORAGE_COMPACT && mesh_has_dim(&w->c->dst, "cp");
 }
 
 case_axis case_axis_open(const bridge_case *c, case_side which, int rank, int axis) {
@@ -173,7 +175,7 @@ static void order_of(const walk *w, int *order) {
     const bridge_case *c = w->c;
     bool together = c->axis_s < 0 || stores_rows(w); /* b and s share an axis */
     bool h_first = c->axis_h < c->axis_b;
-    int outer = !stores_rows(w) && c->row_order == LIERNE_SEQUENCE_MAJOR ? 1 : 0;
+    int outer = !stores_rows(w) && c->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR ? 1 : 0;
     order[together ? h_first : c->axis_b] = together ? outer : 0;
     order[together ? h_first + 1 : c->axis_s] = together ? 1 - outer : 1;
     order[together ? (h_first ? 0 : 2) : c->axis_h] = 2;
@@ -211,7 +213,7 @@ static item item_at(const walk *w, const case_axis *axes, const int *owners, con
     item e = {.b = axes[0].index[at[0]], .s = axes[1].index[at[1]], .h = axes[2].index[at[2]]};
     e.owned = axes[0].owned[at[0]] && axes[1].owned[at[1]] && axes[2].owned[at[2]];
     e.owner = owners[e.s];
-    if (w->c->owner == LIERNE_GRADIENT_ROWS) {
+    if (w->c->owner == LIERNE_GRADIENT_OWNER_ROWS) {
         e.owner = w->c->rows[e.b * w->c->sequence + e.s];
         e.owned = e.owned && (w->which == SIDE_SRC || e.owner == w->cp);
     }
@@ -267,7 +269,7 @@ bool case_first_replica(const bridge_case *c, case_side which, int rank) {
     const mesh *m = mesh_of_walk(&w);
     for (int d = 0; d < m->ndims; d++) {
         const char *name = m->names[d];
-        bool counts = cut_of(&w, d).kind != LIERNE_REPLICATE || strcmp(name, "pp") == 0 ||
+        bool counts = cut_of(&w, d).kind != LIERNE_PLACEMENT_REPLICATE || strcmp(name, "pp") == 0 ||
                       (which != SIDE_SRC && strcmp(name, "cp") == 0);
         if (!counts && mesh_coord(m, rank, name) != 0) {
             return false;
@@ -296,7 +298,7 @@ static double number_of(const bridge_case *c, uint64_t hash, int most) {
         return (double)(hash >> 11) * 0x1p-52 - 1;
     }
     int n = (int)(hash % (uint64_t)(2 * most + 1));
-    return c->dtype == LIERNE_U8 ? n : n - most;
+    return c->dtype == LIERNE_DTYPE_U8 ? n : n - most;
 }
 
 double case_value(const bridge_case *c, const item *i) {

@@ -14,7 +14,7 @@ lierne_bridge_spec bridge_spec_of(const lierne_grid *src, const lierne_grid *dst
                                 .dst = dst,
                                 .naxes = 3,
                                 .shape = shape,
-                                .dtype = LIERNE_F32,
+                                .dtype = LIERNE_DTYPE_F32,
                                 .sequence_axis = 1};
 }
 
@@ -28,7 +28,7 @@ bridge_case case_of_samples(int world, int hidden, mesh dst) {
                          .axis_b = 0,
                          .axis_s = 1,
                          .axis_h = 2,
-                         .dtype = LIERNE_F32};
+                         .dtype = LIERNE_DTYPE_F32};
 }
 
 /* A spec of the case, and what it points to. */
@@ -107,7 +107,7 @@ static lierne_status open_sides(const bridge_case *c, lierne_direction d, case_s
     case_spec spec;
     open_spec(c, &spec);
     lierne_status status =
-        lierne_bridge_layouts_create(&s->layouts[0], &s->layouts[1], &s->layouts[2], &spec.spec);
+        lierne_layout_create_bridge(&s->layouts[0], &s->layouts[1], &s->layouts[2], &spec.spec);
     close_spec(&spec);
     s->from = s->layouts[d ? 2 : 0];
     s->to = s->layouts[d ? 0 : 1];
@@ -160,6 +160,6 @@ const char *case_text(const bridge_case *c) {
     snprintf(text, sizeof text, "%s -> %s, b %lld on axis %d, s %lld on axis %d, %s, %s, %s %s",
              src, dst, (long long)c->batch, c->axis_b, (long long)c->sequence, c->axis_s,
              lierne_dtype_name(c->dtype), algorithms[c->algorithm], owners[c->owner],
-             c->storage == LIERNE_FULL ? "full" : "compact");
+             c->storage == LIERNE_STORAGE_FULL ? "full" : "compact");
     return text;
 }

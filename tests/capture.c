@@ -116,7 +116,7 @@ static lierne_status advance(void *stream, uint64_t *epoch) {
     ended = !ended;
     return test_capture_add(stream, run_advance, &a, sizeof a)
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TRANSPORT, "epochs are of captured calls only");
+               : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "epochs are of captured calls only");
 }
 
 const lierne_stream_driver test_capture_driver = {

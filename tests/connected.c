@@ -148,14 +148,14 @@ static lierne_status check_remote(const batch *b, const slot *s, const lierne_re
     }
     return same && (!s->receives || bytes == s->bytes)
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: rank %d described another message",
+               : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: rank %d described another message",
                              b->rank->rank, s->peer);
 }
 
 static lierne_status connect_slots(void *self, const lierne_remote *remotes, size_t n) {
     batch *b = self;
     if (b->rank->fail_at > 0 && --b->rank->fail_at == 0) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "rank %d cannot connect", b->rank->rank);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "rank %d cannot connect", b->rank->rank);
     }
     for (size_t i = 0; i < n; i++) {
         slot *s = &b->slots[i];
@@ -209,7 +209,7 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
         const lierne_posting *p = &postings[i];
         slot *s = &b->slots[p->slot];
         if (!s->shown) {
-            return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: slot %zu is not connected",
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: slot %zu is not connected",
                                b->rank->rank, p->slot);
         }
         if (p->receives) {
@@ -269,7 +269,7 @@ static lierne_status poll_lines(void *self, size_t *done, size_t *ndone) {
         }
         if (s->receives && (s->found = find(s))) {
             if (s->found->bytes != s->bytes) {
-                return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes, got %zu",
+                return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d expects %zu bytes, got %zu",
                                    b->rank->rank, s->bytes, s->found->bytes);
             }
             take(b, s);

@@ -23,7 +23,7 @@ static void print_wrapped(const char *text) {
 }
 
 static void print_status(const char *name, int number, const char *text) {
-    printf("### LIERNE_%s (%d)\n\n", name, number);
+    printf("### %s (%d)\n\n", name, number);
     print_wrapped(text);
 }
 

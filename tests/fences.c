@@ -169,7 +169,7 @@ cudaError_t lierne_kernel_advance(uint64_t *epoch, cudaStream_t stream) {
 }
 
 lierne_status lierne_cuda_check(cudaError_t error, const char *call) {
-    return error == cudaSuccess ? LIERNE_OK : LIERNE_FAIL(LIERNE_TRANSPORT, "%s", call);
+    return error == cudaSuccess ? LIERNE_OK : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "%s", call);
 }
 
 lierne_status lierne_cuda_enter(int device, int *previous) {
@@ -271,7 +271,7 @@ static void overlapping(void *fence) {
     capture(&s[1], 1);
     call(&s[1], fence);
     current_device = 1;
-    check(driver->begin(&s[0], fence) == LIERNE_UNSUPPORTED && current_device == 1,
+    check(driver->begin(&s[0], fence) == LIERNE_ERR_UNSUPPORTED && current_device == 1,
           "a capture that goes on after another one is rejected");
     call(&s[1], fence);
     capture(s, 1);
@@ -294,12 +294,12 @@ static void errors(void *fence) {
     struct CUstream_st s = {0};
     call(&s, fence);
     fails = true;
-    check(driver->begin(&s, fence) == LIERNE_TRANSPORT && current_device == 1,
+    check(driver->begin(&s, fence) == LIERNE_ERR_TRANSPORT && current_device == 1,
           "a begin that fails");
     fails = false;
     check(driver->begin(&s, fence) == LIERNE_OK, "begin");
     fails = true;
-    check(driver->finish(&s, fence) == LIERNE_TRANSPORT && current_device == 1,
+    check(driver->finish(&s, fence) == LIERNE_ERR_TRANSPORT && current_device == 1,
           "a finish that fails");
     fails = false;
 }

@@ -27,7 +27,8 @@ static lierne_status map(void **memory, int descriptor, size_t bytes) {
     *memory = descriptor < 0 ? MAP_FAILED
                              : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     atomic_fetch_add(&live, *memory != MAP_FAILED);
-    return *memory != MAP_FAILED ? LIERNE_OK : LIERNE_FAIL(LIERNE_UNSUPPORTED, "no shared memory");
+    return *memory != MAP_FAILED ? LIERNE_OK
+                                 : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "no shared memory");
 }
 
 /* Words of a handle: process, descriptor, bytes. */
@@ -35,7 +36,7 @@ static lierne_status alloc(void **memory, lierne_ipc_handle *handle, size_t byte
     int descriptor = memfd_create("lierne-test", MFD_CLOEXEC);
     *handle = (lierne_ipc_handle){{getpid(), descriptor, (int64_t)bytes}};
     return ftruncate(descriptor, (off_t)bytes) == 0 ? map(memory, descriptor, bytes)
-                                                    : LIERNE_FAIL(LIERNE_NO_MEMORY, "memfd");
+                                                    : LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "memfd");
 }
 
 static void close_chunk(void *memory, const lierne_ipc_handle *handle, int device) {
@@ -53,7 +54,7 @@ static void release(void *memory, const lierne_ipc_handle *handle, bool quiet) {
 static lierne_status open_chunk(void **memory, const lierne_ipc_handle *handle, size_t bytes) {
     char path[64];
     if (atomic_load(&fail_open) > 0 && atomic_fetch_sub(&fail_open, 1) == 1) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "the device does not map what others share");
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "the device does not map what others share");
     }
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)handle->words[0], (int)handle->words[1]);
     int descriptor = open(path, O_RDWR | O_CLOEXEC);

@@ -64,7 +64,8 @@ lierne_grid *mesh_grid(const mesh *m, int world) {
 }
 
 mesh mesh_from_grid(const lierne_grid *grid) {
-    mesh m = {.ndims = lierne_grid_get_ndims(grid, NULL), .offset = lierne_grid_get_offset(grid)};
+    mesh m = {.ndims = lierne_grid_get_ndims(grid, NULL),
+              .offset = lierne_grid_get_rank_offset(grid)};
     for (int d = 0; d < m.ndims; d++) {
         m.names[d] = lierne_grid_get_dim_name(grid, NULL, d);
         m.sizes[d] = lierne_grid_get_dim_size(grid, NULL, d);

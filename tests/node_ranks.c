@@ -79,9 +79,9 @@ lierne_status plan_rows(lierne_plan **plan, lierne_context *context, int nowned,
     rows.nghosts = nghosts;
     rows.rank = rank;
     rows.row = row;
-    rows.algorithm = LIERNE_GRAPH_DIRECT; /* ranks without ghosts wait for nobody */
+    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT; /* ranks without ghosts wait for nobody */
     rows.width = 3;
-    rows.dtype = LIERNE_F16;
+    rows.dtype = LIERNE_DTYPE_F16;
     for (int i = 0; i < nghosts; i++) { /* the same on every rank */
         rank[i] = i * 7 % RANKS;
         row[i] = i * 13 % nowned;

@@ -25,26 +25,26 @@ void number_put(lierne_dtype dtype, void *buffer, int64_t at, double value) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     switch (dtype) {
-    case LIERNE_F64:
+    case LIERNE_DTYPE_F64:
         ((double *)buffer)[at] = value;
         break;
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         ((float *)buffer)[at] = f;
         break;
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         ((uint16_t *)buffer)[at] = (uint16_t)(bits >> 16);
         break;
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
         ((uint16_t *)buffer)[at] = half_of(value);
         break;
-    case LIERNE_I64:
+    case LIERNE_DTYPE_I64:
         ((int64_t *)buffer)[at] = (int64_t)value;
         break;
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         ((int32_t *)buffer)[at] = (int32_t)value;
         break;
-    case LIERNE_I8:
-    case LIERNE_U8:
+    case LIERNE_DTYPE_I8:
+    case LIERNE_DTYPE_U8:
         ((uint8_t *)buffer)[at] = (uint8_t)(int64_t)value;
         break;
     default: /* opaque dtypes have no values */
@@ -56,23 +56,23 @@ double number_get(lierne_dtype dtype, const void *buffer, int64_t at) {
     uint32_t bits;
     float f;
     switch (dtype) {
-    case LIERNE_F64:
+    case LIERNE_DTYPE_F64:
         return ((const double *)buffer)[at];
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         return (double)((const float *)buffer)[at];
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         bits = (uint32_t)((const uint16_t *)buffer)[at] << 16;
         memcpy(&f, &bits, sizeof f);
         return (double)f;
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
         return value_of_half(((const uint16_t *)buffer)[at]);
-    case LIERNE_I64:
+    case LIERNE_DTYPE_I64:
         return (double)((const int64_t *)buffer)[at];
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         return (double)((const int32_t *)buffer)[at];
-    case LIERNE_I8:
+    case LIERNE_DTYPE_I8:
         return (double)((const int8_t *)buffer)[at];
-    case LIERNE_U8:
+    case LIERNE_DTYPE_U8:
         return (double)((const uint8_t *)buffer)[at];
     default:
         abort();

@@ -27,8 +27,8 @@ static lierne_status make_bridge(lierne_plan **plan, lierne_context *context) {
     spec.shape = shape;
     spec.batch_axis = 0;
     spec.sequence_axis = 1;
-    spec.dtype = LIERNE_F32;
-    spec.gradient_owner = LIERNE_GRADIENT_PARTIAL;
+    spec.dtype = LIERNE_DTYPE_F32;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_PARTIAL;
     lierne_status status = lierne_plan_create_bridge(plan, context, &spec);
     lierne_grid_destroy(grids[0]);
     lierne_grid_destroy(grids[1]);
@@ -38,14 +38,14 @@ static lierne_status make_bridge(lierne_plan **plan, lierne_context *context) {
 lierne_status replay_plan(lierne_plan **plan, lierne_context *context, int kind, int inflight) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = REPLAY_COUNT,
-                                        .dtype = LIERNE_F32,
+                                        .dtype = LIERNE_DTYPE_F32,
                                         .max_inflight = inflight};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = REPLAY_COUNT,
-                                        .dtype = LIERNE_BF16,
-                                        .reduction = LIERNE_SUM,
+                                        .dtype = LIERNE_DTYPE_BF16,
+                                        .reduction = LIERNE_REDUCTION_SUM,
                                         .max_inflight = inflight,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     return kind == 0   ? lierne_plan_create_all_reduce(plan, context, &sum)
            : kind == 1 ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 2 ? plan_rows(plan, context, 20, REPLAY_COUNT)
@@ -53,7 +53,7 @@ lierne_status replay_plan(lierne_plan **plan, lierne_context *context, int kind,
 }
 
 typedef lierne_status run_plan(lierne_plan *, void *, const void *, void *);
-static run_plan *const run[2] = {lierne_forward, lierne_adjoint};
+static run_plan *const run[2] = {lierne_plan_forward, lierne_plan_adjoint};
 
 /* Inputs without NaN in any dtype, and the outputs that sockets give. */
 typedef struct values {

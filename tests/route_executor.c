@@ -23,7 +23,7 @@ static const char *wrong(const char *format, ...) {
 typedef struct rank_memory {
     const lierne_route *route;
     size_t size;
-    unsigned char *buffer[LIERNE_BUFFERS]; /* LIERNE_IN is never written */
+    unsigned char *buffer[LIERNE_BUFFER_COUNT]; /* LIERNE_BUFFER_IN is never written */
 } rank_memory;
 
 static int64_t elements_of(const lierne_block *block) {
@@ -58,7 +58,7 @@ static float float_of_bits(uint32_t bits) {
 static float read_16(lierne_dtype dtype, const unsigned char *at) {
     uint16_t bits;
     memcpy(&bits, at, sizeof bits);
-    if (dtype == LIERNE_BF16) {
+    if (dtype == LIERNE_DTYPE_BF16) {
         return float_of_bits((uint32_t)bits << 16);
     }
     float magnitude = (bits >> 10 & 31) == 0
@@ -71,7 +71,7 @@ static float read_16(lierne_dtype dtype, const unsigned char *at) {
 static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
     int exponent;
     uint16_t bits;
-    if (dtype == LIERNE_BF16) {
+    if (dtype == LIERNE_DTYPE_BF16) {
         uint32_t whole;
         memcpy(&whole, &value, sizeof whole);
         bits = (uint16_t)((whole + 0x7fff + (whole >> 16 & 1)) >> 16);
@@ -87,10 +87,10 @@ static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
 
 /* One combination per reduction of an operation. */
 #define COMBINE(r, a, b)                                                                           \
-    ((r) == LIERNE_SUM    ? (a) + (b)                                                              \
-     : (r) == LIERNE_PROD ? (a) * (b)                                                              \
-     : (r) == LIERNE_MAX  ? ((a) > (b) ? (a) : (b))                                                \
-                          : ((a) < (b) ? (a) : (b)))
+    ((r) == LIERNE_REDUCTION_SUM    ? (a) + (b)                                                    \
+     : (r) == LIERNE_REDUCTION_PROD ? (a) * (b)                                                    \
+     : (r) == LIERNE_REDUCTION_MAX  ? ((a) > (b) ? (a) : (b))                                      \
+                                    : ((a) < (b) ? (a) : (b)))
 
 /* bits: the type in which the sum wraps, unsigned for integers; compared: the one that has order.
  */
@@ -99,7 +99,8 @@ static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
         bits a, b;                                                                                 \
         memcpy(&a, sum, sizeof a);                                                                 \
         memcpy(&b, value, sizeof b);                                                               \
-        bool extreme = op->reduction == LIERNE_MAX || op->reduction == LIERNE_MIN;                 \
+        bool extreme =                                                                             \
+            op->reduction == LIERNE_REDUCTION_MAX || op->reduction == LIERNE_REDUCTION_MIN;        \
         a = extreme ? (bits)COMBINE(op->reduction, (compared)a, (compared)b)                       \
                     : (bits)COMBINE(op->reduction, a, b);                                          \
         memcpy(sum, &a, sizeof a);                                                                 \
@@ -109,19 +110,19 @@ static void write_16(lierne_dtype dtype, unsigned char *at, float value) {
 static void combine(const lierne_op *op, lierne_dtype dtype, unsigned char *sum,
                     const unsigned char *value) {
     switch (dtype) {
-    case LIERNE_F64:
+    case LIERNE_DTYPE_F64:
         COMBINE_AS(double, double);
         break;
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         COMBINE_AS(float, float);
         break;
-    case LIERNE_I64:
+    case LIERNE_DTYPE_I64:
         COMBINE_AS(uint64_t, int64_t);
         break;
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         COMBINE_AS(uint32_t, int32_t);
         break;
-    case LIERNE_I8:
+    case LIERNE_DTYPE_I8:
         COMBINE_AS(uint8_t, int8_t);
         break;
     default:
@@ -133,7 +134,7 @@ static void combine(const lierne_op *op, lierne_dtype dtype, unsigned char *sum,
 static void divide(lierne_dtype dtype, unsigned char *sum, int64_t divisor) {
     double d;
     float f;
-    if (dtype == LIERNE_F64) {
+    if (dtype == LIERNE_DTYPE_F64) {
         memcpy(&d, sum, sizeof d);
         d /= (double)divisor;
         memcpy(sum, &d, sizeof d);
@@ -148,7 +149,7 @@ static void divide(lierne_dtype dtype, unsigned char *sum, int64_t divisor) {
 static void combine_sources(const lierne_op *op, lierne_dtype dtype, size_t size, unsigned char *to,
                             const unsigned char *const *from, size_t n) {
     unsigned char sum[8];
-    if ((n == 1 && op->divisor <= 1) || (dtype != LIERNE_BF16 && dtype != LIERNE_F16)) {
+    if ((n == 1 && op->divisor <= 1) || (dtype != LIERNE_DTYPE_BF16 && dtype != LIERNE_DTYPE_F16)) {
         memcpy(sum, from[0], size);
         for (size_t s = 1; s < n; s++) {
             combine(op, dtype, sum, from[s]);
@@ -282,17 +283,17 @@ const char *route_execute(const lierne_route *const *routes, int n, unsigned cha
     size_t stages = 0;
     for (int r = 0; r < n; r++) {
         size_t size = lierne_dtype_size(routes[r]->dtype);
-        size_t scratch = (size_t)routes[r]->elements[LIERNE_SCRATCH] * size;
+        size_t scratch = (size_t)routes[r]->elements[LIERNE_BUFFER_SCRATCH] * size;
         ranks[r] =
             (rank_memory){routes[r], size, {(unsigned char *)in[r], out[r], malloc(scratch + 1)}};
-        memset(ranks[r].buffer[LIERNE_SCRATCH], 0xa5, scratch);
+        memset(ranks[r].buffer[LIERNE_BUFFER_SCRATCH], 0xa5, scratch);
         stages = routes[r]->stages.count > stages ? routes[r]->stages.count : stages;
     }
     for (size_t s = 0; s < stages && !fault; s++) {
         fault = run_stage(ranks, n, s);
     }
     for (int r = 0; r < n; r++) {
-        free(ranks[r].buffer[LIERNE_SCRATCH]);
+        free(ranks[r].buffer[LIERNE_BUFFER_SCRATCH]);
     }
     free(ranks);
     return fault;
@@ -305,7 +306,7 @@ static void fill(unsigned char *at, int64_t n, lierne_dtype dtype, uint64_t seed
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         uint64_t bits = seed >> 8 ^ seed << 40;
-        if (dtype <= LIERNE_F16) {
+        if (dtype <= LIERNE_DTYPE_F16) {
             int m = mantissas[dtype];
             uint64_t exponent = (uint64_t)(biases[dtype] - 3 + (int)(seed >> 33 & 3));
             bits = (bits & ((1ull << m) - 1)) | exponent << m | (seed >> 60 & 1) << (8 * size - 1);
@@ -334,11 +335,11 @@ static const char *start(comparison *c, lierne_plan *const *plans, lierne_direct
         if (lierne_plan_get_route(&c->routes[r], plans[r], d) != LIERNE_OK) {
             return wrong("rank %d has no route: %s", r, lierne_last_error());
         }
-        uint64_t seed = (uint64_t)(2 * r + (d == LIERNE_ADJOINT)) * 7919 + 1;
-        c->in[r] = buffer_of(c->routes[r], LIERNE_IN, seed);
-        c->kept[r] = buffer_of(c->routes[r], LIERNE_IN, seed);
-        c->out[r] = buffer_of(c->routes[r], LIERNE_OUT, seed + 17);
-        c->routed[r] = buffer_of(c->routes[r], LIERNE_OUT, seed + 17);
+        uint64_t seed = (uint64_t)(2 * r + (d == LIERNE_DIRECTION_ADJOINT)) * 7919 + 1;
+        c->in[r] = buffer_of(c->routes[r], LIERNE_BUFFER_IN, seed);
+        c->kept[r] = buffer_of(c->routes[r], LIERNE_BUFFER_IN, seed);
+        c->out[r] = buffer_of(c->routes[r], LIERNE_BUFFER_OUT, seed + 17);
+        c->routed[r] = buffer_of(c->routes[r], LIERNE_BUFFER_OUT, seed + 17);
     }
     return NULL;
 }
@@ -347,13 +348,13 @@ static const char *execute(comparison *c, lierne_plan *const *plans, lierne_dire
     const char *fault = NULL;
     for (int r = 0; r < c->n; r++) {
         lierne_status status =
-            (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(&c->requests[r],
-                                                                                plans[r], c->out[r],
-                                                                                c->in[r], NULL);
+            (d == LIERNE_DIRECTION_FORWARD
+                 ? lierne_plan_forward_begin
+                 : lierne_plan_adjoint_begin)(&c->requests[r], plans[r], c->out[r], c->in[r], NULL);
         fault = status == LIERNE_OK ? fault : wrong("rank %d: %s", r, lierne_last_error());
     }
     for (int r = 0; r < c->n; r++) {
-        if (lierne_end(c->requests[r]) != LIERNE_OK) {
+        if (lierne_request_end(c->requests[r]) != LIERNE_OK) {
             fault = wrong("rank %d: %s", r, lierne_last_error());
         }
     }
@@ -363,8 +364,8 @@ static const char *execute(comparison *c, lierne_plan *const *plans, lierne_dire
 static const char *compare(const comparison *c, lierne_direction d) {
     for (int r = 0; r < c->n; r++) {
         size_t size = lierne_dtype_size(c->routes[r]->dtype);
-        size_t in = (size_t)c->routes[r]->elements[LIERNE_IN] * size;
-        size_t out = (size_t)c->routes[r]->elements[LIERNE_OUT] * size;
+        size_t in = (size_t)c->routes[r]->elements[LIERNE_BUFFER_IN] * size;
+        size_t out = (size_t)c->routes[r]->elements[LIERNE_BUFFER_OUT] * size;
         if (memcmp(c->in[r], c->kept[r], in) != 0) {
             return wrong("rank %d, direction %d: in was written", r, (int)d);
         }
@@ -412,10 +413,10 @@ static const char *compare_direction(lierne_plan *const *plans, int n, lierne_di
 }
 
 const char *route_compare(lierne_plan *const *plans, int n) {
-    const char *fault = compare_direction(plans, n, LIERNE_FORWARD);
-    return fault ? fault : compare_direction(plans, n, LIERNE_ADJOINT);
+    const char *fault = compare_direction(plans, n, LIERNE_DIRECTION_FORWARD);
+    return fault ? fault : compare_direction(plans, n, LIERNE_DIRECTION_ADJOINT);
 }
 
 const char *route_compare_forward(lierne_plan *const *plans, int n) {
-    return compare_direction(plans, n, LIERNE_FORWARD);
+    return compare_direction(plans, n, LIERNE_DIRECTION_FORWARD);
 }

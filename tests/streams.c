@@ -98,8 +98,8 @@ static void *stream_of_plan(const lierne_plan *plan, void *stream) {
         test_unstage(s, status == LIERNE_OK);                                                      \
         return status;                                                                             \
     }
-WRAP(lierne_forward, LIERNE_FORWARD)
-WRAP(lierne_adjoint, LIERNE_ADJOINT)
+WRAP(lierne_plan_forward, LIERNE_DIRECTION_FORWARD)
+WRAP(lierne_plan_adjoint, LIERNE_DIRECTION_ADJOINT)
 
 #define WRAP_BEGIN(name, direction)                                                                \
     lierne_status __real_##name(lierne_request **request, lierne_plan *plan, void *out,            \
@@ -118,27 +118,27 @@ WRAP(lierne_adjoint, LIERNE_ADJOINT)
         }                                                                                          \
         return status;                                                                             \
     }
-WRAP_BEGIN(lierne_forward_begin, LIERNE_FORWARD)
-WRAP_BEGIN(lierne_adjoint_begin, LIERNE_ADJOINT)
+WRAP_BEGIN(lierne_plan_forward_begin, LIERNE_DIRECTION_FORWARD)
+WRAP_BEGIN(lierne_plan_adjoint_begin, LIERNE_DIRECTION_ADJOINT)
 
-lierne_status __real_lierne_end(lierne_request *request);
-lierne_status __wrap_lierne_end(lierne_request *request);
-lierne_status __wrap_lierne_end(lierne_request *request) {
+lierne_status __real_lierne_request_end(lierne_request *request);
+lierne_status __wrap_lierne_request_end(lierne_request *request);
+lierne_status __wrap_lierne_request_end(lierne_request *request) {
     test_staged *s = test_staged_take(request);
-    lierne_status status = __real_lierne_end(request);
+    lierne_status status = __real_lierne_request_end(request);
     test_unstage(s, status == LIERNE_OK);
     return status;
 }
 
-lierne_status __real_lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
-                                   const void *in, void *stream);
-lierne_status __wrap_lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
-                                   const void *in, void *stream);
-lierne_status __wrap_lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
-                                   const void *in, void *stream) {
+lierne_status __real_lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                                        const void *in, void *stream);
+lierne_status __wrap_lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                                        const void *in, void *stream);
+lierne_status __wrap_lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                                        const void *in, void *stream) {
     stream = stream_of_plan(plan, stream);
-    test_staged *s = test_stage(plan, LIERNE_ADJOINT, &out, &in, &stream);
-    lierne_status status = __real_lierne_reduce(plan, reduction, out, in, stream);
+    test_staged *s = test_stage(plan, LIERNE_DIRECTION_ADJOINT, &out, &in, &stream);
+    lierne_status status = __real_lierne_plan_reduce(plan, reduction, out, in, stream);
     test_unstage(s, status == LIERNE_OK);
     return status;
 }

@@ -170,10 +170,10 @@ static lierne_status copy(void *self, int match, const lierne_posting *postings,
 }
 
 static lierne_status check_size(const batch *b, const slot *s, const message *m) {
-    return m->bytes == s->bytes
-               ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d, got %zu",
-                             b->rank->rank, s->bytes, s->peer, m->bytes);
+    return m->bytes == s->bytes ? LIERNE_OK
+                                : LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+                                              "rank %d expects %zu bytes from rank %d, got %zu",
+                                              b->rank->rank, s->bytes, s->peer, m->bytes);
 }
 
 /* Messages of a pair and match id match in the order in which they were posted. */

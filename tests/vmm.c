@@ -191,7 +191,7 @@ lierne_status lierne_cuda_driver_load(lierne_cuda_driver *driver) {
     *driver = (lierne_cuda_driver){get_attribute, get_granularity, create,    release,
                                    export_handle, import_handle,   reserve,   free_address,
                                    map,           unmap,           set_access};
-    return has_driver ? LIERNE_OK : LIERNE_FAIL(LIERNE_UNSUPPORTED, "there is no driver");
+    return has_driver ? LIERNE_OK : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "there is no driver");
 }
 
 static int count_descriptors(void) {
@@ -214,12 +214,12 @@ static int fail_alloc(void) {
     int descriptors = count_descriptors(), k = 0;
     void *memory;
     lierne_cuda_share share;
-    lierne_status status = LIERNE_UNSUPPORTED;
+    lierne_status status = LIERNE_ERR_UNSUPPORTED;
     while (status != LIERNE_OK && k < 20) {
         set_failing(++k);
         status = lierne_cuda_vmm_alloc(&memory, &share, BYTES, 0);
         if (status != LIERNE_OK) {
-            check(status == LIERNE_UNSUPPORTED && strstr(lierne_last_error(), "cu") &&
+            check(status == LIERNE_ERR_UNSUPPORTED && strstr(lierne_last_error(), "cu") &&
                       strstr(lierne_last_error(), "error 801"),
                   "a call of the driver that fails is an error with its name");
             check(live == 0 && count_descriptors() == descriptors, "and nothing is left");
@@ -236,7 +236,7 @@ static int fail_alloc(void) {
 static void rejected(const char *words, size_t bytes) {
     void *memory;
     lierne_cuda_share share;
-    check(lierne_cuda_vmm_alloc(&memory, &share, bytes, 3) == LIERNE_UNSUPPORTED &&
+    check(lierne_cuda_vmm_alloc(&memory, &share, bytes, 3) == LIERNE_ERR_UNSUPPORTED &&
               strstr(lierne_last_error(), words),
           words);
     check(live == 0, "and nothing is left");
@@ -257,7 +257,7 @@ static void rejections(void) {
     rejected("8191 bytes are no multiple of the granularity of device 3, 8192 bytes", 8191);
     failure = CUDA_ERROR_OUT_OF_MEMORY;
     set_failing(4);
-    check(lierne_cuda_vmm_alloc(&memory, &share, BYTES, 0) == LIERNE_NO_MEMORY &&
+    check(lierne_cuda_vmm_alloc(&memory, &share, BYTES, 0) == LIERNE_ERR_NO_MEMORY &&
               strstr(lierne_last_error(), "cuMemCreate"),
           "a device that is full is NO_MEMORY");
     failure = CUDA_ERROR_NOT_SUPPORTED;
@@ -272,19 +272,19 @@ static int open_in_child(const lierne_cuda_share *share, int peer_calls) {
     live = 0;
     for (int k = 1; k <= peer_calls; k++) {
         set_failing(k);
-        check(lierne_cuda_vmm_open((void **)&memory, share, 0) == LIERNE_UNSUPPORTED &&
+        check(lierne_cuda_vmm_open((void **)&memory, share, 0) == LIERNE_ERR_UNSUPPORTED &&
                   strstr(lierne_last_error(), "error 801"),
               "a call that fails in a peer");
         check(live == 0 && count_descriptors() == descriptors, "leaves nothing");
     }
     set_failing(0);
     elsewhere.space++;
-    check(lierne_cuda_vmm_open((void **)&memory, &elsewhere, 0) == LIERNE_UNSUPPORTED &&
+    check(lierne_cuda_vmm_open((void **)&memory, &elsewhere, 0) == LIERNE_ERR_UNSUPPORTED &&
               strstr(lierne_last_error(), "another container or pid namespace"),
           "a process that is out of sight");
     elsewhere = *share;
     elsewhere.descriptor = 12345;
-    check(lierne_cuda_vmm_open((void **)&memory, &elsewhere, 0) == LIERNE_UNSUPPORTED &&
+    check(lierne_cuda_vmm_open((void **)&memory, &elsewhere, 0) == LIERNE_ERR_UNSUPPORTED &&
               strstr(lierne_last_error(), "pidfd_getfd"),
           "a descriptor that is not there");
     check(live == 0 && count_descriptors() == descriptors, "leaves nothing");
@@ -386,7 +386,9 @@ static void exchange(int rank, const char *name, const char *expected) {
     lierne_plan *plan = NULL;
     lierne_ipc_driver driver = test_ipc_driver;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30};
-    const lierne_all_to_all_spec all = {.size = sizeof all, .count = COUNT, .dtype = LIERNE_I64};
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_DTYPE_I64};
     lierne_context *context = open_rank(name, rank, 2, &spec);
     driver.shares = "descriptors";
     driver.alloc = alloc_chunk;
@@ -403,7 +405,7 @@ static void exchange(int rank, const char *name, const char *expected) {
         for (int i = 0; i < 2 * COUNT; i++) {
             in[rank][i] = rank * 100000 + call * 20000 + i;
         }
-        check(lierne_forward(plan, out[rank], in[rank], &stream) == LIERNE_OK, "a call");
+        check(lierne_plan_forward(plan, out[rank], in[rank], &stream) == LIERNE_OK, "a call");
         for (int i = 0; i < 2 * COUNT; i++) {
             wrong += out[rank][i] != i / COUNT * 100000 + call * 20000 + rank * COUNT + i % COUNT;
         }

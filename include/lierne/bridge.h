@@ -1,7 +1,7 @@
 /* The bridge: moves a tensor from the layout of a source grid (an encoder) to that of a destination
  * grid (an LLM), and its gradient back. Both grids are parts of one world; they may have the same
  * ranks, disjoint ones, or some in common. The bridge is a preset of lierne/redistribute.h: it
- * states three layouts (lierne_bridge_layouts_create) and plans the redistribution between them.
+ * states three layouts (lierne_layout_create_bridge) and plans the redistribution between them.
  *
  * Forward. Each side divides the samples of the batch among its dp ranks (all ranks with the same
  * coordinate in dim "dp"). A source rank holds the samples of its dp rank. A destination rank
@@ -41,24 +41,25 @@ extern "C" {
 
 /* Which cp rank of the destination has the gradient of a row of the sequence. */
 typedef enum lierne_gradient_owner {
-    LIERNE_GRADIENT_PARTIAL = 0,    /* each has a contribution */
-    LIERNE_GRADIENT_ZIGZAG = 1,     /* the owner of chunk c or 2 cp - 1 - c of 2 cp chunks is c */
-    LIERNE_GRADIENT_CONTIGUOUS = 2, /* the owner of the c-th share is c */
-    LIERNE_GRADIENT_ROWS = 3        /* row_owner says so */
+    LIERNE_GRADIENT_OWNER_PARTIAL = 0, /* each has a contribution */
+    LIERNE_GRADIENT_OWNER_ZIGZAG = 1, /* the owner of chunk c or 2 cp - 1 - c of 2 cp chunks is c */
+    LIERNE_GRADIENT_OWNER_CONTIGUOUS = 2, /* the owner of the c-th share is c */
+    LIERNE_GRADIENT_OWNER_ROWS = 3        /* row_owner says so */
 } lierne_gradient_owner;
 
 /* What a destination cp rank receives. */
 typedef enum lierne_bridge_output {
-    LIERNE_OUTPUT_WHOLE = 0,  /* the whole sequence of each sample */
-    LIERNE_OUTPUT_SHARDED = 1 /* the rows that it owns by gradient_owner, in gradient_storage */
+    LIERNE_BRIDGE_OUTPUT_WHOLE = 0, /* the whole sequence of each sample */
+    LIERNE_BRIDGE_OUTPUT_SHARDED =
+        1 /* the rows that it owns by gradient_owner, in gradient_storage */
 } lierne_bridge_output;
 
 /* The order of the rows of a 2-D tensor [rows, hidden]. An encoder that emits [S, B, H] and
  * flattens it has sequence-major rows: a slice of consecutive rows would cut across samples
  * (Megatron-LM#4021 and similar). */
 typedef enum lierne_row_order {
-    LIERNE_SAMPLE_MAJOR = 0,  /* row b * S + s */
-    LIERNE_SEQUENCE_MAJOR = 1 /* row s * B + b, of the B samples of a dp rank */
+    LIERNE_ROW_ORDER_SAMPLE_MAJOR = 0,  /* row b * S + s */
+    LIERNE_ROW_ORDER_SEQUENCE_MAJOR = 1 /* row s * B + b, of the B samples of a dp rank */
 } lierne_row_order;
 
 /* A bridge to plan. Begin with LIERNE_BRIDGE_SPEC_INIT, or set size to sizeof(lierne_bridge_spec),
@@ -177,9 +178,9 @@ LIERNE_API lierne_status lierne_bridge_check_grids(const lierne_bridge_spec *spe
  * they have 3 axes; with variable_rows all samples have the most rows. Free each with
  * lierne_layout_destroy; all are NULL on failure. They keep nothing of spec. Pure, not
  * collective. Errors: as lierne_bridge_check. */
-LIERNE_API lierne_status lierne_bridge_layouts_create(lierne_layout **src, lierne_layout **dst,
-                                                      lierne_layout **gradient,
-                                                      const lierne_bridge_spec *spec);
+LIERNE_API lierne_status lierne_layout_create_bridge(lierne_layout **src, lierne_layout **dst,
+                                                     lierne_layout **gradient,
+                                                     const lierne_bridge_spec *spec);
 
 #ifdef __cplusplus
 }

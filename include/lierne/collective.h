@@ -1,7 +1,7 @@
 /* Collectives as plans: all-gather, reduce-scatter, all-reduce, broadcast, all-to-all, barrier.
  *
- * A plan is made once and executed any number of times with lierne_forward and lierne_adjoint
- * (lierne/plan.h), over every transport, alone or coalesced with other plans.
+ * A plan is made once and executed any number of times with lierne_plan_forward and
+ * lierne_plan_adjoint (lierne/plan.h), over every transport, alone or coalesced with other plans.
  *
  * Ranks. A collective is over all ranks of the context, or over the list `ranks`, in its order,
  * which need not ascend; rank i below is entry i of that order, n the number of entries. Making the
@@ -19,15 +19,16 @@
  * Reductions. A result is in[0] op in[1] op in[2] ..., from left to right in the order of the list,
  * whatever the algorithm, the transport, and the rank that computes it: every rank gets the same
  * bits. f16 and bf16 are combined in float32 and rounded once, to nearest even; f32 and f64 in
- * their own type; integers wrap around. LIERNE_AVG divides the sum by n before it is rounded. A
- * maximum or minimum with a NaN is NaN.
+ * their own type; integers wrap around. LIERNE_REDUCTION_AVG divides the sum by n before it is
+ * rounded. A maximum or minimum with a NaN is NaN.
  *
  * Adjoints, under the convention of distinct copies (every rank's entry is a variable of its own):
- * of an all-gather, the reduce-scatter with LIERNE_SUM of the same counts, and the reverse; of an
- * all-reduce with LIERNE_SUM, itself; of a broadcast, the sum of all gradients at the root; of an
- * all-to-all, the one that sends everything back; of a barrier, a barrier. With LIERNE_AVG the
- * adjoint divides by n, too. LIERNE_MAX, LIERNE_MIN and LIERNE_PROD have no adjoint, nor have an
- * all-gather and a broadcast of an opaque dtype (lierne/layout.h): asking for it is INVALID.
+ * of an all-gather, the reduce-scatter with LIERNE_REDUCTION_SUM of the same counts, and the
+ * reverse; of an all-reduce with LIERNE_REDUCTION_SUM, itself; of a broadcast, the sum of all
+ * gradients at the root; of an all-to-all, the one that sends everything back; of a barrier, a
+ * barrier. With LIERNE_REDUCTION_AVG the adjoint divides by n, too. LIERNE_REDUCTION_MAX,
+ * LIERNE_REDUCTION_MIN and LIERNE_REDUCTION_PROD have no adjoint, nor have an all-gather and a
+ * broadcast of an opaque dtype (lierne/layout.h): asking for it is INVALID.
  *
  * Every function here is collective over the context. The plan is the caller's, to be freed with
  * lierne_plan_destroy; the spec and its lists are copied. On any rank's failure every rank gets the
@@ -54,9 +55,9 @@ extern "C" {
  * every function here), else chosen by the number of ranks and bytes; lierne_plan_get_report says
  * what. The same on every rank. */
 typedef enum lierne_collective_algorithm {
-    LIERNE_COLLECTIVE_AUTO = 0,
-    LIERNE_COLLECTIVE_ONE_SHOT = 1,
-    LIERNE_COLLECTIVE_TWO_SHOT = 2
+    LIERNE_COLLECTIVE_ALGORITHM_AUTO = 0,
+    LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT = 1,
+    LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT = 2
 } lierne_collective_algorithm;
 
 /* Of every spec: set size to its sizeof and the rest to zero first; all fields but size may stay
@@ -78,7 +79,7 @@ typedef struct lierne_reduce_scatter_spec {
     int64_t count; /* that each rank receives, at least 0; not read with counts */
     const int64_t *counts;
     lierne_dtype dtype;
-    lierne_reduction reduction; /* LIERNE_AVG: of a floating-point dtype */
+    lierne_reduction reduction; /* LIERNE_REDUCTION_AVG: of a floating-point dtype */
     int max_inflight;
 } lierne_reduce_scatter_spec;
 
@@ -88,7 +89,7 @@ typedef struct lierne_all_reduce_spec {
     int nranks;
     int64_t count; /* of each in and out, at least 0 */
     lierne_dtype dtype;
-    lierne_reduction reduction; /* LIERNE_AVG: of a floating-point dtype */
+    lierne_reduction reduction; /* LIERNE_REDUCTION_AVG: of a floating-point dtype */
     lierne_collective_algorithm algorithm;
     int max_inflight;
 } lierne_all_reduce_spec;
@@ -130,13 +131,14 @@ typedef struct lierne_barrier_spec {
 LIERNE_API lierne_status lierne_plan_create_all_gather(lierne_plan **out, lierne_context *context,
                                                        const lierne_all_gather_spec *spec);
 
-/* Errors: as at the top; INVALID also for a reduction, and for LIERNE_AVG of an integer dtype. */
+/* Errors: as at the top; INVALID also for a reduction, and for LIERNE_REDUCTION_AVG of an integer
+ * dtype. */
 LIERNE_API lierne_status lierne_plan_create_reduce_scatter(lierne_plan **out,
                                                            lierne_context *context,
                                                            const lierne_reduce_scatter_spec *spec);
 
-/* Errors: as at the top; INVALID also for a reduction, for LIERNE_AVG of an integer dtype, and for
- * an algorithm. */
+/* Errors: as at the top; INVALID also for a reduction, for LIERNE_REDUCTION_AVG of an integer
+ * dtype, and for an algorithm. */
 LIERNE_API lierne_status lierne_plan_create_all_reduce(lierne_plan **out, lierne_context *context,
                                                        const lierne_all_reduce_spec *spec);
 

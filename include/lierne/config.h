@@ -18,7 +18,10 @@ extern "C" {
 
 typedef struct lierne_config lierne_config;
 
-typedef enum lierne_severity { LIERNE_WARNING = 0, LIERNE_ERROR = 1 } lierne_severity;
+typedef enum lierne_severity {
+    LIERNE_SEVERITY_WARNING = 0,
+    LIERNE_SEVERITY_ERROR = 1
+} lierne_severity;
 
 typedef struct lierne_diagnostic {
     lierne_severity severity;

@@ -24,9 +24,9 @@
  * may still read `in` and write `out` of a call that failed or was in flight. So these buffers stay
  * borrowed until MPI_Finalize has returned, even after the plan and the context were destroyed: do
  * not write or free them, and do not read `out`. With a self or sim context they are the caller's
- * again when the call, or lierne_end, has returned. lierne keeps its own memory of such messages
- * for as long: at most scratch_bytes (lierne_plan_get_report) per request in flight, and the memory
- * that lierne_context_create_mpi names.
+ * again when the call, or lierne_request_end, has returned. lierne keeps its own memory of such
+ * messages for as long: at most scratch_bytes (lierne_plan_get_report) per request in flight, and
+ * the memory that lierne_context_create_mpi names.
  *
  * Thread safety: a context and everything made from it is used by one thread at a time, which need
  * not always be the same one: the forward pass may call from one thread and the backward pass from
@@ -139,9 +139,9 @@ LIERNE_API lierne_status lierne_context_abort(lierne_context *context, lierne_st
 
 /* Progresses everything in flight in the context, without waiting: call it now and then from a
  * computation that overlaps with communication. Not collective. A call in flight that fails
- * meanwhile gives its error to lierne_end or lierne_request_test. Errors: INVALID (NULL), or the
- * error that killed the context. */
-LIERNE_API lierne_status lierne_progress(lierne_context *context);
+ * meanwhile gives its error to lierne_request_end or lierne_request_test. Errors: INVALID (NULL),
+ * or the error that killed the context. */
+LIERNE_API lierne_status lierne_context_progress(lierne_context *context);
 
 /* Whether the context is alive: OK, or the error that killed it, with its message. Also learns of
  * calls that failed on the device after they were ended (lierne/cuda.h), and then tells the other

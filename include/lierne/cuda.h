@@ -8,9 +8,9 @@
  * program that has tensors in both kinds of memory has two contexts.
  *
  * A call enqueues its work on the stream and returns. What was enqueued before it is done first,
- * what is enqueued afterwards comes after it; the host waits for nothing, and lierne_end returns at
- * once. The buffers are borrowed until the stream has passed that work. Results have the bits of
- * host memory; any NaN counts as any other.
+ * what is enqueued afterwards comes after it; the host waits for nothing, and lierne_request_end
+ * returns at once. The buffers are borrowed until the stream has passed that work. Results have the
+ * bits of host memory; any NaN counts as any other.
  *
  * What fails after a call has returned is found by a watchdog, a thread of the context: an error of
  * the device or of NCCL, or a call that the stream has reached and not passed within the context's
@@ -50,9 +50,10 @@
  * transport of the context but shared memory serves device memory, too: MPI reads and writes it
  * where MPIX_Query_cuda_support() is 1; otherwise only the rows that travel are packed into pinned
  * host memory, which lierne_report.host_bytes counts. The host polls these messages, so such a
- * request progresses in lierne_end, lierne_request_test and lierne_progress, and lierne_end returns
- * when all messages have been sent and received; the result is there when the stream has passed
- * what was enqueued by then. The timeout counts what the stream had to do before the call, too. */
+ * request progresses in lierne_request_end, lierne_request_test and lierne_context_progress, and
+ * lierne_request_end returns when all messages have been sent and received; the result is there
+ * when the stream has passed what was enqueued by then. The timeout counts what the stream had to
+ * do before the call, too. */
 #ifndef LIERNE_CUDA_H
 #define LIERNE_CUDA_H
 

@@ -73,7 +73,7 @@ LIERNE_API lierne_status lierne_grid_add_view(lierne_grid *grid, const lierne_vi
 
 /* Number of ranks, first rank, number of ranks of the world; -1 for a NULL grid. */
 LIERNE_API int lierne_grid_get_size(const lierne_grid *grid);
-LIERNE_API int lierne_grid_get_offset(const lierne_grid *grid);
+LIERNE_API int lierne_grid_get_rank_offset(const lierne_grid *grid);
 LIERNE_API int lierne_grid_get_world_size(const lierne_grid *grid);
 
 /* The ranks of n grids of one world, together, ascending and each once: the members of a context

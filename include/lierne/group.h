@@ -48,7 +48,7 @@ typedef struct lierne_group_spec {
     { .size = sizeof(lierne_group_spec), .ngroups = 1 }
 
 /* Creates the groups of an enumeration. *out is this rank's, NULL if it is a member of none. The
- * same as lierne_groups_create with one spec. */
+ * same as lierne_group_create_all with one spec. */
 LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
                                              const lierne_group_spec *spec);
 
@@ -66,8 +66,8 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
  * (ranks give different specs; the message names the field), NO_MEMORY, TIMEOUT, PEER_FAILED,
  * TRANSPORT. */
-LIERNE_API lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
-                                              const lierne_group_spec *const *specs, int n);
+LIERNE_API lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
+                                                 const lierne_group_spec *const *specs, int n);
 
 /* Destroys *group and sets *group to NULL, whatever the result: a second call with the same
  * variable does nothing and returns OK, so that the paths after success and after an error may both

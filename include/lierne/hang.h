@@ -34,13 +34,14 @@ extern "C" {
  * state: open or dead, and status and message say why; silent: seconds since the last event or poll
  * that found nothing; waits_for: the ranks, up to 8, whose messages were missing when the wait had
  * taken 20 ms, and when their number changed. Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_status_json(char **text, const lierne_context *context);
+LIERNE_API lierne_status lierne_context_get_status_json(char **text, const lierne_context *context);
 
 /* Writes the recorder of a context as JSON; or that of a file of LIERNE_DUMP_DIR, of any process,
  * running or not. docs/hangs.md has the members. Errors: INVALID (NULL; a file that is no dump, is
  * damaged, or has another version), IO (it cannot be read), NO_MEMORY. */
-LIERNE_API lierne_status lierne_recorder_json(char **text, const lierne_context *context);
-LIERNE_API lierne_status lierne_recorder_read_json(char **text, const char *path);
+LIERNE_API lierne_status lierne_context_get_recorder_json(char **text,
+                                                          const lierne_context *context);
+LIERNE_API lierne_status lierne_recorder_file_get_json(char **text, const char *path);
 
 /* Writes the executing calls that the recorder of a context has, as events of the Chrome trace
  * format, one JSON object a line, with commas between them: those of all ranks, joined by commas
@@ -48,7 +49,7 @@ LIERNE_API lierne_status lierne_recorder_read_json(char **text, const char *path
  * and per stage; arrows lead from the begin of a stage at its sender to its end at the receiver, of
  * plans that are alive and were not updated since. `lierne run --trace FILE` does this for all
  * ranks. Clocks of several hosts are not aligned. Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_recorder_trace(char **text, const lierne_context *context);
+LIERNE_API lierne_status lierne_context_get_trace(char **text, const lierne_context *context);
 
 /* Why ranks wait in vain. */
 typedef enum lierne_hang_kind {
@@ -66,11 +67,11 @@ typedef enum lierne_hang_kind {
 
 /* What a call executes. */
 typedef enum lierne_hang_what {
-    LIERNE_HANG_FORWARD = 0,
-    LIERNE_HANG_ADJOINT = 1,
-    LIERNE_HANG_COALESCED_FORWARD = 2,
-    LIERNE_HANG_COALESCED_ADJOINT = 3,
-    LIERNE_HANG_CONTROL = 4 /* no plan: ranks agree, to plan or to create something */
+    LIERNE_HANG_WHAT_FORWARD = 0,
+    LIERNE_HANG_WHAT_ADJOINT = 1,
+    LIERNE_HANG_WHAT_COALESCED_FORWARD = 2,
+    LIERNE_HANG_WHAT_COALESCED_ADJOINT = 3,
+    LIERNE_HANG_WHAT_CONTROL = 4 /* no plan: ranks agree, to plan or to create something */
 } lierne_hang_what;
 
 /* What lierne_hang_find found. Numbers that do not apply are -1. */

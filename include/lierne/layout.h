@@ -8,8 +8,8 @@
  *
  * A layout of DTensor is stated as follows.
  * - A mesh lists the slowest dim first, a grid the fastest, so the placements are reversed.
- * - Shard(a) is SHARD with share LIERNE_SHARE_CHUNK. Dims that shard the same axis cut it one after
- *   the other, the slowest dim first, in both.
+ * - Shard(a) is SHARD with share LIERNE_SHARE_RULE_CHUNK. Dims that shard the same axis cut it one
+ * after the other, the slowest dim first, in both.
  * - _StridedShard(a, split_factor) on a dim, and Shard(a) on a faster dim of split_factor ranks (or
  *   on several whose sizes multiply to it), are the same cuts in the other order: give the strided
  *   dim the higher cut_order.
@@ -40,19 +40,19 @@ extern "C" {
  * replicated value whose gradients are equal is copied both ways; a PARTIAL gradient, and rows that
  * several ghosts refer to, are summed. */
 typedef enum lierne_dtype {
-    LIERNE_F64 = 0,
-    LIERNE_F32 = 1,
-    LIERNE_BF16 = 2,
-    LIERNE_F16 = 3,
-    LIERNE_I64 = 4,
-    LIERNE_I32 = 5,
-    LIERNE_I8 = 6,
-    LIERNE_U8 = 7,
-    LIERNE_BITS8 = 8,
-    LIERNE_BITS16 = 9,
-    LIERNE_BITS32 = 10,
-    LIERNE_BITS64 = 11,
-    LIERNE_BITS128 = 12
+    LIERNE_DTYPE_F64 = 0,
+    LIERNE_DTYPE_F32 = 1,
+    LIERNE_DTYPE_BF16 = 2,
+    LIERNE_DTYPE_F16 = 3,
+    LIERNE_DTYPE_I64 = 4,
+    LIERNE_DTYPE_I32 = 5,
+    LIERNE_DTYPE_I8 = 6,
+    LIERNE_DTYPE_U8 = 7,
+    LIERNE_DTYPE_BITS8 = 8,
+    LIERNE_DTYPE_BITS16 = 9,
+    LIERNE_DTYPE_BITS32 = 10,
+    LIERNE_DTYPE_BITS64 = 11,
+    LIERNE_DTYPE_BITS128 = 12
 } lierne_dtype;
 
 /* Bytes of an element, 0 for a number that is no dtype; name ("f64"), NULL for such a number. */
@@ -62,22 +62,24 @@ LIERNE_API const char *lierne_dtype_name(lierne_dtype dtype);
 LIERNE_API lierne_status lierne_dtype_parse(lierne_dtype *out, const char *name);
 
 typedef enum lierne_placement_kind {
-    LIERNE_REPLICATE = 0,    /* every coordinate holds the same */
-    LIERNE_SHARD = 1,        /* the axis is cut into one contiguous share per coordinate */
-    LIERNE_SHARD_ZIGZAG = 2, /* 2n chunks; coordinate c holds chunks c and 2n-1-c, in that order */
-    LIERNE_SHARD_ROWS = 3,   /* a map names the owner of every index: see rows below */
-    LIERNE_PARTIAL = 4,      /* every coordinate holds a contribution; the value is their sum */
-    LIERNE_AT = 5            /* only coordinate `at` holds it */
+    LIERNE_PLACEMENT_REPLICATE = 0, /* every coordinate holds the same */
+    LIERNE_PLACEMENT_SHARD = 1,     /* the axis is cut into one contiguous share per coordinate */
+    LIERNE_PLACEMENT_SHARD_ZIGZAG =
+        2, /* 2n chunks; coordinate c holds chunks c and 2n-1-c, in that order */
+    LIERNE_PLACEMENT_SHARD_ROWS = 3, /* a map names the owner of every index: see rows below */
+    LIERNE_PLACEMENT_PARTIAL =
+        4,                  /* every coordinate holds a contribution; the value is their sum */
+    LIERNE_PLACEMENT_AT = 5 /* only coordinate `at` holds it */
 } lierne_placement_kind;
 
 /* How SHARD divides `size` indices among the n coordinates of its dim. */
 typedef enum lierne_share_rule {
     /* Sizes differ by one at most, the larger first: 5 among 4 is 2 1 1 1. As torch.tensor_split
      * and numpy.array_split divide. */
-    LIERNE_SHARE_BALANCED = 0,
+    LIERNE_SHARE_RULE_BALANCED = 0,
     /* ceil(size / n) each, the last ones shorter or empty: 5 among 4 is 2 2 1 0. As torch.chunk and
      * DTensor divide. */
-    LIERNE_SHARE_CHUNK = 1
+    LIERNE_SHARE_RULE_CHUNK = 1
 } lierne_share_rule;
 
 /* One placement. Fields whose comment does not name its kind are not read. share and cut_order may
@@ -115,7 +117,7 @@ typedef struct lierne_placement {
  * one, of own rows, in the order of (axis, axis2); the bit of `axis` in full_axes is not read.
  * FULL: all rows that the other dims leave of the two axes; a SHARD of axis2 stays compact, one of
  * `axis` unless its own bit in full_axes is set, too. */
-typedef enum lierne_storage { LIERNE_FULL = 0, LIERNE_COMPACT = 1 } lierne_storage;
+typedef enum lierne_storage { LIERNE_STORAGE_FULL = 0, LIERNE_STORAGE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;
 

@@ -23,8 +23,8 @@ extern "C" {
 #endif
 
 typedef enum lierne_megatron_algorithm {
-    LIERNE_MEGATRON_COLLECTIVE = 1,
-    LIERNE_MEGATRON_LEADER = 2
+    LIERNE_MEGATRON_ALGORITHM_COLLECTIVE = 1,
+    LIERNE_MEGATRON_ALGORITHM_LEADER = 2
 } lierne_megatron_algorithm;
 
 /* A bridge to plan by an algorithm of Megatron-LM. Set size to sizeof(lierne_megatron_spec), and
@@ -81,14 +81,14 @@ LIERNE_API int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map);
 /* Why Megatron-LM (with destination cp > 1) rejects the pair, the first reason in the order of its
  * checks. The numbers are part of the ABI. */
 typedef enum lierne_megatron_rejection {
-    LIERNE_MEGATRON_ACCEPTED = 0,
-    LIERNE_MEGATRON_GRID_SIZES = 1,    /* the grids have different numbers of ranks */
-    LIERNE_MEGATRON_RANK_OFFSETS = 2,  /* they begin at different ranks */
-    LIERNE_MEGATRON_SRC_PP = 3,        /* pp of the source is not 1 */
-    LIERNE_MEGATRON_DST_PP = 4,        /* pp of the destination is not 1 */
-    LIERNE_MEGATRON_SRC_CP = 5,        /* cp of the source is not 1 */
-    LIERNE_MEGATRON_CP_AFTER_DP = 6,   /* cp varies slower than dp in the destination */
-    LIERNE_MEGATRON_DP_INDIVISIBLE = 7 /* neither dp size divides the other */
+    LIERNE_MEGATRON_REJECTION_ACCEPTED = 0,
+    LIERNE_MEGATRON_REJECTION_GRID_SIZES = 1,    /* the grids have different numbers of ranks */
+    LIERNE_MEGATRON_REJECTION_RANK_OFFSETS = 2,  /* they begin at different ranks */
+    LIERNE_MEGATRON_REJECTION_SRC_PP = 3,        /* pp of the source is not 1 */
+    LIERNE_MEGATRON_REJECTION_DST_PP = 4,        /* pp of the destination is not 1 */
+    LIERNE_MEGATRON_REJECTION_SRC_CP = 5,        /* cp of the source is not 1 */
+    LIERNE_MEGATRON_REJECTION_CP_AFTER_DP = 6,   /* cp varies slower than dp in the destination */
+    LIERNE_MEGATRON_REJECTION_DP_INDIVISIBLE = 7 /* neither dp size divides the other */
 } lierne_megatron_rejection;
 
 /* The reason as a number, ACCEPTED for NULL; and as one line of text with the values, "" if
@@ -131,10 +131,10 @@ LIERNE_API lierne_status lierne_megatron_map_get_misaligned(const int **ranks, i
  * are its ranks on the pipeline stage that holds the tensor (the last of pp at the source, the
  * first at the destination), ascending. Its leader is the last of them at the source, the first at
  * the destination. Any dim other than dp, gtp_remat and pp is inside a group. The grids may have
- * ranks in common, as in Megatron-LM; LIERNE_MEGATRON_LEADER rejects that. */
+ * ranks in common, as in Megatron-LM; LIERNE_MEGATRON_ALGORITHM_LEADER rejects that. */
 typedef enum lierne_megatron_side {
-    LIERNE_MEGATRON_SRC = 0,
-    LIERNE_MEGATRON_DST = 1
+    LIERNE_MEGATRON_SIDE_SRC = 0,
+    LIERNE_MEGATRON_SIDE_DST = 1
 } lierne_megatron_side;
 typedef struct lierne_megatron_leaders lierne_megatron_leaders;
 /* Reads the grids and views of spec only. *out is NULL on failure; free it with

@@ -22,15 +22,15 @@ extern "C" {
 typedef struct lierne_node_spec {
     size_t size; /* sizeof(lierne_node_spec) */
     int rank;    /* 0 to world - 1; those of the larger world where context->members is set */
-    int world; /* 1 to LIERNE_NODE_MOST_RANKS; 0: rank, world and the job's name are those that the
-                  launcher has put into the environment (below), and rank must be 0 too */
+    int world;   /* 1 to LIERNE_NODE_MAX_RANKS; 0: rank, world and the job's name are those that the
+                    launcher has put into the environment (below), and rank must be 0 too */
     const char *name; /* of the job, 1 to 200 bytes, the same on all ranks. Where world is 0, it is
                          added to the launcher's, and may be NULL: for several contexts of a job */
     const lierne_context_spec *context; /* may be NULL */
 } lierne_node_spec;
 
 /* A process holds a connection to every other one. */
-#define LIERNE_NODE_MOST_RANKS 1024
+#define LIERNE_NODE_MAX_RANKS 1024
 
 /* Creates a context of the processes of one node. Collective over them (over the members, where
  * context->members is set): returns when all have called, or at the timeout. spec may be NULL,

@@ -50,7 +50,10 @@ extern "C" {
 typedef struct lierne_plan lierne_plan;
 typedef struct lierne_request lierne_request;
 
-typedef enum lierne_direction { LIERNE_FORWARD = 0, LIERNE_ADJOINT = 1 } lierne_direction;
+typedef enum lierne_direction {
+    LIERNE_DIRECTION_FORWARD = 0,
+    LIERNE_DIRECTION_ADJOINT = 1
+} lierne_direction;
 
 /* Who sends what in a redistribution or a bridge. Results have the same bits in every case, and all
  * ranks together move as few bytes. */
@@ -82,19 +85,21 @@ typedef enum lierne_routing {
  * of out only, and ends with a stage in which the ranks that share it tell one another that they
  * have written. */
 typedef enum lierne_sharing {
-    LIERNE_SHARE_NONE = 0,
-    LIERNE_SHARE_FORWARD = 1,
-    LIERNE_SHARE_ADJOINT = 2,
-    LIERNE_SHARE_BOTH = 3
+    LIERNE_SHARING_NONE = 0,
+    LIERNE_SHARING_FORWARD = 1,
+    LIERNE_SHARING_ADJOINT = 2,
+    LIERNE_SHARING_BOTH = 3
 } lierne_sharing;
 
-/* How values are combined: lierne_reduce takes MAX and MIN, lierne/collective.h all of them. */
+/* How values are combined: lierne_plan_reduce takes MAX and MIN, lierne/collective.h all of them.
+ */
 typedef enum lierne_reduction {
-    LIERNE_SUM = 0,
-    LIERNE_MAX = 1,
-    LIERNE_MIN = 2,
-    LIERNE_PROD = 3,
-    LIERNE_AVG = 4 /* the sum divided by the number of contributions; floating-point types only */
+    LIERNE_REDUCTION_SUM = 0,
+    LIERNE_REDUCTION_MAX = 1,
+    LIERNE_REDUCTION_MIN = 2,
+    LIERNE_REDUCTION_PROD = 3,
+    LIERNE_REDUCTION_AVG =
+        4 /* the sum divided by the number of contributions; floating-point types only */
 } lierne_reduction;
 
 /* Frees a plan; not collective. NULL is allowed. If the context is dead, buffers of requests that
@@ -131,31 +136,34 @@ LIERNE_API lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out,
 LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out,
                                                const lierne_plan *plan, lierne_direction direction);
 
-/* Computes out = F in. Collective; blocking; equal to lierne_forward_begin and lierne_end.
- * stream must be NULL for host memory, a cudaStream_t for CUDA memory (lierne/cuda.h); otherwise,
- * and for a device pointer in a context for host memory, UNSUPPORTED. in and out are this rank's
- * buffers; either may be NULL if it has no elements; out may also be NULL where
- * lierne_plan_get_alias gives an offset, and must be where the plan owns the output
+/* Computes out = F in. Collective; blocking; equal to lierne_plan_forward_begin and
+ * lierne_request_end. stream must be NULL for host memory, a cudaStream_t for CUDA memory
+ * (lierne/cuda.h); otherwise, and for a device pointer in a context for host memory, UNSUPPORTED.
+ * in and out are this rank's buffers; either may be NULL if it has no elements; out may also be
+ * NULL where lierne_plan_get_alias gives an offset, and must be where the plan owns the output
  * (lierne_sharing). They must not overlap; out == in is allowed for plans with one combined buffer
  * (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
  * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
  * ranks called differently); NO_MEMORY (transports that need memory per message: sim, and MPI above
  * 1 GiB per message); TIMEOUT, PEER_FAILED, TRANSPORT. After NO_MEMORY and the last three the
  * context is dead, and in and out stay borrowed until MPI_Finalize (lierne/context.h). */
-LIERNE_API lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream);
-/* Computes out = F* in, the exact adjoint. Otherwise as lierne_forward; INVALID also for a plan
- * that has no adjoint (products, maxima and minima of lierne/collective.h): every function here
- * that takes a direction rejects that one with the reason. */
-LIERNE_API lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream);
+LIERNE_API lierne_status lierne_plan_forward(lierne_plan *plan, void *out, const void *in,
+                                             void *stream);
+/* Computes out = F* in, the exact adjoint. Otherwise as lierne_plan_forward; INVALID also for a
+ * plan that has no adjoint (products, maxima and minima of lierne/collective.h): every function
+ * here that takes a direction rejects that one with the reason. */
+LIERNE_API lierne_status lierne_plan_adjoint(lierne_plan *plan, void *out, const void *in,
+                                             void *stream);
 
-/* Starts an execution. The request borrows both buffers until lierne_end has returned: in may be
- * read but not written, out neither. *request belongs to the plan and is ended by lierne_end; it is
- * NULL on failure. Otherwise as lierne_forward; BUSY means that max_inflight requests of the
- * direction are in flight, or one that was begun 64 calls ago; INVALID also if request is NULL. */
-LIERNE_API lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan,
-                                              void *out, const void *in, void *stream);
-LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan,
-                                              void *out, const void *in, void *stream);
+/* Starts an execution. The request borrows both buffers until lierne_request_end has returned: in
+ * may be read but not written, out neither. *request belongs to the plan and is ended by
+ * lierne_request_end; it is NULL on failure. Otherwise as lierne_plan_forward; BUSY means that
+ * max_inflight requests of the direction are in flight, or one that was begun 64 calls ago; INVALID
+ * also if request is NULL. */
+LIERNE_API lierne_status lierne_plan_forward_begin(lierne_request **request, lierne_plan *plan,
+                                                   void *out, const void *in, void *stream);
+LIERNE_API lierne_status lierne_plan_adjoint_begin(lierne_request **request, lierne_plan *plan,
+                                                   void *out, const void *in, void *stream);
 /* Waits until a request is complete and ends it, also on failure. All ranks must call. NULL is
  * allowed. Requests may be ended in any order, which may differ between ranks: waiting on any
  * request progresses all of them. A request that has ended must not be used. Errors: TIMEOUT,
@@ -163,22 +171,23 @@ LIERNE_API lierne_status lierne_adjoint_begin(lierne_request **request, lierne_p
  * MPI_Finalize: lierne/context.h); INVALID (the request has ended already; this rank's error
  * alone); in a simulated world that checks also INVALID, BUSY or MISMATCH of ranks that called
  * later (the context is dead). */
-LIERNE_API lierne_status lierne_end(lierne_request *request);
+LIERNE_API lierne_status lierne_request_end(lierne_request *request);
 
-/* Whether a request is complete, without waiting: *done becomes 1 if lierne_end would return at
- * once, else 0. Progresses everything in flight in the context. The request must still be ended
- * with lierne_end. Deadlines and failed peers count as in lierne_end, so a loop of tests never runs
- * forever. In a simulated world of one thread, test the requests of all ranks in turn. Not
- * collective. Errors: INVALID (NULL, the request has ended), and those of lierne_end. */
+/* Whether a request is complete, without waiting: *done becomes 1 if lierne_request_end would
+ * return at once, else 0. Progresses everything in flight in the context. The request must still be
+ * ended with lierne_request_end. Deadlines and failed peers count as in lierne_request_end, so a
+ * loop of tests never runs forever. In a simulated world of one thread, test the requests of all
+ * ranks in turn. Not collective. Errors: INVALID (NULL, the request has ended), and those of
+ * lierne_request_end. */
 LIERNE_API lierne_status lierne_request_test(int *done, lierne_request *request);
 
 /* Reduces the adjoint's in into out with max or min instead of sum: out[i] becomes the maximum
  * (minimum) of out[i] and all ghosts of row i. With one combined buffer in[i] takes the place of
  * out[i], and ghost rows become what the adjoint makes of them. For plans of rows (lierne/sparse.h,
- * lierne/halo.h). Has no adjoint. A NaN wins. Collective; blocking. Errors: as lierne_adjoint, and
- * INVALID (a plan of another kind, a reduction that is neither MAX nor MIN). */
-LIERNE_API lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
-                                       const void *in, void *stream);
+ * lierne/halo.h). Has no adjoint. A NaN wins. Collective; blocking. Errors: as lierne_plan_adjoint,
+ * and INVALID (a plan of another kind, a reduction that is neither MAX nor MIN). */
+LIERNE_API lierne_status lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction,
+                                            void *out, const void *in, void *stream);
 
 /* Makes the transposed plan: its forward is this plan's adjoint and its adjoint this plan's
  * forward. Collective. The new plan is the caller's and independent of the old one. Errors: INVALID
@@ -301,16 +310,16 @@ LIERNE_API lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_
 LIERNE_API lierne_status lierne_coalesced_destroy(lierne_coalesced *coalesced);
 
 /* Starts all plans in one direction. out and in have n entries: out[i] and in[i] are the buffers of
- * plan i, under the rules of lierne_forward; all are borrowed until lierne_coalesced_end has
+ * plan i, under the rules of lierne_plan_forward; all are borrowed until lierne_coalesced_end has
  * returned, the two arrays themselves are not. Each direction may be in flight once, both at the
- * same time. Collective. stream: as lierne_forward. Errors: as lierne_forward_begin; INVALID also
- * for a direction that does not exist. */
+ * same time. Collective. stream: as lierne_plan_forward. Errors: as lierne_plan_forward_begin;
+ * INVALID also for a direction that does not exist. */
 LIERNE_API lierne_status lierne_coalesced_begin(lierne_coalesced *coalesced,
                                                 lierne_direction direction, void *const *out,
                                                 const void *const *in, void *stream);
 /* Waits until the execution of a direction is complete and ends it. All ranks must call. Errors:
  * INVALID (NULL, direction, nothing is in flight: this rank's error alone, which may call again),
- * and those of lierne_end. */
+ * and those of lierne_request_end. */
 LIERNE_API lierne_status lierne_coalesced_end(lierne_coalesced *coalesced,
                                               lierne_direction direction);
 

@@ -2,8 +2,8 @@
  * execute it over a transport of their own; lierne's engine reads the same structs.
  *
  * A route works on three kinds of buffers: in (read only), out, and scratch (memory of whoever
- * executes the route, elements[LIERNE_SCRATCH] elements; its contents at the beginning do not
- * matter). All offsets, counts and strides are in elements of the route's dtype.
+ * executes the route, elements[LIERNE_BUFFER_SCRATCH] elements; its contents at the beginning do
+ * not matter). All offsets, counts and strides are in elements of the route's dtype.
  *
  * How to execute a route. Stages run one after another. In each stage:
  *   1. Post all receives and all sends, in any order. They may all be in flight at once; no
@@ -41,8 +41,12 @@ extern "C" {
 #endif
 
 /* The kinds of buffers. */
-typedef enum lierne_buffer { LIERNE_IN = 0, LIERNE_OUT = 1, LIERNE_SCRATCH = 2 } lierne_buffer;
-#define LIERNE_BUFFERS 3
+typedef enum lierne_buffer {
+    LIERNE_BUFFER_IN = 0,
+    LIERNE_BUFFER_OUT = 1,
+    LIERNE_BUFFER_SCRATCH = 2
+} lierne_buffer;
+#define LIERNE_BUFFER_COUNT 3
 
 /* Elements of a buffer: ndims nested loops, the first one outermost. Iteration (i, j, ...) is the
  * element offset + i * stride[0] + j * stride[1] + ... ; ndims 1 with stride 1 is contiguous. Where
@@ -98,8 +102,8 @@ typedef struct lierne_stage {
 typedef struct lierne_route {
     int rank;
     lierne_dtype dtype;
-    bool accumulates;                 /* a plan created with accumulate, and this is its adjoint */
-    int64_t elements[LIERNE_BUFFERS]; /* of each kind of buffer on this rank */
+    bool accumulates; /* a plan created with accumulate, and this is its adjoint */
+    int64_t elements[LIERNE_BUFFER_COUNT]; /* of each kind of buffer on this rank */
     LIERNE_VEC(lierne_stage) stages;
     LIERNE_VEC(int64_t *) lists; /* the index lists of all blocks */
 } lierne_route;

@@ -178,15 +178,15 @@ LIERNE_API lierne_status lierne_schedule_get_operation(lierne_operation_spec *op
                                                        const lierne_schedule *schedule, int index);
 
 /* What a check of the schedules of all ranks found. */
-typedef struct lierne_order {
-    size_t size;         /* sizeof(lierne_order), set by the caller; filled as far as it goes */
+typedef struct lierne_schedule_order {
+    size_t size; /* sizeof(lierne_schedule_order), set by the caller; filled as far as it goes */
     int safe_serialised; /* nonzero: the ranks complete even if each launches one operation after
                             the other and waits for it */
     int safe_concurrent; /* nonzero: they complete if queues are independent: only the order within
                             a queue and dependencies count */
     int ngroups;         /* that carry operations, over all ranks */
     int ncreated;        /* of them, made by passes: communicators that a run must create */
-} lierne_order;
+} lierne_schedule_order;
 
 /* Checks the schedules of several ranks against each other, in any order. Schedules of some ranks
  * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups isolated;
@@ -200,8 +200,9 @@ typedef struct lierne_order {
  * have one, with ranks, operations and groups, or "": at most size bytes with the terminating zero;
  * it may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that is
  * not frozen, two of one rank), MISMATCH, NO_MEMORY. */
-LIERNE_API lierne_status lierne_schedules_check(lierne_order *order, char *cycle, size_t size,
-                                                const lierne_schedule *const *schedules, int n);
+LIERNE_API lierne_status lierne_schedule_check(lierne_schedule_order *order, char *cycle,
+                                               size_t size, const lierne_schedule *const *schedules,
+                                               int n);
 
 /* Writes a schedule as a JSON object (docs/schedules.md). Plans are written as numbers. *text is
  * the caller's, to be freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL, not
@@ -210,19 +211,19 @@ LIERNE_API lierne_status lierne_schedule_serialize(char **text, const lierne_sch
 
 /* Reads the schedules of a text: {"schedules": [...]}, as many objects as were written, or one
  * object alone. *out has *n schedules, frozen and without plans: to be freed with
- * lierne_schedules_destroy, which takes NULL. Not collective. Errors: INVALID (NULL; a member that
- * is missing, unknown or of another type: the message has line and column; what add_group and
+ * lierne_schedule_destroy_all, which takes NULL. Not collective. Errors: INVALID (NULL; a member
+ * that is missing, unknown or of another type: the message has line and column; what add_group and
  * add_operation say), SYNTAX, NO_MEMORY; *out is NULL then. */
-LIERNE_API lierne_status lierne_schedules_deserialize(lierne_schedule ***out, int *n,
-                                                      const char *text, size_t length);
-LIERNE_API void lierne_schedules_destroy(lierne_schedule **schedules, int n);
+LIERNE_API lierne_status lierne_schedule_deserialize(lierne_schedule ***out, int *n,
+                                                     const char *text, size_t length);
+LIERNE_API void lierne_schedule_destroy_all(lierne_schedule **schedules, int n);
 
 /* How a run is created. Set size to its sizeof and the rest to zero first; NULL is all zeros. */
 typedef struct lierne_run_spec {
     size_t size;
-    int concurrent; /* nonzero: safe_concurrent of lierne_order is enough; zero: the order must be
-                       safe_serialised, as transports that launch in host order need it. The same
-                       on every rank */
+    int concurrent; /* nonzero: safe_concurrent of lierne_schedule_order is enough; zero: the order
+                       must be safe_serialised, as transports that launch in host order need it. The
+                       same on every rank */
     int progress_thread; /* nonzero: a thread of the run progresses it from lierne_run_begin on, so
                             that it goes on while the caller computes; ranks need not agree. The
                             thread sleeps while no run is begun, and 50 us between two looks that
@@ -235,14 +236,15 @@ typedef struct lierne_run_spec {
 
 /* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread the caller
  * may call lierne_run_resume, lierne_run_test, lierne_run_get_event and lierne_run_end of it, and
- * of its context lierne_progress, lierne_context_get_status, lierne_context_dump,
- * lierne_context_abort, lierne_recorder_json, lierne_recorder_trace and lierne_status_json. Other
- * calls that communicate are BUSY, also lierne_run_begin of another run of the context; nothing may
- * be destroyed. Other contexts are free. Over MPI the process needs MPI_THREAD_MULTIPLE, over
- * functions of the caller's these are called from the thread; signals are blocked in it. What fails
- * in the thread is the error of lierne_run_test and lierne_run_end. */
+ * of its context lierne_context_progress, lierne_context_get_status, lierne_context_dump,
+ * lierne_context_abort, lierne_context_get_recorder_json, lierne_context_get_trace and
+ * lierne_context_get_status_json. Other calls that communicate are BUSY, also lierne_run_begin of
+ * another run of the context; nothing may be destroyed. Other contexts are free. Over MPI the
+ * process needs MPI_THREAD_MULTIPLE, over functions of the caller's these are called from the
+ * thread; signals are blocked in it. What fails in the thread is the error of lierne_run_test and
+ * lierne_run_end. */
 
-/* Commits a schedule: compares the schedules of all ranks (lierne_schedules_check, before anything
+/* Commits a schedule: compares the schedules of all ranks (lierne_schedule_check, before anything
  * is created), creates the groups that passes made and that no earlier run has, and makes a run.
  * Collective over the context: every rank calls, with its own schedule, also a rank whose schedule
  * is empty, and waits for all others (over sim: a thread per rank). Communication follows the
@@ -252,7 +254,7 @@ typedef struct lierne_run_spec {
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
  * context, an operation without plan that is not LOCAL, unless external, a plan of another context
  * or with messages to or from a rank outside of the operation's group, one plan and direction in
- * two queues; a cycle, which the message has), MISMATCH (lierne_schedules_check; ranks hold
+ * two queues; a cycle, which the message has), MISMATCH (lierne_schedule_check; ranks hold
  * different groups of earlier runs), UNSUPPORTED (a transport without match ids; a progress thread
  * where MPI provides less than MPI_THREAD_MULTIPLE), NO_RESOURCE (max_groups; no thread),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
@@ -276,8 +278,8 @@ LIERNE_API lierne_status lierne_run_get_created(lierne_schedule_group *group, co
 LIERNE_API lierne_status lierne_run_destroy(lierne_run *run);
 
 /* Starts all operations: out and in have an entry per operation, under the rules of
- * lierne_forward; those of LOCAL are not read. All buffers are borrowed until lierne_run_end has
- * returned, the two arrays are copied. Either array may be NULL where all its entries would be.
+ * lierne_plan_forward; those of LOCAL are not read. All buffers are borrowed until lierne_run_end
+ * has returned, the two arrays are copied. Either array may be NULL where all its entries would be.
  * Collective over the context. The calls are not compared again where the context checks. Errors:
  * INVALID (NULL, an external run, a buffer that its plan rejects: nothing was started), BUSY (begun
  * and not ended), or the error that killed the context. */
@@ -296,9 +298,9 @@ LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
 /* Waits until all operations of this rank are complete, and ends the execution, also on failure.
  * Every rank that began the run must end it, as its operations wait for those of the others; it
  * waits for no other call of theirs. Errors: INVALID (NULL, a run that was not begun); those of
- * lierne_end; TIMEOUT also where nothing has progressed for the context's timeout: the message
- * names the operation that is held, or waits, and the one that waits behind it. The context is dead
- * then. IO: the execution is complete, but its events could not be written to the file of
+ * lierne_request_end; TIMEOUT also where nothing has progressed for the context's timeout: the
+ * message names the operation that is held, or waits, and the one that waits behind it. The context
+ * is dead then. IO: the execution is complete, but its events could not be written to the file of
  * LIERNE_TRACE (lierne_run_get_trace). */
 LIERNE_API lierne_status lierne_run_end(lierne_run *run);
 

@@ -5,9 +5,9 @@
  * same, and results have the same bits as over any other transport. Messages are copied from memory
  * to memory. A rank whose context is never used costs next to nothing, so worlds may be large.
  *
- * Executing. One thread may call for all ranks: lierne_forward_begin (or another begin) on every
- * rank, then lierne_end on every rank. Blocking calls wait for other ranks and need a thread per
- * rank.
+ * Executing. One thread may call for all ranks: lierne_plan_forward_begin (or another begin) on
+ * every rank, then lierne_request_end on every rank. Blocking calls wait for other ranks and need a
+ * thread per rank.
  *
  * Planning. Redistributions and bridges need no messages to plan, so one thread may plan rank after
  * rank. Such a call cannot wait for ranks that its thread has not called yet. It compares its spec
@@ -17,11 +17,12 @@
  * thread per rank; called rank after rank from one thread it ends in TIMEOUT.
  *
  * Checked calls (lierne_context_spec.check). The earlier ranks have begun when a later rank
- * differs: they get the error from lierne_end or lierne_coalesced_end, which wait until all ranks
- * have called, and their contexts are dead.
+ * differs: they get the error from lierne_request_end or lierne_coalesced_end, which wait until all
+ * ranks have called, and their contexts are dead.
  *
  * Death. When a context dies (lierne/context.h), ranks that wait for that rank get the same status.
- * Buffers are the caller's again when the call, or lierne_end, has returned, also with an error.
+ * Buffers are the caller's again when the call, or lierne_request_end, has returned, also with an
+ * error.
  *
  * Thread safety: each context of a world may be used by one thread at a time, different contexts by
  * different threads at once. */

@@ -45,15 +45,15 @@ extern "C" {
  * the one that costs less on the rank where it costs most; DIRECT, which needs less memory, if they
  * cost the same. The choice is the same on every rank. The adjoint is always direct, so that sums
  * have the same bits. lierne_plan_get_report says which was chosen. Cost in seconds: messages *
- * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST, of what a rank sends or what it receives,
+ * LIERNE_MESSAGE_SECONDS + bytes * LIERNE_BYTE_SECONDS, of what a rank sends or what it receives,
  * whichever is more; for ALL_GATHER as if every rank had as many rows as the rank that has most. */
 typedef enum lierne_graph_algorithm {
-    LIERNE_GRAPH_AUTO = 0,
-    LIERNE_GRAPH_DIRECT = 1,
-    LIERNE_GRAPH_ALL_GATHER = 2
+    LIERNE_GRAPH_ALGORITHM_AUTO = 0,
+    LIERNE_GRAPH_ALGORITHM_DIRECT = 1,
+    LIERNE_GRAPH_ALGORITHM_ALL_GATHER = 2
 } lierne_graph_algorithm;
-#define LIERNE_MESSAGE_COST 2e-6
-#define LIERNE_BYTE_COST    2e-10
+#define LIERNE_MESSAGE_SECONDS 2e-6
+#define LIERNE_BYTE_SECONDS    2e-10
 
 /* A plan from edges and owners. Begin with LIERNE_GRAPH_SPEC_INIT, or set size to
  * sizeof(lierne_graph_spec), width to 1 and the rest to zero. Local owned rows are in ascending
@@ -193,8 +193,8 @@ LIERNE_API lierne_status lierne_partition_morton(int32_t *owner, const void *pos
 /* The code of each row along the curve, nrows of them: 10 bits per axis, interleaved, x lowest. The
  * cell of a coordinate p is trunc((p - min) / extent * 1023): min is that of the axis, extent the
  * largest one of the three axes, at least 1e-8. Arguments and errors as lierne_partition_morton. */
-LIERNE_API lierne_status lierne_morton_codes(uint32_t *codes, const void *positions,
-                                             lierne_dtype dtype, int64_t nrows);
+LIERNE_API lierne_status lierne_partition_morton_codes(uint32_t *codes, const void *positions,
+                                                       lierne_dtype dtype, int64_t nrows);
 
 #ifdef __cplusplus
 }

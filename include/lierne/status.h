@@ -27,100 +27,105 @@ extern "C" {
 /* The table of statuses: X(name, number, paragraph). The enum, lierne_status_name,
  * lierne_status_text and docs/errors.md are made from it. */
 #define LIERNE_STATUS_TABLE(X)                                                                     \
-    X(OK, 0, "The call succeeded: it did what its header says.")                                   \
-    X(INVALID, -1,                                                                                 \
+    X(LIERNE_OK, 0, "The call succeeded: it did what its header says.")                            \
+    X(LIERNE_ERR_INVALID, -1,                                                                      \
       "An argument is outside its documented range, or a pointer that may not be NULL is NULL. "   \
       "The message names the argument, the value and the bound.")                                  \
-    X(NO_MEMORY, -2, "An allocation failed. Nothing was kept; the message says how many bytes.")   \
-    X(OVERFLOW, -3,                                                                                \
+    X(LIERNE_ERR_NO_MEMORY, -2,                                                                    \
+      "An allocation failed. Nothing was kept; the message says how many bytes.")                  \
+    X(LIERNE_ERR_OVERFLOW, -3,                                                                     \
       "A product or sum of sizes does not fit its type. The message names the factors.")           \
-    X(IO, -4,                                                                                      \
+    X(LIERNE_ERR_IO, -4,                                                                           \
       "A file could not be read or written. The message has the path and the system's reason.")    \
-    X(SYNTAX, -10,                                                                                 \
+    X(LIERNE_ERR_SYNTAX, -10,                                                                      \
       "A text is not the JSON that lierne accepts (strict RFC 8259). The message has line and "    \
       "column.")                                                                                   \
-    X(CONFIG, -11,                                                                                 \
+    X(LIERNE_ERR_CONFIG, -11,                                                                      \
       "A configuration file has diagnostics of severity error. lierne_config_get_diagnostic "      \
       "returns all of them.")                                                                      \
-    X(DUPLICATE, -20, "A name appears twice where it must be unique (dim, view, group key).")      \
-    X(UNKNOWN_DIM, -21, "The view has no such dim. The message lists the dims that it has.")       \
-    X(UNKNOWN_VIEW, -22, "The grid has no such view. The message lists the views that it has.")    \
-    X(OVERSIZED, -23, "A grid reaches past the last rank of the world.")                           \
-    X(SIZE, -24, "A view and its grid have different numbers of ranks.")                           \
-    X(MEMBERSHIP, -25,                                                                             \
+    X(LIERNE_ERR_DUPLICATE, -20,                                                                   \
+      "A name appears twice where it must be unique (dim, view, group key).")                      \
+    X(LIERNE_ERR_UNKNOWN_DIM, -21,                                                                 \
+      "The view has no such dim. The message lists the dims that it has.")                         \
+    X(LIERNE_ERR_UNKNOWN_VIEW, -22,                                                                \
+      "The grid has no such view. The message lists the views that it has.")                       \
+    X(LIERNE_ERR_OVERSIZED, -23, "A grid reaches past the last rank of the world.")                \
+    X(LIERNE_ERR_SIZE, -24, "A view and its grid have different numbers of ranks.")                \
+    X(LIERNE_ERR_MEMBERSHIP, -25,                                                                  \
       "A dim that a view shares with another view forms other groups than the dim of the same "    \
       "name in that view.")                                                                        \
-    X(NOT_CREATED, -26, "No group with this key has been created.")                                \
-    X(NAME, -27,                                                                                   \
+    X(LIERNE_ERR_NOT_CREATED, -26, "No group with this key has been created.")                     \
+    X(LIERNE_ERR_NAME, -27,                                                                        \
       "The name of a dim or view is empty, is not UTF-8, or has a character that keys reserve. "   \
       "The message names it.")                                                                     \
-    X(DIM_SIZE, -28, "The size of a dim is below 1. The message names the dim and its size.")      \
-    X(RANK_OFFSET, -29, "The first rank of a grid is negative. The message has it.")               \
-    X(WORLD_SIZE, -30,                                                                             \
+    X(LIERNE_ERR_DIM_SIZE, -28,                                                                    \
+      "The size of a dim is below 1. The message names the dim and its size.")                     \
+    X(LIERNE_ERR_RANK_OFFSET, -29, "The first rank of a grid is negative. The message has it.")    \
+    X(LIERNE_ERR_WORLD_SIZE, -30,                                                                  \
       "The number of ranks of the world is out of range. The message has it and the bound.")       \
-    X(INDIVISIBLE, -40,                                                                            \
+    X(LIERNE_ERR_INDIVISIBLE, -40,                                                                 \
       "A size is not divisible as it must be: the batch by the dp ratio, the sequence by 2 x cp "  \
       "for zigzag, or one dp size by the other where require_divisible is set.")                   \
-    X(MISALIGNED, -41,                                                                             \
+    X(LIERNE_ERR_MISALIGNED, -41,                                                                  \
       "The dp ranks of the two grids do not line up on every rank, and the collective algorithm "  \
       "would deliver the samples of another dp rank. The message names the ranks. The direct "     \
       "algorithm has no such restriction.")                                                        \
-    X(UNSUPPORTED, -42,                                                                            \
+    X(LIERNE_ERR_UNSUPPORTED, -42,                                                                 \
       "The requested algorithm is not defined for these grids. The message names the dim, its "    \
       "size and the bound.")                                                                       \
-    X(MISMATCH, -60,                                                                               \
+    X(LIERNE_ERR_MISMATCH, -60,                                                                    \
       "Ranks called a collective function with different arguments. The message names a rank, "    \
       "the field, the value of rank 0 and the value of that rank.")                                \
-    X(TIMEOUT, -61,                                                                                \
+    X(LIERNE_ERR_TIMEOUT, -61,                                                                     \
       "A wait reached its deadline. The context is dead: every further call that communicates "    \
       "returns this error.")                                                                       \
-    X(BUSY, -62,                                                                                   \
+    X(LIERNE_ERR_BUSY, -62,                                                                        \
       "Requests in flight must end first: max_inflight of them, or one that was begun 64 calls "   \
       "ago; or the plan is part of coalesced plans.")                                              \
-    X(TRANSPORT, -63,                                                                              \
+    X(LIERNE_ERR_TRANSPORT, -63,                                                                   \
       "The transport (MPI) reported an error. The message has its text. The context is dead.")     \
-    X(PEER_FAILED, -64,                                                                            \
+    X(LIERNE_ERR_PEER_FAILED, -64,                                                                 \
       "The process of a rank that this rank waits for has ended. The context is dead. Detected "   \
       "for processes of the same host; a dead process of another host is a TIMEOUT.")              \
-    X(NO_RESOURCE, -65,                                                                            \
+    X(LIERNE_ERR_NO_RESOURCE, -65,                                                                 \
       "A budget is used up: the context has max_groups groups on this rank. The message names "    \
       "purpose, size and number of those that are alive.")                                         \
-    X(INDEX_RANGE, -80,                                                                            \
+    X(LIERNE_ERR_INDEX_RANGE, -80,                                                                 \
       "A row number is outside of its array or graph, or a point is outside of its brick. The "    \
       "message names rank, list and entry, the value and the bound.")                              \
-    X(OWNER_RANGE, -81,                                                                            \
+    X(LIERNE_ERR_OWNER_RANGE, -81,                                                                 \
       "The owner of a row is not a rank of the world. The message names the row.")                 \
-    X(EDGE_TARGET_NOT_OWNED, -82,                                                                  \
+    X(LIERNE_ERR_EDGE_TARGET_NOT_OWNED, -82,                                                       \
       "Another rank owns the target of an edge, so that the edge's sum would be lost. The "        \
       "message names the edge, its target and the owner.")                                         \
-    X(ROW_NOT_YET_FILLED, -83,                                                                     \
+    X(LIERNE_ERR_ROW_NOT_YET_FILLED, -83,                                                          \
       "A swap sends a ghost row that no earlier swap fills. The message names rank, swap, entry "  \
       "and row, and the number of rows filled by then.")                                           \
-    X(GHOST_COUNT, -84,                                                                            \
+    X(LIERNE_ERR_GHOST_COUNT, -84,                                                                 \
       "The rows that all swaps receive, or the ghosts that are kept, do not add up to the number " \
       "of ghosts.")                                                                                \
-    X(SELF_COUNT, -85,                                                                             \
+    X(LIERNE_ERR_SELF_COUNT, -85,                                                                  \
       "A swap of a rank with itself sends and receives different numbers of rows.")                \
-    X(SELF_ASYM, -86,                                                                              \
+    X(LIERNE_ERR_SELF_ASYM, -86,                                                                   \
       "A swap sends to the rank itself but receives from another rank, or the reverse.")           \
-    X(PEER_RANGE, -87,                                                                             \
+    X(LIERNE_ERR_PEER_RANGE, -87,                                                                  \
       "A peer is not a rank of the world. The message names rank, entry and value.")               \
-    X(PEER_COUNT, -88,                                                                             \
+    X(LIERNE_ERR_PEER_COUNT, -88,                                                                  \
       "A swap's receiver expects another number of rows than its sender sends. The message names " \
       "both ranks, the swap and both numbers.")                                                    \
-    X(PLAN_DEPTH, -89,                                                                             \
+    X(LIERNE_ERR_PLAN_DEPTH, -89,                                                                  \
       "Ranks have different numbers of swaps. The message names two of them and their numbers.")   \
-    X(COUNT_RANGE, -90,                                                                            \
+    X(LIERNE_ERR_COUNT_RANGE, -90,                                                                 \
       "A count is negative, or rows times width times the size of an element does not fit.")
 
 typedef enum lierne_status {
-#define LIERNE_STATUS_ENUM(name, number, text) LIERNE_##name = number,
+#define LIERNE_STATUS_ENUM(name, number, text) name = number,
     LIERNE_STATUS_TABLE(LIERNE_STATUS_ENUM)
 #undef LIERNE_STATUS_ENUM
 } lierne_status;
 
-/* "LIERNE_INVALID" for LIERNE_INVALID; "unknown status" for a number that is not in the table.
- * Static storage, never NULL. */
+/* "LIERNE_ERR_INVALID" for LIERNE_ERR_INVALID; "unknown status" for a number that is not in the
+ * table. Static storage, never NULL. */
 LIERNE_API const char *lierne_status_name(int status);
 
 /* The paragraph of the table for a status, as docs/errors.md has it. Static storage, never NULL. */

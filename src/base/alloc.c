@@ -44,7 +44,8 @@ lierne_status lierne_alloc(void *out, size_t count, size_t size) {
     void *ptr = must_fail() ? NULL : calloc(count ? count : 1, size ? size : 1);
     memcpy(out, &ptr, sizeof ptr);
     if (!ptr) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", count,
+                           size);
     }
     atomic_fetch_add(&live_count, 1);
     return LIERNE_OK;
@@ -63,7 +64,8 @@ lierne_status lierne_realloc(void *ptr, size_t count, size_t size) {
         grown = realloc(old, bytes);
     }
     if (!grown) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", count,
+                           size);
     }
     if (!old) {
         atomic_fetch_add(&live_count, 1);
@@ -76,7 +78,8 @@ lierne_status lierne_workspace_take(lierne_workspace *workspace, int slot, void 
                                     size_t size) {
     size_t bytes;
     if (!lierne_mul_size(count, size, &bytes)) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu items of %zu bytes", count, size);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", count,
+                           size);
     }
     if (!workspace->at[slot] || bytes > workspace->bytes[slot]) {
         lierne_mem_free(workspace->at[slot]);

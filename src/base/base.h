@@ -43,7 +43,8 @@ static inline void lierne_call_leave(const char **outer) {
 #define LIERNE_NULL_OUTPUT(out) ((void)((out) ? (*(out) = NULL) : NULL))
 
 /* Sets the thread's message to "name of the public function: text" and returns status. Used as
- *   return LIERNE_FAIL(LIERNE_INVALID, "size of dim '%s' is %d, must be at least 1", name, n); */
+ *   return LIERNE_FAIL(LIERNE_ERR_INVALID, "size of dim '%s' is %d, must be at least 1", name, n);
+ */
 #define LIERNE_FAIL(status, ...) lierne_fail((status), __VA_ARGS__)
 LIERNE_PRIVATE lierne_status lierne_fail(lierne_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -167,6 +168,6 @@ lierne_status lierne_vec_grow(void *at, size_t count, size_t *capacity, size_t s
 #define LIERNE_VEC_PUSH(vec, item)                                                                 \
     (lierne_vec_grow(&(vec)->at, (vec)->count, &(vec)->capacity, sizeof *(vec)->at) == LIERNE_OK   \
          ? ((vec)->at[(vec)->count++] = (item), LIERNE_OK)                                         \
-         : LIERNE_NO_MEMORY)
+         : LIERNE_ERR_NO_MEMORY)
 
 #endif

@@ -8,14 +8,14 @@
 #include <string.h>
 
 static _Thread_local char last_error[LIERNE_MESSAGE_SIZE];
-static _Thread_local size_t name_length; /* of last_error: "lierne_forward: " */
+static _Thread_local size_t name_length; /* of last_error: "lierne_plan_forward: " */
 _Thread_local const char *lierne_call_name;
 
 const char *lierne_status_name(int status) {
     switch (status) {
 #define LIERNE_STATUS_NAME(name, number, text)                                                     \
     case number:                                                                                   \
-        return "LIERNE_" #name;
+        return #name;
         LIERNE_STATUS_TABLE(LIERNE_STATUS_NAME)
 #undef LIERNE_STATUS_NAME
     default:
@@ -44,7 +44,7 @@ const char *lierne_version(void) {
 }
 
 lierne_status lierne_check_set(const void *value, const char *name) {
-    return value ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", name);
+    return value ? LIERNE_OK : LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", name);
 }
 
 const char *lierne_error_text(void) {

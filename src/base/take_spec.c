@@ -13,11 +13,11 @@
 /* *given: the size that the caller's struct has. */
 static lierne_status read_size(size_t *given, const void *spec, size_t size, const char *name) {
     if (!spec) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", name);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", name);
     }
     memcpy(given, spec, sizeof *given);
     if (*given < sizeof *given || *given > MOST || *given % sizeof *given != 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s->size is %zu, must be sizeof the struct (%zu in this library): set "
                            "it first",
                            name, *given, size);
@@ -32,7 +32,7 @@ lierne_status lierne_spec_take(void *out, size_t size, const void *spec, const c
     LIERNE_TRY(read_size(&given, spec, size, name));
     for (size_t i = size; i < given; i++) {
         if (bytes[i]) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "%s->size is %zu, and byte %zu is not zero, but this library knows "
                                "%zu bytes: set no field that is newer than the library",
                                name, given, i, size);

@@ -50,7 +50,8 @@ lierne_status lierne_text_take(lierne_text *text, char **out) {
     if (text->failed) {
         size_t length = text->length;
         lierne_text_clear(text);
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a text of more than %zu bytes", length);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for a text of more than %zu bytes",
+                           length);
     }
     *out = text->data;
     *text = (lierne_text){0};

@@ -120,14 +120,15 @@ static void check_sample_rows(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_owner(lierne_reader *r, values *v, entry *bridge) {
-    bool partial = bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL;
+    bool partial = bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL;
     if (!partial && !v->sequence && !v->rows_per_sample) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_OWNER_SEQUENCE, v->owner,
                               "add \"sequence\" to the bridge",
                               "owner %s needs the sequence axis, and the bridge names none",
                               lierne_quote(lierne_json_string(v->owner)).text);
     }
-    if (partial && bridge->spec.output == LIERNE_OUTPUT_SHARDED && (v->owner || !v->gradient)) {
+    if (partial && bridge->spec.output == LIERNE_BRIDGE_OUTPUT_SHARDED &&
+        (v->owner || !v->gradient)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_OUTPUT, v->output,
                               "let the output be whole, or choose another owner",
                               "output is sharded, and the owner of the gradient is partial");
@@ -135,15 +136,15 @@ static void check_owner(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_storage(lierne_reader *r, values *v, entry *bridge) {
-    bool compact = bridge->spec.gradient_storage == LIERNE_COMPACT;
+    bool compact = bridge->spec.gradient_storage == LIERNE_STORAGE_COMPACT;
     int apart = v->planned.batch - v->planned.sequence;
-    if (compact && v->owner && bridge->spec.gradient_owner == LIERNE_GRADIENT_PARTIAL) {
+    if (compact && v->owner && bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage,
                               "let storage be full, or choose another owner",
                               "storage is compact, and the owner of the gradient is partial");
     }
-    if (compact && bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS && v->planned.batch >= 0 &&
-        v->planned.sequence >= 0 && (apart > 1 || apart < -1)) {
+    if (compact && bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_ROWS &&
+        v->planned.batch >= 0 && v->planned.sequence >= 0 && (apart > 1 || apart < -1)) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_STORAGE, v->storage, "let storage be full",
                               "storage is compact with owner rows, and batch and sequence are not "
                               "neighbouring axes");
@@ -173,7 +174,7 @@ static void check_row_owners(lierne_reader *r, values *v, entry *bridge) {
 }
 
 static void check_rows(lierne_reader *r, values *v, entry *bridge) {
-    bool wanted = bridge->spec.gradient_owner == LIERNE_GRADIENT_ROWS;
+    bool wanted = bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_ROWS;
     if (wanted && v->rows) {
         check_row_owners(r, v, bridge);
     } else if (wanted) {
@@ -190,7 +191,7 @@ static void check_rows(lierne_reader *r, values *v, entry *bridge) {
 static void check_chunks(lierne_reader *r, values *v, entry *bridge) {
     int64_t sequence = sequence_of(v);
     int cp = size_of(bridge, 1, "cp");
-    if (sequence && cp && bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
+    if (sequence && cp && bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS &&
         sequence % cp) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_UNEVEN_CHUNKS,
                               v->planned.nodes[v->planned.sequence],

@@ -112,8 +112,8 @@ static void read_file(lierne_reader *r) {
 static lierne_status verdict(const lierne_config *config, lierne_status status) {
     for (size_t i = 0; i < config->diagnostics.count; i++) {
         const lierne_diagnostic *f = &config->diagnostics.at[i].diagnostic;
-        if (f->severity == LIERNE_ERROR) {
-            return LIERNE_FAIL(status == LIERNE_SYNTAX ? LIERNE_SYNTAX : LIERNE_CONFIG,
+        if (f->severity == LIERNE_SEVERITY_ERROR) {
+            return LIERNE_FAIL(status == LIERNE_ERR_SYNTAX ? LIERNE_ERR_SYNTAX : LIERNE_ERR_CONFIG,
                                "%d errors, the first at %d:%d: [%s] %s", config->errors, f->line,
                                f->column, f->code, f->message);
         }
@@ -127,11 +127,11 @@ lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t 
     lierne_json doc;
     lierne_reader r = {.doc = &doc};
     if (!out || !text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "text" : "out");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "text" : "out");
     }
     LIERNE_TRY(lierne_alloc(&r.config, 1, sizeof *r.config));
     lierne_status status = lierne_json_parse(&doc, text, length);
-    if (status == LIERNE_SYNTAX) {
+    if (status == LIERNE_ERR_SYNTAX) {
         lierne_diagnostic_add_text(&r);
     } else if (lierne_reader_ok(&r, status)) {
         read_file(&r);
@@ -139,7 +139,8 @@ lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t 
     lierne_json_destroy(&doc);
     if (r.failed) {
         lierne_config_destroy(r.config);
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for a configuration of %zu bytes", length);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for a configuration of %zu bytes",
+                           length);
     }
     lierne_diagnostics_sort(r.config);
     *out = r.config;
@@ -158,7 +159,7 @@ static lierne_status read_stream(FILE *file, const char *path, char **text, size
         *length += fread(*text + *length, 1, capacity - *length, file);
     }
     if (ferror(file)) {
-        return LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno));
+        return LIERNE_FAIL(LIERNE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     return LIERNE_OK;
 }
@@ -169,11 +170,11 @@ lierne_status lierne_config_read(lierne_config **out, const char *path) {
     char *text;
     size_t length;
     if (!out || !path) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "path" : "out");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "path" : "out");
     }
     FILE *file = fopen(path, "rb");
     if (!file) {
-        return LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno));
+        return LIERNE_FAIL(LIERNE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     lierne_status status = read_stream(file, path, &text, &length);
     fclose(file);

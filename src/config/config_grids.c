@@ -10,11 +10,11 @@
 
 static void add_rejected(lierne_reader *r, lierne_status status, const lierne_json_node *shape,
                          const lierne_json_node *offset) {
-    if (status == LIERNE_OVERSIZED) {
+    if (status == LIERNE_ERR_OVERSIZED) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERSIZED, offset ? offset : shape,
                               "shape, rank_offset and world_size must fit together", "%s",
                               lierne_reason());
-    } else if (status == LIERNE_OVERFLOW) {
+    } else if (status == LIERNE_ERR_OVERFLOW) {
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, shape, "choose smaller sizes",
                               "%s", lierne_reason());
     } else {

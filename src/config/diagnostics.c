@@ -26,7 +26,7 @@ static const char *diagnostic_code(int number) {
 }
 
 bool lierne_reader_ok(lierne_reader *r, lierne_status status) {
-    r->failed |= status == LIERNE_NO_MEMORY;
+    r->failed |= status == LIERNE_ERR_NO_MEMORY;
     return status == LIERNE_OK;
 }
 
@@ -95,7 +95,8 @@ static lierne_status push(const lierne_reader *r, int number, lierne_json_place 
     lierne_config *config = r->config;
     lierne_config_diagnostic_entry entry = {.order = (int)config->diagnostics.count};
     lierne_diagnostic *f = &entry.diagnostic;
-    f->severity = number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_WARNING : LIERNE_ERROR;
+    f->severity =
+        number >= LIERNE_DIAGNOSTIC_WARNING ? LIERNE_SEVERITY_WARNING : LIERNE_SEVERITY_ERROR;
     f->code = diagnostic_code(number);
     f->line = place.line;
     f->column = place.column;

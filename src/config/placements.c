@@ -98,7 +98,7 @@ static lierne_placement read_placement(lierne_reader *r, const lierne_json_node 
         {"zigzag", LIERNE_JSON_STRING, false},
     };
     const lierne_json_node *found[COUNT(keys)];
-    lierne_placement placement = {.kind = LIERNE_REPLICATE};
+    lierne_placement placement = {.kind = LIERNE_PLACEMENT_REPLICATE};
     int errors = r->config->errors;
     if (!lierne_config_object(r, node, keys, COUNT(keys), found) || errors != r->config->errors) {
         return placement;
@@ -110,7 +110,7 @@ static lierne_placement read_placement(lierne_reader *r, const lierne_json_node 
                               lierne_label(node).text, found[0] ? "both" : "none");
         return placement;
     }
-    placement.kind = found[0] ? LIERNE_SHARD : LIERNE_SHARD_ZIGZAG;
+    placement.kind = found[0] ? LIERNE_PLACEMENT_SHARD : LIERNE_PLACEMENT_SHARD_ZIGZAG;
     read_axis(r, found[0] ? found[0] : found[1], planned, &placement);
     return placement;
 }
@@ -162,14 +162,16 @@ static cut cut_of(const lierne_config_bridge_nodes *nodes, const lierne_config_b
     lierne_gradient_owner owner = bridge->spec.gradient_owner;
     const lierne_placement *p = &bridge->placements[side][dim];
     if (side && strcmp(dim_name(bridge, side, dim), "cp") == 0) {
-        bool chunks = owner == LIERNE_GRADIENT_ZIGZAG || owner == LIERNE_GRADIENT_CONTIGUOUS;
+        bool chunks =
+            owner == LIERNE_GRADIENT_OWNER_ZIGZAG || owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS;
         int axis = nodes->planned.sequence;
-        return (cut){.kind = owner == LIERNE_GRADIENT_ZIGZAG ? LIERNE_SHARD_ZIGZAG : LIERNE_SHARD,
+        return (cut){.kind = owner == LIERNE_GRADIENT_OWNER_ZIGZAG ? LIERNE_PLACEMENT_SHARD_ZIGZAG
+                                                                   : LIERNE_PLACEMENT_SHARD,
                      .axis = chunks ? axis : -1,
                      .node = axis >= 0 ? nodes->planned.nodes[axis] : NULL};
     }
     return (cut){.kind = p->kind,
-                 .axis = p->kind == LIERNE_REPLICATE ? -1 : p->axis,
+                 .axis = p->kind == LIERNE_PLACEMENT_REPLICATE ? -1 : p->axis,
                  .node = nodes->placed[side][dim]};
 }
 
@@ -179,13 +181,13 @@ static void check_zigzag(lierne_reader *r, const lierne_config_bridge_nodes *nod
     cut c = cut_of(nodes, bridge, side, dim);
     int64_t chunks = 2 * dim_size(bridge, side, dim), before = 1;
     int64_t size = c.axis >= 0 && c.axis < nodes->planned.naxes ? nodes->planned.sizes[c.axis] : 0;
-    if (c.kind != LIERNE_SHARD_ZIGZAG || !size || !c.node) {
+    if (c.kind != LIERNE_PLACEMENT_SHARD_ZIGZAG || !size || !c.node) {
         return;
     }
     for (int d = dim + 1; d < ndims_of(bridge, side); d++) {
         cut slower = cut_of(nodes, bridge, side, d);
         before *= slower.axis == c.axis ? dim_size(bridge, side, d) : 1;
-        if (slower.axis == c.axis && slower.kind == LIERNE_SHARD_ZIGZAG) {
+        if (slower.axis == c.axis && slower.kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
             lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_PLACEMENT, c.node,
                                   "let one of them shard it, or choose another axis",
                                   "dims '%s' and '%s' of the %s both cut axis '%s' zigzag",
@@ -210,10 +212,10 @@ static void check_sequence(lierne_reader *r, const lierne_config_bridge_nodes *n
                            const lierne_config_bridge_entry *bridge, int dim) {
     int cp = lierne_config_side_dim(bridge, 1, "cp");
     cut c = cut_of(nodes, bridge, 1, dim);
-    bool chunks = bridge->spec.gradient_owner == LIERNE_GRADIENT_ZIGZAG ||
-                  bridge->spec.gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
+    bool chunks = bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_ZIGZAG ||
+                  bridge->spec.gradient_owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS;
     if (dim != cp && c.node && c.axis >= 0 && c.axis == nodes->planned.sequence && chunks &&
-        bridge->spec.output == LIERNE_OUTPUT_WHOLE) {
+        bridge->spec.output == LIERNE_BRIDGE_OUTPUT_WHOLE) {
         lierne_diagnostic_add(
             r, LIERNE_DIAGNOSTIC_OUTPUT, c.node, "add \"output\": \"sharded\"",
             "'%s' cuts the sequence, which the owner of the gradient cuts over cp",

@@ -60,7 +60,8 @@ static void read_shape(lierne_reader *r, lierne_config_bridge_nodes *nodes,
 }
 
 static void read_dtype(lierne_reader *r, const lierne_json_node *node, lierne_dtype *dtype) {
-    const char *names[LIERNE_U8 + 1]; /* a bridge in a file has gradients that can be summed */
+    const char
+        *names[LIERNE_DTYPE_U8 + 1]; /* a bridge in a file has gradients that can be summed */
     int word;
     for (int i = 0; i < COUNT(names); i++) {
         names[i] = lierne_dtype_name((lierne_dtype)i);
@@ -117,7 +118,7 @@ static void plan_rows(lierne_config_bridge_nodes *nodes, const lierne_config_bri
     lierne_config_planned *planned = &nodes->planned;
     int64_t per = bridge->spec.rows_per_sample;
     int b = bridge->spec.batch_axis;
-    bool sample_major = bridge->spec.row_order == LIERNE_SAMPLE_MAJOR;
+    bool sample_major = bridge->spec.row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR;
     planned->naxes = LIERNE_CONFIG_AXES;
     planned->batch = b + !sample_major;
     planned->sequence = b + sample_major;

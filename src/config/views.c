@@ -128,16 +128,16 @@ static void add_memberships(lierne_reader *r, const view_reading *v, const liern
 static void add_rejected(lierne_reader *r, lierne_status status, const view_reading *v,
                          const lierne_grid *grid, const lierne_view_spec *spec) {
     switch (status) {
-    case LIERNE_SIZE:
+    case LIERNE_ERR_SIZE:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_VIEW_SIZE, v->shape,
                               "the sizes of a view must multiply to the ranks of its grid", "%s",
                               lierne_reason());
         break;
-    case LIERNE_OVERFLOW:
+    case LIERNE_ERR_OVERFLOW:
         lierne_diagnostic_add(r, LIERNE_DIAGNOSTIC_GRID_OVERFLOW, v->shape, "choose smaller sizes",
                               "%s", lierne_reason());
         break;
-    case LIERNE_MEMBERSHIP:
+    case LIERNE_ERR_MEMBERSHIP:
         add_memberships(r, v, grid, spec);
         break;
     default:

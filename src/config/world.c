@@ -9,7 +9,7 @@
 
 static int compare_offsets(const void *a, const void *b) {
     const lierne_config_grid_entry *x = a, *y = b;
-    int i = lierne_grid_get_offset(x->grid), j = lierne_grid_get_offset(y->grid);
+    int i = lierne_grid_get_rank_offset(x->grid), j = lierne_grid_get_rank_offset(y->grid);
     return (i > j) - (i < j);
 }
 
@@ -33,7 +33,7 @@ static void add_gap(gaps *g, int from, int to) {
 
 static void list_gaps(const lierne_config_grid_entry *sorted, size_t count, int world, gaps *g) {
     for (size_t i = 0; i < count; i++) {
-        int first = lierne_grid_get_offset(sorted[i].grid);
+        int first = lierne_grid_get_rank_offset(sorted[i].grid);
         int end = first + lierne_grid_get_size(sorted[i].grid);
         add_gap(g, g->end, first > g->end ? first : g->end);
         g->end = end > g->end ? end : g->end;
@@ -60,7 +60,7 @@ static const lierne_json_node *grid_node(const lierne_reader *r, const lierne_js
 }
 
 static bool begins_at_0(const lierne_config *config, size_t i) {
-    return lierne_grid_get_offset(config->grids.at[i].grid) == 0;
+    return lierne_grid_get_rank_offset(config->grids.at[i].grid) == 0;
 }
 
 /* Two grids that begin at rank 0 and have together as many ranks as the world. */

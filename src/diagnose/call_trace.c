@@ -140,7 +140,7 @@ static lierne_status write_trace(lierne_text *text, const lierne_dump *dump,
     return LIERNE_OK;
 }
 
-lierne_status lierne_recorder_trace(char **text, const lierne_context *context) {
+lierne_status lierne_context_get_trace(char **text, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     return lierne_context_write(text, context, write_trace);
 }

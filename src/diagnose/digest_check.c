@@ -37,7 +37,7 @@ static lierne_status check_tensor(const checker *c, int t) {
         snprintf(name, sizeof name, "%s[%d]", i ? "dst" : "src", t);
         LIERNE_TRY(lierne_digest_check_layout(layouts[i], name));
         if (layouts[i]->world != c->context->members.world) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "%s has a world of %d ranks, the context one of %d: they must be "
                                "the same",
                                name, layouts[i]->world, c->context->members.world);
@@ -50,7 +50,8 @@ static lierne_status check_tensor(const checker *c, int t) {
 
 static lierne_status check_spec(const checker *c) {
     if (c->spec.ntensors < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "ntensors is %d, must be at least 0", c->spec.ntensors);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "ntensors is %d, must be at least 0",
+                           c->spec.ntensors);
     }
     if (c->spec.ntensors > 0) {
         LIERNE_TRY(lierne_check_set(c->spec.src, "src"));
@@ -154,7 +155,7 @@ static lierne_status compare(checker *c, int t, int from, const lierne_control_m
     }
     uint64_t theirs = *next < m->count ? (uint64_t)m->words[*next] : 0;
     if (*next >= m->count || mine != theirs) {
-        return LIERNE_FAIL(LIERNE_MISMATCH,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "tensor %d: out of rank %d differs from in of rank %d in the %" PRId64
                            " elements that they share: digest %016" PRIx64 ", must be %016" PRIx64,
                            t, c->context->rank, from, elements, mine, theirs);
@@ -171,7 +172,7 @@ static lierne_status compare_message(checker *c, const lierne_control_message *m
         LIERNE_TRY(compare(c, t, from, m, &next));
     }
     return next == m->count ? LIERNE_OK
-                            : LIERNE_FAIL(LIERNE_MISMATCH,
+                            : LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                           "rank %d sent rank %d %zu digests, must be %zu: the "
                                           "layouts of the two differ",
                                           from, c->context->rank, m->count, next);
@@ -182,7 +183,7 @@ static lierne_status check_covered(const checker *c) {
         int64_t own;
         LIERNE_TRY(lierne_layout_get_elements(NULL, &own, c->spec.dst[t], c->context->rank));
         if (c->covered[t] != own) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "tensor %d: ranks sent digests of %" PRId64 " of the %" PRId64
                                " elements of out of rank %d: the layouts of ranks differ",
                                t, c->covered[t], own, c->context->rank);

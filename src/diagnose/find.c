@@ -34,7 +34,8 @@ typedef struct position {
 } position;
 
 static bool is_wait_in_vain(int status) {
-    return status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED || status == LIERNE_TRANSPORT;
+    return status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED ||
+           status == LIERNE_ERR_TRANSPORT;
 }
 
 static double waited(const lierne_hang_context *c, const lierne_hang_operation *o) {
@@ -181,7 +182,7 @@ static void name(lierne_hang *hang, const lierne_hang_context *c, position from,
     hang->kind = kind;
     hang->rank = rank;
     hang->waiting = lierne_hang_rank(c, from.index);
-    hang->what = (lierne_hang_what)(o->control ? (int)LIERNE_HANG_CONTROL : o->what);
+    hang->what = (lierne_hang_what)(o->control ? (int)LIERNE_HANG_WHAT_CONTROL : o->what);
     hang->plan = o->control ? -1 : o->plan;
     hang->number = o->number;
     hang->stage = o->control ? -1 : o->stage;
@@ -234,7 +235,7 @@ static void judge_creation(lierne_hang *hang, double *waits, const lierne_hang_c
         hang->kind = LIERNE_HANG_ABSENT;
         hang->rank = absent;
         hang->waiting = lierne_hang_rank(c, 0);
-        hang->what = LIERNE_HANG_CONTROL;
+        hang->what = LIERNE_HANG_WHAT_CONTROL;
         *waits = c->at[0]->dump.created;
         hang->seconds = c->at_time - *waits < MOST_SECONDS ? c->at_time - *waits : 0;
     }

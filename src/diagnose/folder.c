@@ -27,8 +27,8 @@ static lierne_status read_one(lierne_hang_views *views, lierne_hang *hang, const
     if (status != LIERNE_OK) {
         lierne_dump_clear(&view.dump);
         lierne_mem_free(view.operations.at);
-        hang->ndamaged += status != LIERNE_NO_MEMORY;
-        return status == LIERNE_NO_MEMORY ? status : LIERNE_OK;
+        hang->ndamaged += status != LIERNE_ERR_NO_MEMORY;
+        return status == LIERNE_ERR_NO_MEMORY ? status : LIERNE_OK;
     }
     hang->ndumps++;
     return LIERNE_OK;
@@ -39,7 +39,7 @@ static lierne_status read_folder(lierne_hang_views *views, lierne_hang *hang, co
     DIR *directory = opendir(folder);
     lierne_status status = LIERNE_OK;
     if (!directory) {
-        return LIERNE_FAIL(LIERNE_IO, "%s: %s", folder, strerror(errno));
+        return LIERNE_FAIL(LIERNE_ERR_IO, "%s: %s", folder, strerror(errno));
     }
     for (struct dirent *entry; status == LIERNE_OK && (entry = readdir(directory));) {
         int n = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
@@ -49,7 +49,7 @@ static lierne_status read_folder(lierne_hang_views *views, lierne_hang *hang, co
     }
     closedir(directory);
     if (status == LIERNE_OK && hang->ndumps == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s has no dumps (%d damaged files): set LIERNE_DUMP_DIR to it", folder,
                            hang->ndamaged);
     }

@@ -60,7 +60,7 @@ bool lierne_digest_counts(const lierne_layout *layout, int rank) {
     lierne_cell cell;
     bool lowest = lierne_layout_cell(layout, rank, &cell);
     for (int d = 0; d < layout->ndims && lowest; d++) {
-        bool free = cell.coords[d] < 0 && layout->placements[d].kind != LIERNE_AT;
+        bool free = cell.coords[d] < 0 && layout->placements[d].kind != LIERNE_PLACEMENT_AT;
         int coord = (rank - layout->offset) / layout->strides[d] % layout->sizes[d];
         lowest = !free || coord == 0;
     }
@@ -70,7 +70,7 @@ bool lierne_digest_counts(const lierne_layout *layout, int rank) {
 lierne_status lierne_digest_check_layout(const lierne_layout *layout, const char *name) {
     LIERNE_TRY(lierne_check_set(layout, name));
     if (layout->partials > 1) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s has a PARTIAL dim: contributions have no digest, their sum has one",
                            name);
     }
@@ -81,7 +81,7 @@ lierne_status lierne_digest_check_pair(const lierne_layout *a, const lierne_layo
     bool same = a->naxes == b->naxes && a->dtype == b->dtype && a->world == b->world &&
                 memcmp(a->shape, b->shape, (size_t)a->naxes * sizeof *a->shape) == 0;
     return same ? LIERNE_OK
-                : LIERNE_FAIL(LIERNE_INVALID,
+                : LIERNE_FAIL(LIERNE_ERR_INVALID,
                               "the two layouts are not of one tensor: shape, dtype and the size of "
                               "the world must be the same");
 }
@@ -127,7 +127,7 @@ static lierne_status add_boxes(uint64_t *digest, int64_t *elements, const walk *
     }
     *elements += all;
     return w->data || all == 0 ? LIERNE_OK
-                               : LIERNE_FAIL(LIERNE_INVALID,
+                               : LIERNE_FAIL(LIERNE_ERR_INVALID,
                                              "%s is NULL, must be a buffer: the digest is of %lld "
                                              "elements of it",
                                              name, (long long)all);
@@ -161,7 +161,7 @@ lierne_status lierne_digest_add(uint64_t *digest, int64_t *elements, const liern
 static lierne_status check_rank(const char *name, int rank, const lierne_layout *layout) {
     return rank >= 0 && rank < layout->world
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_INVALID, "%s is %d, must be 0 to %d", name, rank,
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is %d, must be 0 to %d", name, rank,
                              layout->world - 1);
 }
 

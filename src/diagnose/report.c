@@ -24,9 +24,10 @@ static const lierne_hang_view *view_of(const lierne_hang_context *c, int rank) {
 }
 
 static void add_awaited(lierne_text *text, const lierne_hang *hang) {
-    const lierne_hang_operation o = {.control = hang->what == LIERNE_HANG_CONTROL,
-                                     .what =
-                                         hang->what == LIERNE_HANG_CONTROL ? 0 : (int)hang->what,
+    const lierne_hang_operation o = {.control = hang->what == LIERNE_HANG_WHAT_CONTROL,
+                                     .what = hang->what == LIERNE_HANG_WHAT_CONTROL
+                                                 ? 0
+                                                 : (int)hang->what,
                                      .plan = hang->plan,
                                      .number = hang->number};
     if (hang->number < 0) {

@@ -10,7 +10,7 @@ static lierne_status read_recorder(lierne_dump *dump, const lierne_context *cont
     const lierne_recorder *r = &context->recorder;
     *dump = (lierne_dump){0};
     if (!r->header) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "rank %d: there was no memory for the recorder",
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "rank %d: there was no memory for the recorder",
                            context->rank);
     }
     lierne_recorder_set_clock(r);
@@ -47,7 +47,7 @@ static lierne_status write_recorder(lierne_text *text, const lierne_dump *dump,
     return LIERNE_OK;
 }
 
-lierne_status lierne_recorder_json(char **text, const lierne_context *context) {
+lierne_status lierne_context_get_recorder_json(char **text, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     return lierne_context_write(text, context, write_recorder);
 }
@@ -106,7 +106,7 @@ static lierne_status write_status(lierne_text *text, const lierne_dump *dump,
     return status;
 }
 
-lierne_status lierne_status_json(char **text, const lierne_context *context) {
+lierne_status lierne_context_get_status_json(char **text, const lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     return lierne_context_write(text, context, write_status);
 }

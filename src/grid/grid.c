@@ -9,11 +9,11 @@
 static lierne_status check_spec(const lierne_grid_spec *spec) {
     LIERNE_TRY(lierne_dims_given(spec->ndims, spec->names, spec->sizes));
     if (spec->world_size < 1 || spec->world_size > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_WORLD_SIZE, "world_size is %lld, must be 1 to %d",
+        return LIERNE_FAIL(LIERNE_ERR_WORLD_SIZE, "world_size is %lld, must be 1 to %d",
                            (long long)spec->world_size, LIERNE_MAX_RANKS);
     }
     if (spec->rank_offset < 0) {
-        return LIERNE_FAIL(LIERNE_RANK_OFFSET, "rank_offset is %lld, must be at least 0",
+        return LIERNE_FAIL(LIERNE_ERR_RANK_OFFSET, "rank_offset is %lld, must be at least 0",
                            (long long)spec->rank_offset);
     }
     return LIERNE_OK;
@@ -24,7 +24,7 @@ static lierne_status check_dims(const lierne_grid_spec *spec, int64_t *ranks) {
     LIERNE_TRY(lierne_names_distinct(spec->ndims, spec->names));
     LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, ranks));
     if (*ranks > spec->world_size - spec->rank_offset) {
-        return LIERNE_FAIL(LIERNE_OVERSIZED,
+        return LIERNE_FAIL(LIERNE_ERR_OVERSIZED,
                            "a grid of %lld ranks from rank %lld does not fit into a world of %lld",
                            (long long)*ranks, (long long)spec->rank_offset,
                            (long long)spec->world_size);
@@ -71,7 +71,7 @@ int lierne_grid_get_size(const lierne_grid *grid) {
     return grid ? grid->size : -1;
 }
 
-int lierne_grid_get_offset(const lierne_grid *grid) {
+int lierne_grid_get_rank_offset(const lierne_grid *grid) {
     return grid ? grid->offset : -1;
 }
 
@@ -120,12 +120,13 @@ lierne_status lierne_grid_get_coords(int *coords, const lierne_grid *grid, const
     LIERNE_PUBLIC_CALL();
     const lierne_view *v;
     if (!grid || !coords) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "coords" : "grid");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", grid ? "coords" : "grid");
     }
     LIERNE_TRY(lierne_view_get(&v, grid, view));
     if (rank < grid->offset || rank - grid->offset >= grid->size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d is outside the grid, which has ranks %d to %d",
-                           rank, grid->offset, grid->offset + grid->size - 1);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d is outside the grid, which has ranks %d to %d", rank,
+                           grid->offset, grid->offset + grid->size - 1);
     }
     for (int d = 0; d < v->ndims; d++) {
         coords[d] = (rank - grid->offset) / v->strides[d] % v->sizes[d];
@@ -138,7 +139,7 @@ lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const cha
     LIERNE_PUBLIC_CALL();
     const lierne_view *v;
     if (!grid || !coords || !rank) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL",
                            !grid     ? "grid"
                            : !coords ? "coords"
                                      : "rank");
@@ -147,7 +148,7 @@ lierne_status lierne_grid_get_rank(int *rank, const lierne_grid *grid, const cha
     int local = 0;
     for (int d = 0; d < v->ndims; d++) {
         if (coords[d] < 0 || coords[d] >= v->sizes[d]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "coordinate of dim '%s' is %d, must be 0 to %d",
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "coordinate of dim '%s' is %d, must be 0 to %d",
                                v->names[d], coords[d], v->sizes[d] - 1);
         }
         local += coords[d] * v->strides[d];

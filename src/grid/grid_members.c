@@ -5,22 +5,22 @@
 static lierne_status check(const int *ranks, int capacity, const int *count,
                            const lierne_grid *const *grids, int n) {
     if (!count || !grids || (!ranks && capacity > 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL",
                            !count   ? "count"
                            : !grids ? "grids"
                                     : "ranks");
     }
     if (n < 1 || capacity < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "n is %d, must be at least 1, and capacity %d, must be at least 0", n,
                            capacity);
     }
     for (int i = 0; i < n; i++) {
         if (!grids[i]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "grids[%d] is NULL", i);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "grids[%d] is NULL", i);
         }
         if (grids[i]->world != grids[0]->world) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "grids[%d] has a world of %d ranks, grids[0] one of %d: they must "
                                "be the same",
                                i, grids[i]->world, grids[0]->world);

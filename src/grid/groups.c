@@ -10,7 +10,7 @@
 static lierne_status unknown_dim(const lierne_view *view, const char *name) {
     char list[LIERNE_LIST_SIZE];
     lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
-    return LIERNE_FAIL(LIERNE_UNKNOWN_DIM, "dim '%s' is not in view '%s', which has: %s", name,
+    return LIERNE_FAIL(LIERNE_ERR_UNKNOWN_DIM, "dim '%s' is not in view '%s', which has: %s", name,
                        view->name, list);
 }
 
@@ -18,7 +18,7 @@ static lierne_status unknown_dim(const lierne_view *view, const char *name) {
 static lierne_status check_known(const lierne_view *view, const char *const *dims, int ndims) {
     for (int i = 0; i < ndims; i++) {
         if (!dims[i]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "dim %d of %d is NULL", i, ndims);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "dim %d of %d is NULL", i, ndims);
         }
         if (lierne_view_dim(view, dims[i]) < 0) {
             return unknown_dim(view, dims[i]);
@@ -31,7 +31,7 @@ lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, cons
                                 const char *const *dims, int ndims) {
     *out = (lierne_query){0};
     if (!grid || ndims < 0 || (ndims > 0 && !dims)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "grid is %s, ndims is %d, dims are %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "grid is %s, ndims is %d, dims are %s",
                            grid ? "given" : "NULL", ndims, dims ? "given" : "NULL");
     }
     LIERNE_TRY(lierne_view_get(&out->view, grid, view));
@@ -39,7 +39,8 @@ lierne_status lierne_query_read(lierne_query *out, const lierne_grid *grid, cons
     for (int i = 0; i < ndims; i++) {
         int dim = lierne_view_dim(out->view, dims[i]);
         if (out->mask >> dim & 1) {
-            return LIERNE_FAIL(LIERNE_DUPLICATE, "dim '%s' appears twice in the query", dims[i]);
+            return LIERNE_FAIL(LIERNE_ERR_DUPLICATE, "dim '%s' appears twice in the query",
+                               dims[i]);
         }
         out->mask |= (uint32_t)1 << dim;
         out->dims[out->count++] = dim;

@@ -49,7 +49,7 @@ lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const
     char *key;
     LIERNE_TRY(lierne_query_read(&query, grid, view, dims, ndims));
     if (!text && size > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL, but size is %zu", size);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "text is NULL, but size is %zu", size);
     }
     LIERNE_TRY(query_key(grid, &query, &key));
     size_t bytes = strlen(key) + 1;
@@ -61,8 +61,8 @@ lierne_status lierne_grid_get_key(char *text, size_t size, size_t *needed, const
     }
     lierne_mem_free(key);
     if (size > 0 && bytes > size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "size is %zu, must be at least %zu for this key", size,
-                           bytes);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "size is %zu, must be at least %zu for this key",
+                           size, bytes);
     }
     return LIERNE_OK;
 }
@@ -76,7 +76,7 @@ lierne_status lierne_group_keys_create(lierne_group_keys **out, const lierne_gri
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     if (!out || !grid) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "grid" : "out");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "grid" : "out");
     }
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     (*out)->grid = grid;
@@ -142,7 +142,7 @@ lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
     lierne_status status;
     LIERNE_TRY(read_key(keys, view, dims, ndims, &key));
     if (find(keys, key, &place)) {
-        status = LIERNE_FAIL(LIERNE_DUPLICATE, "key '%s' has been created already", key);
+        status = LIERNE_FAIL(LIERNE_ERR_DUPLICATE, "key '%s' has been created already", key);
     } else {
         status = insert(keys, place, key);
     }
@@ -160,7 +160,7 @@ lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *
     lierne_status status = LIERNE_OK;
     LIERNE_TRY(read_key(keys, view, dims, ndims, &key));
     if (!find(keys, key, &place)) {
-        status = LIERNE_FAIL(LIERNE_NOT_CREATED, "key '%s' has not been created", key);
+        status = LIERNE_FAIL(LIERNE_ERR_NOT_CREATED, "key '%s' has not been created", key);
     }
     lierne_mem_free(key);
     return status;

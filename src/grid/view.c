@@ -59,7 +59,7 @@ lierne_status lierne_view_get(const lierne_view **out, const lierne_grid *grid, 
         names[i] = grid->views[i]->name;
     }
     lierne_names_list(list, sizeof list, grid->nviews, names);
-    return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "view '%s' is not registered; there are: %s", name,
+    return LIERNE_FAIL(LIERNE_ERR_UNKNOWN_VIEW, "view '%s' is not registered; there are: %s", name,
                        list);
 }
 
@@ -98,14 +98,15 @@ void lierne_view_destroy(lierne_view *view) {
 
 lierne_status lierne_dims_given(int ndims, const char *const *names, const int64_t *sizes) {
     if (ndims < 0 || ndims > LIERNE_MAX_DIMS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "ndims is %d, must be 0 to %d", ndims, LIERNE_MAX_DIMS);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "ndims is %d, must be 0 to %d", ndims,
+                           LIERNE_MAX_DIMS);
     }
     if (ndims > 0 && (!names || !sizes)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", names ? "sizes" : "names");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", names ? "sizes" : "names");
     }
     for (int d = 0; d < ndims; d++) {
         if (!names[d]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "name of dim %d of %d is NULL", d, ndims);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "name of dim %d of %d is NULL", d, ndims);
         }
     }
     return LIERNE_OK;
@@ -113,25 +114,25 @@ lierne_status lierne_dims_given(int ndims, const char *const *names, const int64
 
 lierne_status lierne_name_valid(const char *name) {
     if (name[0] == '\0') {
-        return LIERNE_FAIL(LIERNE_NAME, "a name is empty");
+        return LIERNE_FAIL(LIERNE_ERR_NAME, "a name is empty");
     }
     /* Checked first, because the other messages repeat the name. */
     for (const char *c = name; *c; c += lierne_utf8_length(c)) {
         if (lierne_utf8_length(c) == 0) {
-            return LIERNE_FAIL(LIERNE_NAME,
+            return LIERNE_FAIL(LIERNE_ERR_NAME,
                                "a name has the byte 0x%02x at offset %d, must be UTF-8",
                                (unsigned)(unsigned char)*c, (int)(c - name));
         }
     }
     for (const char *c = name; *c; c++) {
         if (strchr("-,:", *c)) {
-            return LIERNE_FAIL(LIERNE_NAME,
+            return LIERNE_FAIL(LIERNE_ERR_NAME,
                                "name '%s' has '%c', which is reserved for "
                                "keys",
                                name, *c);
         }
         if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-            return LIERNE_FAIL(LIERNE_NAME, "a name has the control character 0x%02x",
+            return LIERNE_FAIL(LIERNE_ERR_NAME, "a name has the control character 0x%02x",
                                (unsigned)*c);
         }
     }
@@ -142,7 +143,7 @@ lierne_status lierne_dims_valid(int ndims, const char *const *names, const int64
     for (int d = 0; d < ndims; d++) {
         LIERNE_TRY(lierne_name_valid(names[d]));
         if (sizes[d] < 1) {
-            return LIERNE_FAIL(LIERNE_DIM_SIZE, "size of dim '%s' is %lld, must be at least 1",
+            return LIERNE_FAIL(LIERNE_ERR_DIM_SIZE, "size of dim '%s' is %lld, must be at least 1",
                                names[d], (long long)sizes[d]);
         }
     }
@@ -153,7 +154,7 @@ lierne_status lierne_names_distinct(int count, const char *const *names) {
     for (int i = 1; i < count; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(names[i], names[j]) == 0) {
-                return LIERNE_FAIL(LIERNE_DUPLICATE,
+                return LIERNE_FAIL(LIERNE_ERR_DUPLICATE,
                                    "dim '%s' appears twice, at %d and %d, must be once", names[i],
                                    j, i);
             }
@@ -167,7 +168,7 @@ lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *pro
     for (int d = 0; d < ndims; d++) {
         int64_t before = *product;
         if (!lierne_mul_i64(before, sizes[d], product)) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW,
+            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
                                "the product of the sizes overflows: %lld "
                                "times %lld",
                                (long long)before, (long long)sizes[d]);
@@ -178,14 +179,14 @@ lierne_status lierne_sizes_product(int ndims, const int64_t *sizes, int64_t *pro
 
 static lierne_status check_view_spec(const lierne_grid *grid, const lierne_view_spec *spec) {
     if (!grid || !spec->name) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", grid ? "spec->name" : "grid");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", grid ? "spec->name" : "grid");
     }
     LIERNE_TRY(lierne_name_valid(spec->name));
     if (lierne_view_find(grid, spec->name)) {
-        return LIERNE_FAIL(LIERNE_DUPLICATE, "view '%s' is registered already", spec->name);
+        return LIERNE_FAIL(LIERNE_ERR_DUPLICATE, "view '%s' is registered already", spec->name);
     }
     if (grid->nviews > LIERNE_MAX_VIEWS) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grid has %d views beside \"base\", must have at most %d",
                            LIERNE_MAX_VIEWS, LIERNE_MAX_VIEWS);
     }
@@ -199,20 +200,20 @@ static lierne_status check_view_dims(const lierne_grid *grid, const lierne_view_
     LIERNE_TRY(lierne_dims_valid(spec->ndims, spec->names, spec->sizes));
     LIERNE_TRY(lierne_sizes_product(spec->ndims, spec->sizes, &ranks));
     if (ranks != grid->size) {
-        return LIERNE_FAIL(LIERNE_SIZE, "view '%s' has %lld ranks, but the grid has %d", spec->name,
-                           (long long)ranks, grid->size);
+        return LIERNE_FAIL(LIERNE_ERR_SIZE, "view '%s' has %lld ranks, but the grid has %d",
+                           spec->name, (long long)ranks, grid->size);
     }
     return LIERNE_OK;
 }
 
 static lierne_status check_shared_given(const lierne_view_spec *spec) {
     if (spec->nshared < 0 || (spec->nshared > 0 && !spec->shared)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "nshared is %d, shared is %s", spec->nshared,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nshared is %d, shared is %s", spec->nshared,
                            spec->shared ? "given" : "NULL");
     }
     for (int i = 0; i < spec->nshared; i++) {
         if (!spec->shared[i]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "shared dim %d is NULL", i);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "shared dim %d is NULL", i);
         }
     }
     return LIERNE_OK;
@@ -224,7 +225,7 @@ static lierne_status check_in_view(const lierne_view *view, const char *name) {
     }
     char list[LIERNE_LIST_SIZE];
     lierne_names_list(list, sizeof list, view->ndims, (const char *const *)view->names);
-    return LIERNE_FAIL(LIERNE_UNKNOWN_DIM,
+    return LIERNE_FAIL(LIERNE_ERR_UNKNOWN_DIM,
                        "shared dim '%s' is not in view '%s', which has: "
                        "%s",
                        name, view->name, list);
@@ -242,7 +243,7 @@ static lierne_status share(lierne_view *view, const lierne_view *other,
         if (view->sizes[mine] != other->sizes[theirs] ||
             (!single && view->strides[mine] != other->strides[theirs])) {
             return LIERNE_FAIL(
-                LIERNE_MEMBERSHIP,
+                LIERNE_ERR_MEMBERSHIP,
                 "shared dim '%s' groups %d ranks with stride %d in view '%s', but %d "
                 "ranks with stride %d in view '%s'; both must be equal",
                 name, view->sizes[mine], view->strides[mine], view->name, other->sizes[theirs],

@@ -81,7 +81,7 @@ static lierne_status copy_text(lierne_json *doc, const char *text, size_t length
 static lierne_status reject_size(lierne_json *doc, size_t length) {
     doc->fault =
         (lierne_json_fault){LIERNE_DIAGNOSTIC_SIZE, -1, {1, 1}, "text is larger than 16 MiB"};
-    return LIERNE_FAIL(LIERNE_SYNTAX, "text has %zu bytes, must have at most %zu", length,
+    return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "text has %zu bytes, must have at most %zu", length,
                        LIERNE_JSON_MAX_SIZE);
 }
 
@@ -92,17 +92,17 @@ lierne_status lierne_json_parse(lierne_json *doc, const char *text, size_t lengt
     }
     LIERNE_TRY(copy_text(doc, text, length));
     lierne_status status = lierne_json_scan(doc, length);
-    if (status != LIERNE_NO_MEMORY) {
+    if (status != LIERNE_ERR_NO_MEMORY) {
         LIERNE_TRY(find_all_duplicates(doc));
     }
     LIERNE_TRY(status);
     if (doc->duplicates.count) {
-        return LIERNE_FAIL(LIERNE_SYNTAX, "%zu keys appear twice in their object, must be once",
+        return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "%zu keys appear twice in their object, must be once",
                            doc->duplicates.count);
     }
     doc->root = cJSON_ParseWithLengthOpts(doc->text, length, NULL, false);
     if (!doc->root) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory to parse %zu bytes of JSON", length);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory to parse %zu bytes of JSON", length);
     }
     join(doc, 0, doc->root);
     return LIERNE_OK;

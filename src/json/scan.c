@@ -38,7 +38,7 @@ static lierne_status reject(scanner *s, const char *at, int number, const char *
     fault->number = number;
     fault->node = s->open;
     fault->place = place_of(s, at);
-    return LIERNE_FAIL(LIERNE_SYNTAX, "%d:%d: %s", fault->place.line, fault->place.column,
+    return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "%d:%d: %s", fault->place.line, fault->place.column,
                        fault->message);
 }
 

@@ -32,7 +32,7 @@ bool lierne_layout_cell(const lierne_layout *layout, int rank, lierne_cell *cell
 int lierne_layout_partial(const lierne_layout *layout, int rank) {
     int index = 0, stride = 1;
     for (int d = 0; d < layout->ndims; d++) {
-        if (layout->placements[d].kind == LIERNE_PARTIAL) {
+        if (layout->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
             index += coord_of(layout, rank, d) * stride;
             stride *= layout->sizes[d];
         }
@@ -241,10 +241,10 @@ lierne_status lierne_layout_members(const lierne_layout *layout, const lierne_ce
     int at[LIERNE_MAX_DIMS] = {0}, free_dims[LIERNE_MAX_DIMS], nfree = 0, base = layout->offset;
     for (int d = 0; d < layout->ndims; d++) {
         const lierne_placement *p = &layout->placements[d];
-        if (p->kind == LIERNE_PARTIAL && partial >= 0) {
+        if (p->kind == LIERNE_PLACEMENT_PARTIAL && partial >= 0) {
             base += partial % layout->sizes[d] * layout->strides[d];
             partial /= layout->sizes[d];
-        } else if (p->kind == LIERNE_AT) {
+        } else if (p->kind == LIERNE_PLACEMENT_AT) {
             base += p->at * layout->strides[d];
         } else if (cell->coords[d] >= 0) {
             base += cell->coords[d] * layout->strides[d];

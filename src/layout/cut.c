@@ -51,18 +51,19 @@ int64_t lierne_share_start(const lierne_placement *p, int64_t total, int n, int 
     if (p->counts) {
         return p->counts[c];
     }
-    return p->share == LIERNE_SHARE_CHUNK ? chunk_start(total, n, c) : lierne_share(total, n, c);
+    return p->share == LIERNE_SHARE_RULE_CHUNK ? chunk_start(total, n, c)
+                                               : lierne_share(total, n, c);
 }
 
 void lierne_axis_cut(const lierne_layout *layout, int d, int coord, lierne_pieces *pieces) {
     const lierne_placement *p = &layout->placements[d];
     lierne_pieces out = {0};
     int n = layout->sizes[d];
-    if (p->kind == LIERNE_SHARD_ROWS || n == 1) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS || n == 1) {
         return;
     }
     int64_t total = lierne_pieces_length(pieces);
-    if (p->kind == LIERNE_SHARD_ZIGZAG) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
         int64_t chunk = total / (2 * (int64_t)n);
         take(pieces, coord * chunk, (coord + 1) * chunk, &out);
         take(pieces, (2 * (int64_t)n - 1 - coord) * chunk, (2 * (int64_t)n - coord) * chunk, &out);

@@ -7,19 +7,19 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [LIERNE_F64] = {"f64", 8},
-    [LIERNE_F32] = {"f32", 4},
-    [LIERNE_BF16] = {"bf16", 2},
-    [LIERNE_F16] = {"f16", 2},
-    [LIERNE_I64] = {"i64", 8},
-    [LIERNE_I32] = {"i32", 4},
-    [LIERNE_I8] = {"i8", 1},
-    [LIERNE_U8] = {"u8", 1},
-    [LIERNE_BITS8] = {"bits8", 1},
-    [LIERNE_BITS16] = {"bits16", 2},
-    [LIERNE_BITS32] = {"bits32", 4},
-    [LIERNE_BITS64] = {"bits64", 8},
-    [LIERNE_BITS128] = {"bits128", 16},
+    [LIERNE_DTYPE_F64] = {"f64", 8},
+    [LIERNE_DTYPE_F32] = {"f32", 4},
+    [LIERNE_DTYPE_BF16] = {"bf16", 2},
+    [LIERNE_DTYPE_F16] = {"f16", 2},
+    [LIERNE_DTYPE_I64] = {"i64", 8},
+    [LIERNE_DTYPE_I32] = {"i32", 4},
+    [LIERNE_DTYPE_I8] = {"i8", 1},
+    [LIERNE_DTYPE_U8] = {"u8", 1},
+    [LIERNE_DTYPE_BITS8] = {"bits8", 1},
+    [LIERNE_DTYPE_BITS16] = {"bits16", 2},
+    [LIERNE_DTYPE_BITS32] = {"bits32", 4},
+    [LIERNE_DTYPE_BITS64] = {"bits64", 8},
+    [LIERNE_DTYPE_BITS128] = {"bits128", 16},
 };
 #define NDTYPES ((int)(sizeof dtypes / sizeof dtypes[0]))
 
@@ -28,7 +28,7 @@ size_t lierne_dtype_size(lierne_dtype dtype) {
 }
 
 bool lierne_dtype_is_opaque(lierne_dtype dtype) {
-    return dtype >= LIERNE_BITS8;
+    return dtype >= LIERNE_DTYPE_BITS8;
 }
 
 const char *lierne_dtype_name(lierne_dtype dtype) {
@@ -38,7 +38,7 @@ const char *lierne_dtype_name(lierne_dtype dtype) {
 lierne_status lierne_dtype_parse(lierne_dtype *out, const char *name) {
     LIERNE_PUBLIC_CALL();
     if (!out || !name) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "name" : "out");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "name" : "out");
     }
     for (int i = 0; i < NDTYPES; i++) {
         if (strcmp(name, dtypes[i].name) == 0) {
@@ -47,7 +47,7 @@ lierne_status lierne_dtype_parse(lierne_dtype *out, const char *name) {
         }
     }
     return LIERNE_FAIL(
-        LIERNE_INVALID,
+        LIERNE_ERR_INVALID,
         "no dtype '%s'; there are f64, f32, bf16, f16, i64, i32, i8, u8, bits8, bits16, "
         "bits32, bits64, bits128",
         name);

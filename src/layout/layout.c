@@ -12,12 +12,13 @@
 /* Every check below is a part of creating, and its message names what the caller called. */
 
 static bool cuts(lierne_placement_kind kind) {
-    return kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG || kind == LIERNE_SHARD_ROWS;
+    return kind == LIERNE_PLACEMENT_SHARD || kind == LIERNE_PLACEMENT_SHARD_ZIGZAG ||
+           kind == LIERNE_PLACEMENT_SHARD_ROWS;
 }
 
 static lierne_status check_axis(const lierne_layout *layout, int dim, int axis) {
     if (axis < 0 || axis >= layout->naxes) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d names axis %d of %d", dim, axis,
                            layout->naxes);
     }
     return LIERNE_OK;
@@ -33,7 +34,7 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
     for (int c = 0; c < n; c++) {
         if (given[c] < 0 || !lierne_add_i64(total, given[c], &total)) {
             return LIERNE_FAIL(
-                LIERNE_INVALID,
+                LIERNE_ERR_INVALID,
                 "count %d of dim %d is %lld, must be at least 0, and all counts of the dim "
                 "must add up to %lld",
                 c, dim, (long long)given[c], (long long)layout->shape[p->axis]);
@@ -41,20 +42,22 @@ static lierne_status take_counts(lierne_layout *layout, int dim, const int64_t *
         sums[c + 1] = total;
     }
     if (total != layout->shape[p->axis]) {
-        return LIERNE_FAIL(LIERNE_INVALID, "counts of dim %d add up to %lld, but axis %d has %lld",
-                           dim, (long long)total, p->axis, (long long)layout->shape[p->axis]);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "counts of dim %d add up to %lld, but axis %d has %lld", dim,
+                           (long long)total, p->axis, (long long)layout->shape[p->axis]);
     }
     return LIERNE_OK;
 }
 
 static lierne_status take_shard(lierne_layout *layout, int dim, const lierne_placement *given) {
-    if (given->share != LIERNE_SHARE_BALANCED && given->share != LIERNE_SHARE_CHUNK) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d has share rule %d, must be 0 or 1",
-                           dim, (int)given->share);
+    if (given->share != LIERNE_SHARE_RULE_BALANCED && given->share != LIERNE_SHARE_RULE_CHUNK) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "placement of dim %d has share rule %d, must be 0 or 1", dim,
+                           (int)given->share);
     }
-    if (given->counts && given->share != LIERNE_SHARE_BALANCED) {
+    if (given->counts && given->share != LIERNE_SHARE_RULE_BALANCED) {
         return LIERNE_FAIL(
-            LIERNE_INVALID,
+            LIERNE_ERR_INVALID,
             "placement of dim %d has counts and share rule %d; with counts, leave share 0", dim,
             (int)given->share);
     }
@@ -69,7 +72,7 @@ static lierne_status copy_rows(lierne_layout *layout, int dim, const int32_t *gi
     memcpy(rows, given, n * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         if (rows[i] < 0 || rows[i] >= layout->sizes[dim]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "row %zu has owner %d, must be in 0 to %d", i,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "row %zu has owner %d, must be in 0 to %d", i,
                                (int)rows[i], layout->sizes[dim] - 1);
         }
     }
@@ -82,19 +85,19 @@ static lierne_status take_rows(lierne_layout *layout, int dim, const int32_t *gi
     size_t n;
     LIERNE_TRY(check_axis(layout, dim, p->axis2));
     if (p->axis2 == p->axis || layout->rows_dim >= 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: a SHARD_ROWS of two axes needs %s",
-                           dim,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "placement of dim %d: a SHARD_ROWS of two axes needs %s", dim,
                            p->axis2 == p->axis ? "two different axes; for one axis, set axis2 to -1"
                                                : "to be the only one");
     }
     if (!lierne_mul_size((size_t)layout->shape[p->axis], (size_t)layout->shape[p->axis2], &n)) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "rows of dim %d", dim);
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "rows of dim %d", dim);
     }
     LIERNE_TRY(copy_rows(layout, dim, given, n));
     layout->rows_dim = dim;
     bool full = layout->full_axes >> p->axis2 & 1;
     if (!full && p->axis + 1 != p->axis2 && p->axis2 + 1 != p->axis) {
-        return LIERNE_FAIL(LIERNE_INVALID, "compact rows need neighbouring axes, got %d and %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "compact rows need neighbouring axes, got %d and %d",
                            p->axis, p->axis2);
     }
     return LIERNE_OK;
@@ -102,12 +105,13 @@ static lierne_status take_rows(lierne_layout *layout, int dim, const int32_t *gi
 
 static lierne_status take_map(lierne_layout *layout, int dim, const lierne_placement *given) {
     if (given->axis2 < -1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d has axis2 %d, must be at least -1",
-                           dim, given->axis2);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "placement of dim %d has axis2 %d, must be at least -1", dim,
+                           given->axis2);
     }
     if (!given->rows) {
-        return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d: SHARD_ROWS needs rows, got NULL",
-                           dim);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "placement of dim %d: SHARD_ROWS needs rows, got NULL", dim);
     }
     if (!lierne_is_axis_map(given)) {
         return take_rows(layout, dim, given->rows);
@@ -124,11 +128,11 @@ static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
     for (int i = 0; i < layout->ncuts; i++) {
         int d = layout->cuts[i];
         const lierne_placement *q = &layout->placements[d];
-        if (i == cut || q->axis != p->axis || q->kind == LIERNE_SHARD_ROWS) {
+        if (i == cut || q->axis != p->axis || q->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
             continue;
         }
-        if (q->kind == LIERNE_SHARD_ZIGZAG || (i < cut && q->counts)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+        if (q->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG || (i < cut && q->counts)) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "dims %d and %d both cut axis %d, one in zigzag, the "
                                "other in zigzag too or with counts",
                                dim, d, p->axis);
@@ -136,7 +140,7 @@ static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
         chunks *= i < cut ? layout->sizes[d] : 1;
     }
     if (layout->sizes[dim] > 1 && layout->shape[p->axis] % chunks != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "zigzag over %d needs axis %d divisible by %lld, "
                            "it has %lld",
                            layout->sizes[dim], p->axis, (long long)chunks,
@@ -147,29 +151,29 @@ static lierne_status check_zigzag(const lierne_layout *layout, int cut) {
 
 static lierne_status take_placement(lierne_layout *layout, int dim, const lierne_placement *given) {
     switch (given->kind) {
-    case LIERNE_REPLICATE:
+    case LIERNE_PLACEMENT_REPLICATE:
         return LIERNE_OK;
-    case LIERNE_PARTIAL:
+    case LIERNE_PLACEMENT_PARTIAL:
         layout->partials *= layout->sizes[dim];
         return LIERNE_OK;
-    case LIERNE_AT:
+    case LIERNE_PLACEMENT_AT:
         if (given->at < 0 || given->at >= layout->sizes[dim]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is at coordinate %d of %d", dim,
-                               given->at, layout->sizes[dim]);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d is at coordinate %d of %d",
+                               dim, given->at, layout->sizes[dim]);
         }
         layout->at_dims[layout->nat++] = dim;
         return LIERNE_OK;
-    case LIERNE_SHARD:
+    case LIERNE_PLACEMENT_SHARD:
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_shard(layout, dim, given);
-    case LIERNE_SHARD_ZIGZAG:
+    case LIERNE_PLACEMENT_SHARD_ZIGZAG:
         return check_axis(layout, dim, given->axis);
-    case LIERNE_SHARD_ROWS:
+    case LIERNE_PLACEMENT_SHARD_ROWS:
         LIERNE_TRY(check_axis(layout, dim, given->axis));
         return take_map(layout, dim, given);
     }
-    return LIERNE_FAIL(LIERNE_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d", dim,
-                       (int)given->kind, (int)LIERNE_AT);
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "placement of dim %d is of kind %d, must be in 0 to %d",
+                       dim, (int)given->kind, (int)LIERNE_PLACEMENT_AT);
 }
 
 /* Counts speak of the whole axis, so only the first cut of an axis can have them. */
@@ -177,8 +181,8 @@ static lierne_status check_counts(const lierne_layout *layout, int cut) {
     const lierne_placement *p = &layout->placements[layout->cuts[cut]];
     for (int i = 0; i < cut && p->counts; i++) {
         const lierne_placement *q = &layout->placements[layout->cuts[i]];
-        if (p->axis == q->axis && q->kind != LIERNE_SHARD_ROWS) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+        if (p->axis == q->axis && q->kind != LIERNE_PLACEMENT_SHARD_ROWS) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "dim %d has counts, but dim %d cuts axis %d before it",
                                layout->cuts[cut], layout->cuts[i], p->axis);
         }
@@ -190,7 +194,7 @@ static lierne_status check_counts(const lierne_layout *layout, int cut) {
 static lierne_status check_nesting(const lierne_layout *layout) {
     for (int i = 0; i < layout->ncuts; i++) {
         LIERNE_TRY(check_counts(layout, i));
-        if (layout->placements[layout->cuts[i]].kind == LIERNE_SHARD_ZIGZAG) {
+        if (layout->placements[layout->cuts[i]].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
             LIERNE_TRY(check_zigzag(layout, i));
         }
     }
@@ -200,7 +204,7 @@ static lierne_status check_nesting(const lierne_layout *layout) {
 /* Cuts come first. Maps take nothing from them: a map of two axes follows, and maps of one axis are
  * last, because then only owners of what is left need be looked at. */
 static int cut_class(const lierne_placement *p) {
-    return p->kind != LIERNE_SHARD_ROWS ? 0 : lierne_is_axis_map(p) ? 2 : 1;
+    return p->kind != LIERNE_PLACEMENT_SHARD_ROWS ? 0 : lierne_is_axis_map(p) ? 2 : 1;
 }
 
 /* Whether dim a cuts before dim b. */
@@ -222,8 +226,9 @@ static lierne_status order_cuts(lierne_layout *layout) {
         if (!cuts(p->kind)) {
             continue;
         }
-        if (p->kind != LIERNE_SHARD_ROWS && (p->cut_order < 0 || p->cut_order >= LIERNE_MAX_DIMS)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+        if (p->kind != LIERNE_PLACEMENT_SHARD_ROWS &&
+            (p->cut_order < 0 || p->cut_order >= LIERNE_MAX_DIMS)) {
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "placement of dim %d has cut_order %d, must be in 0 to %d", d,
                                p->cut_order, LIERNE_MAX_DIMS - 1);
         }
@@ -241,9 +246,9 @@ static lierne_status take_grid(lierne_layout *layout, const lierne_layout_spec *
     int stride = 1;
     layout->ndims = lierne_grid_get_ndims(spec->grid, spec->view);
     if (layout->ndims < 0) {
-        return LIERNE_FAIL(LIERNE_UNKNOWN_VIEW, "no view '%s'", spec->view);
+        return LIERNE_FAIL(LIERNE_ERR_UNKNOWN_VIEW, "no view '%s'", spec->view);
     }
-    layout->offset = lierne_grid_get_offset(spec->grid);
+    layout->offset = lierne_grid_get_rank_offset(spec->grid);
     layout->nranks = lierne_grid_get_size(spec->grid);
     layout->world = lierne_grid_get_world_size(spec->grid);
     for (int d = 0; d < layout->ndims; d++) {
@@ -267,12 +272,12 @@ static lierne_status take_tensor(lierne_layout *layout, const lierne_layout_spec
     layout->partials = 1;
     for (int a = 0; a < spec->naxes; a++) {
         if (spec->shape[a] < 0) {
-            return LIERNE_FAIL(LIERNE_INVALID, "shape of axis %d is %lld, must be at least 0", a,
-                               (long long)spec->shape[a]);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "shape of axis %d is %lld, must be at least 0",
+                               a, (long long)spec->shape[a]);
         }
         int64_t size = spec->shape[a] ? spec->shape[a] : 1; /* strides of other axes must fit too */
         if (!lierne_mul_i64(bytes, size, &bytes) || bytes > MAX_BYTES) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW,
+            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
                                "the tensor has more than %lld bytes, at axis %d of "
                                "size %lld",
                                (long long)MAX_BYTES, a, (long long)spec->shape[a]);
@@ -289,14 +294,14 @@ static lierne_status check_spec(const lierne_layout_spec *spec) {
         LIERNE_TRY(lierne_check_set(spec->placements, "spec->placements"));
     }
     if (spec->naxes < 1 || spec->naxes > LIERNE_MAX_AXES) {
-        return LIERNE_FAIL(LIERNE_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "naxes is %d, must be in 1 to %d", spec->naxes,
                            LIERNE_MAX_AXES);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "dtype %d does not exist", (int)spec->dtype);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "dtype %d does not exist", (int)spec->dtype);
     }
     if (spec->full_axes >> spec->naxes) {
-        return LIERNE_FAIL(LIERNE_INVALID, "full_axes 0x%x has bits beyond axis %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "full_axes 0x%x has bits beyond axis %d",
                            (unsigned)spec->full_axes, spec->naxes - 1);
     }
     return LIERNE_OK;
@@ -333,11 +338,12 @@ lierne_status lierne_layout_create(lierne_layout **out, const lierne_layout_spec
 /* Counts and maps are of a size; what they were given for must not change. */
 static lierne_status check_axes_kept(const lierne_layout *old, int dim, const int64_t *shape) {
     const lierne_placement *p = &old->placements[dim];
-    int axes[2] = {p->axis, p->kind == LIERNE_SHARD_ROWS && p->axis2 >= 0 ? p->axis2 : p->axis};
+    int axes[2] = {p->axis,
+                   p->kind == LIERNE_PLACEMENT_SHARD_ROWS && p->axis2 >= 0 ? p->axis2 : p->axis};
     for (int i = 0; (p->counts || p->rows) && i < 2; i++) {
         int a = axes[i];
         if (shape[a] != old->shape[a]) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "axis %d would have %lld instead of %lld, but %s of dim %d divide "
                                "it: make a new plan with others",
                                a, (long long)shape[a], (long long)old->shape[a],
@@ -416,7 +422,7 @@ lierne_status lierne_layout_get_shape(int64_t *shape, const lierne_layout *layou
     LIERNE_PUBLIC_CALL();
     lierne_cell cell;
     if (!layout || !shape) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", layout ? "shape" : "layout");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", layout ? "shape" : "layout");
     }
     if (!lierne_layout_cell(layout, rank, &cell)) {
         memset(shape, 0, (size_t)layout->naxes * sizeof *shape);
@@ -462,7 +468,7 @@ lierne_status lierne_layout_get_boxes(lierne_box *boxes, size_t capacity, size_t
     lierne_boxes found = {0};
     lierne_cell cell;
     if (!layout || !count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", layout ? "count" : "layout");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", layout ? "count" : "layout");
     }
     *count = 0;
     if (!lierne_layout_cell(layout, rank, &cell)) {

@@ -8,13 +8,13 @@ static uint64_t add(uint64_t hash, int64_t number) {
 
 static uint64_t add_placement(uint64_t hash, const lierne_layout *layout, int dim) {
     const lierne_placement *p = &layout->placements[dim];
-    bool shard = p->kind == LIERNE_SHARD, rows = p->kind == LIERNE_SHARD_ROWS;
-    bool cuts = shard || p->kind == LIERNE_SHARD_ZIGZAG;
+    bool shard = p->kind == LIERNE_PLACEMENT_SHARD, rows = p->kind == LIERNE_PLACEMENT_SHARD_ROWS;
+    bool cuts = shard || p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
     const int64_t numbers[] = {layout->sizes[dim],
                                layout->strides[dim],
                                (int64_t)p->kind,
                                cuts || rows ? p->axis : 0,
-                               p->kind == LIERNE_AT ? p->at : 0,
+                               p->kind == LIERNE_PLACEMENT_AT ? p->at : 0,
                                cuts ? p->cut_order : 0,
                                shard ? (int64_t)p->share : 0,
                                rows ? p->axis2 : 0,

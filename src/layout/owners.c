@@ -3,7 +3,7 @@
 #include "layout/layout.h"
 
 bool lierne_is_axis_map(const lierne_placement *p) {
-    return p->kind == LIERNE_SHARD_ROWS && p->axis2 < 0;
+    return p->kind == LIERNE_PLACEMENT_SHARD_ROWS && p->axis2 < 0;
 }
 
 /* The end of the run of one owner that begins at an index. */

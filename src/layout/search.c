@@ -67,7 +67,7 @@ static int bisect(const lierne_placement *p, int64_t total, int n, int64_t limit
 static int next_coord(const search *s, int d, const lierne_pieces *have, int c) {
     const lierne_placement *p = &s->layout->placements[d];
     int n = s->layout->sizes[d];
-    if (p->kind != LIERNE_SHARD || c == n) {
+    if (p->kind != LIERNE_PLACEMENT_SHARD || c == n) {
         return c;
     }
     int64_t total = lierne_pieces_length(have);
@@ -87,7 +87,7 @@ static lierne_status try_coord(search *s, int i, const lierne_pieces *have, int 
     lierne_pieces pieces[LIERNE_MAX_AXES], *cut = &pieces[p->axis];
     memcpy(pieces, have, (size_t)s->layout->naxes * sizeof *pieces);
     lierne_axis_cut(s->layout, d, c, cut);
-    if (p->kind != LIERNE_SHARD &&
+    if (p->kind != LIERNE_PLACEMENT_SHARD &&
         next_wanted(cut, &s->wanted[p->axis], 0) == lierne_pieces_length(cut)) {
         return LIERNE_OK;
     }

@@ -8,17 +8,18 @@
 
 static lierne_status check_direction(const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(lierne_check_set(plan, "plan"));
-    if (direction != LIERNE_FORWARD && direction != LIERNE_ADJOINT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "direction is %d, must be %d (forward) or %d (adjoint)",
-                           (int)direction, LIERNE_FORWARD, LIERNE_ADJOINT);
+    if (direction != LIERNE_DIRECTION_FORWARD && direction != LIERNE_DIRECTION_ADJOINT) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "direction is %d, must be %d (forward) or %d (adjoint)", (int)direction,
+                           LIERNE_DIRECTION_FORWARD, LIERNE_DIRECTION_ADJOINT);
     }
     return LIERNE_OK;
 }
 
 static lierne_status check_adjoint(const lierne_plan *plan, int d) {
-    return d == LIERNE_FORWARD || !plan->parts.no_adjoint
+    return d == LIERNE_DIRECTION_FORWARD || !plan->parts.no_adjoint
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has no adjoint: %s",
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plan has no adjoint: %s",
                              plan->context->rank, plan->parts.no_adjoint);
 }
 
@@ -43,14 +44,14 @@ static lierne_status check_memory(const lierne_plan *plan, int d, const void *bu
 static lierne_status check_shared(const lierne_plan *plan, int d, const void *out, const void *in) {
     int rank = plan->context->rank;
     if (out) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %s: out is %p, must be NULL: the output is the plan's "
                            "(lierne_plan_get_shared_output)",
                            rank, lierne_direction_names[d], out);
     }
     if (lierne_shared_output_overlaps(plan->outputs[d], in,
-                                      lierne_plan_bytes(plan, d, LIERNE_IN))) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+                                      lierne_plan_bytes(plan, d, LIERNE_BUFFER_IN))) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %s: in overlaps with the plan's own output of this direction",
                            rank, lierne_direction_names[d]);
     }
@@ -59,8 +60,8 @@ static lierne_status check_shared(const lierne_plan *plan, int d, const void *ou
 
 lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const void *out,
                                         const void *in, const void *stream) {
-    size_t n_in = lierne_plan_bytes(plan, d, LIERNE_IN),
-           n_out = lierne_plan_bytes(plan, d, LIERNE_OUT);
+    size_t n_in = lierne_plan_bytes(plan, d, LIERNE_BUFFER_IN),
+           n_out = lierne_plan_bytes(plan, d, LIERNE_BUFFER_OUT);
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
     int rank = plan->context->rank;
     LIERNE_TRY(check_adjoint(plan, d));
@@ -68,19 +69,19 @@ lierne_status lierne_plan_check_buffers(const lierne_plan *plan, int d, const vo
         LIERNE_TRY(lierne_execution_check_stream(plan->requests[d][0].execution, stream));
     }
     if (!in && n_in > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s: in is NULL, must hold %zu bytes", rank,
                            lierne_direction_names[d], n_in);
     }
     if (plan->outputs[d]) {
         LIERNE_TRY(check_shared(plan, d, out, in));
     } else if (!out && n_out > 0 && plan->alias[d] < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %s: out is NULL, must hold %zu bytes (the "
                            "result is no alias of in)",
                            rank, lierne_direction_names[d], n_out);
     }
     if (in && out && a < b + n_out && b < a + n_in && !(plan->parts.in_place && a == b)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: in and out overlap", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s: in and out overlap", rank,
                            lierne_direction_names[d]);
     }
     if (!plan->context->memory->check && !plan->context->device_query) {
@@ -99,7 +100,7 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
         if (!lierne_execution_running(r->execution)) {
             *next = *next ? *next : r;
         } else if (plan->started[d] - r->number >= LIERNE_MAX_INFLIGHT) {
-            return LIERNE_FAIL(LIERNE_BUSY,
+            return LIERNE_FAIL(LIERNE_ERR_BUSY,
                                "rank %d: %s: the request begun %zu calls ago has not "
                                "ended",
                                plan->context->rank, lierne_direction_names[d],
@@ -107,7 +108,8 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
         }
     }
     if (!*next) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s: all %d requests are in flight (max_inflight)",
+        return LIERNE_FAIL(LIERNE_ERR_BUSY,
+                           "rank %d: %s: all %d requests are in flight (max_inflight)",
                            plan->context->rank, lierne_direction_names[d],
                            plan->parts.max_inflight);
     }
@@ -118,27 +120,27 @@ static lierne_status find_free(const lierne_plan *plan, int d, lierne_request **
 typedef struct call {
     lierne_direction direction;
     lierne_reduction reduction;
-    bool reduces; /* lierne_reduce */
+    bool reduces; /* lierne_plan_reduce */
     bool agreed;  /* the ranks have compared their calls */
 } call;
 
 static lierne_status check_reduction(const lierne_plan *plan, lierne_reduction reduction) {
     int rank = plan->context->rank;
     if (!plan->parts.rows) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: reduce: the plan does not exchange rows, must "
                            "be of a graph, of references or of swaps",
                            rank);
     }
     if (lierne_dtype_is_opaque(plan->parts.dtype)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: reduce: dtype %s can only be copied", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: reduce: dtype %s can only be copied", rank,
                            lierne_dtype_name(plan->parts.dtype));
     }
-    if (reduction != LIERNE_MAX && reduction != LIERNE_MIN) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+    if (reduction != LIERNE_REDUCTION_MAX && reduction != LIERNE_REDUCTION_MIN) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: reduce: reduction is %d, must be %d (max) or "
                            "%d (min)",
-                           rank, (int)reduction, LIERNE_MAX, LIERNE_MIN);
+                           rank, (int)reduction, LIERNE_REDUCTION_MAX, LIERNE_REDUCTION_MIN);
     }
     return LIERNE_OK;
 }
@@ -148,7 +150,7 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
                                 lierne_request **next, const void *out, const void *in,
                                 const void *stream) {
     if (!has_request) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s: request is NULL", plan->context->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s: request is NULL", plan->context->rank,
                            lierne_direction_names[c.direction]);
     }
     if (c.reduces) {
@@ -186,7 +188,7 @@ lierne_status lierne_plan_end_call(lierne_context *context, int decision,
 }
 
 static const char *name_of(call c) {
-    const char *reduce = c.reduction == LIERNE_MAX ? "reduce (max)" : "reduce (min)";
+    const char *reduce = c.reduction == LIERNE_REDUCTION_MAX ? "reduce (max)" : "reduce (min)";
     return c.reduces ? reduce : lierne_direction_names[c.direction];
 }
 
@@ -213,8 +215,9 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
     return lierne_execution_identify(
         next->execution,
         (lierne_execution_id){.plan = plan->decision,
-                              .what = c.direction == LIERNE_FORWARD ? LIERNE_RECORD_FORWARD
-                                                                    : LIERNE_RECORD_ADJOINT,
+                              .what = c.direction == LIERNE_DIRECTION_FORWARD
+                                          ? LIERNE_RECORD_FORWARD
+                                          : LIERNE_RECORD_ADJOINT,
                               .number = (int64_t)next->number,
                               .match =
                                   lierne_plan_match_id(plan->decision, c.direction, next->number)});
@@ -235,23 +238,23 @@ lierne_status lierne_plan_begin_agreed(lierne_request **request, lierne_plan *pl
     return begin(request, plan, (call){.direction = direction, .agreed = true}, out, in, NULL);
 }
 
-lierne_status lierne_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
-                                   const void *in, void *stream) {
+lierne_status lierne_plan_forward_begin(lierne_request **request, lierne_plan *plan, void *out,
+                                        const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return begin(request, plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
+    return begin(request, plan, (call){.direction = LIERNE_DIRECTION_FORWARD}, out, in, stream);
 }
 
-lierne_status lierne_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
-                                   const void *in, void *stream) {
+lierne_status lierne_plan_adjoint_begin(lierne_request **request, lierne_plan *plan, void *out,
+                                        const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return begin(request, plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
+    return begin(request, plan, (call){.direction = LIERNE_DIRECTION_ADJOINT}, out, in, stream);
 }
 
 lierne_status lierne_request_test(int *done, lierne_request *request) {
     LIERNE_PUBLIC_CALL();
     bool finished = false;
     if (!done || !request || !lierne_execution_running(request->execution)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s",
                            !done      ? "done is NULL"
                            : !request ? "request is NULL"
                                       : "the request has ended already");
@@ -266,13 +269,13 @@ static lierne_status end(const lierne_request *request) {
     return lierne_plan_end_call(request->plan->context, request->decision, request->execution);
 }
 
-lierne_status lierne_end(lierne_request *request) {
+lierne_status lierne_request_end(lierne_request *request) {
     LIERNE_PUBLIC_CALL();
     if (!request) {
         return LIERNE_OK;
     }
     if (!lierne_execution_running(request->execution)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the request has ended already");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "the request has ended already");
     }
     return end(request);
 }
@@ -287,19 +290,19 @@ static lierne_status execute(lierne_plan *plan, call c, void *out, const void *i
     return end(request);
 }
 
-lierne_status lierne_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
+lierne_status lierne_plan_forward(lierne_plan *plan, void *out, const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return execute(plan, (call){.direction = LIERNE_FORWARD}, out, in, stream);
+    return execute(plan, (call){.direction = LIERNE_DIRECTION_FORWARD}, out, in, stream);
 }
 
-lierne_status lierne_adjoint(lierne_plan *plan, void *out, const void *in, void *stream) {
+lierne_status lierne_plan_adjoint(lierne_plan *plan, void *out, const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    return execute(plan, (call){.direction = LIERNE_ADJOINT}, out, in, stream);
+    return execute(plan, (call){.direction = LIERNE_DIRECTION_ADJOINT}, out, in, stream);
 }
 
-lierne_status lierne_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
-                            const void *in, void *stream) {
+lierne_status lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction, void *out,
+                                 const void *in, void *stream) {
     LIERNE_PUBLIC_CALL();
-    const call c = {.direction = LIERNE_ADJOINT, .reduction = reduction, .reduces = true};
+    const call c = {.direction = LIERNE_DIRECTION_ADJOINT, .reduction = reduction, .reduces = true};
     return execute(plan, c, out, in, stream);
 }

@@ -24,8 +24,8 @@ static void drop(lierne_coalesced *x) {
     for (int i = 0; x->plans && i < x->n; i++) {
         lierne_plan_hold(x->plans[i], -1);
     }
-    lierne_execution_destroy(x->executions[LIERNE_FORWARD]);
-    lierne_execution_destroy(x->executions[LIERNE_ADJOINT]);
+    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_FORWARD]);
+    lierne_execution_destroy(x->executions[LIERNE_DIRECTION_ADJOINT]);
     lierne_connection_destroy(x->connection);
     lierne_mem_free(x->plans);
     lierne_mem_free(x);
@@ -33,8 +33,8 @@ static void drop(lierne_coalesced *x) {
 
 static bool dependent_busy(const lierne_dependent *dependent) {
     const lierne_coalesced *x = (const lierne_coalesced *)dependent;
-    return lierne_execution_running(x->executions[LIERNE_FORWARD]) ||
-           lierne_execution_running(x->executions[LIERNE_ADJOINT]);
+    return lierne_execution_running(x->executions[LIERNE_DIRECTION_FORWARD]) ||
+           lierne_execution_running(x->executions[LIERNE_DIRECTION_ADJOINT]);
 }
 
 static lierne_status destroy_dependent(lierne_dependent *dependent) {
@@ -50,7 +50,8 @@ static lierne_status make_execution(lierne_coalesced *x, lierne_direction d) {
         routes[i] = lierne_plan_route(x->plans[i], d);
     }
     return lierne_execution_create(&x->executions[d], x->context, routes, (size_t)x->n, 1,
-                                   d == LIERNE_FORWARD ? "coalesced forward" : "coalesced adjoint",
+                                   d == LIERNE_DIRECTION_FORWARD ? "coalesced forward"
+                                                                 : "coalesced adjoint",
                                    NULL);
 }
 
@@ -58,15 +59,15 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
                           lierne_plan *const *plans, int n) {
     lierne_coalesced *x;
     if (n < 1 || n > LIERNE_MAX_COALESCED) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: n is %d, must be in 1 to %d", context->rank, n,
-                           LIERNE_MAX_COALESCED);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: n is %d, must be in 1 to %d",
+                           context->rank, n, LIERNE_MAX_COALESCED);
     }
     for (int i = 0; i < n; i++) {
         if (!plans[i]) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is NULL", context->rank, i);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: plan %d is NULL", context->rank, i);
         }
         if (lierne_plan_context(plans[i]) != context) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: plan %d is of another context",
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: plan %d is of another context",
                                context->rank, i);
         }
         char which[32];
@@ -81,8 +82,8 @@ static lierne_status fill(lierne_coalesced **out, lierne_context *context,
         x->plans[x->n] = plans[x->n];
         lierne_plan_hold(x->plans[x->n], 1);
     }
-    LIERNE_TRY(make_execution(x, LIERNE_FORWARD));
-    LIERNE_TRY(make_execution(x, LIERNE_ADJOINT));
+    LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_FORWARD));
+    LIERNE_TRY(make_execution(x, LIERNE_DIRECTION_ADJOINT));
     return lierne_connection_create(&x->connection, context, x->executions, 1);
 }
 
@@ -116,12 +117,13 @@ lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const
     int decision;
     LIERNE_TRY(lierne_check_set(plans, "plans"));
     if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "all %d plans are NULL, must be 1 to %d plans", n,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "all %d plans are NULL, must be 1 to %d plans", n,
                            LIERNE_MAX_COALESCED);
     }
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? fill(&x, context, plans, n)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? fill(&x, context, plans, n)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         for (int i = 0; i < n; i++) {
             numbers[i] = lierne_plan_number(plans[i]);
@@ -151,30 +153,31 @@ lierne_status lierne_coalesced_destroy(lierne_coalesced *x) {
         return LIERNE_OK;
     }
     if (x->context->dead == LIERNE_OK && dependent_busy(&x->dependent)) {
-        return LIERNE_FAIL(LIERNE_BUSY, "an execution of the coalesced plans is in flight");
+        return LIERNE_FAIL(LIERNE_ERR_BUSY, "an execution of the coalesced plans is in flight");
     }
     return destroy_dependent(&x->dependent);
 }
 
 static lierne_status check_direction(const lierne_coalesced *x, lierne_direction d) {
-    if (d != LIERNE_FORWARD && d != LIERNE_ADJOINT) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+    if (d != LIERNE_DIRECTION_FORWARD && d != LIERNE_DIRECTION_ADJOINT) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: direction is %d, must be %d (forward) or %d "
                            "(adjoint)",
-                           x->context->rank, (int)d, LIERNE_FORWARD, LIERNE_ADJOINT);
+                           x->context->rank, (int)d, LIERNE_DIRECTION_FORWARD,
+                           LIERNE_DIRECTION_ADJOINT);
     }
     return LIERNE_OK;
 }
 
 static lierne_status check_coalesced(const lierne_coalesced *x) {
-    return x ? LIERNE_OK : LIERNE_FAIL(LIERNE_INVALID, "coalesced is NULL");
+    return x ? LIERNE_OK : LIERNE_FAIL(LIERNE_ERR_INVALID, "coalesced is NULL");
 }
 
 static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, void *const *out,
                                 const void *const *in, const void *stream) {
     LIERNE_TRY(check_direction(x, d));
     if (!out || !in) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", x->context->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s is NULL", x->context->rank,
                            out ? "in" : "out");
     }
     for (int i = 0; i < x->n; i++) {
@@ -182,7 +185,7 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
     }
     LIERNE_TRY(lierne_execution_check_capture(x->executions[d], stream, 1));
     if (lierne_execution_running(x->executions[d])) {
-        return LIERNE_FAIL(LIERNE_BUSY,
+        return LIERNE_FAIL(LIERNE_ERR_BUSY,
                            "rank %d: the coalesced plans are in flight in this direction",
                            x->context->rank);
     }
@@ -191,8 +194,8 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
 
 static lierne_status identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
-    id.what =
-        d == LIERNE_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD : LIERNE_RECORD_COALESCED_ADJOINT;
+    id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
+                                            : LIERNE_RECORD_COALESCED_ADJOINT;
     id.match = lierne_plan_match_id(x->decision, d, 0);
     return lierne_execution_identify(x->executions[d], id);
 }
@@ -206,13 +209,13 @@ lierne_status lierne_coalesced_begin(lierne_coalesced *x, lierne_direction d, vo
     LIERNE_TRY(lierne_context_alive(x->context));
     LIERNE_TRY(lierne_context_agreement_status(x->context, x->decision));
     lierne_status mine = check_call(x, d, out, in, stream);
-    const lierne_compared_call call = {names[d == LIERNE_ADJOINT], x->decision,
-                                       lierne_execution_captures(x->executions[d == LIERNE_ADJOINT],
-                                                                 stream)};
+    const lierne_compared_call call = {
+        names[d == LIERNE_DIRECTION_ADJOINT], x->decision,
+        lierne_execution_captures(x->executions[d == LIERNE_DIRECTION_ADJOINT], stream)};
     LIERNE_TRY(lierne_plan_compare_call(x->context, mine, &call, &decision));
     x->calls[d] = decision;
     LIERNE_TRY(identify(x, d));
-    return lierne_execution_begin(x->executions[d], LIERNE_SUM, out, in, stream);
+    return lierne_execution_begin(x->executions[d], LIERNE_REDUCTION_SUM, out, in, stream);
 }
 
 lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
@@ -220,7 +223,7 @@ lierne_status lierne_coalesced_end(lierne_coalesced *x, lierne_direction d) {
     LIERNE_TRY(check_coalesced(x));
     LIERNE_TRY(check_direction(x, d));
     if (!lierne_execution_running(x->executions[d])) {
-        return LIERNE_FAIL(LIERNE_INVALID, "nothing is in flight in this direction");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nothing is in flight in this direction");
     }
     return lierne_plan_end_call(x->context, x->calls[d], x->executions[d]);
 }

@@ -11,16 +11,17 @@ static lierne_status check_source(const lierne_plan *plan, const lierne_plan *ot
                                   const char *which, const void *out) {
     int rank = other->context->rank;
     if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", rank);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", rank);
     }
     if (!plan) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", rank, which);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s is NULL", rank, which);
     }
     if (plan->context != other->context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plans are of different contexts", rank);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plans are of different contexts",
+                           rank);
     }
     if (plan->parts.accumulate) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %s accumulates: a plan made of plans cannot add to "
                            "what out holds",
                            rank, which);
@@ -48,17 +49,19 @@ static lierne_status copy_owned(lierne_plan_side *side, const lierne_plan_side *
 /* first, then second, through scratch. */
 static lierne_status join(lierne_plan_side *side, const lierne_plan_side *first,
                           const lierne_plan_side *second) {
-    static const lierne_buffer from_in[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_SCRATCH,
-                                                          LIERNE_SCRATCH};
-    static const lierne_buffer to_out[LIERNE_BUFFERS] = {LIERNE_SCRATCH, LIERNE_OUT,
-                                                         LIERNE_SCRATCH};
+    static const lierne_buffer from_in[LIERNE_BUFFER_COUNT] = {LIERNE_BUFFER_IN,
+                                                               LIERNE_BUFFER_SCRATCH,
+                                                               LIERNE_BUFFER_SCRATCH};
+    static const lierne_buffer to_out[LIERNE_BUFFER_COUNT] = {LIERNE_BUFFER_SCRATCH,
+                                                              LIERNE_BUFFER_OUT,
+                                                              LIERNE_BUFFER_SCRATCH};
     const lierne_route *a = first->route, *b = second->route;
     int64_t between, scratch_a, scratch_b;
-    LIERNE_TRY(lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN],
-                                   b->elements[LIERNE_OUT]));
-    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_OUT], &between));
-    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_SCRATCH], &scratch_a));
-    LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_SCRATCH], &scratch_b));
+    LIERNE_TRY(lierne_route_create(&side->route, a->rank, a->elements[LIERNE_BUFFER_IN],
+                                   b->elements[LIERNE_BUFFER_OUT]));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_BUFFER_OUT], &between));
+    LIERNE_TRY(lierne_route_scratch(side->route, a->elements[LIERNE_BUFFER_SCRATCH], &scratch_a));
+    LIERNE_TRY(lierne_route_scratch(side->route, b->elements[LIERNE_BUFFER_SCRATCH], &scratch_b));
     LIERNE_TRY(
         lierne_route_append(side->route, a, from_in, (const int64_t[]){0, between, scratch_a}));
     LIERNE_TRY(
@@ -73,16 +76,17 @@ static lierne_status leave_empty(lierne_plan_side *side, const lierne_plan_side 
                                  const lierne_plan_side *second) {
     const lierne_route *a = first->route, *b = second->route;
     copy_shape(side, first, second);
-    return lierne_route_create(&side->route, a->rank, a->elements[LIERNE_IN],
-                               b->elements[LIERNE_OUT]);
+    return lierne_route_create(&side->route, a->rank, a->elements[LIERNE_BUFFER_IN],
+                               b->elements[LIERNE_BUFFER_OUT]);
 }
 
 static lierne_status duplicate(lierne_plan_side *side, const lierne_plan_side *from) {
-    static const lierne_buffer same[LIERNE_BUFFERS] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
+    static const lierne_buffer same[LIERNE_BUFFER_COUNT] = {LIERNE_BUFFER_IN, LIERNE_BUFFER_OUT,
+                                                            LIERNE_BUFFER_SCRATCH};
     const lierne_route *route = from->route;
-    LIERNE_TRY(lierne_route_create(&side->route, route->rank, route->elements[LIERNE_IN],
-                                   route->elements[LIERNE_OUT]));
-    side->route->elements[LIERNE_SCRATCH] = route->elements[LIERNE_SCRATCH];
+    LIERNE_TRY(lierne_route_create(&side->route, route->rank, route->elements[LIERNE_BUFFER_IN],
+                                   route->elements[LIERNE_BUFFER_OUT]));
+    side->route->elements[LIERNE_BUFFER_SCRATCH] = route->elements[LIERNE_BUFFER_SCRATCH];
     LIERNE_TRY(lierne_route_append(side->route, route, same, (const int64_t[]){0, 0, 0}));
     LIERNE_TRY(lierne_route_keep_lists(side->route));
     copy_shape(side, from, from);
@@ -93,11 +97,13 @@ static lierne_status transpose(lierne_plan_parts *parts, const lierne_plan *plan
     parts->kind = "transposed";
     parts->dtype = plan->parts.dtype;
     parts->max_inflight = plan->parts.max_inflight;
-    parts->algorithm[LIERNE_FORWARD] = plan->parts.algorithm[LIERNE_ADJOINT];
-    parts->algorithm[LIERNE_ADJOINT] = plan->parts.algorithm[LIERNE_FORWARD];
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = plan->parts.algorithm[LIERNE_DIRECTION_ADJOINT];
+    parts->algorithm[LIERNE_DIRECTION_ADJOINT] = plan->parts.algorithm[LIERNE_DIRECTION_FORWARD];
     parts->in_place = plan->parts.in_place;
-    LIERNE_TRY(duplicate(&parts->side[LIERNE_FORWARD], &plan->parts.side[LIERNE_ADJOINT]));
-    return duplicate(&parts->side[LIERNE_ADJOINT], &plan->parts.side[LIERNE_FORWARD]);
+    LIERNE_TRY(duplicate(&parts->side[LIERNE_DIRECTION_FORWARD],
+                         &plan->parts.side[LIERNE_DIRECTION_ADJOINT]));
+    return duplicate(&parts->side[LIERNE_DIRECTION_ADJOINT],
+                     &plan->parts.side[LIERNE_DIRECTION_FORWARD]);
 }
 
 lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan) {
@@ -110,7 +116,7 @@ lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan
                                    {.name = "plan", .value = plan->decision}};
     lierne_status status = check_source(plan, plan, "plan", out);
     if (status == LIERNE_OK) {
-        status = lierne_plan_check_side(plan, LIERNE_ADJOINT);
+        status = lierne_plan_check_side(plan, LIERNE_DIRECTION_ADJOINT);
     }
     if (status == LIERNE_OK) {
         status = transpose(&parts, plan);
@@ -129,7 +135,7 @@ static bool has_gaps(int naxes, const int64_t *shape, int64_t elements) {
 
 /* Whether `to` reads the elements that `from` writes; both buffers have the same length. */
 static bool same_elements(const lierne_plan_side *from, const lierne_plan_side *to) {
-    int64_t n = from->route->elements[LIERNE_OUT];
+    int64_t n = from->route->elements[LIERNE_BUFFER_OUT];
     bool gaps = has_gaps(from->naxes, from->out, n) || has_gaps(to->naxes, to->in, n);
     return !gaps || (from->naxes == to->naxes &&
                      memcmp(from->out, to->in, (size_t)to->naxes * sizeof *to->in) == 0);
@@ -137,25 +143,29 @@ static bool same_elements(const lierne_plan_side *from, const lierne_plan_side *
 
 static lierne_status check_fit(const lierne_plan *first, const lierne_plan *second) {
     for (int d = 0; d < 2; d++) {
-        const lierne_plan_side *from = &(d == LIERNE_FORWARD ? first : second)->parts.side[d];
-        const lierne_plan_side *to = &(d == LIERNE_FORWARD ? second : first)->parts.side[d];
-        int64_t n = from->route->elements[LIERNE_OUT], wanted = to->route->elements[LIERNE_IN];
+        const lierne_plan_side *from =
+            &(d == LIERNE_DIRECTION_FORWARD ? first : second)->parts.side[d];
+        const lierne_plan_side *to =
+            &(d == LIERNE_DIRECTION_FORWARD ? second : first)->parts.side[d];
+        int64_t n = from->route->elements[LIERNE_BUFFER_OUT],
+                wanted = to->route->elements[LIERNE_BUFFER_IN];
         if (n != wanted) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: %s: one plan writes %lld elements, the other "
                                "reads %lld",
-                               first->context->rank, d == LIERNE_FORWARD ? "forward" : "adjoint",
-                               (long long)n, (long long)wanted);
+                               first->context->rank,
+                               d == LIERNE_DIRECTION_FORWARD ? "forward" : "adjoint", (long long)n,
+                               (long long)wanted);
         }
         if (!same_elements(from, to)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: there are gaps between the rows of one plan, and the "
                                "other has other rows",
                                first->context->rank);
         }
     }
     if (first->parts.dtype != second->parts.dtype) {
-        return LIERNE_FAIL(LIERNE_INVALID, "dtypes %s and %s differ",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "dtypes %s and %s differ",
                            lierne_dtype_name(first->parts.dtype),
                            lierne_dtype_name(second->parts.dtype));
     }
@@ -171,12 +181,16 @@ static lierne_status compose(lierne_plan_parts *parts, const lierne_plan *first,
     parts->kind = "composed";
     parts->dtype = first->parts.dtype;
     parts->max_inflight = first->parts.max_inflight;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "composed";
-    LIERNE_TRY(join(&parts->side[LIERNE_FORWARD], &a[LIERNE_FORWARD], &b[LIERNE_FORWARD]));
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "composed";
+    LIERNE_TRY(join(&parts->side[LIERNE_DIRECTION_FORWARD], &a[LIERNE_DIRECTION_FORWARD],
+                    &b[LIERNE_DIRECTION_FORWARD]));
     if (parts->no_adjoint) {
-        return leave_empty(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
+        return leave_empty(&parts->side[LIERNE_DIRECTION_ADJOINT], &b[LIERNE_DIRECTION_ADJOINT],
+                           &a[LIERNE_DIRECTION_ADJOINT]);
     }
-    return join(&parts->side[LIERNE_ADJOINT], &b[LIERNE_ADJOINT], &a[LIERNE_ADJOINT]);
+    return join(&parts->side[LIERNE_DIRECTION_ADJOINT], &b[LIERNE_DIRECTION_ADJOINT],
+                &a[LIERNE_DIRECTION_ADJOINT]);
 }
 
 static lierne_status check_both(const lierne_plan *first, const lierne_plan *second,
@@ -192,7 +206,7 @@ lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *
     lierne_plan_parts parts = {0};
     const lierne_plan *known = first ? first : second;
     if (!known) {
-        return LIERNE_FAIL(LIERNE_INVALID, "first and second are NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "first and second are NULL");
     }
     lierne_context *context = known->context;
     LIERNE_TRY(lierne_context_alive(context));

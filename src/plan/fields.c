@@ -5,15 +5,15 @@
 
 lierne_status lierne_plan_check_inflight(int max_inflight) {
     if (max_inflight < 0 || max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "max_inflight is %d, must be in 0 to %d", max_inflight,
-                           LIERNE_MAX_INFLIGHT);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "max_inflight is %d, must be in 0 to %d",
+                           max_inflight, LIERNE_MAX_INFLIGHT);
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_plan_check_routing(lierne_routing routing) {
     if ((int)routing < 0 || routing > LIERNE_ROUTING_BALANCED) {
-        return LIERNE_FAIL(LIERNE_INVALID, "routing is %d, must be in 0 to %d", (int)routing,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "routing is %d, must be in 0 to %d", (int)routing,
                            (int)LIERNE_ROUTING_BALANCED);
     }
     return LIERNE_OK;
@@ -21,23 +21,23 @@ lierne_status lierne_plan_check_routing(lierne_routing routing) {
 
 lierne_status lierne_plan_check_sharing(const lierne_context *context, lierne_sharing sharing,
                                         lierne_routing routing, int max_inflight) {
-    if ((int)sharing < 0 || sharing > LIERNE_SHARE_BOTH) {
-        return LIERNE_FAIL(LIERNE_INVALID, "shared_output is %d, must be in 0 to %d", (int)sharing,
-                           (int)LIERNE_SHARE_BOTH);
+    if ((int)sharing < 0 || sharing > LIERNE_SHARING_BOTH) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "shared_output is %d, must be in 0 to %d",
+                           (int)sharing, (int)LIERNE_SHARING_BOTH);
     }
-    if (sharing != LIERNE_SHARE_NONE && max_inflight > 1) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+    if (sharing != LIERNE_SHARING_NONE && max_inflight > 1) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "max_inflight is %d, must be 0 or 1 where shared_output is %d",
                            max_inflight, (int)sharing);
     }
-    if (sharing != LIERNE_SHARE_NONE && routing == LIERNE_ROUTING_BALANCED) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+    if (sharing != LIERNE_SHARING_NONE && routing == LIERNE_ROUTING_BALANCED) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "routing is %d (balanced), must be %d or %d where shared_output is %d",
                            (int)routing, (int)LIERNE_ROUTING_AUTO, (int)LIERNE_ROUTING_DIRECT,
                            (int)sharing);
     }
-    if (sharing != LIERNE_SHARE_NONE && context->memory != &lierne_host_memory) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    if (sharing != LIERNE_SHARING_NONE && context->memory != &lierne_host_memory) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "shared_output is %d, must be 0 in a context for memory of kind %s",
                            (int)sharing, context->memory->name);
     }
@@ -122,24 +122,24 @@ static void add_dim_list(lierne_plan_fields *fields, const char *prefix, int dim
 static void add_placement(lierne_plan_fields *fields, const char *prefix,
                           const lierne_layout *layout, int dim) {
     const lierne_placement *p = &layout->placements[dim];
-    bool cuts = p->kind == LIERNE_SHARD || p->kind == LIERNE_SHARD_ZIGZAG;
+    bool cuts = p->kind == LIERNE_PLACEMENT_SHARD || p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
     lierne_plan_fields_add_dim(fields, prefix, dim, "size", layout->sizes[dim]);
     lierne_plan_fields_add_dim(fields, prefix, dim, "kind", (int64_t)p->kind);
-    if (cuts || p->kind == LIERNE_SHARD_ROWS) {
+    if (cuts || p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
         lierne_plan_fields_add_dim(fields, prefix, dim, "axis", p->axis);
     }
-    if (p->kind == LIERNE_AT) {
+    if (p->kind == LIERNE_PLACEMENT_AT) {
         lierne_plan_fields_add_dim(fields, prefix, dim, "at", p->at);
     }
     if (cuts) {
         lierne_plan_fields_add_dim(fields, prefix, dim, "cut_order", p->cut_order);
     }
-    if (p->kind == LIERNE_SHARD) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD) {
         size_t n = (size_t)layout->sizes[dim] + 1;
         lierne_plan_fields_add_dim(fields, prefix, dim, "share", (int64_t)p->share);
         add_dim_list(fields, prefix, dim, "counts", LIERNE_ITEM_I64, p->counts, n);
     }
-    if (p->kind == LIERNE_SHARD_ROWS) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
         int64_t columns = lierne_is_axis_map(p) ? 1 : layout->shape[p->axis2];
         size_t n = (size_t)(layout->shape[p->axis] * columns);
         lierne_plan_fields_add_dim(fields, prefix, dim, "axis2", p->axis2);

@@ -74,8 +74,9 @@ static lierne_status make_output(lierne_plan *plan, int d) {
         return LIERNE_OK;
     }
     lierne_status status =
-        lierne_shared_output_create(&output, plan->context, lierne_plan_bytes(plan, d, LIERNE_OUT),
-                                    side->sharers.at, side->sharers.count);
+        lierne_shared_output_create(&output, plan->context,
+                                    lierne_plan_bytes(plan, d, LIERNE_BUFFER_OUT), side->sharers.at,
+                                    side->sharers.count);
     lierne_execution_own_output(plan->requests[d][0].execution, output);
     plan->outputs[d] = output;
     return status;
@@ -105,7 +106,7 @@ static lierne_status make_connection(lierne_plan *plan) {
 static void complete_routes(lierne_plan_parts *parts) {
     for (int d = 0; d < 2; d++) {
         parts->side[d].route->dtype = parts->dtype;
-        parts->side[d].route->accumulates = parts->accumulate && d == LIERNE_ADJOINT;
+        parts->side[d].route->accumulates = parts->accumulate && d == LIERNE_DIRECTION_ADJOINT;
     }
 }
 
@@ -119,10 +120,10 @@ static lierne_status make(lierne_plan **out, lierne_context *context, lierne_pla
     *out = plan;
     complete_routes(&plan->parts);
     LIERNE_TRY(lierne_plan_parts_check_dtype(&plan->parts, context->rank));
-    LIERNE_TRY(make_executions(plan, LIERNE_FORWARD, old));
-    LIERNE_TRY(make_executions(plan, LIERNE_ADJOINT, old));
-    LIERNE_TRY(make_output(plan, LIERNE_FORWARD));
-    LIERNE_TRY(make_output(plan, LIERNE_ADJOINT));
+    LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_FORWARD, old));
+    LIERNE_TRY(make_executions(plan, LIERNE_DIRECTION_ADJOINT, old));
+    LIERNE_TRY(make_output(plan, LIERNE_DIRECTION_FORWARD));
+    LIERNE_TRY(make_output(plan, LIERNE_DIRECTION_ADJOINT));
     return make_connection(plan);
 }
 
@@ -209,7 +210,7 @@ static lierne_status decide(lierne_context *context, bool waits, lierne_status s
     LIERNE_TRY(lierne_execution_use_heap(context, all.at, 2 * all.each));
     LIERNE_TRY(lierne_execution_send_first_messages(context, all.at[0], all.at[all.each]));
     LIERNE_TRY(lierne_execution_find_all_gathers(context, all.at, all.each));
-    return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
+    return plan->outputs[LIERNE_DIRECTION_FORWARD] || plan->outputs[LIERNE_DIRECTION_ADJOINT]
                ? lierne_shared_outputs_connect(context, plan->outputs, 2)
                : LIERNE_OK;
 }
@@ -242,8 +243,8 @@ lierne_status lierne_plan_new(lierne_plan **out, lierne_context *context, lierne
 }
 
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which) {
-    return plan->outputs[LIERNE_FORWARD] || plan->outputs[LIERNE_ADJOINT]
-               ? LIERNE_FAIL(LIERNE_INVALID,
+    return plan->outputs[LIERNE_DIRECTION_FORWARD] || plan->outputs[LIERNE_DIRECTION_ADJOINT]
+               ? LIERNE_FAIL(LIERNE_ERR_INVALID,
                              "rank %d: %s has a shared output (shared_output in its spec): it can "
                              "only be executed by itself",
                              plan->context->rank, which)
@@ -253,14 +254,15 @@ lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *
 lierne_status lierne_plan_check_idle(const lierne_plan *plan) {
     if (plan->held > 0) {
         return LIERNE_FAIL(
-            LIERNE_BUSY,
+            LIERNE_ERR_BUSY,
             "rank %d: coalesced plans or runs (%d of them) hold the plan, destroy them first",
             plan->context->rank, plan->held);
     }
     for (int d = 0; d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
             if (lierne_execution_running(plan->requests[d][i].execution)) {
-                return LIERNE_FAIL(LIERNE_BUSY, "rank %d: %s request %d of the plan is in flight",
+                return LIERNE_FAIL(LIERNE_ERR_BUSY,
+                                   "rank %d: %s request %d of the plan is in flight",
                                    plan->context->rank, lierne_direction_names[d], i);
             }
         }
@@ -272,7 +274,7 @@ lierne_status lierne_plan_check_changeable(const lierne_plan *plan) {
     LIERNE_TRY(lierne_plan_check_idle(plan));
     for (int d = 0; d < 2; d++) {
         if (lierne_execution_was_captured(plan->requests[d][0].execution)) {
-            return LIERNE_FAIL(LIERNE_BUSY,
+            return LIERNE_FAIL(LIERNE_ERR_BUSY,
                                "rank %d: a %s call of the plan was captured into a graph, whose "
                                "replays keep its sizes: make another plan",
                                plan->context->rank, lierne_direction_names[d]);

@@ -47,7 +47,7 @@ typedef struct lierne_plan_parts {
     const char *algorithm[2];      /* of each direction, for the report; static storage */
     const char *no_adjoint;        /* why the adjoint's route is empty and may not run; or NULL */
     bool in_place;                 /* in and out may be the same buffer */
-    bool rows;                     /* a plan of rows: lierne_reduce is defined */
+    bool rows;                     /* a plan of rows: lierne_plan_reduce is defined */
     bool accumulate;               /* the adjoint adds to out */
     bool waits; /* planning waits for all ranks, so that all have a plan or none */
 } lierne_plan_parts;

@@ -21,7 +21,7 @@ lierne_status lierne_plan_parts_check_dtype(const lierne_plan_parts *parts, int 
         for (size_t s = 0; s < route->stages.count; s++) {
             const lierne_stage *stage = &route->stages.at[s];
             if (sums(route, &stage->copies) || sums(route, &stage->sums)) {
-                return LIERNE_FAIL(LIERNE_INVALID,
+                return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                    "rank %d: the %s sums contributions, but dtype %s can only be "
                                    "copied: use a dtype with a sum (i8, i32 and i64 have 1, 4 and "
                                    "8 bytes), or a plan that takes one of several equal values",

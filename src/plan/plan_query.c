@@ -8,7 +8,7 @@ lierne_context *lierne_plan_get_context(const lierne_plan *plan) {
 lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan) {
     LIERNE_PUBLIC_CALL();
     if (!plan || !dtype) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", plan ? "dtype" : "plan");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", plan ? "dtype" : "plan");
     }
     *dtype = plan->parts.dtype;
     return LIERNE_OK;
@@ -28,10 +28,10 @@ lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out, const lierne_p
     LIERNE_TRY(lierne_plan_check_side(plan, direction));
     const lierne_route *route = plan->parts.side[direction].route;
     if (in) {
-        *in = route->elements[LIERNE_IN];
+        *in = route->elements[LIERNE_BUFFER_IN];
     }
     if (out) {
-        *out = route->elements[LIERNE_OUT];
+        *out = route->elements[LIERNE_BUFFER_OUT];
     }
     return LIERNE_OK;
 }
@@ -72,7 +72,7 @@ lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan 
     LIERNE_TRY(lierne_check_set(out, "out"));
     const lierne_shared_output *output = plan->outputs[direction];
     if (!output) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the output of direction %d is the caller's: shared_output of "
                            "the plan's spec does not include it",
                            plan->context->rank, (int)direction);
@@ -152,7 +152,7 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     LIERNE_PUBLIC_CALL();
     for (int i = 0; i < n || i < 1; i++) {
         if (!plans || n < 1 || !plans[i] || (n > 1 && plans[i]->context->index != i)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "plans must be those of ranks 0 to %d, in order, or of the first %d "
                                "members of a context",
                                n - 1, n);
@@ -164,12 +164,12 @@ lierne_status lierne_plan_check(const lierne_plan *const *plans, int n) {
     }
     int all = plans[0]->context->members.count;
     if (n != 1 && n != all) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%d plans of a world of %d ranks, must be all or one", n,
-                           all);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%d plans of a world of %d ranks, must be all or one", n, all);
     }
     if (n != all) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(check_messages(plans, n, LIERNE_FORWARD));
-    return check_messages(plans, n, LIERNE_ADJOINT);
+    LIERNE_TRY(check_messages(plans, n, LIERNE_DIRECTION_FORWARD));
+    return check_messages(plans, n, LIERNE_DIRECTION_ADJOINT);
 }

@@ -18,7 +18,7 @@ lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan) {
     LIERNE_TRY(lierne_check_set(plan, "plan"));
     LIERNE_TRY(lierne_check_set(text, "text"));
     if (!plan->parts.saved_spec || !plan->parts.saved_spec->write) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the plan's kind is %s, must be references, graph or halo",
                            lierne_plan_get_kind(plan));
     }
@@ -50,7 +50,7 @@ lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = out ? read_text(&spec, &kind, &reader, text, length)
-                               : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+                               : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     if (status != LIERNE_OK) {
         status = LIERNE_FAIL(status, "rank %d: %s", context->rank, lierne_error_text());
     }

@@ -6,8 +6,8 @@
 
 lierne_status lierne_plan_reader_reject(const lierne_json_node *node, const char *key,
                                         const char *wanted) {
-    return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: %s must be %s", node->place.line, node->place.column,
-                       key, wanted);
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: %s must be %s", node->place.line,
+                       node->place.column, key, wanted);
 }
 
 lierne_status lierne_plan_reader_find(const lierne_plan_reader *r, const char *key,
@@ -18,7 +18,7 @@ lierne_status lierne_plan_reader_find(const lierne_plan_reader *r, const char *k
     }
     *out = node;
     if (!node) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: there is no '%s'", r->root->place.line,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: there is no '%s'", r->root->place.line,
                            r->root->place.column, key);
     }
     return node->type == type ? LIERNE_OK
@@ -83,8 +83,8 @@ lierne_status lierne_plan_reader_get_word(const lierne_plan_reader *r, const cha
             return LIERNE_OK;
         }
     }
-    return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: %s is '%s'", node->place.line, node->place.column,
-                       key, lierne_json_string(node));
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: %s is '%s'", node->place.line,
+                       node->place.column, key, lierne_json_string(node));
 }
 
 lierne_status lierne_plan_reader_get_dtype(const lierne_plan_reader *r, lierne_dtype *out) {
@@ -97,7 +97,7 @@ lierne_status lierne_plan_reader_find_list(const lierne_plan_reader *r, const ch
                                            const lierne_json_node **list) {
     LIERNE_TRY(lierne_plan_reader_find(r, key, LIERNE_JSON_ARRAY, list));
     if ((*list)->count != n) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: %s has %d entries, must have %lld",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: %s has %d entries, must have %lld",
                            (*list)->place.line, (*list)->place.column, key, (*list)->count,
                            (long long)n);
     }
@@ -115,9 +115,9 @@ lierne_status lierne_plan_reader_get_list(const lierne_plan_reader *r, const cha
 lierne_status lierne_plan_reader_open(lierne_plan_reader *r, const char *text, size_t length) {
     LIERNE_TRY(lierne_check_set(text, "text"));
     lierne_status status = lierne_json_parse(&r->doc, text, length);
-    if (status == LIERNE_SYNTAX) {
+    if (status == LIERNE_ERR_SYNTAX) {
         const lierne_json_fault *fault = &r->doc.fault;
-        return LIERNE_FAIL(LIERNE_SYNTAX, "%d:%d: %s", fault->place.line, fault->place.column,
+        return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "%d:%d: %s", fault->place.line, fault->place.column,
                            fault->number ? fault->message : "a key occurs twice");
     }
     LIERNE_TRY(status);

@@ -7,10 +7,10 @@ static lierne_status reshape(lierne_plan *plan, const int64_t *shape, lierne_pla
     const lierne_saved_spec *saved = plan->parts.saved_spec;
     int rank = plan->context->rank;
     if (!shape) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: shape is NULL", rank);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: shape is NULL", rank);
     }
     if (!saved || !saved->reshape) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the plan's kind is %s, must be bridge or redistribute: make a "
                            "new plan",
                            rank, plan->parts.kind);
@@ -29,7 +29,7 @@ lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape) 
     if (status == LIERNE_OK) {
         lierne_plan_fields_add(&fields, "lierne_plan_update_shape", 0);
         lierne_plan_fields_add(&fields, "plan", plan->decision);
-        for (int a = 0; a < parts.side[LIERNE_FORWARD].naxes; a++) {
+        for (int a = 0; a < parts.side[LIERNE_DIRECTION_FORWARD].naxes; a++) {
             lierne_plan_fields_add_at(&fields, "shape", a, shape[a]);
         }
     }

@@ -173,8 +173,8 @@ bool lierne_place_same(const lierne_place *a, const lierne_place *b) {
 lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     (*out)->rank = rank;
-    (*out)->elements[LIERNE_IN] = in;
-    (*out)->elements[LIERNE_OUT] = out_elements;
+    (*out)->elements[LIERNE_BUFFER_IN] = in;
+    (*out)->elements[LIERNE_BUFFER_OUT] = out_elements;
     return LIERNE_OK;
 }
 
@@ -219,10 +219,10 @@ lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage) 
 }
 
 lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_t *offset) {
-    *offset = route->elements[LIERNE_SCRATCH];
-    if (!lierne_add_i64(*offset, elements, &route->elements[LIERNE_SCRATCH])) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "scratch of %lld and %lld elements", (long long)*offset,
-                           (long long)elements);
+    *offset = route->elements[LIERNE_BUFFER_SCRATCH];
+    if (!lierne_add_i64(*offset, elements, &route->elements[LIERNE_BUFFER_SCRATCH])) {
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "scratch of %lld and %lld elements",
+                           (long long)*offset, (long long)elements);
     }
     return LIERNE_OK;
 }
@@ -310,7 +310,7 @@ lierne_route_counts lierne_route_count(const lierne_route *route) {
     return counts;
 }
 
-static const char *const buffer_names[LIERNE_BUFFERS] = {"in", "out", "scratch"};
+static const char *const buffer_names[LIERNE_BUFFER_COUNT] = {"in", "out", "scratch"};
 
 static void print_place(lierne_text *text, lierne_buffer buffer, const lierne_block *block) {
     lierne_text_add(text, "%s[%lld", buffer_names[buffer], (long long)block->offset);
@@ -360,8 +360,9 @@ static void print_ops(lierne_text *text, const lierne_ops *ops) {
 
 void lierne_route_print(const lierne_route *route, lierne_text *text) {
     lierne_text_add(text, "rank %d: in %lld, out %lld, scratch %lld elements\n", route->rank,
-                    (long long)route->elements[LIERNE_IN], (long long)route->elements[LIERNE_OUT],
-                    (long long)route->elements[LIERNE_SCRATCH]);
+                    (long long)route->elements[LIERNE_BUFFER_IN],
+                    (long long)route->elements[LIERNE_BUFFER_OUT],
+                    (long long)route->elements[LIERNE_BUFFER_SCRATCH]);
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_stage *stage = &route->stages.at[i];
         lierne_text_add(text,
@@ -386,7 +387,7 @@ int64_t lierne_route_alias(const lierne_route *route) {
         for (size_t o = 0; o < stage->copies.count; o++) {
             const lierne_op *op = &stage->copies.at[o];
             const lierne_place *from = op->from.count == 1 ? &op->from.at[0] : NULL;
-            if (!from || from->buffer != LIERNE_IN || op->to.buffer != LIERNE_OUT ||
+            if (!from || from->buffer != LIERNE_BUFFER_IN || op->to.buffer != LIERNE_BUFFER_OUT ||
                 !lierne_block_contiguous(&op->to.block) || !lierne_block_contiguous(&from->block) ||
                 op->to.block.offset != covered ||
                 (covered > 0 && from->block.offset != offset + covered)) {
@@ -396,5 +397,5 @@ int64_t lierne_route_alias(const lierne_route *route) {
             covered += op->to.block.count[0];
         }
     }
-    return covered > 0 && covered == route->elements[LIERNE_OUT] ? offset : -1;
+    return covered > 0 && covered == route->elements[LIERNE_BUFFER_OUT] ? offset : -1;
 }

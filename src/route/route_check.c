@@ -11,12 +11,12 @@
 typedef struct checker {
     const lierne_route *route;
     size_t stage;
-    unsigned char *written[LIERNE_BUFFERS]; /* NULL for in */
+    unsigned char *written[LIERNE_BUFFER_COUNT]; /* NULL for in */
 } checker;
 
 static lierne_status bad(const checker *c, const char *what, lierne_buffer buffer, int64_t at) {
-    static const char *const names[LIERNE_BUFFERS] = {"in", "out", "scratch"};
-    return LIERNE_FAIL(LIERNE_INVALID, "rank %d stage %zu: element %lld of %s %s (it has %lld)",
+    static const char *const names[LIERNE_BUFFER_COUNT] = {"in", "out", "scratch"};
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d stage %zu: element %lld of %s %s (it has %lld)",
                        c->route->rank, c->stage, (long long)at, names[buffer], what,
                        (long long)c->route->elements[buffer]);
 }
@@ -27,14 +27,14 @@ static lierne_status touch(checker *c, lierne_buffer buffer, int64_t at, access 
     if (at < 0 || at >= c->route->elements[buffer]) {
         return bad(c, "is outside", buffer, at);
     }
-    if (buffer == LIERNE_IN) {
+    if (buffer == LIERNE_BUFFER_IN) {
         return how == READ ? LIERNE_OK : bad(c, "is written", buffer, at);
     }
     unsigned char *w = &c->written[buffer][at];
     if (how == READ && !*w) {
         return bad(c, "is read before it was written", buffer, at);
     }
-    if (how == WRITE_ONCE && *w && buffer == LIERNE_OUT) {
+    if (how == WRITE_ONCE && *w && buffer == LIERNE_BUFFER_OUT) {
         return bad(c, "is written twice", buffer, at);
     }
     if (how != READ) {
@@ -77,7 +77,7 @@ static lierne_status walk_messages(checker *c, const lierne_messages *messages, 
             elements += lierne_block_elements(&message->blocks.at[b]);
         }
         if (elements != message->elements || message->peer == c->route->rank) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d stage %zu: message with rank %d counts "
                                "%lld elements and has %lld",
                                c->route->rank, c->stage, message->peer,
@@ -94,7 +94,7 @@ static lierne_status walk_ops(checker *c, const lierne_ops *ops, access reads, b
         for (size_t s = 0; s < op->from.count; s++) {
             const lierne_place *from = &op->from.at[s];
             if (lierne_block_elements(&from->block) != lierne_block_elements(&op->to.block)) {
-                return LIERNE_FAIL(LIERNE_INVALID,
+                return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                    "rank %d stage %zu: operation of %lld elements "
                                    "has a source of %lld",
                                    c->route->rank, c->stage,
@@ -132,17 +132,17 @@ lierne_status lierne_route_check(const lierne_route *route, const lierne_block *
                                  size_t nowned) {
     checker c = {.route = route};
     lierne_status status = LIERNE_OK;
-    for (int b = LIERNE_OUT; b < LIERNE_BUFFERS && status == LIERNE_OK; b++) {
+    for (int b = LIERNE_BUFFER_OUT; b < LIERNE_BUFFER_COUNT && status == LIERNE_OK; b++) {
         status = lierne_alloc(&c.written[b], (size_t)route->elements[b], 1);
     }
     if (status == LIERNE_OK) {
         status = check_stages(&c);
     }
     for (size_t i = 0; i < nowned && status == LIERNE_OK; i++) {
-        status = walk(&c, LIERNE_OUT, &owned[i], READ);
+        status = walk(&c, LIERNE_BUFFER_OUT, &owned[i], READ);
     }
-    lierne_mem_free(c.written[LIERNE_OUT]);
-    lierne_mem_free(c.written[LIERNE_SCRATCH]);
+    lierne_mem_free(c.written[LIERNE_BUFFER_OUT]);
+    lierne_mem_free(c.written[LIERNE_BUFFER_SCRATCH]);
     return status;
 }
 
@@ -196,7 +196,7 @@ static lierne_status compare_pair(const message_ends *ends, size_t stage, size_t
         int64_t sent = i + k < middle ? ends->at[i + k].elements : -1;
         int64_t expected = middle + k < end ? ends->at[middle + k].elements : -1;
         if (sent != expected) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "stage %zu: rank %d sends rank %d %lld elements, but rank %d "
                                "expects %lld",
                                stage, pair->from, pair->to, (long long)(sent < 0 ? 0 : sent),

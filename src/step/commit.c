@@ -14,7 +14,7 @@ static lierne_status check_groups(const lierne_context *context, const lierne_sc
             if (lierne_context_index(context, g->ranks[k]) < 0) {
                 char members[LIERNE_MEMBERS_TEXT];
                 lierne_members_print(members, sizeof members, &context->members);
-                return LIERNE_FAIL(LIERNE_INVALID,
+                return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                    "rank %d: ranks[%d] of group '%s' is %d, must be "
                                    "%s",
                                    context->rank, k, g->name, g->ranks[k], members);
@@ -27,11 +27,11 @@ static lierne_status check_groups(const lierne_context *context, const lierne_sc
 static lierne_status check_plan(const lierne_run *run, const lierne_context *context, int i) {
     const lierne_recorded_operation *o = &run->schedule->operations.at[i];
     if (!o->plan != (o->kind == LIERNE_OPERATION_LOCAL) && !run->external) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d (%s) has no plan to run",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %d (%s) has no plan to run",
                            context->rank, i, lierne_operation_name(o->kind));
     }
     if (o->plan && lierne_plan_context(o->plan) != context) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the plan of operation %d is of another "
                            "context",
                            context->rank, i);
@@ -45,7 +45,7 @@ static lierne_status check_peers(const lierne_run *run, int operation,
     const lierne_recorded_group *g = &s->groups.at[s->operations.at[operation].group];
     for (size_t i = 0; i < messages->count; i++) {
         if (!lierne_recorded_group_has(g, messages->at[i].peer)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: operation %d: its plan has messages with rank %d, which "
                                "is not in group '%s'",
                                s->rank, operation, messages->at[i].peer, g->name);
@@ -88,7 +88,7 @@ static lierne_status check_uses(const lierne_run *run, const use *uses, size_t n
             uses[i].direction != uses[i - 1].direction) {
             LIERNE_TRY(check_members(run, own));
         } else if (lierne_run_queue(run, before) != lierne_run_queue(run, own)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: operations %d and %d execute one plan in one direction, "
                                "in two queues: make a plan for each",
                                run->schedule->rank, before, own);
@@ -124,7 +124,7 @@ static lierne_status check_transports(const lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_transport *t = context->carriers[i].transport;
         if (t->ordered) {
-            return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                                "rank %d: transport %s matches messages in the order of calls, so "
                                "queues cannot run concurrently over it",
                                context->rank, t->name);
@@ -155,11 +155,11 @@ static lierne_status prepare(lierne_run *run, lierne_context *context,
     run->external = spec.external != 0;
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     if (schedule->rank != context->rank) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the schedule is of rank %d", context->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the schedule is of rank %d", context->rank,
                            schedule->rank);
     }
     if (run->external && spec.progress_thread) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: progress_thread is set, but an external run has nothing to "
                            "progress",
                            context->rank);
@@ -241,7 +241,7 @@ static lierne_status create(lierne_run **out, lierne_context *context,
     bool concurrent = false;
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status =
-        out ? lierne_alloc(&run, 1, sizeof *run) : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+        out ? lierne_alloc(&run, 1, sizeof *run) : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     if (status == LIERNE_OK) {
         run->context = context;
         status = prepare(run, context, schedule, spec, &concurrent);
@@ -267,7 +267,7 @@ lierne_status lierne_run_create(lierne_run **out, lierne_context *context,
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     return context ? create(out, context, schedule, spec)
-                   : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+                   : LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
 }
 
 int lierne_run_get_ncreated(const lierne_run *run) {
@@ -278,7 +278,7 @@ lierne_status lierne_run_get_created(lierne_schedule_group *group, const lierne_
                                      int index) {
     LIERNE_PUBLIC_CALL();
     if (!run || index < 0 || (size_t)index >= run->created.count) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "run is NULL, or index %d is not of one of its %d groups", index,
                            lierne_run_get_ncreated(run));
     }
@@ -291,7 +291,7 @@ lierne_status lierne_run_destroy(lierne_run *run) {
         return LIERNE_OK;
     }
     if (run->running && run->context->dead == LIERNE_OK) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
+        return LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: the run was begun: call lierne_run_end first",
                            run->context->rank);
     }
     return destroy_dependent(&run->dependent);

@@ -111,7 +111,7 @@ static lierne_status mismatch(const lierne_event_part *first, const lierne_event
                               const char *field, const char *expected, const char *got) {
     char name[PART_TEXT];
     name_part(name, p);
-    return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d: %s: %s is %s, expected %s as on rank %d",
+    return LIERNE_FAIL(LIERNE_ERR_MISMATCH, "rank %d: %s: %s is %s, expected %s as on rank %d",
                        p->schedule->rank, name, field, got, expected, first->schedule->rank);
 }
 
@@ -160,7 +160,7 @@ static lierne_status missing(const lierne_event_part *first, int rank) {
     char name[PART_TEXT], group[LIERNE_RECORDED_GROUP_TEXT];
     name_part(name, first);
     lierne_recorded_group_print(group, first->schedule, first->group);
-    return LIERNE_FAIL(LIERNE_MISMATCH,
+    return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                        "rank %d: sequence of group '%s' (uid %lld)%s%s: expected %s as on rank %d, "
                        "got none: it has %d operations there",
                        rank, group, (long long)lierne_recorded_group_key(first->group),
@@ -207,7 +207,7 @@ static lierne_status compare_owners(const owned_group *first, const owned_group 
     const lierne_recorded_group *a = first->group, *b = other->group;
     if (lierne_recorded_group_same(a, b) &&
         (a->n != b->n || memcmp(a->ranks, b->ranks, (size_t)a->n * sizeof *a->ranks) != 0)) {
-        return LIERNE_FAIL(LIERNE_MISMATCH,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "rank %d: group '%s' (uid %lld) has other ranks, or another order of "
                            "them, than on rank %d: one uid is one group",
                            other->schedule->rank, b->name, (long long)lierne_recorded_group_key(b),

@@ -57,7 +57,7 @@ static lierne_status want(wanted_groups *all, const lierne_schedule *s,
     for (size_t i = 0; i < all->count; i++) {
         const wanted *w = &all->at[i];
         if (lierne_recorded_group_same(w->group, g) && w->group->uid != g->uid) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "rank %d: group '%s' is uid %lld of an earlier run (0: none), "
                                "expected %lld as on rank %d: destroy runs in the same order on all "
                                "ranks",
@@ -110,13 +110,13 @@ static lierne_status write_answer(words *answer, const wanted_groups *all) {
 
 static lierne_status check_all(words *answer, lierne_schedule *const *schedules, int n,
                                bool concurrent) {
-    lierne_order order = {.size = sizeof order};
+    lierne_schedule_order order = {.size = sizeof order};
     wanted_groups all = {0};
     char cycle[LIERNE_MESSAGE_SIZE];
-    LIERNE_TRY(lierne_schedules_check(&order, cycle, sizeof cycle,
-                                      (const lierne_schedule *const *)schedules, n));
+    LIERNE_TRY(lierne_schedule_check(&order, cycle, sizeof cycle,
+                                     (const lierne_schedule *const *)schedules, n));
     if (!(concurrent ? order.safe_concurrent : order.safe_serialised)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the launch order closes a cycle%s: %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "the launch order closes a cycle%s: %s",
                            order.safe_concurrent ? " where operations are launched one by one" : "",
                            cycle);
     }
@@ -141,8 +141,8 @@ static lierne_status judge(words *answer, const lierne_control_messages *texts, 
         const lierne_control_message *m = &texts->at[i];
         complete &= m->count > 0;
         if (m->count > 0) {
-            status = lierne_schedules_deserialize(&one, &count, (const char *)&m->words[1],
-                                                  (size_t)m->words[0]);
+            status = lierne_schedule_deserialize(&one, &count, (const char *)&m->words[1],
+                                                 (size_t)m->words[0]);
         }
         schedules[i] = one ? one[0] : NULL;
         lierne_mem_free(one);
@@ -150,7 +150,7 @@ static lierne_status judge(words *answer, const lierne_control_messages *texts, 
     if (status == LIERNE_OK && complete) {
         status = check_all(answer, schedules, n, concurrent);
     }
-    lierne_schedules_destroy(schedules, n);
+    lierne_schedule_destroy_all(schedules, n);
     return status;
 }
 
@@ -284,7 +284,7 @@ static lierne_status create_groups(lierne_run *run, lierne_context *context,
     const lierne_field field = {.name = "groups of a run", .value = (int64_t)n};
     status = lierne_context_agree_all(context, status, &field, 1, NULL);
     if (status == LIERNE_OK) {
-        status = lierne_groups_create(made, context, list, (int)n);
+        status = lierne_group_create_all(made, context, list, (int)n);
     }
     if (status == LIERNE_OK) {
         take_created(run, context, made);

@@ -11,17 +11,17 @@
 static lierne_status check_spec(const lierne_isolation_spec *spec) {
     unsigned all = (1u << (LIERNE_OPERATION_LOCAL + 1)) - 1;
     if (!spec->purpose || !lierne_purpose_valid(spec->purpose, false)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "purpose is '%.40s', must be 1 to %d characters of a-z A-Z 0-9 _ - .",
                            spec->purpose ? spec->purpose : "(NULL)", LIERNE_MAX_PURPOSE);
     }
     if (spec->kinds == 0 || (spec->kinds & ~all)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "kinds is %#x, must have at least one bit of %#x",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "kinds is %#x, must have at least one bit of %#x",
                            spec->kinds, all);
     }
     if (spec->priority != LIERNE_PRIORITY_NORMAL && spec->priority != LIERNE_PRIORITY_HIGH) {
-        return LIERNE_FAIL(LIERNE_INVALID, "priority is %d, must be %d or %d", (int)spec->priority,
-                           LIERNE_PRIORITY_NORMAL, LIERNE_PRIORITY_HIGH);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "priority is %d, must be %d or %d",
+                           (int)spec->priority, LIERNE_PRIORITY_NORMAL, LIERNE_PRIORITY_HIGH);
     }
     return LIERNE_OK;
 }
@@ -87,7 +87,7 @@ lierne_status lierne_schedule_isolate(lierne_schedule **out, const lierne_schedu
     LIERNE_NULL_OUTPUT(out);
     lierne_isolation_spec spec;
     if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));

@@ -49,7 +49,7 @@ static void *run_thread(void *self) {
 
 static lierne_status check_context(const lierne_context *context) {
     return context->one_thread[0]
-               ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: progress_thread is set, but %s",
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d: progress_thread is set, but %s",
                              context->rank, context->one_thread)
                : LIERNE_OK;
 }
@@ -68,7 +68,7 @@ lierne_status lierne_run_thread_create(lierne_run *run) {
     pthread_mutex_destroy(&t->guard.lock);
     lierne_mem_free(t);
     run->thread = NULL;
-    return LIERNE_FAIL(LIERNE_NO_RESOURCE, "rank %d: there is no thread for the run",
+    return LIERNE_FAIL(LIERNE_ERR_NO_RESOURCE, "rank %d: there is no thread for the run",
                        run->context->rank);
 }
 

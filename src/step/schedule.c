@@ -62,10 +62,10 @@ lierne_status lierne_schedule_create(lierne_schedule **out, int rank) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     if (!out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     if (rank < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be at least 0", rank);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be at least 0", rank);
     }
     LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
     (*out)->rank = rank;
@@ -88,15 +88,15 @@ void lierne_schedule_destroy(lierne_schedule *s) {
 
 static lierne_status check_open(const lierne_schedule *s, const void *index) {
     if (!s || !index) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", s ? "index" : "schedule");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", s ? "index" : "schedule");
     }
-    return s->frozen ? LIERNE_FAIL(LIERNE_INVALID, "the schedule is frozen: record before that")
+    return s->frozen ? LIERNE_FAIL(LIERNE_ERR_INVALID, "the schedule is frozen: record before that")
                      : LIERNE_OK;
 }
 
 lierne_status lierne_schedule_check_frozen(const lierne_schedule *s) {
     if (!s || !s->frozen) {
-        return LIERNE_FAIL(LIERNE_INVALID, "schedule is %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "schedule is %s",
                            s ? "not frozen: call lierne_schedule_freeze first" : "NULL");
     }
     return LIERNE_OK;
@@ -126,19 +126,20 @@ lierne_status lierne_schedule_append_group(lierne_schedule *s, const lierne_reco
 
 static lierne_status check_ranks(const lierne_schedule_group_spec *spec) {
     if (!spec->ranks || spec->nranks < 1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "group '%s' has %s", spec->name,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "group '%s' has %s", spec->name,
                            spec->ranks ? "nranks below 1" : "no ranks: NULL");
     }
     for (int i = 0; i < spec->nranks; i++) {
         for (int k = 0; k < i; k++) {
             if (spec->ranks[k] == spec->ranks[i]) {
-                return LIERNE_FAIL(LIERNE_INVALID, "ranks[%d] of group '%s' is %d again", i,
+                return LIERNE_FAIL(LIERNE_ERR_INVALID, "ranks[%d] of group '%s' is %d again", i,
                                    spec->name, spec->ranks[i]);
             }
         }
         if (spec->ranks[i] < 0) {
-            return LIERNE_FAIL(LIERNE_INVALID, "ranks[%d] of group '%s' is %d, must be at least 0",
-                               i, spec->name, spec->ranks[i]);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                               "ranks[%d] of group '%s' is %d, must be at least 0", i, spec->name,
+                               spec->ranks[i]);
         }
     }
     return LIERNE_OK;
@@ -147,15 +148,16 @@ static lierne_status check_ranks(const lierne_schedule_group_spec *spec) {
 static lierne_status check_group(const lierne_schedule_group_spec *spec) {
     size_t length = spec->name ? strlen(spec->name) : 0;
     if (length < 1 || length > LIERNE_MAX_GROUP_NAME) {
-        return LIERNE_FAIL(LIERNE_INVALID, "name of a group has %zu characters, must have 1 to %d",
-                           length, LIERNE_MAX_GROUP_NAME);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "name of a group has %zu characters, must have 1 to %d", length,
+                           LIERNE_MAX_GROUP_NAME);
     }
     if (spec->uid < 1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "uid of group '%s' is %lld, must be at least 1",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "uid of group '%s' is %lld, must be at least 1",
                            spec->name, (long long)spec->uid);
     }
     if (spec->priority != LIERNE_PRIORITY_NORMAL && spec->priority != LIERNE_PRIORITY_HIGH) {
-        return LIERNE_FAIL(LIERNE_INVALID, "priority of group '%s' is %d, must be %d or %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "priority of group '%s' is %d, must be %d or %d",
                            spec->name, (int)spec->priority, LIERNE_PRIORITY_NORMAL,
                            LIERNE_PRIORITY_HIGH);
     }
@@ -167,12 +169,12 @@ static lierne_status check_others(const lierne_schedule *s, const lierne_recorde
     for (size_t i = 0; i < s->groups.count; i++) {
         const lierne_recorded_group *other = &s->groups.at[i];
         if (strcmp(other->name, g->name) == 0) {
-            return LIERNE_FAIL(LIERNE_DUPLICATE, "there is a group '%s' already", g->name);
+            return LIERNE_FAIL(LIERNE_ERR_DUPLICATE, "there is a group '%s' already", g->name);
         }
         if (lierne_recorded_group_same(other, g) &&
             (other->n != g->n ||
              memcmp(other->ranks, g->ranks, (size_t)g->n * sizeof *g->ranks) != 0)) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "group '%s' has uid %lld as group '%s', but not the same ranks in "
                                "the same order: one uid is one group",
                                g->name, (long long)g->uid, other->name);
@@ -202,8 +204,8 @@ lierne_status lierne_schedule_add_group(int *index, lierne_schedule *schedule,
 
 static lierne_status reject(const lierne_schedule *s, const char *what, long long value,
                             const char *must) {
-    return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %zu: %s is %lld, must be %s", s->rank,
-                       s->operations.count, what, value, must);
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %zu: %s is %lld, must be %s",
+                       s->rank, s->operations.count, what, value, must);
 }
 
 static lierne_status check_group_of(const lierne_schedule *s, const lierne_operation_spec *spec) {
@@ -218,7 +220,7 @@ static lierne_status check_group_of(const lierne_schedule *s, const lierne_opera
     }
     const lierne_recorded_group *g = &s->groups.at[spec->group];
     if (!lierne_recorded_group_has(g, s->rank)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: operation %zu: group '%s' does not have this rank", s->rank,
                            s->operations.count, g->name);
     }
@@ -262,7 +264,7 @@ static lierne_status check_plan(const lierne_schedule *s, lierne_operation_spec 
     const char *kind = lierne_plan_get_kind(spec->plan);
     if (spec->kind == LIERNE_OPERATION_LOCAL ||
         (spec->kind <= LIERNE_OPERATION_BARRIER && strcmp(kind, kind_names[spec->kind]) != 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %zu is %s, but its plan is %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %zu is %s, but its plan is %s",
                            s->rank, s->operations.count, kind_names[spec->kind], kind);
     }
     spec->count = 0;
@@ -272,7 +274,7 @@ static lierne_status check_plan(const lierne_schedule *s, lierne_operation_spec 
 static lierne_status check_operation(const lierne_schedule *s, lierne_operation_spec *spec) {
     LIERNE_TRY(check_group_of(s, spec));
     if (spec->tag && !lierne_purpose_valid(spec->tag, true)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: operation %zu: tag is '%.40s', must be at most %d characters "
                            "of a-z A-Z 0-9 _ - .",
                            s->rank, s->operations.count, spec->tag, LIERNE_MAX_PURPOSE);
@@ -285,11 +287,12 @@ static lierne_status check_operation(const lierne_schedule *s, lierne_operation_
     if (spec->count < 0) {
         return reject(s, "count", (long long)spec->count, "at least 0");
     }
-    if (spec->direction != LIERNE_FORWARD && spec->direction != LIERNE_ADJOINT) {
+    if (spec->direction != LIERNE_DIRECTION_FORWARD &&
+        spec->direction != LIERNE_DIRECTION_ADJOINT) {
         return reject(s, "direction", (long long)spec->direction, "0 (forward) or 1 (adjoint)");
     }
     if (spec->name && strlen(spec->name) > LIERNE_MAX_OPERATION_NAME) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: operation %zu: name is '%.40s...', must have at most %d "
                            "characters",
                            s->rank, s->operations.count, spec->name, LIERNE_MAX_OPERATION_NAME);
@@ -336,7 +339,7 @@ lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedul
 lierne_status lierne_schedule_freeze(lierne_schedule *schedule) {
     LIERNE_PUBLIC_CALL();
     if (!schedule) {
-        return LIERNE_FAIL(LIERNE_INVALID, "schedule is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "schedule is NULL");
     }
     schedule->frozen = true;
     return LIERNE_OK;

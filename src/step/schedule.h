@@ -89,7 +89,7 @@ typedef struct lierne_events {
 } lierne_events;
 
 /* Collects and compares the operations of all ranks. events is zero before, and to be cleared
- * afterwards in every case. Errors: as lierne_schedules_check. */
+ * afterwards in every case. Errors: as lierne_schedule_check. */
 lierne_status lierne_events_collect(lierne_events *events, const lierne_schedule *const *schedules,
                                     int n);
 void lierne_events_clear(lierne_events *events);

@@ -1,14 +1,14 @@
-/* lierne_schedules_check: whether the schedules of all ranks agree, and complete. */
+/* lierne_schedule_check: whether the schedules of all ranks agree, and complete. */
 #include "step/schedule.h"
 
 #include <stdio.h>
 
 #define CYCLE_TEXT 1024
 
-static lierne_status check_arguments(const lierne_order *order, const char *cycle, size_t size,
-                                     const lierne_schedule *const *schedules, int n) {
+static lierne_status check_arguments(const lierne_schedule_order *order, const char *cycle,
+                                     size_t size, const lierne_schedule *const *schedules, int n) {
     if (!order || !schedules || n < 1 || (!cycle && size > 0)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s",
                            !order       ? "order is NULL"
                            : !schedules ? "schedules is NULL"
                            : n < 1      ? "n is below 1"
@@ -18,8 +18,8 @@ static lierne_status check_arguments(const lierne_order *order, const char *cycl
         LIERNE_TRY(lierne_schedule_check_frozen(schedules[i]));
         for (int k = 0; k < i; k++) {
             if (schedules[k]->rank == schedules[i]->rank) {
-                return LIERNE_FAIL(LIERNE_INVALID, "schedules %d and %d are both of rank %d", k, i,
-                                   schedules[i]->rank);
+                return LIERNE_FAIL(LIERNE_ERR_INVALID, "schedules %d and %d are both of rank %d", k,
+                                   i, schedules[i]->rank);
             }
         }
     }
@@ -27,7 +27,7 @@ static lierne_status check_arguments(const lierne_order *order, const char *cycl
 }
 
 /* Parts of one group lie side by side. */
-static void count_groups(lierne_order *order, const lierne_events *events) {
+static void count_groups(lierne_schedule_order *order, const lierne_events *events) {
     const lierne_recorded_group *last = NULL;
     for (size_t i = 0; i < events->parts.count; i++) {
         const lierne_recorded_group *g = events->parts.at[i].group;
@@ -39,8 +39,8 @@ static void count_groups(lierne_order *order, const lierne_events *events) {
     }
 }
 
-static lierne_status check(lierne_order *order, char *cycle, size_t size, lierne_events *events,
-                           const lierne_schedule *const *schedules, int n) {
+static lierne_status check(lierne_schedule_order *order, char *cycle, size_t size,
+                           lierne_events *events, const lierne_schedule *const *schedules, int n) {
     bool serialised = false, concurrent = false;
     LIERNE_TRY(lierne_events_collect(events, schedules, n));
     count_groups(order, events);
@@ -51,11 +51,11 @@ static lierne_status check(lierne_order *order, char *cycle, size_t size, lierne
     return LIERNE_OK;
 }
 
-lierne_status lierne_schedules_check(lierne_order *order, char *cycle, size_t size,
-                                     const lierne_schedule *const *schedules, int n) {
+lierne_status lierne_schedule_check(lierne_schedule_order *order, char *cycle, size_t size,
+                                    const lierne_schedule *const *schedules, int n) {
     LIERNE_PUBLIC_CALL();
     lierne_events events = {0};
-    lierne_order found = {.size = sizeof found};
+    lierne_schedule_order found = {.size = sizeof found};
     char text[CYCLE_TEXT] = "";
     LIERNE_TRY(check_arguments(order, cycle, size, schedules, n));
     lierne_status status = check(&found, text, sizeof text, &events, schedules, n);

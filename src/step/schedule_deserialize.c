@@ -17,8 +17,8 @@ typedef struct member {
 
 static lierne_status reject(const lierne_json_node *node, const char *what, const char *name,
                             const char *must) {
-    return LIERNE_FAIL(LIERNE_INVALID, "%d:%d: %s '%s' %s", node->place.line, node->place.column,
-                       what, name, must);
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "%d:%d: %s '%s' %s", node->place.line,
+                       node->place.column, what, name, must);
 }
 
 /* found[i]: the value of members[i], or NULL. */
@@ -95,7 +95,7 @@ static lierne_status add_group(lierne_schedule *s, const lierne_schedule_group_s
     }
     if (!source || !purpose || source->value < 1 ||
         !lierne_purpose_valid(lierne_json_string(purpose), false)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "group '%s' must have a source of at least 1 and a purpose, or neither",
                            spec->name);
     }
@@ -251,7 +251,7 @@ static lierne_status read_all(lierne_schedule ***out, int *n, const lierne_json 
     return LIERNE_OK;
 }
 
-void lierne_schedules_destroy(lierne_schedule **schedules, int n) {
+void lierne_schedule_destroy_all(lierne_schedule **schedules, int n) {
     for (int i = 0; schedules && i < n; i++) {
         lierne_schedule_destroy(schedules[i]);
     }
@@ -261,32 +261,32 @@ void lierne_schedules_destroy(lierne_schedule **schedules, int n) {
 /* The reason of a text that is no JSON. */
 static lierne_status fail_syntax(const lierne_json *doc) {
     if (doc->fault.number) {
-        return LIERNE_FAIL(LIERNE_SYNTAX, "%d:%d: %s", doc->fault.place.line,
+        return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "%d:%d: %s", doc->fault.place.line,
                            doc->fault.place.column, doc->fault.message);
     }
     const lierne_json_node *node = &doc->nodes.at[doc->duplicates.at[0].node];
-    return LIERNE_FAIL(LIERNE_SYNTAX, "%d:%d: a member occurs twice", node->key_place.line,
+    return LIERNE_FAIL(LIERNE_ERR_SYNTAX, "%d:%d: a member occurs twice", node->key_place.line,
                        node->key_place.column);
 }
 
-lierne_status lierne_schedules_deserialize(lierne_schedule ***out, int *n, const char *text,
-                                           size_t length) {
+lierne_status lierne_schedule_deserialize(lierne_schedule ***out, int *n, const char *text,
+                                          size_t length) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     lierne_json doc = {0};
     if (!out || !n || !text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", !out ? "out" : !n ? "n" : "text");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", !out ? "out" : !n ? "n" : "text");
     }
     *n = 0;
     lierne_status status = lierne_json_parse(&doc, text, length);
-    if (status == LIERNE_SYNTAX) {
+    if (status == LIERNE_ERR_SYNTAX) {
         status = fail_syntax(&doc);
     } else if (status == LIERNE_OK) {
         status = read_all(out, n, &doc);
     }
     lierne_json_destroy(&doc);
     if (status != LIERNE_OK) {
-        lierne_schedules_destroy(*out, *n);
+        lierne_schedule_destroy_all(*out, *n);
         *out = NULL;
         *n = 0;
     }

@@ -15,12 +15,12 @@ int lierne_schedule_get_noperations(const lierne_schedule *schedule) {
 
 static lierne_status check_index(const lierne_schedule *s, int index, size_t count) {
     if (!s) {
-        return LIERNE_FAIL(LIERNE_INVALID, "schedule is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "schedule is NULL");
     }
     return index >= 0 && (size_t)index < count
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_INVALID, "index is %d, must be at least 0 and below %zu", index,
-                             count);
+               : LIERNE_FAIL(LIERNE_ERR_INVALID, "index is %d, must be at least 0 and below %zu",
+                             index, count);
 }
 
 lierne_status lierne_recorded_group_give(lierne_schedule_group *out,

@@ -80,7 +80,7 @@ static lierne_status poll(lierne_run *run, int queue, int i, bool *moved) {
         lierne_request *request = run->operations[i].request;
         *moved = true;
         complete(run, queue, i);
-        return lierne_end(request);
+        return lierne_request_end(request);
     }
     return LIERNE_OK;
 }
@@ -166,7 +166,7 @@ static lierne_status check_deadline(lierne_run *run, bool moved) {
     }
     list_waiting(run, text, sizeof text);
     return lierne_context_kill(run->context,
-                               LIERNE_FAIL(LIERNE_TIMEOUT,
+                               LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                                            "rank %d: the run has not progressed for %g s: %s",
                                            run->context->rank, run->context->timeout, text));
 }
@@ -190,7 +190,7 @@ lierne_status lierne_run_advance(lierne_run *run, bool *moved) {
 
 static lierne_status check_running(const lierne_run *run) {
     if (!run || !run->running) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s",
                            run ? "the run was not begun: call lierne_run_begin" : "run is NULL");
     }
     return LIERNE_OK;
@@ -202,8 +202,8 @@ static lierne_status check_buffers(const lierne_run *run, void *const *out, cons
         const lierne_recorded_operation *o = recorded(run, i);
         if (o->plan && lierne_plan_check_buffers(o->plan, o->direction, out ? out[i] : NULL,
                                                  in ? in[i] : NULL, NULL) != LIERNE_OK) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: operation %d: %s", run->context->rank, i,
-                               lierne_error_text());
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %d: %s", run->context->rank,
+                               i, lierne_error_text());
         }
     }
     return LIERNE_OK;
@@ -229,12 +229,12 @@ static lierne_status begin(lierne_run *run, void *const *out, const void *const 
     bool moved;
     LIERNE_TRY(lierne_context_alive(run->context));
     if (run->external) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the run is external: its operations are executed by others",
                            run->context->rank);
     }
     if (run->running) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run was begun: call lierne_run_end first",
+        return LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: the run was begun: call lierne_run_end first",
                            run->context->rank);
     }
     LIERNE_TRY(check_buffers(run, out, in));
@@ -250,7 +250,7 @@ static lierne_status begin(lierne_run *run, void *const *out, const void *const 
 lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in) {
     LIERNE_PUBLIC_CALL();
     if (!run) {
-        return LIERNE_FAIL(LIERNE_INVALID, "run is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "run is NULL");
     }
     lierne_guard_enter(lierne_run_guard(run));
     lierne_status status = begin(run, out, in);
@@ -261,7 +261,7 @@ lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *co
 static lierne_status resume(lierne_run *run, int operation) {
     LIERNE_TRY(check_running(run));
     if (operation < 0 || operation >= count(run) || !recorded(run, operation)->held) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: operation is %d, must be one that is held, "
                            "below %d",
                            run->context->rank, operation, count(run));
@@ -299,7 +299,7 @@ static lierne_status test(int *done, lierne_run *run) {
 lierne_status lierne_run_test(int *done, lierne_run *run) {
     LIERNE_PUBLIC_CALL();
     if (!done) {
-        return LIERNE_FAIL(LIERNE_INVALID, "done is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "done is NULL");
     }
     *done = 0;
     lierne_guard_enter(lierne_run_guard(run));
@@ -318,7 +318,7 @@ static void let_others_run(const lierne_run *run) {
 static void end_requests(lierne_run *run) {
     for (int i = 0; i < count(run); i++) {
         if (run->operations[i].request) {
-            lierne_end(run->operations[i].request);
+            lierne_request_end(run->operations[i].request);
             run->operations[i].request = NULL;
         }
     }

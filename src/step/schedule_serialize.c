@@ -82,7 +82,7 @@ lierne_status lierne_schedule_serialize(char **text, const lierne_schedule *sche
     LIERNE_NULL_OUTPUT(text);
     lierne_text own = {0};
     if (!text) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "text is NULL");
     }
     LIERNE_TRY(lierne_schedule_check_frozen(schedule));
     add_schedule(&own, schedule);

@@ -20,7 +20,7 @@ static int64_t uid_of(const lierne_run *run, const lierne_recorded_operation *o)
 lierne_status lierne_run_get_event(lierne_run_event *event, const lierne_run *run, int operation) {
     LIERNE_PUBLIC_CALL();
     if (!run || operation < 0 || (size_t)operation >= run->schedule->operations.count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "run is NULL, or operation %d is not one of it",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "run is NULL, or operation %d is not one of it",
                            operation);
     }
     const lierne_recorded_operation *o = &run->schedule->operations.at[operation];
@@ -127,10 +127,10 @@ lierne_status lierne_run_get_trace(char **text, const lierne_run *run) {
     LIERNE_NULL_OUTPUT(text);
     lierne_text own = {0};
     if (!text || !run) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", text ? "run" : "text");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", text ? "run" : "text");
     }
     if (run->running) {
-        return LIERNE_FAIL(LIERNE_BUSY, "rank %d: the run has not ended", run->context->rank);
+        return LIERNE_FAIL(LIERNE_ERR_BUSY, "rank %d: the run has not ended", run->context->rank);
     }
     lierne_run_write_trace(&own, run);
     return lierne_text_take(&own, text);

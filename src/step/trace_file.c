@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static lierne_status fail(const char *path, const char *what) {
-    return LIERNE_FAIL(LIERNE_IO, "LIERNE_TRACE is '%s', which cannot be %s: %s", path, what,
+    return LIERNE_FAIL(LIERNE_ERR_IO, "LIERNE_TRACE is '%s', which cannot be %s: %s", path, what,
                        strerror(errno));
 }
 

@@ -71,7 +71,7 @@ static lierne_status try_order(advice *a, const int *large, const int *permuted,
         keep_better(a, &order);
         a->orders++;
     }
-    bool rejected = status == LIERNE_INVALID || status == LIERNE_INDIVISIBLE;
+    bool rejected = status == LIERNE_ERR_INVALID || status == LIERNE_ERR_INDIVISIBLE;
     return rejected && a->orders > 0 ? LIERNE_OK : status;
 }
 
@@ -116,7 +116,7 @@ static int advise(advice *a, bool json, char **argv) {
     if (status == LIERNE_OK && a->bridge->world <= MOST_RANKS) {
         status = advise_bound(a);
     }
-    if (status == LIERNE_NO_MEMORY) {
+    if (status == LIERNE_ERR_NO_MEMORY) {
         return tool_usage(argv, "no memory for %d ranks", a->bridge->world);
     }
     if (status != LIERNE_OK) {

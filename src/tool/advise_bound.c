@@ -32,7 +32,7 @@ static lierne_status read_rank(owned *o, const lierne_layout *layout, int rank) 
         o->boxes[rank] = calloc(*count, sizeof **o->boxes);
         status = o->boxes[rank]
                      ? lierne_layout_get_boxes(o->boxes[rank], *count, count, layout, rank)
-                     : LIERNE_NO_MEMORY;
+                     : LIERNE_ERR_NO_MEMORY;
     }
     if (status == LIERNE_OK) {
         status = lierne_layout_get_elements(NULL, &elements, layout, rank);
@@ -46,7 +46,7 @@ static lierne_status open_owned(owned *o, const lierne_layout *layout, int world
     *o = (owned){.boxes = calloc((size_t)world, sizeof *o->boxes),
                  .count = calloc((size_t)world, sizeof *o->count)};
     if (!o->boxes || !o->count) {
-        return LIERNE_NO_MEMORY;
+        return LIERNE_ERR_NO_MEMORY;
     }
     for (int rank = 0; status == LIERNE_OK && rank < world; rank++) {
         status = read_rank(o, layout, rank);
@@ -78,7 +78,7 @@ static int64_t overlap(const owned *one, int i, const owned *other, int j, int n
 
 /* What would stay on each rank of the grid at the place of each other one, in both directions. */
 static void fill_gains(int64_t *gain, const advice *a, const owned parts[3]) {
-    int n = lierne_grid_get_size(a->grid), first = lierne_grid_get_offset(a->grid);
+    int n = lierne_grid_get_size(a->grid), first = lierne_grid_get_rank_offset(a->grid);
     int naxes = a->bridge->spec.naxes + (a->bridge->spec.rows_per_sample > 0);
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) {
@@ -91,7 +91,7 @@ static void fill_gains(int64_t *gain, const advice *a, const owned parts[3]) {
 
 /* What all ranks receive, in elements, where nothing stays on its rank. */
 static int64_t most_received(const lierne_bridge_spec *spec, const owned parts[3]) {
-    bool partial = spec->gradient_owner == LIERNE_GRADIENT_PARTIAL;
+    bool partial = spec->gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL;
     int64_t elements = partial ? lierne_grid_find_dim_size(spec->dst, spec->dst_view, "cp") - 1 : 0;
     for (int x = 0; x < spec->naxes; x++) {
         elements *= spec->shape[x];
@@ -115,14 +115,14 @@ static lierne_status assign(advice *a, const owned parts[3]) {
     }
     a->bound = advise_bytes(&a->today) - bytes * least;
     free(gain);
-    return good ? LIERNE_OK : LIERNE_NO_MEMORY;
+    return good ? LIERNE_OK : LIERNE_ERR_NO_MEMORY;
 }
 
 lierne_status advise_bound(advice *a) {
     lierne_layout *layouts[3];
     owned parts[3] = {{0}};
     lierne_status status =
-        lierne_bridge_layouts_create(&layouts[0], &layouts[1], &layouts[2], &a->bridge->spec);
+        lierne_layout_create_bridge(&layouts[0], &layouts[1], &layouts[2], &a->bridge->spec);
     for (int i = 0; status == LIERNE_OK && i < 3; i++) {
         status = open_owned(&parts[i], layouts[i], a->bridge->world);
     }

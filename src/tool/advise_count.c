@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 int64_t advise_bytes(const advise_order *order) {
-    return order->bytes[LIERNE_FORWARD] + order->bytes[LIERNE_ADJOINT];
+    return order->bytes[LIERNE_DIRECTION_FORWARD] + order->bytes[LIERNE_DIRECTION_ADJOINT];
 }
 
 int64_t advise_between(const advise_order *order) {
-    return order->between[LIERNE_FORWARD] + order->between[LIERNE_ADJOINT];
+    return order->between[LIERNE_DIRECTION_FORWARD] + order->between[LIERNE_DIRECTION_ADJOINT];
 }
 
 static void count_messages(const advice *a, advise_order *order, int d, int rank,
@@ -50,7 +50,7 @@ static lierne_status create_grid(lierne_grid **grid, const advice *a, const int 
                                    .ndims = a->ndims,
                                    .names = names,
                                    .sizes = sizes,
-                                   .rank_offset = lierne_grid_get_offset(a->grid),
+                                   .rank_offset = lierne_grid_get_rank_offset(a->grid),
                                    .world_size = lierne_grid_get_world_size(a->grid)};
     return lierne_grid_create(grid, &spec);
 }
@@ -69,13 +69,13 @@ lierne_status advise_count(const advice *a, advise_order *order) {
     *(a->dst ? &spec.dst : &spec.src) = grid;
     *(a->dst ? &spec.dst_view : &spec.src_view) = NULL;
     if (status == LIERNE_OK) {
-        status = lierne_bridge_layouts_create(&src, &dst, &gradient, &spec);
+        status = lierne_layout_create_bridge(&src, &dst, &gradient, &spec);
     }
     if (status == LIERNE_OK) {
-        status = count_direction(a, order, LIERNE_FORWARD, src, dst);
+        status = count_direction(a, order, LIERNE_DIRECTION_FORWARD, src, dst);
     }
     if (status == LIERNE_OK) {
-        status = count_direction(a, order, LIERNE_ADJOINT, gradient, src);
+        status = count_direction(a, order, LIERNE_DIRECTION_ADJOINT, gradient, src);
     }
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);

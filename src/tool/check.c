@@ -132,7 +132,7 @@ static int choose(const settings *s, const lierne_config *config, bool *keep, in
     *errors = 0;
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
         const lierne_diagnostic *d = lierne_config_get_diagnostic(config, i);
-        bool error = d->severity == LIERNE_ERROR;
+        bool error = d->severity == LIERNE_SEVERITY_ERROR;
         keep[i] = !is_listed(s->ignore, d->code);
         *errors += error;
         bad += error || (s->strict && keep[i]);

@@ -55,16 +55,16 @@ void element_store(lierne_dtype dtype, int value, void *element) {
     uint16_t bits;
     switch (dtype) {
 #define STORE(name, type)                                                                          \
-    case LIERNE_##name: {                                                                          \
+    case LIERNE_DTYPE_##name: {                                                                    \
         type number = (type)value;                                                                 \
         memcpy(element, &number, sizeof number);                                                   \
         return;                                                                                    \
     }
         NUMBERS(STORE)
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         bits = bf16_bits((float)value);
         break;
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
     default:
         bits = f16_bits(value);
     }
@@ -75,16 +75,16 @@ double element_load(lierne_dtype dtype, const void *element) {
     uint16_t bits;
     switch (dtype) {
 #define LOAD(name, type)                                                                           \
-    case LIERNE_##name: {                                                                          \
+    case LIERNE_DTYPE_##name: {                                                                    \
         type number;                                                                               \
         memcpy(&number, element, sizeof number);                                                   \
         return (double)number;                                                                     \
     }
         NUMBERS(LOAD)
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         memcpy(&bits, element, sizeof bits);
         return bf16_value(bits);
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
     default:
         memcpy(&bits, element, sizeof bits);
         return f16_value(bits);

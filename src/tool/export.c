@@ -99,7 +99,7 @@ static void print_slowest_first(const question *q, bool numbers) {
 }
 
 static int export_devicemesh(const question *q) {
-    int first = lierne_grid_get_offset(q->grid), size = lierne_grid_get_size(q->grid);
+    int first = lierne_grid_get_rank_offset(q->grid), size = lierne_grid_get_size(q->grid);
     bool all = size == lierne_grid_get_world_size(q->grid);
     if (all) {
         fputs("from torch.distributed.device_mesh import init_device_mesh\n\n"
@@ -119,7 +119,7 @@ static int export_devicemesh(const question *q) {
 
 static int export_rankfile(const question *q) {
     const int *nodes = lierne_config_get_nodes(q->config);
-    int first = lierne_grid_get_offset(q->grid), size = lierne_grid_get_size(q->grid);
+    int first = lierne_grid_get_rank_offset(q->grid), size = lierne_grid_get_size(q->grid);
     if (!nodes) {
         return cannot(q, "the file has no \"nodes\"");
     }

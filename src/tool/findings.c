@@ -18,7 +18,7 @@ static const lierne_diagnostic *next(const findings_file *file, int *i) {
 }
 
 static const char *level(const lierne_diagnostic *d) {
-    return d->severity == LIERNE_ERROR ? "error" : "warning";
+    return d->severity == LIERNE_SEVERITY_ERROR ? "error" : "warning";
 }
 
 static void nothing(void) {

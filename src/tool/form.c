@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t index, unsigned salt) {
 static int input_value(lierne_dtype dtype, uint64_t index) {
     uint64_t random = mix(index, SALT_INPUT);
     int magnitude = 1 + (int)(random % 63);
-    return dtype != LIERNE_U8 && (random >> 40 & 1) ? -magnitude : magnitude;
+    return dtype != LIERNE_DTYPE_U8 && (random >> 40 & 1) ? -magnitude : magnitude;
 }
 
 /* Sum of the first c contributions: 0, an odd number, an even one, an odd one, ... of magnitude 63
@@ -34,7 +34,7 @@ static int prefix(uint64_t index, int c) {
 }
 
 static int contribution(const form *f, uint64_t index, int c) {
-    if (f->spec->dtype == LIERNE_U8) {
+    if (f->spec->dtype == LIERNE_DTYPE_U8) {
         unsigned most = f->ncp < FORM_NOTHING ? (FORM_NOTHING - 1u) / (unsigned)f->ncp : 1;
         return 1 + (int)(mix(index, SALT_GRADIENT + (unsigned)c) % most);
     }
@@ -42,7 +42,7 @@ static int contribution(const form *f, uint64_t index, int c) {
 }
 
 static int total(const form *f, uint64_t index) {
-    if (f->spec->gradient_owner != LIERNE_GRADIENT_PARTIAL) {
+    if (f->spec->gradient_owner != LIERNE_GRADIENT_OWNER_PARTIAL) {
         return contribution(f, index, 0);
     }
     int sum = 0;
@@ -56,7 +56,7 @@ static int value_of(const form *f, uint64_t index) {
     switch (f->tensor) {
     case FORM_GRADIENT:
         return contribution(f, index,
-                            f->spec->gradient_owner == LIERNE_GRADIENT_PARTIAL ? f->cp : 0);
+                            f->spec->gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL ? f->cp : 0);
     case FORM_RESULT:
         return total(f, index);
     case FORM_INPUT:
@@ -70,7 +70,7 @@ static int value_of(const form *f, uint64_t index) {
 
 static bool owns_row(const form *f, int64_t b, int64_t s) {
     const lierne_bridge_spec *spec = f->spec;
-    return spec->gradient_owner != LIERNE_GRADIENT_ROWS ||
+    return spec->gradient_owner != LIERNE_GRADIENT_OWNER_ROWS ||
            spec->row_owner[b * f->axes.size[f->axes.sequence] + s] == f->cp;
 }
 
@@ -147,8 +147,8 @@ void form_close(form *f) {
 /* Full storage of chunks is the whole sequence. Full storage with owner rows, which cuts no axis,
  * is what the other dims leave. */
 static bool index_axes(form *f, const place *p) {
-    bool full = f->owned && f->spec->gradient_storage == LIERNE_FULL;
-    bool rows = f->owned && f->spec->gradient_owner == LIERNE_GRADIENT_ROWS;
+    bool full = f->owned && f->spec->gradient_storage == LIERNE_STORAGE_FULL;
+    bool rows = f->owned && f->spec->gradient_owner == LIERNE_GRADIENT_OWNER_ROWS;
     for (int axis = 0; axis < FORM_AXES; axis++) {
         bool whole = full && !rows && axis == f->axes.sequence;
         if (!(whole ? mark_own(f, p) : index_axis(f, p, axis, false))) {
@@ -161,9 +161,9 @@ static bool index_axes(form *f, const place *p) {
 bool form_open(form *f, const lierne_bridge_spec *spec, form_tensor tensor, int rank) {
     place_side side =
         tensor == FORM_INPUT || tensor == FORM_RESULT ? PLACE_SOURCE : PLACE_DESTINATION;
-    bool own = spec->gradient_owner != LIERNE_GRADIENT_PARTIAL &&
+    bool own = spec->gradient_owner != LIERNE_GRADIENT_OWNER_PARTIAL &&
                (tensor == FORM_GRADIENT ||
-                (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_SHARDED));
+                (tensor == FORM_OUTPUT && spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED));
     place p = place_of(spec, side, own, rank);
     place dst = place_of(spec, PLACE_DESTINATION, own, rank);
     *f = (form){.spec = spec, .tensor = tensor, .axes = place_axes_of(spec)};
@@ -225,6 +225,7 @@ void cursor_expected(const cursor *c, char *element) {
 }
 
 bool form_is_exact(const lierne_bridge_spec *spec) {
-    return spec->dtype != LIERNE_U8 || spec->gradient_owner != LIERNE_GRADIENT_PARTIAL ||
+    return spec->dtype != LIERNE_DTYPE_U8 ||
+           spec->gradient_owner != LIERNE_GRADIENT_OWNER_PARTIAL ||
            lierne_grid_find_dim_size(spec->dst, spec->dst_view, "cp") < FORM_NOTHING;
 }

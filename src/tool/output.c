@@ -16,7 +16,7 @@ int tool_load_valid(char **argv, const char *path, lierne_config **out) {
     for (int i = 0; i < lierne_config_get_ndiagnostics(*out); i++) {
         const lierne_diagnostic *diagnostic = lierne_config_get_diagnostic(*out, i);
         tool_print_diagnostic(stderr, path, diagnostic);
-        valid = valid && diagnostic->severity != LIERNE_ERROR;
+        valid = valid && diagnostic->severity != LIERNE_SEVERITY_ERROR;
     }
     if (status < 0 && !valid) {
         lierne_config_destroy(*out);
@@ -60,7 +60,7 @@ int tool_no_such(char **argv, const char *what, const char *name, const char *pa
 }
 
 void tool_print_diagnostic(FILE *out, const char *path, const lierne_diagnostic *diagnostic) {
-    bool error = diagnostic->severity == LIERNE_ERROR;
+    bool error = diagnostic->severity == LIERNE_SEVERITY_ERROR;
     tool_print_text(out, path);
     fprintf(out, ":%d:%d: %s%s:%s [%s] ", diagnostic->line, diagnostic->column,
             tool_paint(out, error ? TOOL_BAD : TOOL_WARN), error ? "error" : "warning",

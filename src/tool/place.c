@@ -14,7 +14,7 @@ place_axes place_axes_of(const lierne_bridge_spec *spec) {
         axes.sequence = spec->sequence_axis;
         return axes;
     }
-    bool sequence_first = spec->row_order == LIERNE_SEQUENCE_MAJOR;
+    bool sequence_first = spec->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR;
     axes.batch = sequence_first ? b + 1 : b;
     axes.sequence = sequence_first ? b : b + 1;
     axes.size[axes.batch] = spec->shape[b] / per;
@@ -24,8 +24,8 @@ place_axes place_axes_of(const lierne_bridge_spec *spec) {
 }
 
 static bool owner_is_chunks(const lierne_bridge_spec *spec) {
-    return spec->gradient_owner == LIERNE_GRADIENT_ZIGZAG ||
-           spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS;
+    return spec->gradient_owner == LIERNE_GRADIENT_OWNER_ZIGZAG ||
+           spec->gradient_owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS;
 }
 
 /* How a dim cuts; axis -1: not at all. */
@@ -40,11 +40,11 @@ static place_cut cut_of(const lierne_bridge_spec *spec, place_side side, bool ow
     }
     if (!source && strcmp(name, "cp") == 0) {
         return (place_cut){.axis = owned && owner_is_chunks(spec) ? axes.sequence : -1,
-                           .zigzag = spec->gradient_owner == LIERNE_GRADIENT_ZIGZAG};
+                           .zigzag = spec->gradient_owner == LIERNE_GRADIENT_OWNER_ZIGZAG};
     }
-    if (given && given[dim].kind != LIERNE_REPLICATE) {
+    if (given && given[dim].kind != LIERNE_PLACEMENT_REPLICATE) {
         return (place_cut){.axis = given[dim].axis,
-                           .zigzag = given[dim].kind == LIERNE_SHARD_ZIGZAG};
+                           .zigzag = given[dim].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG};
     }
     return (place_cut){.axis = -1};
 }
@@ -73,7 +73,7 @@ place place_of(const lierne_bridge_spec *spec, place_side side, bool owned, int 
     const lierne_grid *grid = side == PLACE_SOURCE ? spec->src : spec->dst;
     const char *view = side == PLACE_SOURCE ? spec->src_view : spec->dst_view;
     int stride = lierne_grid_get_size(grid);
-    int rest = rank - lierne_grid_get_offset(grid);
+    int rest = rank - lierne_grid_get_rank_offset(grid);
     place p = {.holds = rest >= 0 && rest < stride, .first = true, .ncp = 1};
     rest = p.holds ? rest : 0;
     for (int d = lierne_grid_get_ndims(grid, view) - 1; d >= 0; d--) {

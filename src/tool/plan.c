@@ -55,10 +55,10 @@ static lierne_status keep_json(char **text, const lierne_plan *plan, lierne_dire
     lierne_status status = lierne_plan_get_route(&route, plan, direction);
     FILE *memory = status == LIERNE_OK ? open_memstream(text, &length) : NULL;
     if (!memory) {
-        return status == LIERNE_OK ? LIERNE_NO_MEMORY : status;
+        return status == LIERNE_OK ? LIERNE_ERR_NO_MEMORY : status;
     }
     plan_route_json(memory, route);
-    return fclose(memory) == 0 ? LIERNE_OK : LIERNE_NO_MEMORY;
+    return fclose(memory) == 0 ? LIERNE_OK : LIERNE_ERR_NO_MEMORY;
 }
 
 /* The route, as the format wants it. */
@@ -72,7 +72,7 @@ static lierne_status keep_route(plan_summary *summary, const lierne_plan *plan,
     if (status == LIERNE_OK) {
         summary->route[direction] = strdup(text);
         lierne_text_destroy(text);
-        status = summary->route[direction] ? LIERNE_OK : LIERNE_NO_MEMORY;
+        status = summary->route[direction] ? LIERNE_OK : LIERNE_ERR_NO_MEMORY;
     }
     return status;
 }
@@ -80,7 +80,8 @@ static lierne_status keep_route(plan_summary *summary, const lierne_plan *plan,
 static lierne_status add_rank(plan_summary *summary, const lierne_plan *plan, int rank) {
     const lierne_bridge_spec *spec = &summary->bridge->spec;
     lierne_status status = LIERNE_OK;
-    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
+         d++) {
         status = add_cost(summary, plan, (lierne_direction)d);
         if (status == LIERNE_OK) {
             status = plan_nodes_add(summary, plan, rank, (lierne_direction)d);
@@ -121,7 +122,7 @@ static int plan_world(plan_summary *summary, char **argv) {
     summary->wide = calloc((size_t)(summary->end - summary->first), sizeof *summary->wide);
     lierne_status nodes = plan_nodes_open(summary);
     int status = TOOL_INVALID;
-    if (!summary->wide || nodes == LIERNE_NO_MEMORY) {
+    if (!summary->wide || nodes == LIERNE_ERR_NO_MEMORY) {
         status = tool_usage(argv, "no memory for %d ranks", summary->end - summary->first);
     } else if (nodes != LIERNE_OK) {
         tool_failed(argv);
@@ -145,8 +146,9 @@ static lierne_status query_grids(plan_summary *summary) {
 static lierne_status query_bounds(plan_summary *summary) {
     lierne_layout *src, *dst, *gradient;
     lierne_status status =
-        lierne_bridge_layouts_create(&src, &dst, &gradient, &summary->bridge->spec);
-    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        lierne_layout_create_bridge(&src, &dst, &gradient, &summary->bridge->spec);
+    for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
+         d++) {
         plan_cost *cost = &summary->cost[d];
         status = lierne_redistribute_get_bound(&cost->bound_rank_bytes, &cost->bound_rank_sent,
                                                d ? gradient : src, d ? src : dst);
@@ -162,8 +164,8 @@ static void close_summary(plan_summary *summary) {
     lierne_megatron_leaders_destroy(summary->leaders);
     free(summary->wide);
     plan_nodes_close(summary);
-    free(summary->route[LIERNE_FORWARD]);
-    free(summary->route[LIERNE_ADJOINT]);
+    free(summary->route[LIERNE_DIRECTION_FORWARD]);
+    free(summary->route[LIERNE_DIRECTION_ADJOINT]);
 }
 
 static int print(const tool_bridge *bridge, int only, bool all, char **argv) {

@@ -93,12 +93,12 @@ static void print_leaders(const plan_summary *summary) {
     const int *ranks;
     int n, size, coords[LIERNE_MAX_DIMS];
     const char *comma = "";
-    for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
+    for (int side = LIERNE_MEGATRON_SIDE_SRC; side <= LIERNE_MEGATRON_SIDE_DST; side++) {
         lierne_megatron_leaders_get_ranks(&ranks, &n, summary->leaders, (lierne_megatron_side)side);
         printf("%s:", side ? ",\"dst\"" : ",\"leaders\":{\"src\"");
         tool_print_ints(stdout, ranks, n);
     }
-    for (int side = LIERNE_MEGATRON_SRC; side <= LIERNE_MEGATRON_DST; side++) {
+    for (int side = LIERNE_MEGATRON_SIDE_SRC; side <= LIERNE_MEGATRON_SIDE_DST; side++) {
         lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders,
                                            (lierne_megatron_side)side);
         print_groups(summary, keys[side], ranks, n, size);
@@ -138,16 +138,16 @@ void plan_print_json(const plan_summary *summary) {
         print_leaders(summary);
     }
     printf(",\"report\":{\"algorithm\":\"%s\"", tool_bridge_algorithm(summary->bridge->method));
-    print_cost(summary, "forward", &summary->cost[LIERNE_FORWARD]);
-    print_cost(summary, "adjoint", &summary->cost[LIERNE_ADJOINT]);
+    print_cost(summary, "forward", &summary->cost[LIERNE_DIRECTION_FORWARD]);
+    print_cost(summary, "adjoint", &summary->cost[LIERNE_DIRECTION_ADJOINT]);
     if (summary->bridge->method == TOOL_DIRECT) {
         printf(",\"routing\":\"%s\"", summary->balanced ? "balanced" : "direct");
     }
     printf(",\"groups\":%" PRId64 "}", summary->groups);
     plan_semantics_json(summary->bridge);
     if (summary->only >= 0) {
-        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}", summary->route[LIERNE_FORWARD],
-               summary->route[LIERNE_ADJOINT]);
+        printf(",\"route\":{\"forward\":%s,\"adjoint\":%s}",
+               summary->route[LIERNE_DIRECTION_FORWARD], summary->route[LIERNE_DIRECTION_ADJOINT]);
     }
     printf("}\n");
 }

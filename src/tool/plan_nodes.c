@@ -19,20 +19,21 @@ struct plan_nodes {
 static lierne_status open_direction(plan_summary *summary, lierne_direction d, size_t n) {
     plan_nodes *nodes = summary->cost[d].nodes = calloc(1, sizeof *nodes);
     if (!nodes) {
-        return LIERNE_NO_MEMORY;
+        return LIERNE_ERR_NO_MEMORY;
     }
     nodes->bound.size = sizeof nodes->bound;
     nodes->sent = calloc(n, sizeof *nodes->sent);
     nodes->received = calloc(n, sizeof *nodes->received);
-    return nodes->sent && nodes->received ? LIERNE_OK : LIERNE_NO_MEMORY;
+    return nodes->sent && nodes->received ? LIERNE_OK : LIERNE_ERR_NO_MEMORY;
 }
 
 /* The bounds of both directions, which are those of all ranks. */
 static lierne_status query_bounds(plan_summary *summary, const int *of) {
     lierne_layout *src, *dst, *gradient;
     lierne_status status =
-        lierne_bridge_layouts_create(&src, &dst, &gradient, &summary->bridge->spec);
-    for (int d = LIERNE_FORWARD; status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+        lierne_layout_create_bridge(&src, &dst, &gradient, &summary->bridge->spec);
+    for (int d = LIERNE_DIRECTION_FORWARD; status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT;
+         d++) {
         status = lierne_redistribute_get_node_bound(&summary->cost[d].nodes->bound,
                                                     d ? gradient : src, d ? src : dst, of);
     }
@@ -49,14 +50,15 @@ lierne_status plan_nodes_open(plan_summary *summary) {
     for (int rank = 0; of && rank < summary->bridge->world; rank++) {
         most = of[rank] > most ? of[rank] : most;
     }
-    for (int d = LIERNE_FORWARD; of && status == LIERNE_OK && d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD;
+         of && status == LIERNE_OK && d <= LIERNE_DIRECTION_ADJOINT; d++) {
         status = open_direction(summary, (lierne_direction)d, (size_t)most + 1);
     }
     return of && status == LIERNE_OK && summary->only < 0 ? query_bounds(summary, of) : status;
 }
 
 void plan_nodes_close(plan_summary *summary) {
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         plan_nodes *nodes = summary->cost[d].nodes;
         if (nodes) {
             free(nodes->sent);

@@ -25,7 +25,7 @@ static void print_left_out(int all, int printed, const char *what) {
 }
 
 static void print_grid(const char *name, const lierne_grid *grid, const char *view) {
-    int first = lierne_grid_get_offset(grid);
+    int first = lierne_grid_get_rank_offset(grid);
     printf("  ");
     tool_print_padded(name, -10);
     if (view) {
@@ -54,11 +54,11 @@ static void print_tensor(const plan_summary *summary) {
     printf(" %s: %" PRId64 " bytes\n", lierne_dtype_name(spec->dtype), bytes);
     if (spec->rows_per_sample) {
         printf("  %-10s %" PRId64 " of each sample, by %s\n", "rows", spec->rows_per_sample,
-               spec->row_order == LIERNE_SAMPLE_MAJOR ? "sample" : "sequence");
+               spec->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR ? "sample" : "sequence");
     }
     printf("  %-10s %s, stored %s\n", "gradient", tool_bridge_owner(spec->gradient_owner),
-           spec->gradient_storage == LIERNE_COMPACT ? "compact" : "full");
-    if (spec->output == LIERNE_OUTPUT_SHARDED) {
+           spec->gradient_storage == LIERNE_STORAGE_COMPACT ? "compact" : "full");
+    if (spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED) {
         printf("  %-10s sharded: own rows, stored as the gradient\n", "output");
     }
 }
@@ -205,15 +205,17 @@ static void print_leaders(const plan_summary *summary) {
     const int *ranks;
     int n;
     int size;
-    lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders, LIERNE_MEGATRON_SRC);
+    lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders,
+                                       LIERNE_MEGATRON_SIDE_SRC);
     print_groups(summary, "broadcast groups of the source", ranks, n, size);
-    lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders, LIERNE_MEGATRON_DST);
+    lierne_megatron_leaders_get_groups(&ranks, &n, &size, summary->leaders,
+                                       LIERNE_MEGATRON_SIDE_DST);
     print_groups(summary, "broadcast groups of the destination", ranks, n, size);
     lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, summary->leaders);
     printf("leaders: ");
     tool_print_ints(stdout, ranks, n);
     printf("; forward\n");
-    lierne_megatron_leaders_get_ranks(&ranks, &n, summary->leaders, LIERNE_MEGATRON_SRC);
+    lierne_megatron_leaders_get_ranks(&ranks, &n, summary->leaders, LIERNE_MEGATRON_SIDE_SRC);
     print_crossings(summary, ranks, n);
 }
 
@@ -252,9 +254,9 @@ static void print_costs(const plan_summary *summary) {
                "most on a rank", "its bound", "most sent by one", "its bound", "messages",
                "stages");
     }
-    print_cost("forward", &summary->cost[LIERNE_FORWARD], one);
-    print_cost("adjoint", &summary->cost[LIERNE_ADJOINT], one);
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    print_cost("forward", &summary->cost[LIERNE_DIRECTION_FORWARD], one);
+    print_cost("adjoint", &summary->cost[LIERNE_DIRECTION_ADJOINT], one);
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         const plan_cost *cost = &summary->cost[d];
         if (cost->nodes) {
             plan_nodes_text(d ? "adjoint" : "forward", cost, !one);
@@ -290,7 +292,7 @@ void plan_print_text(const plan_summary *summary) {
     print_costs(summary);
     plan_semantics_text(bridge);
     if (summary->only >= 0) {
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             printf("\n%s%s route of rank %d%s\n", tool_paint(stdout, TOOL_HEAD),
                    d ? "adjoint" : "forward", summary->only, tool_paint(stdout, TOOL_PLAIN));
             plan_route_text(summary->route[d], summary->all);

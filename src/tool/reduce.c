@@ -28,7 +28,8 @@ static int64_t reduce_axis(const lierne_bridge_spec *spec, const place_axes *axe
     int64_t b = place_parts(&dst, axis);
     int64_t unit = a / gcd(a, b) * b;
     bool batch = axis == axes->batch;
-    bool rows = spec->gradient_owner == LIERNE_GRADIENT_ROWS && (batch || axis == axes->sequence);
+    bool rows =
+        spec->gradient_owner == LIERNE_GRADIENT_OWNER_ROWS && (batch || axis == axes->sequence);
     bool counted = batch && (spec->src_counts || spec->dst_counts);
     if (rows || counted || (batch && size / unit <= MANY)) {
         return size;

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-static const char *const buffers[LIERNE_BUFFERS] = {"in", "out", "scratch"};
+static const char *const buffers[LIERNE_BUFFER_COUNT] = {"in", "out", "scratch"};
 
 static void print_numbers(FILE *to, const char *key, const int64_t *values, int64_t count) {
     fprintf(to, ",\"%s\":[", key);
@@ -68,7 +68,7 @@ static void print_ops(FILE *to, const char *key, const lierne_ops *ops, bool acc
 void plan_route_json(FILE *to, const lierne_route *route) {
     size_t size = lierne_dtype_size(route->dtype);
     fprintf(to, "{\"dtype\":\"%s\",\"elements\":{", lierne_dtype_name(route->dtype));
-    for (int b = 0; b < LIERNE_BUFFERS; b++) {
+    for (int b = 0; b < LIERNE_BUFFER_COUNT; b++) {
         fprintf(to, "%s\"%s\":%" PRId64, b ? "," : "", buffers[b], route->elements[b]);
     }
     fprintf(to, "},\"stages\":[");

@@ -53,7 +53,7 @@ static int load(char **argv, const char *path, schedules *s) {
     char *text = NULL;
     size_t length = 0;
     int status = read_text(argv, path, &text, &length);
-    if (status < 0 && lierne_schedules_deserialize(&s->at, &s->n, text, length) != LIERNE_OK) {
+    if (status < 0 && lierne_schedule_deserialize(&s->at, &s->n, text, length) != LIERNE_OK) {
         tool_say(argv, "%s:%s", path, tool_reason());
         status = TOOL_USAGE;
     }
@@ -131,7 +131,7 @@ static void print_answer(const char *question, bool yes) {
     printf("\n");
 }
 
-static void print_text(const schedules *s, const lierne_order *order, const char *cycle) {
+static void print_text(const schedules *s, const lierne_schedule_order *order, const char *cycle) {
     print_isolated(s, false);
     printf("%d rank%s, %d communicator%s, %d of them to create\n", s->n, s->n == 1 ? "" : "s",
            order->ngroups, order->ngroups == 1 ? "" : "s", order->ncreated);
@@ -144,7 +144,7 @@ static void print_text(const schedules *s, const lierne_order *order, const char
     }
 }
 
-static void print_json(const schedules *s, const lierne_order *order, const char *cycle,
+static void print_json(const schedules *s, const lierne_schedule_order *order, const char *cycle,
                        const char *mismatch) {
     printf("{\"ranks\":%d,\"mismatch\":", s->n);
     tool_print_string(stdout, mismatch);
@@ -159,11 +159,11 @@ static void print_json(const schedules *s, const lierne_order *order, const char
 }
 
 static int check(char **argv, const schedules *s, bool json) {
-    lierne_order order = {.size = sizeof order};
+    lierne_schedule_order order = {.size = sizeof order};
     char cycle[1024] = "";
-    lierne_status status = lierne_schedules_check(&order, cycle, sizeof cycle,
-                                                  (const lierne_schedule *const *)s->at, s->n);
-    if (status != LIERNE_OK && status != LIERNE_MISMATCH) {
+    lierne_status status = lierne_schedule_check(&order, cycle, sizeof cycle,
+                                                 (const lierne_schedule *const *)s->at, s->n);
+    if (status != LIERNE_OK && status != LIERNE_ERR_MISMATCH) {
         return tool_failed(argv);
     }
     if (json) {
@@ -191,6 +191,6 @@ int tool_schedule(int argc, char **argv) {
     status = status < 0 ? load(argv, path, &s) : status;
     status = status < 0 ? apply_passes(argv, &s, purpose, split) : status;
     status = status < 0 ? check(argv, &s, json) : status;
-    lierne_schedules_destroy(s.at, s.n);
+    lierne_schedule_destroy_all(s.at, s.n);
     return status;
 }

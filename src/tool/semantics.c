@@ -45,11 +45,11 @@ static void write_cut(const tool_bridge *bridge, bool parts, int axis, char *ann
 /* The destination's cp: the owner of the gradient decides; of the output only if it is sharded. */
 static void write_cp(const tool_bridge *bridge, form_tensor tensor, char *annotation) {
     const lierne_bridge_spec *spec = &bridge->spec;
-    bool shares = spec->gradient_owner == LIERNE_GRADIENT_CONTIGUOUS &&
-                  spec->gradient_storage == LIERNE_COMPACT;
-    if (tensor == FORM_OUTPUT && spec->output == LIERNE_OUTPUT_WHOLE) {
+    bool shares = spec->gradient_owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS &&
+                  spec->gradient_storage == LIERNE_STORAGE_COMPACT;
+    if (tensor == FORM_OUTPUT && spec->output == LIERNE_BRIDGE_OUTPUT_WHOLE) {
         snprintf(annotation, ANNOTATION, "R");
-    } else if (spec->gradient_owner == LIERNE_GRADIENT_PARTIAL) {
+    } else if (spec->gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL) {
         snprintf(annotation, ANNOTATION, "P");
     } else {
         write_cut(bridge, !shares, place_axes_of(spec).sequence, annotation);
@@ -67,8 +67,9 @@ static void write_annotation(const tool_bridge *bridge, form_tensor tensor, cons
         snprintf(annotation, ANNOTATION, "V");
     } else if (!source && strcmp(dim, "cp") == 0) {
         write_cp(bridge, tensor, annotation);
-    } else if (given && given[d].kind != LIERNE_REPLICATE) {
-        write_cut(bridge, given[d].kind == LIERNE_SHARD_ZIGZAG, given[d].axis, annotation);
+    } else if (given && given[d].kind != LIERNE_PLACEMENT_REPLICATE) {
+        write_cut(bridge, given[d].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG, given[d].axis,
+                  annotation);
     } else {
         snprintf(annotation, ANNOTATION, "I");
     }

@@ -75,7 +75,7 @@ static int plan_ranks(world *w, lierne_sim *sim) {
 static int64_t memory_needed(const world *w) {
     int64_t bytes = 0, sent[2] = {0};
     for (int r = 0; r < w->bridge->world; r++) {
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             lierne_report report = {.size = sizeof report};
             int64_t in, out;
             lierne_plan_get_elements(&in, &out, w->plans[r], (lierne_direction)d);
@@ -102,7 +102,7 @@ static int open_ranks(world *w) {
         if (!verify_rank_open(&w->ranks[r], &w->spec, r)) {
             return tool_usage(w->argv, "no memory for the buffers of rank %d", r);
         }
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             if (!verify_rank_fits(&w->ranks[r], w->plans[r], (lierne_direction)d)) {
                 tool_say(w->argv, "a buffer of rank %d has not the size of the closed form", r);
                 return TOOL_INVALID;
@@ -144,7 +144,7 @@ static int execute(world *w, lierne_direction direction) {
     int status = begin(w, direction);
     for (int r = 0; r < w->bridge->world; r++) {
         progress(w, names[direction], r);
-        if (lierne_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
+        if (lierne_request_end(w->requests[r]) != LIERNE_OK && status == TOOL_VALID) {
             status = world_failed(w);
         }
         w->requests[r] = NULL;
@@ -170,8 +170,8 @@ static int simulate(world *w, lierne_sim *sim) {
         status = open_ranks(w);
     }
     status = status == TOOL_VALID ? check_plans(w) : status;
-    status = status == TOOL_VALID ? execute(w, LIERNE_FORWARD) : status;
-    status = status == TOOL_VALID ? execute(w, LIERNE_ADJOINT) : status;
+    status = status == TOOL_VALID ? execute(w, LIERNE_DIRECTION_FORWARD) : status;
+    status = status == TOOL_VALID ? execute(w, LIERNE_DIRECTION_ADJOINT) : status;
     for (int r = 0; r < w->bridge->world && status == TOOL_VALID; r++) {
         int64_t lhs;
         int64_t rhs;

@@ -61,11 +61,11 @@ void verify_rank_close(verify_rank *rank) {
 }
 
 static form_tensor tensor_in(lierne_direction direction) {
-    return direction == LIERNE_FORWARD ? FORM_INPUT : FORM_GRADIENT;
+    return direction == LIERNE_DIRECTION_FORWARD ? FORM_INPUT : FORM_GRADIENT;
 }
 
 static form_tensor tensor_out(lierne_direction direction) {
-    return direction == LIERNE_FORWARD ? FORM_OUTPUT : FORM_RESULT;
+    return direction == LIERNE_DIRECTION_FORWARD ? FORM_OUTPUT : FORM_RESULT;
 }
 
 int64_t verify_lists(const lierne_plan *plan, lierne_direction direction) {
@@ -90,8 +90,9 @@ lierne_status verify_rank_begin(const verify_rank *rank, lierne_request **reques
                                 lierne_plan *plan, lierne_direction direction) {
     void *out = rank->buffer[tensor_out(direction)];
     const void *in = rank->buffer[tensor_in(direction)];
-    return direction == LIERNE_FORWARD ? lierne_forward_begin(request, plan, out, in, NULL)
-                                       : lierne_adjoint_begin(request, plan, out, in, NULL);
+    return direction == LIERNE_DIRECTION_FORWARD
+               ? lierne_plan_forward_begin(request, plan, out, in, NULL)
+               : lierne_plan_adjoint_begin(request, plan, out, in, NULL);
 }
 
 void verify_rank_poison(const verify_rank *rank, lierne_direction direction) {
@@ -202,7 +203,7 @@ static int64_t find(const int64_t *list, int64_t length, int64_t value) {
 static int64_t output_index(const verify_rank *rank, const int64_t *global, int64_t i) {
     const form *f = &rank->form[FORM_OUTPUT];
     int64_t index = 0;
-    if (f->spec->output == LIERNE_OUTPUT_SHARDED) {
+    if (f->spec->output == LIERNE_BRIDGE_OUTPUT_SHARDED) {
         return i;
     }
     for (int axis = 0; axis < FORM_AXES; axis++) {
@@ -239,14 +240,15 @@ void verify_rank_dot(const verify_rank *rank, int64_t *lhs, int64_t *rhs) {
 }
 
 bool verify_is_right(const verify_count *counts, int64_t lhs, int64_t rhs) {
-    return counts[LIERNE_FORWARD].wrong == 0 && counts[LIERNE_ADJOINT].wrong == 0 && lhs == rhs;
+    return counts[LIERNE_DIRECTION_FORWARD].wrong == 0 &&
+           counts[LIERNE_DIRECTION_ADJOINT].wrong == 0 && lhs == rhs;
 }
 
 static const char *const names[] = {"forward", "adjoint"};
 static const char *const places[] = {"output", "byte past the output", "input", "alias"};
 
 void verify_print_json(const verify_count *counts, int64_t lhs, int64_t rhs) {
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         printf(",\"%s\":{\"checked\":%" PRId64 ",\"wrong\":%" PRId64 "}", names[d],
                counts[d].checked, counts[d].wrong);
     }
@@ -254,7 +256,7 @@ void verify_print_json(const verify_count *counts, int64_t lhs, int64_t rhs) {
 }
 
 void verify_print_text(const verify_count *counts, int64_t lhs, int64_t rhs) {
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         const verify_count *c = &counts[d];
         printf("%s  %" PRId64 " elements checked, %" PRId64 " wrong\n", names[d], c->checked,
                c->wrong);

@@ -41,14 +41,14 @@ typedef struct load {
 } load;
 
 static const load loads[] = {
-    {"large f32", LIERNE_F32, 4, 1024, 1024, ROUNDS_LARGE},
-    {"large bf16", LIERNE_BF16, 4, 1024, 1024, ROUNDS_LARGE},
-    {"small f32", LIERNE_F32, 2, 64, 256, ROUNDS_SMALL},
+    {"large f32", LIERNE_DTYPE_F32, 4, 1024, 1024, ROUNDS_LARGE},
+    {"large bf16", LIERNE_DTYPE_BF16, 4, 1024, 1024, ROUNDS_LARGE},
+    {"small f32", LIERNE_DTYPE_F32, 2, 64, 256, ROUNDS_SMALL},
 };
 static const load quick_loads[] = {
-    {"quick f32", LIERNE_F32, 2, 16, 8, 0},
-    {"quick bf16", LIERNE_BF16, 3, 8, 16, 0},
-    {"quick pieces", LIERNE_F32, 2, 16, 32768, 0},
+    {"quick f32", LIERNE_DTYPE_F32, 2, 16, 8, 0},
+    {"quick bf16", LIERNE_DTYPE_BF16, 3, 8, 16, 0},
+    {"quick pieces", LIERNE_DTYPE_F32, 2, 16, 32768, 0},
 };
 
 static const method_kind *const kinds[] = {&lierne_direct,     &lierne_shm,

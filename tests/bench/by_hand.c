@@ -134,7 +134,7 @@ static method *open_naive(const void *of) {
     int d = mesh_coord(&w->dst, test_rank, "dp"), t = mesh_coord(&w->dst, test_rank, "tp");
     n->gather = split(wide * test_world + rest, test_rank);
     n->cp = split(d * test_world + t, test_rank);
-    n->own_sum = w->dtype == LIERNE_BF16;
+    n->own_sum = w->dtype == LIERNE_DTYPE_BF16;
     n->type = n->own_sum ? MPI_UINT16_T : MPI_FLOAT;
     n->sum = MPI_SUM;
     if (n->own_sum) {

@@ -2,7 +2,7 @@
  * beside those of MPI. All-gather and reduce-scatter are the two directions of one plan; an
  * all-reduce and an all-to-all are their own adjoints, so the two directions do the same there. Of
  * an all-reduce there is a row per algorithm of lierne: where they cross is the threshold of
- * LIERNE_COLLECTIVE_AUTO.
+ * LIERNE_COLLECTIVE_ALGORITHM_AUTO.
  *
  *   mpirun -n 2|4|8 collective [quick|--csv] [text...]
  *

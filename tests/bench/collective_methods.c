@@ -99,9 +99,9 @@ static bool run_plan(method *m, int direction) {
     const collective_work *w = m->workload;
     lierne_status status = LIERNE_OK;
     for (int i = 0; i < w->calls && status == LIERNE_OK; i++) {
-        status =
-            (direction == FORWARD ? lierne_forward : lierne_adjoint)(p->plan, p->out[direction],
-                                                                     p->in[direction], NULL);
+        status = (direction == FORWARD
+                      ? lierne_plan_forward
+                      : lierne_plan_adjoint)(p->plan, p->out[direction], p->in[direction], NULL);
     }
     return status == LIERNE_OK;
 }
@@ -113,14 +113,16 @@ static void close_plan(method *m) {
 
 static lierne_status plan(planned *p, const collective_work *w, lierne_collective_algorithm how) {
     int64_t count = (int64_t)count_of(w);
-    lierne_all_gather_spec gather = {.size = sizeof gather, .count = count, .dtype = LIERNE_F32};
+    lierne_all_gather_spec gather = {.size = sizeof gather,
+                                     .count = count,
+                                     .dtype = LIERNE_DTYPE_F32};
     lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                      .count = count,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .algorithm = how};
     lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                        .count = count,
-                                       .dtype = LIERNE_F32};
+                                       .dtype = LIERNE_DTYPE_F32};
     return w->kind == GATHER   ? lierne_plan_create_all_gather(&p->plan, p->context, &gather)
            : w->kind == REDUCE ? lierne_plan_create_all_reduce(&p->plan, p->context, &reduce)
                                : lierne_plan_create_all_to_all(&p->plan, p->context, &exchange);
@@ -166,19 +168,19 @@ static method *open_window(const collective_work *w, lierne_collective_algorithm
 }
 
 static method *open_auto(const void *w) {
-    return open_window(w, LIERNE_COLLECTIVE_AUTO);
+    return open_window(w, LIERNE_COLLECTIVE_ALGORITHM_AUTO);
 }
 static method *open_one_shot(const void *w) {
-    return open_window(w, LIERNE_COLLECTIVE_ONE_SHOT);
+    return open_window(w, LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT);
 }
 static method *open_two_shot(const void *w) {
-    return open_window(w, LIERNE_COLLECTIVE_TWO_SHOT);
+    return open_window(w, LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT);
 }
 static method *open_shm(const void *w) {
-    return &open_plan(w, "shm,mpi", LIERNE_COLLECTIVE_AUTO)->base;
+    return &open_plan(w, "shm,mpi", LIERNE_COLLECTIVE_ALGORITHM_AUTO)->base;
 }
 static method *open_mpi(const void *w) {
-    return &open_plan(w, "mpi", LIERNE_COLLECTIVE_AUTO)->base;
+    return &open_plan(w, "mpi", LIERNE_COLLECTIVE_ALGORITHM_AUTO)->base;
 }
 
 const method_kind window_collective = {"lierne, window", open_auto, close_plan};

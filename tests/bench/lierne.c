@@ -23,8 +23,8 @@ static bool run_plan(method *m, int direction) {
     planned *p = (planned *)m;
     char *out = p->view[direction] ? NULL : p->out[direction];
     lierne_status status = direction == FORWARD
-                               ? lierne_forward(p->plan, out, p->in[direction], NULL)
-                               : lierne_adjoint(p->plan, out, p->in[direction], NULL);
+                               ? lierne_plan_forward(p->plan, out, p->in[direction], NULL)
+                               : lierne_plan_adjoint(p->plan, out, p->in[direction], NULL);
     return status == LIERNE_OK;
 }
 
@@ -65,12 +65,12 @@ static method *open_plan(const workload *w, test_algorithm algorithm, lierne_gra
 }
 
 static lierne_gradient_owner owner_of(const workload *w) {
-    return w->cp > 1 ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL;
+    return w->cp > 1 ? LIERNE_GRADIENT_OWNER_ZIGZAG : LIERNE_GRADIENT_OWNER_PARTIAL;
 }
 
 static method *open_direct(const void *of) {
     const workload *w = of;
-    return open_plan(w, TEST_DIRECT, owner_of(w), LIERNE_SHARE_NONE);
+    return open_plan(w, TEST_DIRECT, owner_of(w), LIERNE_SHARING_NONE);
 }
 
 static method *open_over_shm(const workload *w, lierne_gradient_owner owner,
@@ -85,7 +85,7 @@ static method *open_over_shm(const workload *w, lierne_gradient_owner owner,
 }
 
 static method *open_shm(const void *of) {
-    return open_over_shm(of, owner_of(of), LIERNE_SHARE_NONE);
+    return open_over_shm(of, owner_of(of), LIERNE_SHARING_NONE);
 }
 
 static void fill_own(method *m, int direction) {
@@ -119,14 +119,14 @@ static method *open_in_windows(const workload *w, lierne_gradient_owner owner,
 }
 
 static method *open_window(const void *of) {
-    return open_in_windows(of, owner_of(of), LIERNE_SHARE_NONE);
+    return open_in_windows(of, owner_of(of), LIERNE_SHARING_NONE);
 }
 
 /* The forward's output is the plan's, one per node for all ranks that need the same. */
 static void find_shared(method *m, int direction) {
     const void *result = NULL;
     if (direction == FORWARD) {
-        lierne_plan_get_shared_output(&result, ((planned *)m)->plan, LIERNE_FORWARD);
+        lierne_plan_get_shared_output(&result, ((planned *)m)->plan, LIERNE_DIRECTION_FORWARD);
         m->result[FORWARD] = result ? result : m->result[FORWARD]; /* NULL: no output here */
     }
 }
@@ -136,7 +136,7 @@ static method *open_shared(const void *of) {
     if (mesh_size(&w->dst, "tp") * mesh_size(&w->dst, "cp") == 1) {
         return NULL;
     }
-    method *m = open_in_windows(w, owner_of(w), LIERNE_SHARE_FORWARD);
+    method *m = open_in_windows(w, owner_of(w), LIERNE_SHARING_FORWARD);
     ((planned *)m)->view[FORWARD] = true;
     m->after = find_shared;
     return m;
@@ -145,24 +145,28 @@ static method *open_shared(const void *of) {
 /* Without cp the gradient has one owner: the plan would be that of open_direct. */
 static method *open_partial(const void *of) {
     const workload *w = of;
-    return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
+    return w->cp > 1 ? open_plan(w, TEST_DIRECT, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_SHARING_NONE)
+                     : NULL;
 }
 
 static method *open_window_partial(const void *of) {
     const workload *w = of;
-    return w->cp > 1 ? open_in_windows(w, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE) : NULL;
+    return w->cp > 1 ? open_in_windows(w, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_SHARING_NONE)
+                     : NULL;
 }
 
 static method *open_collective(const void *of) {
     const workload *w = of;
-    return w->disjoint ? NULL
-                       : open_plan(w, TEST_COLLECTIVE, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE);
+    return w->disjoint
+               ? NULL
+               : open_plan(w, TEST_COLLECTIVE, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_SHARING_NONE);
 }
 
 static method *open_leader(const void *of) {
     const workload *w = of;
-    return w->disjoint ? open_plan(w, TEST_LEADER, LIERNE_GRADIENT_PARTIAL, LIERNE_SHARE_NONE)
-                       : NULL;
+    return w->disjoint
+               ? open_plan(w, TEST_LEADER, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_SHARING_NONE)
+               : NULL;
 }
 
 const method_kind lierne_direct = {"lierne DIRECT", open_direct, close_plan};

@@ -60,7 +60,8 @@ static void run_sum(const work *w) {
     for (size_t k = 0; k < w->n; k++) {
         from[k] = (lierne_contribution){w->from[k], &w->from_block};
     }
-    lierne_host_reduce_by(w->simd, w->dtype, LIERNE_SUM, 0, w->to, &w->to_block, from, w->n);
+    lierne_host_reduce_by(w->simd, w->dtype, LIERNE_REDUCTION_SUM, 0, w->to, &w->to_block, from,
+                          w->n);
 }
 
 static void run_nontemporal(const work *w) {
@@ -117,7 +118,7 @@ static void time_sums(void) {
     static const struct {
         lierne_dtype dtype;
         const char *name;
-    } types[] = {{LIERNE_F32, "f32"}, {LIERNE_BF16, "bf16"}, {LIERNE_F16, "f16"}};
+    } types[] = {{LIERNE_DTYPE_F32, "f32"}, {LIERNE_DTYPE_BF16, "bf16"}, {LIERNE_DTYPE_F16, "f16"}};
     static const size_t sizes[] = {32 << 10, 8 << 20};
     char *to = take(sizes[1]), *from[INPUTS];
     for (int k = 0; k < INPUTS; k++) {

@@ -67,7 +67,7 @@ static void run_bridge(lierne_sim *sim, int world, const char *text, lierne_brid
         size_t bytes = 0;
         printf("%7d  %-24s %-8s %-8s", world, text, owners[owned],
                balanced ? "balanced" : "direct");
-        spec->gradient_owner = owned ? LIERNE_GRADIENT_ZIGZAG : LIERNE_GRADIENT_PARTIAL;
+        spec->gradient_owner = owned ? LIERNE_GRADIENT_OWNER_ZIGZAG : LIERNE_GRADIENT_OWNER_PARTIAL;
         spec->routing = balanced ? LIERNE_ROUTING_BALANCED : LIERNE_ROUTING_DIRECT;
         for (int r = 0; r < 3; r++) {
             printf(" %9.3f", 1e3 * time_plan(sim, ranks[r], spec, rounds, &bytes));
@@ -93,7 +93,7 @@ static void run_world(int world, int rounds) {
                                .dst = narrow,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_BF16,
+                               .dtype = LIERNE_DTYPE_BF16,
                                .sequence_axis = 1};
     run_bridge(sim, world, "tp2 dp -> tp8 cp4 dp/16", &spec, rounds);
     spec.src = one;

@@ -40,7 +40,7 @@ static void add_entries(lierne_context *context, lierne_plan *plan, float *x) {
 static void execute(lierne_context *context, lierne_plan *plan, float *x) {
     (void)context;
     for (int i = 0; i < CALLS; i++) {
-        lierne_forward(plan, x + 1, x, NULL);
+        lierne_plan_forward(plan, x + 1, x, NULL);
     }
 }
 
@@ -59,7 +59,9 @@ static double measure(void (*run)(lierne_context *, lierne_plan *, float *), int
 }
 
 static void measure_context(const char *where) {
-    const lierne_all_gather_spec spec = {.size = sizeof spec, .count = 1, .dtype = LIERNE_F32};
+    const lierne_all_gather_spec spec = {.size = sizeof spec,
+                                         .count = 1,
+                                         .dtype = LIERNE_DTYPE_F32};
     lierne_context *context = NULL;
     lierne_plan *plan = NULL;
     lierne_status status = lierne_context_create_self(&context, NULL);

@@ -84,18 +84,20 @@ static void open_job(job *j, int world, int offset, int ranks, int ep) {
 }
 
 static lierne_layout *layout_of(const job *j, const int64_t *shape, cut how, int expert) {
-    lierne_placement placements[2] = {{.kind = how == WHOLE ? LIERNE_REPLICATE : LIERNE_SHARD,
+    lierne_placement placements[2] = {{.kind = how == WHOLE ? LIERNE_PLACEMENT_REPLICATE
+                                                            : LIERNE_PLACEMENT_SHARD,
                                        .axis = how == COLUMNS ? 1 : 0},
-                                      {.kind = LIERNE_REPLICATE}};
+                                      {.kind = LIERNE_PLACEMENT_REPLICATE}};
     if (expert >= 0) {
-        placements[0] = (lierne_placement){.kind = LIERNE_AT, .at = expert / (EXPERTS / j->ep)};
+        placements[0] =
+            (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = expert / (EXPERTS / j->ep)};
     }
     const lierne_layout_spec spec = {.size = sizeof spec,
                                      .grid = j->grid,
                                      .view = expert >= 0 ? "expert" : NULL,
                                      .naxes = 2,
                                      .shape = shape,
-                                     .dtype = LIERNE_BF16,
+                                     .dtype = LIERNE_DTYPE_BF16,
                                      .placements = placements};
     lierne_layout *layout = NULL;
     check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "a layout");

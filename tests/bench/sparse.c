@@ -22,9 +22,9 @@ typedef struct load {
     int64_t width;
 } load;
 
-static const load loads[] = {{"f64 x 32", LIERNE_F64, 32},
-                             {"f64 x 1", LIERNE_F64, 1},
-                             {"f32 x 64", LIERNE_F32, 64}};
+static const load loads[] = {{"f64 x 32", LIERNE_DTYPE_F64, 32},
+                             {"f64 x 1", LIERNE_DTYPE_F64, 1},
+                             {"f32 x 64", LIERNE_DTYPE_F32, 64}};
 #define LOADS ((int)(sizeof loads / sizeof loads[0]))
 
 /* A slab's rows for its neighbours lie together; those of bricks do not. */

@@ -49,7 +49,7 @@ static void add_f32(float *restrict to, const float *restrict from, const int64_
 }
 
 void rows_add(const sparse *w, char *to, const char *from, const int64_t *rows, int64_t n) {
-    if (w->dtype == LIERNE_F64) {
+    if (w->dtype == LIERNE_DTYPE_F64) {
         add_f64((double *)(void *)to, (const double *)(const void *)from, rows, n, w->width);
     } else {
         add_f32((float *)(void *)to, (const float *)(const void *)from, rows, n, w->width);

@@ -44,7 +44,7 @@ static method *open_whole(const void *of) {
     const sparse *w = of;
     whole *g = (whole *)take(sizeof *g);
     g->base = (method){.workload = w, .run = run_whole, .checked = true};
-    g->type = w->dtype == LIERNE_F64 ? MPI_DOUBLE : MPI_FLOAT;
+    g->type = w->dtype == LIERNE_DTYPE_F64 ? MPI_DOUBLE : MPI_FLOAT;
     g->counts = (int *)take(2 * (size_t)test_world * sizeof *g->counts);
     g->places = g->counts + test_world;
     for (int r = 0, at = 0; r < test_world; at += g->counts[r++]) {

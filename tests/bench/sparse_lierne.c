@@ -18,16 +18,18 @@ static bool run_planned(method *m, int direction) {
     planned *p = (planned *)m;
     const sparse *w = m->workload;
     return direction == FORWARD
-               ? lierne_forward(p->plan, w->ghosts[FORWARD], w->owned[FORWARD], NULL) == LIERNE_OK
-               : lierne_adjoint(p->plan, w->owned[ADJOINT], w->ghosts[ADJOINT], NULL) == LIERNE_OK;
+               ? lierne_plan_forward(p->plan, w->ghosts[FORWARD], w->owned[FORWARD], NULL) ==
+                     LIERNE_OK
+               : lierne_plan_adjoint(p->plan, w->owned[ADJOINT], w->ghosts[ADJOINT], NULL) ==
+                     LIERNE_OK;
 }
 
 static bool run_whole(method *m, int direction) {
     planned *p = (planned *)m;
     const sparse *w = m->workload;
     char *rows = w->owned[direction];
-    return (direction == FORWARD ? lierne_forward : lierne_adjoint)(p->plan, rows, rows, NULL) ==
-           LIERNE_OK;
+    return (direction == FORWARD ? lierne_plan_forward : lierne_plan_adjoint)(p->plan, rows, rows,
+                                                                              NULL) == LIERNE_OK;
 }
 
 static void close_planned(method *m) {
@@ -99,8 +101,10 @@ static method *open_shm(const void *of) {
 static bool run_window(method *m, int direction) {
     planned *p = (planned *)m;
     return direction == FORWARD
-               ? lierne_forward(p->plan, p->ghosts[FORWARD], p->owned[FORWARD], NULL) == LIERNE_OK
-               : lierne_adjoint(p->plan, p->owned[ADJOINT], p->ghosts[ADJOINT], NULL) == LIERNE_OK;
+               ? lierne_plan_forward(p->plan, p->ghosts[FORWARD], p->owned[FORWARD], NULL) ==
+                     LIERNE_OK
+               : lierne_plan_adjoint(p->plan, p->owned[ADJOINT], p->ghosts[ADJOINT], NULL) ==
+                     LIERNE_OK;
 }
 
 static void take_over(char *own, const char *from, size_t bytes) {

@@ -78,8 +78,8 @@ static void put_roots(forest *f, const int32_t *rank, const int64_t *root) {
 }
 
 static forest *open_pairs(const sparse *w) {
-    MPI_Datatype element = w->dtype == LIERNE_F64 ? MPI_DOUBLE : MPI_FLOAT;
-    if (w->dtype != (sizeof(PetscReal) == 8 ? LIERNE_F64 : LIERNE_F32)) {
+    MPI_Datatype element = w->dtype == LIERNE_DTYPE_F64 ? MPI_DOUBLE : MPI_FLOAT;
+    if (w->dtype != (sizeof(PetscReal) == 8 ? LIERNE_DTYPE_F64 : LIERNE_DTYPE_F32)) {
         return NULL;
     }
     forest *f = (forest *)take(sizeof *f);

@@ -53,7 +53,7 @@ static void set_bridge(workload *w) {
                               .axis_s = 1 - w->axis,
                               .axis_h = 2,
                               .dtype = w->dtype,
-                              .owner = LIERNE_GRADIENT_ZIGZAG};
+                              .owner = LIERNE_GRADIENT_OWNER_ZIGZAG};
 }
 
 void workload_open(workload *w) {

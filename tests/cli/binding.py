@@ -118,7 +118,7 @@ def execute(library, begin, plans, outputs, inputs):
     for request, plan, out, data in zip(requests, plans, outputs, inputs):
         must(library, begin(ctypes.byref(request), plan, out, data, None))
     for request in requests:
-        must(library, library.lierne_end(request))
+        must(library, library.lierne_request_end(request))
 
 
 def run_bridge(library, structs):
@@ -137,11 +137,11 @@ def run_bridge(library, structs):
     small, large = ctypes.c_double * 16, ctypes.c_double * 32
     x = [small(*(16 * (rank // 2) + i for i in range(16))) for rank in range(8)]
     y, gx = [large() for _ in range(8)], [small() for _ in range(8)]
-    execute(library, library.lierne_forward_begin, plans, y, x)
+    execute(library, library.lierne_plan_forward_begin, plans, y, x)
     for rank in range(8):
         check(list(y[rank]) == [32 * (rank // 4) + i for i in range(32)], f"forward, rank {rank}")
     g = [large(*((rank // 2 % 2 + 1) * value for value in y[rank])) for rank in range(8)]
-    execute(library, library.lierne_adjoint_begin, plans, gx, g)
+    execute(library, library.lierne_plan_adjoint_begin, plans, gx, g)
     for rank in range(8):
         check(list(gx[rank]) == [3 * value for value in x[rank]], f"adjoint, rank {rank}")
         must(library, library.lierne_plan_destroy(plans[rank]))
@@ -161,9 +161,9 @@ def run_pairs(library, structs):
     must(library, library.lierne_plan_create_references(ctypes.byref(plan), context, ctypes.byref(spec)))
     array = ctypes.c_double * 6
     ghosts, home = array(), array()
-    must(library, library.lierne_forward(plan, ghosts, array(1, 2, 3, 4, 5, 6), None))
+    must(library, library.lierne_plan_forward(plan, ghosts, array(1, 2, 3, 4, 5, 6), None))
     check(list(ghosts) == [5, 6, 1, 2, 5, 6], f"rows forward are {list(ghosts)}")
-    must(library, library.lierne_adjoint(plan, home, ghosts, None))
+    must(library, library.lierne_plan_adjoint(plan, home, ghosts, None))
     check(list(home) == [1, 2, 0, 0, 10, 12], f"rows home are {list(home)}")
     must(library, library.lierne_plan_destroy(plan))
     must(library, library.lierne_context_destroy(context))

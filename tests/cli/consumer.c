@@ -41,7 +41,7 @@ static void plan(lierne_plan **plans, lierne_sim *sim) {
     spec.dst = dst;
     spec.naxes = 2;
     spec.shape = shape;
-    spec.dtype = LIERNE_F32;
+    spec.dtype = LIERNE_DTYPE_F32;
     spec.sequence_axis = -1;
     for (int r = 0; r < RANKS; r++) {
         must(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec));
@@ -65,20 +65,20 @@ int main(void) {
         for (int i = 0; i < SOURCE; i++) {
             x[r][i] = (float)(r * SOURCE + i + 1);
         }
-        must(lierne_forward_begin(&requests[r], plans[r], y[r], x[r], NULL));
+        must(lierne_plan_forward_begin(&requests[r], plans[r], y[r], x[r], NULL));
     }
     for (int r = 0; r < RANKS; r++) {
-        must(lierne_end(requests[r]));
+        must(lierne_request_end(requests[r]));
         for (int i = 0; i < ALL; i++) {
             wrong += y[r][i] != (float)(i + 1);
             g[r][i] = 10 * y[r][i];
         }
     }
     for (int r = 0; r < RANKS; r++) {
-        must(lierne_adjoint_begin(&requests[r], plans[r], gx[r], g[r], NULL));
+        must(lierne_plan_adjoint_begin(&requests[r], plans[r], gx[r], g[r], NULL));
     }
     for (int r = 0; r < RANKS; r++) {
-        must(lierne_end(requests[r]));
+        must(lierne_request_end(requests[r]));
         for (int i = 0; i < SOURCE; i++) {
             wrong += gx[r][i] != (float)(10 * (r * SOURCE + i + 1));
         }

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     memset(&late, 0, sizeof late);
     late.size = sizeof late;
     late.timeout = -1;
-    wrong += lierne_context_create_mpi(&context, MPI_COMM_WORLD, &late) != LIERNE_INVALID;
+    wrong += lierne_context_create_mpi(&context, MPI_COMM_WORLD, &late) != LIERNE_ERR_INVALID;
     wrong += strstr(lierne_last_error(), "-1") == NULL;
     wrong += lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) != LIERNE_OK;
     wrong += lierne_context_get_world_size(context) != ranks;

@@ -77,7 +77,7 @@ def made(function, *arguments):
 
 
 def status_functions():
-    check(L.lierne_status_name(-1) == b"LIERNE_INVALID", "status_name")
+    check(L.lierne_status_name(-1) == b"LIERNE_ERR_INVALID", "status_name")
     check(len(L.lierne_status_text(-1)) > 20, "status_text")
     check(L.lierne_version().count(b".") == 2, "version")
     check(L.lierne_dtype_size(BITS16) == 2 and L.lierne_dtype_name(F32) == b"f32", "dtypes")
@@ -96,7 +96,7 @@ def grid_functions():
     g = make_grid(sizes=(2, 1, 2), world=4)
     view = struct("view_spec", name=b"expert", ndims=1, names=words("ep"), sizes=longs(4))
     ok(L.lierne_grid_add_view(g, ref(view)))
-    check((L.lierne_grid_get_size(g), L.lierne_grid_get_offset(g), L.lierne_grid_get_world_size(g))
+    check((L.lierne_grid_get_size(g), L.lierne_grid_get_rank_offset(g), L.lierne_grid_get_world_size(g))
           == (4, 0, 4), "a grid's numbers")
     check(L.lierne_grid_get_nviews(g) == 2 and L.lierne_grid_get_view_name(g, 1) == b"expert", "views")
     check(L.lierne_grid_get_ndims(g, None) == 3, "ndims")
@@ -134,7 +134,7 @@ def context_functions():
            L.lierne_context_find_member(context, 5)) == (1, 0, -1), "members of a context")
     check(L.lierne_context_get_ngroups(context) == 0 and L.lierne_context_get_max_groups(context) == 64, "groups")
     check(L.lierne_context_get_timeout(context) > 0 > L.lierne_context_get_timeout(None), "a timeout")
-    ok(L.lierne_progress(context))
+    ok(L.lierne_context_progress(context))
     ok(L.lierne_context_get_status(context))
     text = ctypes.create_string_buffer(4096)
     ok(L.lierne_context_dump(text, 4096, context))
@@ -144,7 +144,7 @@ def context_functions():
     check(count.value == 0, "borrowed")
     spec = struct("group_spec", purpose=b"test", ngroups=1, group_size=1, ranks=ints(0))
     group, several = made(L.lierne_group_create, context, ref(spec)), array(P, None)
-    ok(L.lierne_groups_create(several, context, array(P, ctypes.addressof(spec)), 1))
+    ok(L.lierne_group_create_all(several, context, array(P, ctypes.addressof(spec)), 1))
     check((L.lierne_group_get_size(group), L.lierne_group_get_rank(group), L.lierne_group_get_uid(group),
            L.lierne_group_get_priority(group)) == (1, 0, 1, 0), "a group's numbers")
     check(L.lierne_group_get_purpose(group) == b"test" and L.lierne_group_get_ranks(group), "purpose")
@@ -157,7 +157,7 @@ def context_functions():
     check(L.lierne_context_dealloc(context, memory) == INVALID, "dealloc twice")
     ok(L.lierne_context_abort(context, INVALID, b"no more"))
     check(L.lierne_context_get_status(context) == INVALID, "status of a dead context")
-    check(L.lierne_progress(context) == INVALID and b"no more" in L.lierne_last_error(), "abort")
+    check(L.lierne_context_progress(context) == INVALID and b"no more" in L.lierne_last_error(), "abort")
     ok(L.lierne_context_destroy_all(context))
     ok(L.lierne_context_destroy(made(L.lierne_context_create_self, None)))
 
@@ -229,7 +229,7 @@ def bridge_functions():
     ok(L.lierne_bridge_check(ref(spec)))
     ok(L.lierne_bridge_check_grids(ref(spec)))
     layouts = [P(), P(), P()]
-    ok(L.lierne_bridge_layouts_create(*(ref(x) for x in layouts), ref(spec)))
+    ok(L.lierne_layout_create_bridge(*(ref(x) for x in layouts), ref(spec)))
     redistribution = struct("redistribute_spec", src=layouts[0], dst=layouts[1])
     variable = struct("bridge_spec", src=src, dst=dst, naxes=3, shape=longs(2, 2, 3), dtype=F32,
                       sequence_axis=1, variable_rows=1)
@@ -261,16 +261,16 @@ def bridge_functions():
     y, back = [array(ctypes.c_float, *[-1] * 24) for _ in range(2)], array(ctypes.c_float, *[-1] * 12)
     requests, done = [P(), P()], ctypes.c_int()
     for rank in range(2):
-        ok(L.lierne_forward_begin(ref(requests[rank]), plans[0][rank], y[rank], x[rank], None))
+        ok(L.lierne_plan_forward_begin(ref(requests[rank]), plans[0][rank], y[rank], x[rank], None))
     while not done.value:
         ok(L.lierne_request_test(ref(done), requests[0]))
     for request in requests:
-        ok(L.lierne_end(request))
+        ok(L.lierne_request_end(request))
     check(list(y[0]) == list(x[0]) + list(x[1]) == list(y[1]), "the forward of the new shape")
     for rank in range(2):
-        ok(L.lierne_adjoint_begin(ref(requests[rank]), plans[0][rank], back, y[rank], None))
+        ok(L.lierne_plan_adjoint_begin(ref(requests[rank]), plans[0][rank], back, y[rank], None))
     for request in requests:
-        ok(L.lierne_end(request))
+        ok(L.lierne_request_end(request))
     both = [made(L.lierne_coalesced_create, array(P, plans[1][r].value, plans[3][r].value), 2) for r in range(2)]
     sent, received = longs(0), longs(0)
     ok(L.lierne_coalesced_get_messages(sent, received, both[0], FORWARD))
@@ -289,7 +289,7 @@ def bridge_functions():
     variable.src = variable.dst = one.value
     plan = made(L.lierne_plan_create_bridge, context, ref(variable))
     ok(L.lierne_plan_update_counts(plan, longs(1, 2)))
-    ok(L.lierne_forward(plan, y[0], x[0], None))
+    ok(L.lierne_plan_forward(plan, y[0], x[0], None))
     check(list(y[0])[:9] == list(x[0])[:9], "rows of the step")
     ok(L.lierne_context_destroy_all(context))
     for g in (src, dst, one):
@@ -334,7 +334,7 @@ def row_functions():
     ok(L.lierne_partition_split(owner, 3, 1))
     points, codes = array(ctypes.c_double, *range(9)), array(ctypes.c_uint32, 9, 9, 9)
     ok(L.lierne_partition_morton(owner, points, F64, 3, 1))
-    ok(L.lierne_morton_codes(codes, points, F64, 3))
+    ok(L.lierne_partition_morton_codes(codes, points, F64, 3))
     check(list(owner) == [0, 0, 0] and list(codes) == sorted(codes), "partitions")
     spec = struct("graph_spec", nrows=3, owner=owner, nedges=1, source=longs(2), target=longs(1),
                   dtype=F32, width=1)
@@ -350,11 +350,11 @@ def row_functions():
     again = made(L.lierne_plan_deserialize, context, ctypes.cast(text, ctypes.c_char_p), length)
     L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
     out, held = array(ctypes.c_float, 0, 0), array(ctypes.c_float, 1, 2, 3)
-    ok(L.lierne_forward(again, out, held, None))
+    ok(L.lierne_plan_forward(again, out, held, None))
     check(list(out) == [3, 1], "a plan from its text")
-    ok(L.lierne_reduce(plan, 1, held, array(ctypes.c_float, 7, 0), None))
+    ok(L.lierne_plan_reduce(plan, 1, held, array(ctypes.c_float, 7, 0), None))
     check(list(held) == [1, 2, 7], "the maximum")
-    ok(L.lierne_adjoint(plan, held, array(ctypes.c_float, 4, 5), None))
+    ok(L.lierne_plan_adjoint(plan, held, array(ctypes.c_float, 4, 5), None))
     check(list(held) == [5, 0, 4], "the adjoint")
     halo_functions(context)
     ok(L.lierne_context_destroy_all(context))
@@ -365,9 +365,9 @@ def collective_functions():
     for kind in "all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all":
         spec = struct(kind + "_spec", count=2, dtype=F32)
         plan, y = made(getattr(L, "lierne_plan_create_" + kind), context, ref(spec)), array(ctypes.c_float, 7, 7)
-        ok(L.lierne_forward(plan, y, x, None))
+        ok(L.lierne_plan_forward(plan, y, x, None))
         check(list(y) == [3, -5] and L.lierne_plan_get_kind(plan) == kind.encode(), kind)
-    ok(L.lierne_forward(made(L.lierne_plan_create_barrier, context, ref(struct("barrier_spec"))), None, None, None))
+    ok(L.lierne_plan_forward(made(L.lierne_plan_create_barrier, context, ref(struct("barrier_spec"))), None, None, None))
     ok(L.lierne_context_destroy_all(context))
 
 
@@ -387,14 +387,14 @@ def schedule_functions():
     ok(L.lierne_schedule_get_group(ref(group), isolated, 1))
     ok(L.lierne_schedule_get_operation(ref(operation), isolated, 0))
     check(group.source == 4 and operation.group == 1, "isolated")
-    order, cycle = struct("order"), ctypes.create_string_buffer(b"x", 9)
-    ok(L.lierne_schedules_check(ref(order), cycle, 9, array(P, isolated.value), 1))
+    order, cycle = struct("schedule_order"), ctypes.create_string_buffer(b"x", 9)
+    ok(L.lierne_schedule_check(ref(order), cycle, 9, array(P, isolated.value), 1))
     check((order.safe_serialised, order.ncreated, cycle.value) == (1, 1, b""), "order")
     text, several, count = P(), P(), ctypes.c_int()
     ok(L.lierne_schedule_serialize(ref(text), isolated))
-    ok(L.lierne_schedules_deserialize(ref(several), ref(count), ctypes.cast(text, ctypes.c_char_p),
+    ok(L.lierne_schedule_deserialize(ref(several), ref(count), ctypes.cast(text, ctypes.c_char_p),
                                       len(ctypes.string_at(text))))
-    L.lierne_schedules_destroy(several, count)
+    L.lierne_schedule_destroy_all(several, count)
     L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
     run, done, event = made(L.lierne_run_create, context, isolated, None), ctypes.c_int(), struct("run_event")
     x, y = array(ctypes.c_float, 3, -5), array(ctypes.c_float, 7, 7)
@@ -432,17 +432,17 @@ def hang_functions():
         os.environ["LIERNE_DUMP_DIR"] = folder
         context = made(L.lierne_context_create_self, None)
         del os.environ["LIERNE_DUMP_DIR"]
-        status, recorded = said(L.lierne_status_json, context), said(L.lierne_recorder_json, context)
+        status, recorded = said(L.lierne_context_get_status_json, context), said(L.lierne_context_get_recorder_json, context)
         check((status["state"], status["in_flight"], recorded["state"]) == ("open", [], "open"), "a status")
         plan = made(L.lierne_plan_create_all_to_all, context, ref(struct("all_to_all_spec", count=1, dtype=F32)))
         x, y, text = array(ctypes.c_float, 3), array(ctypes.c_float, 0), P()
-        ok(L.lierne_forward(plan, y, x, None))
-        ok(L.lierne_recorder_trace(ref(text), context))
+        ok(L.lierne_plan_forward(plan, y, x, None))
+        ok(L.lierne_context_get_trace(ref(text), context))
         check(b'"forward 0"' in ctypes.string_at(text), "a trace of calls")
         L.lierne_text_destroy(ctypes.cast(text, ctypes.c_char_p))
         ok(L.lierne_context_destroy_all(context))
         [name] = os.listdir(folder)
-        check(said(L.lierne_recorder_read_json, os.path.join(folder, name).encode())["state"] == "destroyed", "a dump")
+        check(said(L.lierne_recorder_file_get_json, os.path.join(folder, name).encode())["state"] == "destroyed", "a dump")
         hang = struct("hang")
         ok(L.lierne_hang_find(ref(hang), ref(text), folder.encode()))
         check((hang.kind, hang.rank, hang.ndumps) == (0, -1, 1), "no hang")

@@ -34,7 +34,7 @@ static const char *both(size_t given, size_t known) {
     do {                                                                                           \
         expect(name, call, LIERNE_OK, NULL);                                                       \
         (spec).grown[1] = 1;                                                                       \
-        expect(name " with an unknown field", call, LIERNE_INVALID,                                \
+        expect(name " with an unknown field", call, LIERNE_ERR_INVALID,                            \
                both(sizeof(spec), sizeof(spec) - sizeof((spec).grown)));                           \
         (spec).grown[1] = 0;                                                                       \
     } while (0)
@@ -45,7 +45,9 @@ static const char *both(size_t given, size_t known) {
 #define TRY(name, spec, short_text, call) expect(name, call, short_status(short_text), short_text)
 #define UNTOUCHED(name, box)              (void)(box)
 static lierne_status short_status(const char *text) {
-    return !text ? LIERNE_OK : strstr(text, "world_size") ? LIERNE_WORLD_SIZE : LIERNE_INVALID;
+    return !text                        ? LIERNE_OK
+           : strstr(text, "world_size") ? LIERNE_ERR_WORLD_SIZE
+                                        : LIERNE_ERR_INVALID;
 }
 #endif
 
@@ -125,7 +127,7 @@ static lierne_layout *layout(void) {
                             .grid = grid,
                             .naxes = 2,
                             .shape = shape,
-                            .dtype = LIERNE_F32,
+                            .dtype = LIERNE_DTYPE_F32,
                             .placements = placements};
     lierne_layout *made = NULL;
     TRY("layout", l, NULL, (lierne_layout_destroy(made), lierne_layout_create(&made, &l)));
@@ -141,7 +143,7 @@ static void dense(void) {
                             .dst = grid,
                             .naxes = 2,
                             .shape = shape,
-                            .dtype = LIERNE_F32,
+                            .dtype = LIERNE_DTYPE_F32,
                             .sequence_axis = -1};
     BOX(lierne_node_bound) crossing;
     PREPARE(crossing);
@@ -158,7 +160,7 @@ static void dense(void) {
     TRY("bridge", b, NULL,
         (lierne_plan_destroy(plan), lierne_plan_create_bridge(&plan, context, &b)));
     lierne_plan_destroy(plan), plan = NULL;
-    lierne_megatron_spec m = {.size = sizeof m, .algorithm = LIERNE_MEGATRON_COLLECTIVE};
+    lierne_megatron_spec m = {.size = sizeof m, .algorithm = LIERNE_MEGATRON_ALGORITHM_COLLECTIVE};
 #ifndef SMALLER
     m.bridge = &b;
 #endif
@@ -188,13 +190,15 @@ static void dense(void) {
     lierne_route_destroy(route), lierne_plan_destroy(plan), plan = NULL;
     expect("bridge", lierne_plan_create_bridge(&plan, context, &b), LIERNE_OK, NULL);
     PREPARE(report);
-    expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD), LIERNE_OK, NULL);
+    expect("report", lierne_plan_get_report(&report.value, plan, LIERNE_DIRECTION_FORWARD),
+           LIERNE_OK, NULL);
     expect_true("report is filled",
                 strcmp(report.value.algorithm, "direct") == 0 && report.value.min_bytes == 0);
     AFTER("report", report);
     report.value.size = 0;
-    expect("report without a size", lierne_plan_get_report(&report.value, plan, LIERNE_FORWARD),
-           LIERNE_INVALID, "report->size is 0");
+    expect("report without a size",
+           lierne_plan_get_report(&report.value, plan, LIERNE_DIRECTION_FORWARD),
+           LIERNE_ERR_INVALID, "report->size is 0");
     lierne_plan_destroy(plan);
     lierne_layout_destroy(l);
 }
@@ -209,14 +213,14 @@ static void rows(void) {
                            .nedges = 1,
                            .source = source,
                            .target = target,
-                           .dtype = LIERNE_F32,
+                           .dtype = LIERNE_DTYPE_F32,
                            .width = 1};
     lierne_references_spec r = {.size = sizeof r,
                                 .nowned = 3,
                                 .nghosts = 1,
                                 .rank = rank,
                                 .row = target,
-                                .dtype = LIERNE_F32,
+                                .dtype = LIERNE_DTYPE_F32,
                                 .width = 1};
     lierne_plan *plan = NULL;
     TRY("references", r, NULL,
@@ -257,7 +261,7 @@ static void space(void) {
     expect("swaps", lierne_brick_get_swaps(&h.value, brick), LIERNE_OK, NULL);
     expect_true("swaps are filled", h.value.nswap == 6);
     AFTER("swaps", h);
-    h.value.dtype = LIERNE_F64;
+    h.value.dtype = LIERNE_DTYPE_F64;
     h.value.width = 3;
     lierne_plan *plan = NULL;
     TRY("halo", h.value, NULL,
@@ -312,7 +316,7 @@ static void schedules(void) {
     lierne_operation_spec o = LIERNE_OPERATION_SPEC_INIT;
     o.kind = LIERNE_OPERATION_LOCAL;
     TRY("operation", o, NULL, lierne_schedule_add_operation(&index, s, &o));
-    expect("schedules", lierne_schedules_deserialize(&read, &n, text, sizeof text - 1), LIERNE_OK,
+    expect("schedules", lierne_schedule_deserialize(&read, &n, text, sizeof text - 1), LIERNE_OK,
            NULL);
     lierne_isolation_spec p = LIERNE_ISOLATION_SPEC_INIT;
     TRY("isolation", p, NULL,
@@ -322,14 +326,14 @@ static void schedules(void) {
     lierne_run_destroy(run);
     expect("run", lierne_run_create(&run, context, read[0], NULL), LIERNE_OK, NULL);
     BOX(lierne_schedule_group) group;
-    BOX(lierne_order) order;
+    BOX(lierne_schedule_order) order;
     BOX(lierne_run_event) event;
     PREPARE(group);
     expect("group", lierne_schedule_get_group(&group.value, read[0], 0), LIERNE_OK, NULL);
     AFTER("group", group);
     PREPARE(order);
     expect("order",
-           lierne_schedules_check(&order.value, NULL, 0, (const lierne_schedule *const *)read, n),
+           lierne_schedule_check(&order.value, NULL, 0, (const lierne_schedule *const *)read, n),
            LIERNE_OK, NULL);
     AFTER("order", order);
     PREPARE(event);
@@ -338,12 +342,12 @@ static void schedules(void) {
     BOX(lierne_hang) hang;
     char *said;
     PREPARE(hang);
-    expect("hang", lierne_hang_find(&hang.value, &said, "no such folder"), LIERNE_IO, NULL);
+    expect("hang", lierne_hang_find(&hang.value, &said, "no such folder"), LIERNE_ERR_IO, NULL);
     AFTER("hang", hang);
     lierne_run_destroy(run);
     lierne_schedule_destroy(s);
     lierne_schedule_destroy(out);
-    lierne_schedules_destroy(read, n);
+    lierne_schedule_destroy_all(read, n);
 }
 
 /* Functions of a world of one rank. */

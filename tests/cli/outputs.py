@@ -91,7 +91,7 @@ def try_function(function, name, parameters, values):
         passed = [out[i] if i in out else a.make() if isinstance(a, Memory) else a for i, a in enumerate(call)]
         status = function(*passed)
         # A function that makes several takes their number last.
-        n = call[-1].value if name == "lierne_groups_create" else 1
+        n = call[-1].value if name == "lierne_group_create_all" else 1
         if status < 0 and not (name in READERS and status in (SYNTAX, CONFIG)):
             errors += 1
             kept = [parameters[i][1] for i in out if any(out[i][k] for k in range(n))]

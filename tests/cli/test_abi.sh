@@ -16,10 +16,10 @@ status=$?
 # What breaks programs must be found: a field that moves, a constant that changes, a function that goes.
 cp -R include "$work/include"
 sed -i 's/^    const lierne_grid \*src;$/    int moved; &/' "$work/include/lierne/bridge.h"
-sed -i 's/LIERNE_REPLICATE = 0/LIERNE_REPLICATE = 7/' "$work/include/lierne/layout.h"
+sed -i 's/LIERNE_PLACEMENT_REPLICATE = 0/LIERNE_PLACEMENT_REPLICATE = 7/' "$work/include/lierne/layout.h"
 sed -i 's/lierne_partition_split(/lierne_partition_cut(/' "$work/include/lierne/sparse.h"
 found=$(python3 tests/cli/abi.py "$work/include" tests/abi.txt)
-for change in 'field lierne_bridge_spec: const lierne_grid \*src 8 8' 'constant LIERNE_REPLICATE 0' \
+for change in 'field lierne_bridge_spec: const lierne_grid \*src 8 8' 'constant LIERNE_PLACEMENT_REPLICATE 0' \
     'lierne_status lierne_partition_split('; do
     grep -q "^FAIL the ABI has no longer: $change" <<<"$found" || { echo "FAIL not found: $change" && status=1; }
 done

@@ -59,7 +59,7 @@ round() { # round NUMBER SIGNAL [shared]
         [ -e "$r" ] || continue
         read -r status seconds <"$r"
         case $status in
-        LIERNE_PEER_FAILED | LIERNE_TIMEOUT)
+        LIERNE_ERR_PEER_FAILED | LIERNE_ERR_TIMEOUT)
             if awk "BEGIN { exit !($seconds < 10.0) }"; then ok; else no "round $1: $r took $seconds s"; fi
             ;;
         *) no "round $1 ($signal of rank $victim): $r says $(cat "$r")" ;;

@@ -24,7 +24,7 @@ cp             [0,2] [1,3] [4,6] [5,7]
 dp-cp          [0,2,4,6] [1,3,5,7]
 view:expert:ep [0,1,2,3,4,5,6,7]
 pp             [0] [1] [2] [3] [4] [5] [6] [7]
-LIERNE_UNKNOWN_DIM: lierne_grid_get_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
+LIERNE_ERR_UNKNOWN_DIM: lierne_grid_get_groups: dim 'ep' is not in view 'base', which has: tp, cp, pp, dp
 END
 prints 06_node "$build/examples/06_node" <<'END'
 4 of 4 ranks have the whole vector
@@ -75,7 +75,7 @@ all-gather of 64 elements per rank: 0 wrong
 all-gather of 0, 32 or 64 elements per rank: 0 wrong
 END
         prints 08_reduce_scatter "${MPIRUN:-mpirun}" -n $n "$build/examples/08_reduce_scatter" <<'END'
-lierne_adjoint: rank 0: the plan has no adjoint: its reduction is LIERNE_MAX, and only LIERNE_SUM and LIERNE_AVG have one
+lierne_plan_adjoint: rank 0: the plan has no adjoint: its reduction is LIERNE_REDUCTION_MAX, and only LIERNE_REDUCTION_SUM and LIERNE_REDUCTION_AVG have one
 reduce-scatter, 64 sums per rank: 0 wrong
 all-reduce, averages: 0 wrong
 END

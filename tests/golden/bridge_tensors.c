@@ -120,22 +120,26 @@ static void try_bridge(golden_case *c, const golden_bridge *bridge, lierne_statu
     golden_expect_status(&one, "lierne_plan_create_bridge", status, wanted);
     golden_expect(c, !one.failed, "%s %s, owner %d, %s%s: %s", lierne_dtype_name(bridge->dtype),
                   bridge->algorithm == TEST_DIRECT ? "direct" : "collective", (int)bridge->owner,
-                  bridge->storage == LIERNE_FULL ? "full" : "compact", bridge->flat ? ", rows" : "",
-                  one.why);
+                  bridge->storage == LIERNE_STORAGE_FULL ? "full" : "compact",
+                  bridge->flat ? ", rows" : "", one.why);
 }
 
 /* Both algorithms. The collective one must be rejected where the reference gives wrong data, and
  * where the gradient has owners: the reference sums. */
 static void try_algorithms(golden_case *c, golden_bridge bridge) {
     bool right = !cJSON_IsFalse(golden_get(c->item, "reference_is_correct"));
-    bool owned = bridge.owner != LIERNE_GRADIENT_PARTIAL;
-    static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32};
+    bool owned = bridge.owner != LIERNE_GRADIENT_OWNER_PARTIAL;
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_I64,
+                                          LIERNE_DTYPE_I32};
     for (int i = 0; i < 4; i++) {
         bridge.dtype = dtypes[i];
         bridge.algorithm = TEST_DIRECT;
         try_bridge(c, &bridge, LIERNE_OK);
         bridge.algorithm = TEST_COLLECTIVE;
-        try_bridge(c, &bridge, owned ? LIERNE_UNSUPPORTED : right ? LIERNE_OK : LIERNE_MISALIGNED);
+        try_bridge(c, &bridge,
+                   owned   ? LIERNE_ERR_UNSUPPORTED
+                   : right ? LIERNE_OK
+                           : LIERNE_ERR_MISALIGNED);
     }
 }
 
@@ -144,13 +148,13 @@ static bool owner_of(const golden_bridge *bridge, lierne_gradient_owner *owner) 
     int64_t n = lierne_grid_find_dim_size(bridge->dst, NULL, "cp");
     switch (bridge->mode) {
     case GOLDEN_ZIGZAG:
-        *owner = LIERNE_GRADIENT_ZIGZAG;
+        *owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
         return bridge->length % (2 * n) == 0;
     case GOLDEN_CONTIGUOUS:
-        *owner = LIERNE_GRADIENT_CONTIGUOUS;
+        *owner = LIERNE_GRADIENT_OWNER_CONTIGUOUS;
         return bridge->length % n == 0;
     case GOLDEN_ROWMAP:
-        *owner = LIERNE_GRADIENT_ROWS;
+        *owner = LIERNE_GRADIENT_OWNER_ROWS;
         return true;
     default:
         return false;
@@ -167,9 +171,9 @@ static void try_all(golden_case *c, golden_bridge bridge) {
         return;
     }
     try_algorithms(c, bridge);
-    bridge.storage = LIERNE_COMPACT;
+    bridge.storage = LIERNE_STORAGE_COMPACT;
     /* Compact rows make one axis of two, which must be neighbours. */
-    if (bridge.owner != LIERNE_GRADIENT_ROWS || bridge.order[1] != 'h') {
+    if (bridge.owner != LIERNE_GRADIENT_OWNER_ROWS || bridge.order[1] != 'h') {
         try_algorithms(c, bridge);
     }
 }
@@ -179,8 +183,8 @@ static void check_bridge(golden_case *c, golden_bridge *bridge) {
         return;
     }
     expect_map(c, bridge);
-    expect_shape(c, bridge, "in_shape", GOLDEN_INPUT, lierne_grid_get_offset(bridge->src));
-    expect_shape(c, bridge, "out_shape", GOLDEN_OUTPUT, lierne_grid_get_offset(bridge->dst));
+    expect_shape(c, bridge, "in_shape", GOLDEN_INPUT, lierne_grid_get_rank_offset(bridge->src));
+    expect_shape(c, bridge, "out_shape", GOLDEN_OUTPUT, lierne_grid_get_rank_offset(bridge->dst));
     expect_tensors(c, bridge, "forward", GOLDEN_OUTPUT);
     expect_tensors(c, bridge, "input_grad", GOLDEN_INPUT_GRADIENT);
     if (!c->failed) {

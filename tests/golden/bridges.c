@@ -32,7 +32,7 @@ static void expect_positions(golden_case *c, const lierne_grid *grid, const char
                              const char *const *names, int n, bool cp0) {
     const cJSON *list = golden_get(golden_get(c->item, "expect"), key);
     const cJSON *row = list ? list->child : NULL;
-    int first = lierne_grid_get_offset(grid);
+    int first = lierne_grid_get_rank_offset(grid);
     for (int rank = first; rank < first + lierne_grid_get_size(grid); rank++) {
         int64_t values[4] = {rank};
         if (cp0 && coordinate(grid, rank, "cp") != 0) {
@@ -66,7 +66,7 @@ static void expect_sizes(golden_case *c, const pair *p) {
 
 /* Gather groups must hold every rank once, whatever the reference does. */
 static void expect_coverage(golden_case *c, const pair *p, const int *ranks, int n) {
-    int size = lierne_grid_get_size(p->src), first = lierne_grid_get_offset(p->src), *seen;
+    int size = lierne_grid_get_size(p->src), first = lierne_grid_get_rank_offset(p->src), *seen;
     if (!golden_expect(c, n == size, "gather groups have %d ranks of %d", n, size)) {
         return;
     }
@@ -115,7 +115,7 @@ static void expect_slice(golden_case *c, const pair *p, int64_t batch, int rank,
 
 static void expect_slices(golden_case *c, const pair *p) {
     const cJSON *list, *row;
-    int first = lierne_grid_get_offset(p->src);
+    int first = lierne_grid_get_rank_offset(p->src);
     cJSON_ArrayForEach(list, golden_get(golden_get(c->item, "expect"), "slices")) {
         int64_t batch = strtoll(list->string, NULL, 10), start, size;
         int n = 0;
@@ -129,7 +129,8 @@ static void expect_slices(golden_case *c, const pair *p) {
             lierne_status status =
                 lierne_megatron_map_get_slice(&start, &size, p->map, first, batch);
             golden_expect(c, golden_get(list, "error") != NULL, "slices of another kind");
-            golden_expect_status(c, "lierne_megatron_map_get_slice", status, LIERNE_INDIVISIBLE);
+            golden_expect_status(c, "lierne_megatron_map_get_slice", status,
+                                 LIERNE_ERR_INDIVISIBLE);
         }
     }
 }
@@ -197,8 +198,8 @@ static void try_undefined(golden_case *c, const pair *p) {
     bridge.algorithm = TEST_COLLECTIVE;
     lierne_status status = golden_simulate(&one, &bridge);
     golden_expect(c,
-                  status == LIERNE_OK || status == LIERNE_UNSUPPORTED ||
-                      status == LIERNE_INDIVISIBLE || status == LIERNE_MISALIGNED,
+                  status == LIERNE_OK || status == LIERNE_ERR_UNSUPPORTED ||
+                      status == LIERNE_ERR_INDIVISIBLE || status == LIERNE_ERR_MISALIGNED,
                   "collective: %s", lierne_status_name(status));
     golden_expect(c, !one.failed, "collective: %s", one.why);
 }
@@ -209,11 +210,11 @@ static void try_direct(golden_case *c, const pair *p, lierne_status or_else) {
     golden_try(c, "direct", &bridge, LIERNE_OK, or_else);
     bridge.samples++;
     bridge.mode = GOLDEN_ZIGZAG;
-    bridge.owner = LIERNE_GRADIENT_ZIGZAG;
-    bridge.storage = LIERNE_COMPACT;
+    bridge.owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
+    bridge.storage = LIERNE_STORAGE_COMPACT;
     golden_try(c, "direct, uneven dp sizes, zigzag", &bridge, LIERNE_OK, or_else);
     bridge.mode = GOLDEN_ROWMAP;
-    bridge.owner = LIERNE_GRADIENT_ROWS;
+    bridge.owner = LIERNE_GRADIENT_OWNER_ROWS;
     memcpy(bridge.order, "sbh", sizeof bridge.order);
     golden_try(c, "direct, uneven dp sizes, rows", &bridge, LIERNE_OK, or_else);
 }
@@ -233,7 +234,7 @@ static void check_expect(golden_case *c, pair *p) {
     if (p->wrong_src || p->wrong_dst) {
         try_undefined(c, p);
     } else {
-        try_collective(c, p, p->misaligned ? LIERNE_MISALIGNED : LIERNE_OK);
+        try_collective(c, p, p->misaligned ? LIERNE_ERR_MISALIGNED : LIERNE_OK);
     }
 }
 
@@ -273,12 +274,12 @@ static void check_rejected(golden_case *c, const pair *p, const rejection *r) {
     golden_expect(c, accepted == (kind != LIERNE_MEGATRON_GENERAL), "kind is %s",
                   lierne_megatron_kind_name(kind));
     bool src_cp = lierne_grid_find_dim_size(p->src, NULL, "cp") > 1;
-    try_direct(c, p, src_cp ? LIERNE_UNSUPPORTED : LIERNE_OK);
+    try_direct(c, p, src_cp ? LIERNE_ERR_UNSUPPORTED : LIERNE_OK);
     try_undefined(c, p);
     if (strcmp(r->text, "evenly divisible") == 0) {
         golden_bridge bridge = golden_small_tensor(p->src, p->dst);
         bridge.divisible = true;
-        golden_try(c, "require_divisible", &bridge, LIERNE_INDIVISIBLE, LIERNE_INDIVISIBLE);
+        golden_try(c, "require_divisible", &bridge, LIERNE_ERR_INDIVISIBLE, LIERNE_ERR_INDIVISIBLE);
     }
 }
 
@@ -289,9 +290,9 @@ static void check_error(golden_case *c, const pair *p, lierne_status map_status)
         return;
     }
     if (!r->words) {
-        golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_INVALID);
+        golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_ERR_INVALID);
         golden_bridge bridge = golden_small_tensor(p->src, p->dst);
-        golden_try(c, "direct", &bridge, LIERNE_INVALID, LIERNE_INVALID);
+        golden_try(c, "direct", &bridge, LIERNE_ERR_INVALID, LIERNE_ERR_INVALID);
     } else if (golden_expect_status(c, "lierne_megatron_map_create", map_status, LIERNE_OK)) {
         check_rejected(c, p, r);
     }

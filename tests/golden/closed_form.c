@@ -26,10 +26,10 @@ static int place_of(const golden_bridge *bridge, char axis) {
 /* Who fills a row owns it, also where the library is told of contributions. */
 static bridge_case case_of(const golden_bridge *bridge, const int32_t *rows) {
     static const lierne_gradient_owner owners[] = {
-        [GOLDEN_ZIGZAG] = LIERNE_GRADIENT_ZIGZAG,
-        [GOLDEN_CONTIGUOUS] = LIERNE_GRADIENT_CONTIGUOUS,
-        [GOLDEN_ROWMAP] = LIERNE_GRADIENT_ROWS,
-        [GOLDEN_DENSE] = LIERNE_GRADIENT_PARTIAL,
+        [GOLDEN_ZIGZAG] = LIERNE_GRADIENT_OWNER_ZIGZAG,
+        [GOLDEN_CONTIGUOUS] = LIERNE_GRADIENT_OWNER_CONTIGUOUS,
+        [GOLDEN_ROWMAP] = LIERNE_GRADIENT_OWNER_ROWS,
+        [GOLDEN_DENSE] = LIERNE_GRADIENT_OWNER_PARTIAL,
     };
     return (bridge_case){.world = lierne_grid_get_world_size(bridge->src),
                          .src = mesh_from_grid(bridge->src),
@@ -61,7 +61,7 @@ static int64_t value(const golden_bridge *bridge, golden_buffer buffer, const it
     switch (buffer) {
     case GOLDEN_OUTPUT_GRADIENT:
         m = weight(bridge, e, cp);
-        return m == 0 && bridge->owner != LIERNE_GRADIENT_PARTIAL ? GARBAGE : m * gradient;
+        return m == 0 && bridge->owner != LIERNE_GRADIENT_OWNER_PARTIAL ? GARBAGE : m * gradient;
     case GOLDEN_INPUT_GRADIENT:
         return total_weight(bridge, ncp) * gradient;
     default:

@@ -31,17 +31,19 @@ static lierne_placement place(const golden_dtensor *t, int d, golden_statement s
     const golden_shard *s = &t->shards[d];
     *rows = NULL;
     if (s->axis < 0) {
-        return (lierne_placement){.kind = LIERNE_REPLICATE};
+        return (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
     }
     if (statement == GOLDEN_AS_CUTS) {
-        return (lierne_placement){.kind = LIERNE_SHARD,
+        return (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD,
                                   .axis = s->axis,
-                                  .share = LIERNE_SHARE_CHUNK,
+                                  .share = LIERNE_SHARE_RULE_CHUNK,
                                   .cut_order = s->factor > 0};
     }
     *rows = map_of(t, d);
-    return (
-        lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis = s->axis, .axis2 = -1, .rows = *rows};
+    return (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS,
+                              .axis = s->axis,
+                              .axis2 = -1,
+                              .rows = *rows};
 }
 
 /* The mesh, its slowest dim last. */
@@ -167,7 +169,7 @@ void golden_layout_expect(golden_case *c, const golden_dtensor *t, const lierne_
 /* A layout stated one way. */
 static void try_statement(golden_case *c, const golden_dtensor *t, golden_statement statement) {
     golden_case one = {.item = c->item};
-    lierne_layout *layout = golden_dtensor_layout(&one, t, statement, t->nranks, LIERNE_F32);
+    lierne_layout *layout = golden_dtensor_layout(&one, t, statement, t->nranks, LIERNE_DTYPE_F32);
     golden_layout_expect(&one, t, layout);
     lierne_layout_destroy(layout);
     golden_expect(c, !one.failed, "%s: %s", statement == GOLDEN_AS_CUTS ? "as cuts" : "by index",

@@ -109,28 +109,30 @@ static void expect_values(golden_case *c, const char *what, const buffer *b, int
 /* Fills what is read, poisons what is written, and executes on all ranks. */
 static void execute(golden_case *c, pair *p, lierne_direction direction) {
     lierne_request **requests = golden_alloc(p->world, sizeof *requests);
-    int32_t (*of)(int64_t) = direction == LIERNE_FORWARD ? value : gradient;
+    int32_t (*of)(int64_t) = direction == LIERNE_DIRECTION_FORWARD ? value : gradient;
     for (int r = 0; r < p->world && !c->failed; r++) {
-        buffer *in = &p->buffers[direction == LIERNE_ADJOINT][r];
-        buffer *out = &p->buffers[direction == LIERNE_FORWARD][r];
+        buffer *in = &p->buffers[direction == LIERNE_DIRECTION_ADJOINT][r];
+        buffer *out = &p->buffers[direction == LIERNE_DIRECTION_FORWARD][r];
         for (int64_t i = 0; i < in->n; i++) {
             in->memory[i] = of(in->numbers[i]);
         }
         memset(out->memory, 0xa5, (size_t)out->n * sizeof *out->memory);
-        lierne_status status =
-            direction == LIERNE_FORWARD
-                ? lierne_forward_begin(&requests[r], p->plans[r], out->memory, in->memory, NULL)
-                : lierne_adjoint_begin(&requests[r], p->plans[r], out->memory, in->memory, NULL);
+        lierne_status status = direction == LIERNE_DIRECTION_FORWARD
+                                   ? lierne_plan_forward_begin(&requests[r], p->plans[r],
+                                                               out->memory, in->memory, NULL)
+                                   : lierne_plan_adjoint_begin(&requests[r], p->plans[r],
+                                                               out->memory, in->memory, NULL);
         golden_expect_status(c, "begin", status, LIERNE_OK);
     }
     for (int r = 0; r < p->world; r++) {
         if (requests[r]) {
-            golden_expect_status(c, "lierne_end", lierne_end(requests[r]), LIERNE_OK);
+            golden_expect_status(c, "lierne_request_end", lierne_request_end(requests[r]),
+                                 LIERNE_OK);
         }
     }
     for (int r = 0; r < p->world && !c->failed; r++) {
-        expect_values(c, "input", &p->buffers[direction == LIERNE_ADJOINT][r], r, of);
-        expect_values(c, "output", &p->buffers[direction == LIERNE_FORWARD][r], r, of);
+        expect_values(c, "input", &p->buffers[direction == LIERNE_DIRECTION_ADJOINT][r], r, of);
+        expect_values(c, "output", &p->buffers[direction == LIERNE_DIRECTION_FORWARD][r], r, of);
     }
     free(requests);
 }
@@ -157,9 +159,9 @@ static int64_t dot(const pair *p, int side, int32_t (*factor)(int64_t)) {
 
 static void run(golden_case *c, pair *p) {
     int64_t forward, adjoint;
-    execute(c, p, LIERNE_FORWARD);
+    execute(c, p, LIERNE_DIRECTION_FORWARD);
     forward = dot(p, 1, gradient);
-    execute(c, p, LIERNE_ADJOINT);
+    execute(c, p, LIERNE_DIRECTION_ADJOINT);
     adjoint = dot(p, 0, value);
     golden_expect(c, forward == adjoint, "<F x, y> is %lld, <x, F* y> %lld", (long long)forward,
                   (long long)adjoint);
@@ -185,8 +187,8 @@ static void try_pair(golden_case *c, pair p, const golden_statement *statements)
     golden_case one = {.item = c->item};
     open_pair(&one, &p);
     for (int side = 0; side < 2; side++) {
-        p.layouts[side] =
-            golden_dtensor_layout(&one, &p.sides[side], statements[side], p.world, LIERNE_I32);
+        p.layouts[side] = golden_dtensor_layout(&one, &p.sides[side], statements[side], p.world,
+                                                LIERNE_DTYPE_I32);
         golden_layout_expect(&one, &p.sides[side], p.layouts[side]);
     }
     if (!one.failed) {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64,
-                                      LIERNE_I32, LIERNE_F16, LIERNE_BF16};
+static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_I64,
+                                      LIERNE_DTYPE_I32, LIERNE_DTYPE_F16, LIERNE_DTYPE_BF16};
 enum { NDTYPES = sizeof dtypes / sizeof dtypes[0], NALGORITHMS = 3 };
 
 /* One way to run a case. full: also everything that is the same for all dtypes. */
@@ -22,7 +22,7 @@ typedef struct variant {
 } variant;
 
 static bool narrow(const variant *v) {
-    return v->type.dtype == LIERNE_F16 || v->type.dtype == LIERNE_BF16;
+    return v->type.dtype == LIERNE_DTYPE_F16 || v->type.dtype == LIERNE_DTYPE_BF16;
 }
 
 static golden_value *upstream(const variant *v) {
@@ -151,7 +151,7 @@ static void check_update(golden_case *c, lierne_context *context, const variant 
         bad.nedges = lierne_context_get_rank(context) == 0;
         bad.source = bad.target = &outside;
         status = lierne_plan_update_graph(plan, &bad);
-        golden_expect_status(c, "an update that must fail", status, LIERNE_INDEX_RANGE);
+        golden_expect_status(c, "an update that must fail", status, LIERNE_ERR_INDEX_RANGE);
         golden_graph_expect_lists(c, plan, item);
         golden_row_case_expect(c, "the updated plan", plan, row_case);
     }
@@ -170,15 +170,15 @@ static void check_layer(golden_case *c, lierne_plan *plan, const golden_row_case
     lierne_status status = lierne_plan_get_graph_lists(&l, plan);
     golden_expect_status(c, "lierne_plan_get_graph_lists", status, LIERNE_OK);
     memcpy(rows, row_case->x, (size_t)nown * sizeof *rows);
-    status = lierne_forward(plan, rows + nown, rows, NULL);
-    golden_expect_status(c, "lierne_forward", status, LIERNE_OK);
+    status = lierne_plan_forward(plan, rows + nown, rows, NULL);
+    golden_expect_status(c, "lierne_plan_forward", status, LIERNE_OK);
     for (int64_t e = 0; e < l.nedges * W; e++) {
         int64_t from = l.edge_source[e / W], to = l.edge_target[e / W], column = e % W;
         sums[to * W + column] += rows[from * W + column];
         gradient[from * W + column] += golden_h(7, to, column);
     }
-    status = lierne_adjoint(plan, gradient, gradient + nown, NULL);
-    golden_expect_status(c, "lierne_adjoint", status, LIERNE_OK);
+    status = lierne_plan_adjoint(plan, gradient, gradient + nown, NULL);
+    golden_expect_status(c, "lierne_plan_adjoint", status, LIERNE_OK);
     golden_expect_list(c, "agg", golden_get(item, "agg"), sums, nown);
     golden_expect_list(c, "agg_backward", golden_get(item, "agg_backward"), gradient, nown);
     free(rows);
@@ -265,8 +265,9 @@ static bool auto_gathers(const golden_case *c, const variant *v) {
 }
 
 static void expect_algorithm(golden_case *c, const variant *v, const char *algorithm) {
-    bool gathers = v->algorithm == LIERNE_GRAPH_AUTO ? auto_gathers(c, v)
-                                                     : v->algorithm == LIERNE_GRAPH_ALL_GATHER;
+    bool gathers = v->algorithm == LIERNE_GRAPH_ALGORITHM_AUTO
+                       ? auto_gathers(c, v)
+                       : v->algorithm == LIERNE_GRAPH_ALGORITHM_ALL_GATHER;
     const char *wanted = gathers && v->world->n > 1 ? "all_gather" : "direct";
     golden_expect(c, strcmp(algorithm, wanted) == 0, "algorithm %d became '%s', expected '%s'",
                   (int)v->algorithm, algorithm, wanted);
@@ -286,7 +287,7 @@ static void expect_totals(golden_case *c, const variant *v) {
         golden_expect(c, all.sent_bytes == all.received_bytes, "%lld bytes sent, %lld received",
                       (long long)all.sent_bytes, (long long)all.received_bytes);
         golden_expect(c, all.sent_messages == all.received_messages, "messages do not pair up");
-        if (d == LIERNE_FORWARD) {
+        if (d == LIERNE_DIRECTION_FORWARD) {
             expect_algorithm(c, v, all.algorithm);
         }
     }
@@ -320,7 +321,7 @@ void golden_graph(golden_case *c) {
     }
     for (int algorithm = 0; algorithm < NALGORITHMS && !c->failed; algorithm++) {
         variant v = {.graph = &graph,
-                     .type = {LIERNE_F64, W, W},
+                     .type = {LIERNE_DTYPE_F64, W, W},
                      .algorithm = (lierne_graph_algorithm)algorithm};
         run_variant(c, &v, true);
     }

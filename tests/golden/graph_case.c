@@ -195,8 +195,8 @@ void golden_graph_expect_reports(golden_case *c, const lierne_plan *plan,
     const cJSON *sent = golden_get(rank, "send_counts"),
                 *received = golden_get(rank, "recv_counts");
     lierne_report forward = {.size = sizeof forward}, adjoint = {.size = sizeof adjoint};
-    lierne_status status = lierne_plan_get_report(&forward, plan, LIERNE_FORWARD);
-    status = status ? status : lierne_plan_get_report(&adjoint, plan, LIERNE_ADJOINT);
+    lierne_status status = lierne_plan_get_report(&forward, plan, LIERNE_DIRECTION_FORWARD);
+    status = status ? status : lierne_plan_get_report(&adjoint, plan, LIERNE_DIRECTION_ADJOINT);
     if (!golden_expect_status(c, "lierne_plan_get_report", status, LIERNE_OK)) {
         return;
     }

@@ -44,7 +44,7 @@ static void work(lierne_context *context, void *shared) {
                               .nedges = rank == t->bad ? t->nedges : 0,
                               .source = t->source,
                               .target = t->target,
-                              .dtype = LIERNE_F32,
+                              .dtype = LIERNE_DTYPE_F32,
                               .width = 1};
     lierne_status status = lierne_plan_create_graph(&t->world->plans[rank], context, &spec);
     bool all = !t->alone && wrong_owners(t); /* then the first one that came speaks */

@@ -34,7 +34,7 @@ static void expect_groups(golden_case *c, groups_of *get, const lierne_grid *gri
     int ngroups, size;
     int *ranks = malloc((size_t)lierne_grid_get_size(grid) * sizeof *ranks);
     lierne_status status =
-        ranks ? get(ranks, &ngroups, &size, grid, view, names.at, names.n) : LIERNE_NO_MEMORY;
+        ranks ? get(ranks, &ngroups, &size, grid, view, names.at, names.n) : LIERNE_ERR_NO_MEMORY;
     if (golden_expect_status(c, "groups", status, LIERNE_OK)) {
         golden_expect(c, golden_same_groups(expected, ranks, ngroups, size),
                       "other groups for the %d dims '%s'...", names.n, names.n ? names.at[0] : "");
@@ -50,7 +50,7 @@ static void expect_size(golden_case *c, const lierne_grid *grid) {
 
 static void expect_coords(golden_case *c, const lierne_grid *grid, const cJSON *rows) {
     const cJSON *row;
-    int rank = lierne_grid_get_offset(grid), ndims = lierne_grid_get_ndims(grid, NULL), back;
+    int rank = lierne_grid_get_rank_offset(grid), ndims = lierne_grid_get_ndims(grid, NULL), back;
     golden_expect(c, cJSON_GetArraySize(rows) == lierne_grid_get_size(grid), "coords of %d ranks",
                   cJSON_GetArraySize(rows));
     cJSON_ArrayForEach(row, rows) {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I64,
-                                      LIERNE_I32, LIERNE_F16, LIERNE_BF16};
+static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_I64,
+                                      LIERNE_DTYPE_I32, LIERNE_DTYPE_F16, LIERNE_DTYPE_BF16};
 enum { NDTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 /* The plan of the swaps; made of it: one round with whole arrays, one with ghosts apart. */
@@ -25,7 +25,8 @@ typedef struct variant {
 
 /* Sums whose bits depend on the order, which is that of the swaps. */
 static bool ordered(const variant *v) {
-    return v->halo->inexact && (v->type.dtype == LIERNE_F64 || v->type.dtype == LIERNE_F32);
+    return v->halo->inexact &&
+           (v->type.dtype == LIERNE_DTYPE_F64 || v->type.dtype == LIERNE_DTYPE_F32);
 }
 
 static void read_bits(golden_case *c, golden_row_case *row_case, const cJSON *list) {
@@ -42,7 +43,7 @@ static void read_bits(golden_case *c, golden_row_case *row_case, const cJSON *li
             if (golden_expect(c, text && i < n, "too many bits, or not in hex")) {
                 memcpy(&row_case->fty[i], &wide, sizeof wide);
                 row_case->fty[i] =
-                    row_case->type.dtype == LIERNE_F32 ? (double)f : row_case->fty[i];
+                    row_case->type.dtype == LIERNE_DTYPE_F32 ? (double)f : row_case->fty[i];
             }
             i++;
         }
@@ -63,7 +64,7 @@ static golden_row_case duty_of(golden_case *c, const variant *v, int rank) {
     golden_row_case row_case = golden_halo_duty(v->halo, rank, type_of(v, rank));
     if (ordered(v)) {
         read_bits(c, &row_case,
-                  golden_get(golden_halo_rank(c->item, rank), v->type.dtype == LIERNE_F32
+                  golden_get(golden_halo_rank(c->item, rank), v->type.dtype == LIERNE_DTYPE_F32
                                                                   ? "backward_local_bits_f32"
                                                                   : "backward_local_bits_f64"));
     }
@@ -100,7 +101,7 @@ static void check_roots(golden_case *c, const lierne_plan *plan, const variant *
     lierne_status status = lierne_plan_get_halo_roots(ranks, rows, plan);
     bool rootless = n > 0 && v->halo->nswap == 0;
     golden_expect_status(c, "lierne_plan_get_halo_roots", status,
-                         rootless ? LIERNE_INVALID : LIERNE_OK);
+                         rootless ? LIERNE_ERR_INVALID : LIERNE_OK);
     for (int64_t k = 0; status == LIERNE_OK && k < n; k++) {
         golden_expect(c, ranks[k] == f->rank[rank][k] && rows[k] == f->row[rank][k],
                       "ghost %lld is of rank %d, row %lld, expected rank %d, row %lld",
@@ -145,7 +146,7 @@ static void check_mismatch(golden_case *c, const lierne_plan *plan, const varian
     if (wrong < v->halo->world) {
         keep[v->halo->before[rank].nlocal] ^= rank == wrong;
         lierne_status status = lierne_plan_create_restricted(&rejected, plan, keep);
-        golden_expect_status(c, "masks that differ", status, LIERNE_MISMATCH);
+        golden_expect_status(c, "masks that differ", status, LIERNE_ERR_MISMATCH);
         golden_expect(c, strstr(lierne_last_error(), name) != NULL, "'%s' does not name %s",
                       lierne_last_error(), name);
         golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(rejected), LIERNE_OK);
@@ -207,7 +208,7 @@ static lierne_plan *plan_of(golden_case *c, lierne_context *context, const varia
     bool ownerless = v->kind == SEPARATE && v->halo->nswap == 0;
     status = lierne_plan_create_flattened(&flat, swaps, v->kind == SEPARATE);
     golden_expect_status(c, "lierne_plan_create_flattened", status,
-                         ownerless ? LIERNE_INVALID : LIERNE_OK);
+                         ownerless ? LIERNE_ERR_INVALID : LIERNE_OK);
     golden_expect_status(c, "lierne_plan_destroy", lierne_plan_destroy(swaps), LIERNE_OK);
     return flat;
 }
@@ -265,7 +266,8 @@ static void expect_totals(golden_case *c, const variant *v) {
             golden_expect(c, strcmp(all.algorithm, swaps ? "swaps" : "direct") == 0,
                           "the algorithm is '%s'", all.algorithm);
             int64_t depth = swaps ? golden_int(stats, "depth", -1) : 1;
-            bool sums_first = !swaps && d == LIERNE_ADJOINT; /* a stage without messages */
+            bool sums_first =
+                !swaps && d == LIERNE_DIRECTION_ADJOINT; /* a stage without messages */
             golden_expect(c, all.stages == depth || (sums_first && all.stages == depth + 1),
                           "%lld stages, expected %lld", (long long)all.stages, (long long)depth);
         }

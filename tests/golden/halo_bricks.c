@@ -98,7 +98,7 @@ static void expect_ghosts(golden_case *c, const space *s, const lierne_brick *br
 /* A plan of the brick's swaps outlives the brick. */
 static void expect_plan(golden_case *c, lierne_context *context, lierne_brick *brick,
                         lierne_halo_spec *spec, const golden_halo_case *halo) {
-    golden_type type = {LIERNE_F32, GOLDEN_HALO_WIDTH, GOLDEN_HALO_WIDTH + 1};
+    golden_type type = {LIERNE_DTYPE_F32, GOLDEN_HALO_WIDTH, GOLDEN_HALO_WIDTH + 1};
     bool same = !halo->phantom && !halo->drops && !halo->inexact;
     lierne_plan *plan = NULL;
     spec->dtype = type.dtype;

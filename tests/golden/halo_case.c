@@ -189,11 +189,11 @@ void golden_halo_free(golden_halo_case *halo) {
 }
 
 static bool narrow(golden_type type) {
-    return type.dtype == LIERNE_F16 || type.dtype == LIERNE_BF16;
+    return type.dtype == LIERNE_DTYPE_F16 || type.dtype == LIERNE_DTYPE_BF16;
 }
 
 static golden_value *upstream(const golden_halo_case *halo, golden_type type) {
-    bool exact = type.dtype == LIERNE_I64 || type.dtype == LIERNE_I32 || !halo->inexact;
+    bool exact = type.dtype == LIERNE_DTYPE_I64 || type.dtype == LIERNE_DTYPE_I32 || !halo->inexact;
     return narrow(type) ? golden_tiny : exact ? golden_h : golden_q;
 }
 

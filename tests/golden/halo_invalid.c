@@ -102,7 +102,8 @@ static void work(lierne_context *context, void *shared) {
     golden_case *c = &t->world->cases[rank];
     golden_swaps swaps = rank == t->bad ? wrong(t) : others(t, rank);
     int64_t width = t->wide ? INT64_MAX / 8 : 2;
-    lierne_halo_spec spec = golden_swaps_spec(&swaps, (golden_type){LIERNE_F64, width, width});
+    lierne_halo_spec spec =
+        golden_swaps_spec(&swaps, (golden_type){LIERNE_DTYPE_F64, width, width});
     lierne_status status = lierne_plan_create_halo(&t->world->plans[rank], context, &spec);
     golden_expect_rejection(c, status, t->world->plans[rank], t->bad);
     golden_swaps_free(&swaps);
@@ -128,12 +129,12 @@ static void check_long_rows(golden_case *c, const golden_swaps *swaps) {
     lierne_context *context = NULL;
     lierne_plan *plan = NULL;
     int64_t elements = 0, width = (int64_t)1 << 31;
-    lierne_halo_spec spec = golden_swaps_spec(swaps, (golden_type){LIERNE_F64, width, width});
+    lierne_halo_spec spec = golden_swaps_spec(swaps, (golden_type){LIERNE_DTYPE_F64, width, width});
     lierne_status status = lierne_context_create_self(&context, NULL);
     status = status ? status : lierne_plan_create_halo(&plan, context, &spec);
     golden_expect_status(c, "rows of 2^31 elements", status, LIERNE_OK);
     if (plan) {
-        lierne_plan_get_elements(&elements, NULL, plan, LIERNE_FORWARD);
+        lierne_plan_get_elements(&elements, NULL, plan, LIERNE_DIRECTION_FORWARD);
         golden_expect(c, elements == swaps->nlocal * width, "%lld elements", (long long)elements);
     }
     lierne_plan_destroy(plan);

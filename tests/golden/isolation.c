@@ -182,7 +182,7 @@ void golden_isolation(golden_case *c) {
     if (golden_get(expect, "error")) {
         bool conflict = strstr(golden_string(expect, "error"), "CONFLICT");
         golden_expect(c,
-                      status == LIERNE_INVALID &&
+                      status == LIERNE_ERR_INVALID &&
                           strstr(lierne_last_error(),
                                  conflict ? "one uid is one group" : "group is"),
                       "%s: %s", lierne_status_name(status), lierne_last_error());
@@ -254,7 +254,7 @@ void golden_composition(golden_case *c) {
 void golden_schedules_agree(golden_case *c) {
     const cJSON *group = golden_get(c->item, "group"), *ops, *op;
     lierne_schedule *schedules[MAX_RANKS] = {NULL};
-    lierne_order order = {.size = sizeof order};
+    lierne_schedule_order order = {.size = sizeof order};
     char cycle[256];
     int n = 0;
     cJSON_ArrayForEach(ops, golden_get(c->item, "ops_by_rank")) {
@@ -268,10 +268,10 @@ void golden_schedules_agree(golden_case *c) {
         lierne_schedule_freeze(*s);
         apply(c, s, "isolate_ep");
     }
-    lierne_status status = lierne_schedules_check(&order, cycle, sizeof cycle,
-                                                  (const lierne_schedule *const *)schedules, n);
+    lierne_status status = lierne_schedule_check(&order, cycle, sizeof cycle,
+                                                 (const lierne_schedule *const *)schedules, n);
     bool fails = strstr(golden_string(c->item, "expect_library"), "MISMATCH");
-    golden_expect_status(c, "check", status, fails ? LIERNE_MISMATCH : LIERNE_OK);
+    golden_expect_status(c, "check", status, fails ? LIERNE_ERR_MISMATCH : LIERNE_OK);
     golden_expect(c, fails || order.ncreated == 1, "%d groups are created", order.ncreated);
     for (int i = 0; i < n; i++) {
         lierne_schedule_destroy(schedules[i]);
@@ -288,7 +288,7 @@ static void add_all_groups(lierne_schedule *s, const cJSON *members) {
 
 void golden_launch_order(golden_case *c) {
     lierne_schedule *schedules[MAX_RANKS] = {NULL};
-    lierne_order order = {.size = sizeof order};
+    lierne_schedule_order order = {.size = sizeof order};
     char cycle[256];
     const cJSON *program, *at;
     int n = 0, index;
@@ -308,8 +308,8 @@ void golden_launch_order(golden_case *c) {
         lierne_schedule_freeze(s);
     }
     golden_expect_status(c, "check",
-                         lierne_schedules_check(&order, cycle, sizeof cycle,
-                                                (const lierne_schedule *const *)schedules, n),
+                         lierne_schedule_check(&order, cycle, sizeof cycle,
+                                               (const lierne_schedule *const *)schedules, n),
                          LIERNE_OK);
     bool acyclic = cJSON_IsTrue(golden_get(c->item, "happens_before_acyclic"));
     bool completes = strcmp(golden_string(c->item, "strict_in_order_execution"), "completes") == 0;
@@ -375,7 +375,9 @@ static lierne_status record_gate(lierne_schedule **s, lierne_plan *const *plans,
 static void run_gate(lierne_context *context, void *shared) {
     gate *g = shared;
     int rank = lierne_context_get_rank(context);
-    const lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 1, .dtype = LIERNE_F32};
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = 1,
+                                         .dtype = LIERNE_DTYPE_F32};
     lierne_plan *plans[2] = {NULL, NULL};
     lierne_schedule *s = NULL;
     lierne_run *run = NULL;
@@ -400,7 +402,7 @@ void golden_overlap_gate(golden_case *c) {
     golden_expect_status(c, "sim", lierne_sim_create(&sim, 2, &spec), LIERNE_OK);
     rank_threads(sim, 2, run_gate, &g);
     for (int r = 0; r < 2; r++) {
-        golden_expect_status(c, "gate", g.status[r], g.two ? LIERNE_OK : LIERNE_TIMEOUT);
+        golden_expect_status(c, "gate", g.status[r], g.two ? LIERNE_OK : LIERNE_ERR_TIMEOUT);
         golden_expect(c, g.ordered[r] == g.two, "the order on rank %d", r);
     }
     golden_expect_status(c, "end", lierne_sim_destroy_all(sim), LIERNE_OK);

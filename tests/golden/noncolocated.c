@@ -40,7 +40,7 @@ static void expect_row(golden_case *c, const lierne_megatron_leaders *leaders, c
 }
 
 static bool in_grid(const lierne_grid *grid, int rank) {
-    int first = lierne_grid_get_offset(grid);
+    int first = lierne_grid_get_rank_offset(grid);
     return rank >= first && rank < first + lierne_grid_get_size(grid);
 }
 
@@ -79,14 +79,14 @@ static lierne_status leader_status(const golden_case *c, const lierne_grid *src,
                  lierne_grid_find_dim_size(dst, NULL, "gtp_remat") > 1;
     const cJSON *error = golden_get(c->item, "error");
     return error                        ? golden_condition(error)
-           : remat || overlap(src, dst) ? LIERNE_UNSUPPORTED
+           : remat || overlap(src, dst) ? LIERNE_ERR_UNSUPPORTED
                                         : LIERNE_OK;
 }
 
 static void try_tensors(golden_case *c, const lierne_grid *src, const lierne_grid *dst) {
     static const char *const orders[] = {"bsh", "sbh", "shb"};
     bool src_cp = lierne_grid_find_dim_size(src, NULL, "cp") > 1;
-    lierne_status direct = src_cp ? LIERNE_UNSUPPORTED : LIERNE_OK;
+    lierne_status direct = src_cp ? LIERNE_ERR_UNSUPPORTED : LIERNE_OK;
     lierne_status leader = leader_status(c, src, dst);
     for (int i = 0; i < 3; i++) {
         golden_bridge bridge = golden_small_tensor(src, dst);
@@ -107,8 +107,8 @@ static void check_pair(golden_case *c, const lierne_grid *src, const lierne_grid
     golden_expect(c, (wanted == LIERNE_OK) == (error == NULL),
                   "the runner does not know the error '%s'", golden_string(error, "message"));
     if (golden_expect_status(c, "lierne_megatron_leaders_create", status, wanted) && !error) {
-        expect_side(c, leaders, LIERNE_MEGATRON_SRC, "src_leaders", "src_broadcast_groups");
-        expect_side(c, leaders, LIERNE_MEGATRON_DST, "dst_leaders", "dst_broadcast_groups");
+        expect_side(c, leaders, LIERNE_MEGATRON_SIDE_SRC, "src_leaders", "src_broadcast_groups");
+        expect_side(c, leaders, LIERNE_MEGATRON_SIDE_DST, "dst_leaders", "dst_broadcast_groups");
         expect_map(c, leaders, src, dst);
     }
     lierne_megatron_leaders_destroy(leaders);

@@ -34,13 +34,13 @@ static bool read_partition(golden_case *c, partition *p) {
     const char *dtype = golden_string(c->item, "dtype");
     p->n = cJSON_GetArraySize(rows);
     p->world = (int)golden_int(c->item, "world", 0);
-    p->dtype = strcmp(dtype, "float32") == 0 ? LIERNE_F32 : LIERNE_F64;
+    p->dtype = strcmp(dtype, "float32") == 0 ? LIERNE_DTYPE_F32 : LIERNE_DTYPE_F64;
     size_t n = (size_t)p->n;
     p->positions = calloc(n + 1, 3 * sizeof(double));
     p->codes = calloc(n + 1, sizeof *p->codes);
     p->owner = calloc(n + 1, sizeof *p->owner);
-    return golden_expect(c, p->dtype == LIERNE_F32 || strcmp(dtype, "float64") == 0, "dtype '%s'",
-                         dtype) &&
+    return golden_expect(c, p->dtype == LIERNE_DTYPE_F32 || strcmp(dtype, "float64") == 0,
+                         "dtype '%s'", dtype) &&
            golden_expect(c, p->n > 0, "no positions") &&
            golden_expect(c, p->positions && p->codes && p->owner, "no memory") &&
            read_positions(c, p, rows);
@@ -119,8 +119,8 @@ static void expect_order(golden_case *c, const partition *p) {
 void golden_partition(golden_case *c) {
     partition p;
     if (read_partition(c, &p)) {
-        lierne_status status = lierne_morton_codes(p.codes, p.positions, p.dtype, p.n);
-        golden_expect_status(c, "lierne_morton_codes", status, LIERNE_OK);
+        lierne_status status = lierne_partition_morton_codes(p.codes, p.positions, p.dtype, p.n);
+        golden_expect_status(c, "lierne_partition_morton_codes", status, LIERNE_OK);
         expect_owners(c, &p);
         expect_codes(c, &p);
         expect_order(c, &p);

@@ -59,11 +59,12 @@ static void *array_of(const execution *e, const double *values, int64_t rows) {
 static lierne_status execute(const execution *e, void *out, const void *in, bool split) {
     lierne_request *request = NULL;
     if (!split) {
-        return (e->direction ? lierne_adjoint : lierne_forward)(e->plan, out, in, NULL);
+        return (e->direction ? lierne_plan_adjoint : lierne_plan_forward)(e->plan, out, in, NULL);
     }
-    lierne_status status = (e->direction ? lierne_adjoint_begin
-                                         : lierne_forward_begin)(&request, e->plan, out, in, NULL);
-    return status ? status : lierne_end(request);
+    lierne_status status =
+        (e->direction ? lierne_plan_adjoint_begin : lierne_plan_forward_begin)(&request, e->plan,
+                                                                               out, in, NULL);
+    return status ? status : lierne_request_end(request);
 }
 
 /* All bytes, so also those between the rows. The 16-bit floats have one zero here only: no sum of
@@ -131,7 +132,7 @@ static void expect_execution(golden_case *c, const execution *e, bool whole) {
 static execution forward_of(const char *what, lierne_plan *plan, const golden_row_case *row_case) {
     return (execution){.what = what,
                        .plan = plan,
-                       .direction = LIERNE_FORWARD,
+                       .direction = LIERNE_DIRECTION_FORWARD,
                        .type = row_case->type,
                        .in = row_case->x,
                        .wanted = row_case->fx,
@@ -142,7 +143,7 @@ static execution forward_of(const char *what, lierne_plan *plan, const golden_ro
 static execution adjoint_of(const char *what, lierne_plan *plan, const golden_row_case *row_case) {
     return (execution){.what = what,
                        .plan = plan,
-                       .direction = LIERNE_ADJOINT,
+                       .direction = LIERNE_DIRECTION_ADJOINT,
                        .type = row_case->type,
                        .in = row_case->y,
                        .wanted = row_case->fty,
@@ -183,12 +184,14 @@ void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_ca
 
 void golden_row_case_reduce(golden_case *c, lierne_plan *plan, const golden_row_case *row_case) {
     for (int least = 0; least < 2; least++) {
-        execution e =
-            adjoint_of(least ? "lierne_reduce, least," : "lierne_reduce, most,", plan, row_case);
+        execution e = adjoint_of(least ? "lierne_plan_reduce, least," : "lierne_plan_reduce, most,",
+                                 plan, row_case);
         e.wanted = least ? row_case->least : row_case->most;
         e.before = row_case->x;
         void *in = array_of(&e, e.in, e.nin), *out = array_of(&e, e.before, e.nout);
-        lierne_status status = lierne_reduce(plan, least ? LIERNE_MIN : LIERNE_MAX, out, in, NULL);
+        lierne_status status =
+            lierne_plan_reduce(plan, least ? LIERNE_REDUCTION_MIN : LIERNE_REDUCTION_MAX, out, in,
+                               NULL);
         golden_expect_status(c, e.what, status, LIERNE_OK);
         expect_array(c, &e, "blocking", out);
         free(in);
@@ -266,7 +269,7 @@ void golden_row_case_algebra(golden_case *c, lierne_context *context, const lier
     expect_written(c, context, plan, row_case);
     if (row_case->before) {
         golden_expect_status(c, "transpose of a plan that accumulates",
-                             lierne_plan_create_transposed(&rejected, plan), LIERNE_INVALID);
+                             lierne_plan_create_transposed(&rejected, plan), LIERNE_ERR_INVALID);
         return;
     }
     expect_transposed(c, plan, row_case);

@@ -23,7 +23,7 @@ double golden_f(int64_t row, int64_t column);
 
 /* What a plan must do on one rank: forward makes fx of x, the adjoint fty of y, and F* F x is ffx.
  * Rows of `width` values. before: what the adjoint's out holds when it accumulates, or NULL. most
- * and least: what lierne_reduce makes of y where out holds x. */
+ * and least: what lierne_plan_reduce makes of y where out holds x. */
 typedef struct golden_row_case {
     golden_type type;
     bool whole; /* in and out hold owned rows and ghosts, and may be the same */
@@ -40,7 +40,7 @@ void golden_row_case_expect(golden_case *c, const char *what, lierne_plan *plan,
 /* <F x, y> and <x, F* y> of what the plan makes of x and y. Collective. */
 void golden_row_case_dots(golden_case *c, lierne_plan *plan, const golden_row_case *row_case,
                           double *dots);
-/* lierne_reduce, both ways. */
+/* lierne_plan_reduce, both ways. */
 void golden_row_case_reduce(golden_case *c, lierne_plan *plan, const golden_row_case *row_case);
 /* Plans made of a plan: transposed once and twice, written and read, followed by its transpose. */
 void golden_row_case_algebra(golden_case *c, lierne_context *context, const lierne_plan *plan,

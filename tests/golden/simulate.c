@@ -114,10 +114,12 @@ static bool begin(golden_case *c, const golden_bridge *bridge, rank_state *state
     }
     memset(state->out.memory, 0xa5, (size_t)(state->out.n + 1) * 8);
     lierne_status (*start)(lierne_request **, lierne_plan *, void *, const void *, void *) =
-        direction ? lierne_adjoint_begin : lierne_forward_begin;
+        direction ? lierne_plan_adjoint_begin : lierne_plan_forward_begin;
     lierne_status status =
         start(&state->request, state->plan, state->out.memory, state->in.memory, NULL);
-    return golden_expect_status(c, direction ? "lierne_adjoint_begin" : "lierne_forward_begin",
+    return golden_expect_status(c,
+                                direction ? "lierne_plan_adjoint_begin"
+                                          : "lierne_plan_forward_begin",
                                 status, LIERNE_OK);
 }
 
@@ -128,8 +130,8 @@ static void run(golden_case *c, const golden_bridge *bridge, rank_state *ranks, 
         begun = begin(c, bridge, &ranks[r], direction, r);
     }
     for (int r = 0; r < world && begun; r++) {
-        lierne_status status = lierne_end(ranks[r].request);
-        golden_expect_status(c, "lierne_end", status, LIERNE_OK);
+        lierne_status status = lierne_request_end(ranks[r].request);
+        golden_expect_status(c, "lierne_request_end", status, LIERNE_OK);
     }
     for (int r = 0; r < world; r++) {
         if (begun) {
@@ -165,7 +167,7 @@ static void fill_tensor(lierne_bridge_spec *spec, const golden_bridge *bridge, i
 static lierne_status plan_all(golden_case *c, lierne_sim *sim, const golden_bridge *bridge,
                               rank_state *ranks, int world) {
     int64_t shape[3];
-    int32_t *rows = bridge->owner == LIERNE_GRADIENT_ROWS ? golden_row_owners(bridge) : NULL;
+    int32_t *rows = bridge->owner == LIERNE_GRADIENT_OWNER_ROWS ? golden_row_owners(bridge) : NULL;
     lierne_status first = LIERNE_OK;
     lierne_bridge_spec spec = {.size = sizeof spec,
                                .src = bridge->src,
@@ -205,11 +207,11 @@ static void check_and_run(golden_case *c, const golden_bridge *bridge, rank_stat
     for (int r = 0; plans && r < world; r++) {
         plans[r] = ranks[r].plan;
     }
-    lierne_status status = plans ? lierne_plan_check(plans, world) : LIERNE_NO_MEMORY;
+    lierne_status status = plans ? lierne_plan_check(plans, world) : LIERNE_ERR_NO_MEMORY;
     golden_expect_status(c, "lierne_plan_check", status, LIERNE_OK);
     free(plans);
-    run(c, bridge, ranks, world, LIERNE_FORWARD);
-    run(c, bridge, ranks, world, LIERNE_ADJOINT);
+    run(c, bridge, ranks, world, LIERNE_DIRECTION_FORWARD);
+    run(c, bridge, ranks, world, LIERNE_DIRECTION_ADJOINT);
     const char *fault = status == LIERNE_OK ? compare_routes(ranks, world) : NULL;
     golden_expect(c, !fault, "%s", fault);
 }
@@ -220,7 +222,7 @@ lierne_status golden_simulate(golden_case *c, const golden_bridge *bridge) {
     lierne_sim *sim = NULL;
     test_transports *transports = NULL;
     test_streams *streams = NULL;
-    lierne_status status = ranks ? lierne_sim_create(&sim, world, NULL) : LIERNE_NO_MEMORY;
+    lierne_status status = ranks ? lierne_sim_create(&sim, world, NULL) : LIERNE_ERR_NO_MEMORY;
     if (status == LIERNE_OK) {
         transports = test_transports_attach_asked(sim, world);
         streams = test_streams_attach_asked(sim, world);
@@ -257,7 +259,7 @@ golden_bridge golden_small_tensor(const lierne_grid *src, const lierne_grid *dst
                            .width = 1,
                            .order = "bsh",
                            .mode = GOLDEN_DENSE,
-                           .dtype = LIERNE_I32};
+                           .dtype = LIERNE_DTYPE_I32};
 }
 
 void golden_try(golden_case *c, const char *what, const golden_bridge *bridge, lierne_status wanted,

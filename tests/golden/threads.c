@@ -23,7 +23,7 @@ lierne_status golden_ranks_end(golden_world *world) {
     test_streams_destroy(world->streams);
     bool empty = test_transports_destroy(world->transports);
     empty &= test_connected_destroy(world->connected);
-    return empty ? status : LIERNE_TRANSPORT;
+    return empty ? status : LIERNE_ERR_TRANSPORT;
 }
 
 void golden_ranks_run(const golden_world *world,

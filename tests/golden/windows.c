@@ -42,9 +42,9 @@ static double round_to(double value, int bits) {
 
 static void put(lierne_dtype dtype, void *memory, int64_t i, double value) {
     number_put(dtype, memory, i,
-               dtype == LIERNE_F16    ? round_to(value, 10)
-               : dtype == LIERNE_BF16 ? round_to(value, 7)
-                                      : value);
+               dtype == LIERNE_DTYPE_F16    ? round_to(value, 10)
+               : dtype == LIERNE_DTYPE_BF16 ? round_to(value, 7)
+                                            : value);
 }
 
 /* FNV-1a of 64 bits. */
@@ -91,14 +91,15 @@ static unsigned char *execute(golden_case *c, lierne_context *context, const run
         return NULL;
     }
     golden_expect_status(c, "lierne_plan_get_elements",
-                         lierne_plan_get_elements(&nin, n, *made, LIERNE_FORWARD), LIERNE_OK);
+                         lierne_plan_get_elements(&nin, n, *made, LIERNE_DIRECTION_FORWARD),
+                         LIERNE_OK);
     unsigned char *in = golden_alloc(nin, size), *out = golden_alloc(*n, size);
     for (int64_t i = 0; i < nin; i++) {
         put(r->dtype, in, i, r->terms ? r->terms[rank] : family_value(r->family, rank, i));
     }
     memset(out, 0xa5, (size_t)(*n + 1) * size);
-    lierne_status status = lierne_forward(*made, out, in, NULL);
-    golden_expect_status(c, "lierne_forward", status, LIERNE_OK);
+    lierne_status status = lierne_plan_forward(*made, out, in, NULL);
+    golden_expect_status(c, "lierne_plan_forward", status, LIERNE_OK);
     golden_expect(c, out[(size_t)*n * size] == 0xa5, "bytes after the end of out were written");
     free(in);
     return out;
@@ -183,7 +184,8 @@ static bool read_reduction(golden_case *c, run *r) {
 
 static void run_family(golden_case *c, const char *kind, const char *count) {
     static const char known[] = "|seed|small|signed|pow2|";
-    int last = is(kind, "allreduce") ? LIERNE_COLLECTIVE_TWO_SHOT : LIERNE_COLLECTIVE_AUTO;
+    int last = is(kind, "allreduce") ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
+                                     : LIERNE_COLLECTIVE_ALGORITHM_AUTO;
     run r = {.kind = kind,
              .family = golden_string(c->item, "family"),
              .count = golden_int(c->item, count, -1)};
@@ -260,7 +262,7 @@ void golden_order_sensitive(golden_case *c) {
         free(terms);
         return;
     }
-    for (int algorithm = 0; algorithm <= LIERNE_COLLECTIVE_TWO_SHOT; algorithm++) {
+    for (int algorithm = 0; algorithm <= LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT; algorithm++) {
         r.algorithm = (lierne_collective_algorithm)algorithm;
         run_world(c, &r, work_bits);
     }
@@ -321,7 +323,8 @@ static void work_partition(lierne_context *context, void *shared) {
     const lierne_route *route;
     lierne_plan **made = &r->world->plans[rank];
     if (!golden_expect_status(c, "the plan", plan(made, context, r), LIERNE_OK) ||
-        !golden_expect_status(c, "its route", lierne_plan_get_route(&route, *made, LIERNE_FORWARD),
+        !golden_expect_status(c, "its route",
+                              lierne_plan_get_route(&route, *made, LIERNE_DIRECTION_FORWARD),
                               LIERNE_OK)) {
         return;
     }
@@ -338,7 +341,7 @@ static void work_partition(lierne_context *context, void *shared) {
 void golden_two_shot_partition(golden_case *c) {
     run r = {.kind = "allreduce",
              .count = golden_int(c->item, "count", -1),
-             .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+             .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     if (read_dtype(c, &r)) {
         run_world(c, &r, work_partition);
     }

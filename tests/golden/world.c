@@ -51,7 +51,7 @@ void golden_expect_rejection(golden_case *c, lierne_status status, const lierne_
     const char *name = lierne_status_name(status), *wanted = golden_string(c->item, "expect");
     const char *message = status ? lierne_last_error() : "planned";
     snprintf(rank, sizeof rank, blamed < 0 ? "rank " : "rank %d", blamed);
-    golden_expect(c, strncmp(name, "LIERNE_", 7) == 0 && strcmp(name + 7, wanted) == 0,
+    golden_expect(c, strncmp(name, "LIERNE_ERR_", 11) == 0 && strcmp(name + 11, wanted) == 0,
                   "%s, expected %s; %s", name, wanted, message);
     golden_expect(c, strstr(message, rank) != NULL, "'%s' does not name %s", message, rank);
     golden_expect(c, !plan, "a plan in spite of the error");

@@ -51,7 +51,7 @@ static lierne_plan *make_plan(lierne_context *context, lierne_dtype dtype) {
 static void compare(lierne_plan *host, lierne_plan *device, lierne_direction direction,
                     cudaStream_t stream) {
     int64_t n_in = 0, n_out = 0;
-    lierne_dtype dtype = LIERNE_F32;
+    lierne_dtype dtype = LIERNE_DTYPE_F32;
     lierne_plan_get_dtype(&dtype, host);
     lierne_plan_get_elements(&n_in, &n_out, host, direction);
     size_t in_bytes = (size_t)n_in * lierne_dtype_size(dtype);
@@ -67,15 +67,15 @@ static void compare(lierne_plan *host, lierne_plan *device, lierne_direction dir
     cudaMemcpyAsync(d_in, in, in_bytes, cudaMemcpyHostToDevice, stream);
     cudaMemsetAsync(d_out, 0x5a, out_bytes, stream);
     lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
-        direction == LIERNE_FORWARD ? lierne_forward : lierne_adjoint;
+        direction == LIERNE_DIRECTION_FORWARD ? lierne_plan_forward : lierne_plan_adjoint;
     check(run(host, expected, in, NULL) == LIERNE_OK, "host");
     check(run(device, d_out, d_in, stream) == LIERNE_OK, "device");
     cudaMemcpyAsync(got, d_out, out_bytes, cudaMemcpyDeviceToHost, stream);
     check(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
     check(memcmp(expected, got, out_bytes) == 0, lierne_dtype_name(dtype));
-    check(run(device, d_out, in, stream) == LIERNE_UNSUPPORTED, "host memory is rejected");
-    check(run(device, d_out, d_in, NULL) == LIERNE_UNSUPPORTED, "no stream is rejected");
-    check(run(host, expected, d_in, NULL) == LIERNE_UNSUPPORTED, "device memory is rejected");
+    check(run(device, d_out, in, stream) == LIERNE_ERR_UNSUPPORTED, "host memory is rejected");
+    check(run(device, d_out, d_in, NULL) == LIERNE_ERR_UNSUPPORTED, "no stream is rejected");
+    check(run(host, expected, d_in, NULL) == LIERNE_ERR_UNSUPPORTED, "device memory is rejected");
     cudaFree(d_in);
     cudaFree(d_out);
     free(in);
@@ -89,7 +89,7 @@ static void run_all(lierne_context *host, lierne_context *device) {
         check(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking) == cudaSuccess,
               "cudaStreamCreate");
     }
-    for (int dtype = LIERNE_F64; dtype <= LIERNE_U8; dtype++) {
+    for (int dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_U8; dtype++) {
         lierne_plan *a = make_plan(host, (lierne_dtype)dtype);
         lierne_plan *b = make_plan(device, (lierne_dtype)dtype);
         for (int i = 0; a && b && i < 4; i++) {
@@ -110,7 +110,8 @@ int main(void) {
     printf("%s\n", summary);
     check(lierne_context_create_self(&device, NULL) == LIERNE_OK, "context");
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        check(lierne_context_use_cuda(device) == LIERNE_UNSUPPORTED, "an error without a device");
+        check(lierne_context_use_cuda(device) == LIERNE_ERR_UNSUPPORTED,
+              "an error without a device");
         printf("skipped: there is no CUDA device\n");
     } else {
         check(lierne_context_use_cuda(device) == LIERNE_OK, "lierne_context_use_cuda");

@@ -38,7 +38,7 @@ static lierne_plan *make_plan(lierne_context *context, int inflight) {
     spec.rank = rank;
     spec.row = row;
     spec.width = WIDTH;
-    spec.dtype = LIERNE_BF16;
+    spec.dtype = LIERNE_DTYPE_BF16;
     spec.max_inflight = inflight;
     check(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning");
     return plan;
@@ -53,8 +53,8 @@ static void fill(lierne_plan *host) {
         for (int i = 0; i < ROWS_BYTES; i++) {
             rows[k][i] = (unsigned char)((i * 31 + k * 7) % 59);
         }
-        check(lierne_forward(host, ghosts[k], rows[k], NULL) == LIERNE_OK, "host");
-        check(lierne_adjoint(host, gradients[k], ghosts[k], NULL) == LIERNE_OK, "host");
+        check(lierne_plan_forward(host, ghosts[k], rows[k], NULL) == LIERNE_OK, "host");
+        check(lierne_plan_adjoint(host, gradients[k], ghosts[k], NULL) == LIERNE_OK, "host");
     }
 }
 
@@ -68,8 +68,9 @@ static cudaGraphExec_t capture(lierne_plan *plan, const device *d) {
     cudaGraphExec_t exec = NULL;
     cudaStream_t stream = d->streams[0];
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "capture");
-    check(lierne_forward(plan, d->out, d->in, stream) == LIERNE_OK, "a forward is captured");
-    check(lierne_adjoint(plan, d->back, d->out, stream) == LIERNE_OK, "an adjoint is captured");
+    check(lierne_plan_forward(plan, d->out, d->in, stream) == LIERNE_OK, "a forward is captured");
+    check(lierne_plan_adjoint(plan, d->back, d->out, stream) == LIERNE_OK,
+          "an adjoint is captured");
     check(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "the end of a capture");
     check(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "cudaGraphInstantiate");
     cudaGraphDestroy(graph);
@@ -95,7 +96,8 @@ static void replay(lierne_plan *plan, const device *d, cudaGraphExec_t exec) {
         cudaMemsetAsync(d->back, 0xa5, ROWS_BYTES, stream);
         wrong += cudaGraphLaunch(exec, stream) != cudaSuccess;
         if (i % 50 == 0) { /* on the other stream: it shares the plan's memory with the replay */
-            wrong += lierne_forward(plan, d->aside, d->in, d->streams[!(i / 100 % 2)]) != LIERNE_OK;
+            wrong +=
+                lierne_plan_forward(plan, d->aside, d->in, d->streams[!(i / 100 % 2)]) != LIERNE_OK;
             wrong += cudaStreamSynchronize(d->streams[!(i / 100 % 2)]) != cudaSuccess;
         }
         wrong += !has(d->out, ghosts[k], GHOSTS_BYTES, stream);
@@ -115,8 +117,10 @@ static void fork_and_join(lierne_plan *plan, const device *d) {
     cudaStreamBeginCapture(d->streams[0], cudaStreamCaptureModeGlobal);
     cudaEventRecord(fork, d->streams[0]);
     cudaStreamWaitEvent(d->streams[1], fork, 0);
-    check(lierne_forward(plan, d->out, d->in, d->streams[0]) == LIERNE_OK, "on a first stream");
-    check(lierne_forward(plan, d->aside, d->in, d->streams[1]) == LIERNE_OK, "on a second one");
+    check(lierne_plan_forward(plan, d->out, d->in, d->streams[0]) == LIERNE_OK,
+          "on a first stream");
+    check(lierne_plan_forward(plan, d->aside, d->in, d->streams[1]) == LIERNE_OK,
+          "on a second one");
     cudaEventRecord(join, d->streams[1]);
     cudaStreamWaitEvent(d->streams[0], join, 0);
     check(cudaStreamEndCapture(d->streams[0], &graph) == cudaSuccess, "two streams are captured");
@@ -135,7 +139,7 @@ static void reject(lierne_context *context, const device *d) {
     lierne_plan *two = make_plan(context, 2);
     cudaGraph_t graph = NULL;
     cudaStreamBeginCapture(d->streams[0], cudaStreamCaptureModeGlobal);
-    check(lierne_forward(two, d->out, d->in, d->streams[0]) == LIERNE_UNSUPPORTED &&
+    check(lierne_plan_forward(two, d->out, d->in, d->streams[0]) == LIERNE_ERR_UNSUPPORTED &&
               strstr(lierne_last_error(), "max_inflight"),
           "two requests are rejected");
     check(cudaStreamEndCapture(d->streams[0], &graph) == cudaSuccess, "the capture is not spoilt");

@@ -73,11 +73,11 @@ static lierne_plan *make_bridge(lierne_context *context, lierne_gradient_owner o
 }
 
 static lierne_plan *make_partial(lierne_context *context) {
-    return make_bridge(context, LIERNE_GRADIENT_PARTIAL, 0, LIERNE_BF16);
+    return make_bridge(context, LIERNE_GRADIENT_OWNER_PARTIAL, 0, LIERNE_DTYPE_BF16);
 }
 
 static lierne_plan *make_zigzag(lierne_context *context) {
-    return make_bridge(context, LIERNE_GRADIENT_ZIGZAG, 1, LIERNE_F32);
+    return make_bridge(context, LIERNE_GRADIENT_OWNER_ZIGZAG, 1, LIERNE_DTYPE_F32);
 }
 
 static lierne_plan *make_rows(lierne_context *context) {
@@ -96,7 +96,7 @@ static lierne_plan *make_rows(lierne_context *context) {
     spec.rank = rank;
     spec.row = row;
     spec.width = 24;
-    spec.dtype = LIERNE_F16;
+    spec.dtype = LIERNE_DTYPE_F16;
     spec.max_inflight = FLIGHTS;
     lierne_plan_create_references(&plan, context, &spec);
     return plan;
@@ -106,7 +106,7 @@ static lierne_plan *make_exchange(lierne_context *context) {
     lierne_all_to_all_spec spec = {.size = sizeof spec};
     lierne_plan *plan = NULL;
     spec.count = 700;
-    spec.dtype = LIERNE_I32;
+    spec.dtype = LIERNE_DTYPE_I32;
     spec.max_inflight = FLIGHTS;
     lierne_plan_create_all_to_all(&plan, context, &spec);
     return plan;
@@ -181,16 +181,17 @@ static void compare(const virtual_rank *r, buffers *b, lierne_plan *host, lierne
         copy(r, b->device_out[f], b->expected, b->out_bytes); /* poison */
     }
     copy(r, b->device_in, b->in, b->in_bytes);
-    must((d ? lierne_adjoint : lierne_forward)(host, b->expected, b->in, NULL) == LIERNE_OK,
+    must((d ? lierne_plan_adjoint : lierne_plan_forward)(host, b->expected, b->in, NULL) ==
+             LIERNE_OK,
          r->rank, "a call on the host");
     for (int f = 0; f < FLIGHTS; f++) {
-        must((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[f], device,
-                                                               b->device_out[f], b->device_in,
-                                                               r->stream) == LIERNE_OK,
+        must((d ? lierne_plan_adjoint_begin
+                : lierne_plan_forward_begin)(&requests[f], device, b->device_out[f], b->device_in,
+                                             r->stream) == LIERNE_OK,
              r->rank, "a begin");
     }
     for (int f = 0; f < FLIGHTS; f++) {
-        must(lierne_end(requests[f]) == LIERNE_OK, r->rank, "an end");
+        must(lierne_request_end(requests[f]) == LIERNE_OK, r->rank, "an end");
     }
     for (int f = 0; f < FLIGHTS; f++) {
         copy(r, b->got, b->device_out[f], b->out_bytes);

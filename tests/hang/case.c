@@ -61,14 +61,14 @@ static double now(void) {
 static lierne_status make_plans(lierne_plan **plans, lierne_context *context) {
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = COUNT,
-                                             .dtype = LIERNE_I32};
+                                             .dtype = LIERNE_DTYPE_I32};
     const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                            .count = COUNT * HANG_MOST_RANKS,
-                                           .dtype = LIERNE_I32,
-                                           .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                           .dtype = LIERNE_DTYPE_I32,
+                                           .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     lierne_status status = lierne_plan_create_all_gather(&plans[0], context, &gather);
     status = status ? status : lierne_plan_create_all_to_all(&plans[1], context, &exchange);
     return status ? status : lierne_plan_create_all_reduce(&plans[2], context, &reduce);
@@ -76,14 +76,14 @@ static lierne_status make_plans(lierne_plan **plans, lierne_context *context) {
 
 static lierne_status begin(lierne_request **r, lierne_plan **plans, int call, buffers *b) {
     lierne_plan *plan = plans[call / 2];
-    return call % 2 ? lierne_adjoint_begin(r, plan, b->out, b->in, NULL)
-                    : lierne_forward_begin(r, plan, b->out, b->in, NULL);
+    return call % 2 ? lierne_plan_adjoint_begin(r, plan, b->out, b->in, NULL)
+                    : lierne_plan_forward_begin(r, plan, b->out, b->in, NULL);
 }
 
 static lierne_status execute(lierne_plan **plans, int call, buffers *b) {
     lierne_request *request;
     lierne_status status = begin(&request, plans, call, b);
-    return status ? status : lierne_end(request);
+    return status ? status : lierne_request_end(request);
 }
 
 /* What the culprit does in its step. *next: the step after it; HANG_STEPS: none. */
@@ -108,7 +108,7 @@ static lierne_status depart(const hang_case *c, lierne_plan **plans, buffers *b,
     case FAULT_STOPPED:
         status = begin(&request, plans, call[0], b);
         stop(c->timeout * 1.5 + 0.2);
-        return status ? status : lierne_end(request);
+        return status ? status : lierne_request_end(request);
     case FAULT_KILLED:
         status = begin(&request, plans, call[0], b);
         *next = HANG_STEPS;

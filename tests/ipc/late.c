@@ -97,12 +97,12 @@ static lierne_context *open_windows(int rank) {
 
 static lierne_layout *shard(const lierne_grid *grid, int axis) {
     const int64_t lengths[] = {DEEP, WIDE, WIDE};
-    const lierne_placement placement = {.kind = LIERNE_SHARD, .axis = axis};
+    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
     const lierne_layout_spec spec = {.size = sizeof spec,
                                      .grid = grid,
                                      .naxes = 3,
                                      .shape = lengths,
-                                     .dtype = LIERNE_I32,
+                                     .dtype = LIERNE_DTYPE_I32,
                                      .placements = &placement};
     lierne_layout *layout = NULL;
     check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "layout");
@@ -136,13 +136,13 @@ static lierne_status plan_scattered(lierne_plan **plan, lierne_context *context)
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int p) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = COUNT,
-                                        .dtype = LIERNE_I32,
+                                        .dtype = LIERNE_DTYPE_I32,
                                         .max_inflight = now.requests};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
-                                        .dtype = LIERNE_I32,
+                                        .dtype = LIERNE_DTYPE_I32,
                                         .max_inflight = now.requests,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     return p == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : p == 1 ? lierne_plan_create_all_reduce(plan, context, &sum)
                     : plan_scattered(plan, context);
@@ -198,13 +198,13 @@ static void call_plans(lierne_plan **plans, lierne_host_stream **streams, data *
             void *stream = streams[(p + (now.end - now.first == 1) * call) % now.streams];
             int first = call - now.requests + 1;
             if (call < CALLS) {
-                check((is_adjoint(call) ? lierne_adjoint_begin
-                                        : lierne_forward_begin)(&open[p][call], plans[p],
-                                                                d->out[p][call], d->in[p][call],
-                                                                stream) == LIERNE_OK,
+                check((is_adjoint(call)
+                           ? lierne_plan_adjoint_begin
+                           : lierne_plan_forward_begin)(&open[p][call], plans[p], d->out[p][call],
+                                                        d->in[p][call], stream) == LIERNE_OK,
                       "begin");
             }
-            check(first < 0 || lierne_end(open[p][first]) == LIERNE_OK, "end");
+            check(first < 0 || lierne_request_end(open[p][first]) == LIERNE_OK, "end");
         }
     }
 }

@@ -29,18 +29,19 @@ static lierne_context *open_context(int rank, int world, const char *name, doubl
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = COUNT,
-                                        .dtype = LIERNE_F64,
+                                        .dtype = LIERNE_DTYPE_F64,
                                         .max_inflight = REQUESTS};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32,
+                                           .dtype = LIERNE_DTYPE_I32,
                                            .max_inflight = REQUESTS};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
-                                        .dtype = LIERNE_BF16,
+                                        .dtype = LIERNE_DTYPE_BF16,
                                         .max_inflight = REQUESTS,
-                                        .algorithm = kind == 2 ? LIERNE_COLLECTIVE_ONE_SHOT
-                                                               : LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .algorithm = kind == 2
+                                                         ? LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT
+                                                         : LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     return kind == 0   ? lierne_plan_create_all_to_all(plan, context, &all)
            : kind == 1 ? lierne_plan_create_all_gather(plan, context, &gather)
            : kind < 4  ? lierne_plan_create_all_reduce(plan, context, &sum)
@@ -64,9 +65,9 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int rank, int
     buffers *b = malloc(sizeof *b);
     lierne_request *request[REQUESTS];
     lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
-        d ? lierne_adjoint : lierne_forward;
+        d ? lierne_plan_adjoint : lierne_plan_forward;
     lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
-        d ? lierne_adjoint_begin : lierne_forward_begin;
+        d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin;
     for (int i = 0; i < requests; i++) {
         fill(b->in[i], rank, i);
         memset(b->expected[i], 0xa5, BYTES);
@@ -77,7 +78,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int rank, int
         check(begin(&request[i], device, b->got[i], b->in[i], stream) == LIERNE_OK, "begin");
     }
     for (int i = 0; i < requests; i++) {
-        check(lierne_end(request[rank % 2 ? requests - 1 - i : i]) == LIERNE_OK, "end");
+        check(lierne_request_end(request[rank % 2 ? requests - 1 - i : i]) == LIERNE_OK, "end");
     }
     for (int i = 0; i < requests; i++) {
         check(memcmp(b->got[i], b->expected[i], BYTES) == 0, d ? "adjoint" : "forward");
@@ -87,7 +88,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int rank, int
 
 static void check_report(const lierne_plan *plan, const char *transport) {
     lierne_report report = {.size = sizeof report};
-    check(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK, "report");
+    check(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "report");
     check(strcmp(report.transports, transport) == 0, "the report names the transport");
     check(report.window_bytes == (strcmp(transport, "ipc") == 0 ? report.sent_bytes : 0) &&
               report.sent_bytes > 0,
@@ -124,9 +125,9 @@ static void run_coalesced(lierne_context *host, lierne_context *device, int rank
         check(make_plan(&plans[c][0], contexts[c], 3) == LIERNE_OK, "planning");
         check(make_plan(&plans[c][1], contexts[c], 4) == LIERNE_OK, "planning");
         check(lierne_coalesced_create(&all[c], plans[c], 2) == LIERNE_OK, "coalescing");
-        check(lierne_coalesced_begin(all[c], LIERNE_FORWARD, out[c], in, c ? stream : NULL) ==
-                      LIERNE_OK &&
-                  lierne_coalesced_end(all[c], LIERNE_FORWARD) == LIERNE_OK,
+        check(lierne_coalesced_begin(all[c], LIERNE_DIRECTION_FORWARD, out[c], in,
+                                     c ? stream : NULL) == LIERNE_OK &&
+                  lierne_coalesced_end(all[c], LIERNE_DIRECTION_FORWARD) == LIERNE_OK,
               "coalesced plans");
     }
     check(memcmp(b->expected, b->got, sizeof b->got) == 0, "coalesced plans have the same bits");
@@ -195,7 +196,7 @@ static void *on_two_nodes(void *argument) {
         lierne_plan *a = NULL, *b = NULL;
         check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
         check(make_plan(&b, device, kind) == LIERNE_OK, "planning over windows");
-        check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
+        check(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
                   strcmp(report.transports, "ipc, socket") == 0,
               "both transports");
         check(kind != 0 || 3 * report.window_bytes == report.sent_bytes, "one peer of three");
@@ -246,17 +247,17 @@ static void *reads_late(void *argument) {
     check(plan_rows(&rows[0], host, OWNED, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
     check(plan_rows(&rows[1], context, OWNED, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
     for (int i = 0; i < 2; i++) {
-        check(lierne_forward(rows[0], b->expected[i], b->in[i], NULL) == LIERNE_OK, "rows");
+        check(lierne_plan_forward(rows[0], b->expected[i], b->in[i], NULL) == LIERNE_OK, "rows");
     }
     if (rank == 3) {
         lierne_host_stream_driver.enqueue(stream, &late);
     }
-    check(lierne_forward(rows[1], b->got[0], b->in[0], stream) == LIERNE_OK, "rows, late");
+    check(lierne_plan_forward(rows[1], b->got[0], b->in[0], stream) == LIERNE_OK, "rows, late");
     if (rank != 3) {
         check(lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
     }
     check(plan_rows(&others, context, OWNED, rank == 3 ? COUNT : 0) == LIERNE_OK, "planning");
-    check(lierne_forward(others, b->got[1], b->in[1], stream) == LIERNE_OK, "other rows");
+    check(lierne_plan_forward(others, b->got[1], b->in[1], stream) == LIERNE_OK, "other rows");
     check(lierne_plan_destroy(others) == LIERNE_OK, "plan"); /* waits for the stream */
     check(memcmp(b->got, b->expected, sizeof b->got) == 0, "rows that were read late");
     check(rank != 3 || lierne_plan_destroy(rows[1]) == LIERNE_OK, "plan");
@@ -281,14 +282,15 @@ static void *stays_away(void *argument) {
     fill(b->in[0], rank, 0);
     if (rank != 3) {
         double start = lierne_now();
-        lierne_status status = lierne_forward(plan, b->got[0], b->in[0], &any);
+        lierne_status status = lierne_plan_forward(plan, b->got[0], b->in[0], &any);
         const char *text = lierne_last_error();
-        check((status == LIERNE_TIMEOUT &&
+        check((status == LIERNE_ERR_TIMEOUT &&
                strstr(text, "ipc: rank 3 did not send, or take, a message within 1 s")) ||
-                  (status == LIERNE_PEER_FAILED && strstr(text, "gave up after an error")),
+                  (status == LIERNE_ERR_PEER_FAILED && strstr(text, "gave up after an error")),
               "a rank that never comes is an error");
         check(lierne_now() - start < 20, "in time");
-        check(lierne_forward(plan, b->got[0], b->in[0], &any) == status, "the context is dead");
+        check(lierne_plan_forward(plan, b->got[0], b->in[0], &any) == status,
+              "the context is dead");
     }
     meet_ranks();
     lierne_plan_destroy(plan);
@@ -311,12 +313,13 @@ static void *is_found_later(void *argument) {
     fill(b->in[0], rank, 0);
     if (rank != 3) {
         lierne_status status = LIERNE_OK;
-        check(lierne_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "the call ends");
+        check(lierne_plan_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "the call ends");
         for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
             usleep(1000);
             status = lierne_context_get_status(context);
         }
-        check(status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED, "it is found later");
+        check(status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED,
+              "it is found later");
     }
     meet_ranks();
     lierne_plan_destroy(plan);
@@ -338,19 +341,19 @@ static int run_process(int rank) {
     check(lierne_context_open_ipc(context, &test_ipc_driver) == LIERNE_OK, "windows");
     check(make_plan(&plan, context, 0) == LIERNE_OK, "planning");
     fill(b->in[0], rank, 0);
-    check(lierne_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "between processes");
+    check(lierne_plan_forward(plan, b->got[0], b->in[0], stream) == LIERNE_OK, "between processes");
     if (rank == 1) {
         usleep(300000);
         _exit(0);
     }
     double start = lierne_now();
-    status =
-        lierne_forward(plan, b->got[1], b->in[0], stream); /* on a busy machine it knows already */
+    status = lierne_plan_forward(plan, b->got[1], b->in[0],
+                                 stream); /* on a busy machine it knows already */
     while (status == LIERNE_OK && lierne_now() - start < 25) {
         usleep(1000);
         status = lierne_context_get_status(context);
     }
-    check(status == LIERNE_PEER_FAILED &&
+    check(status == LIERNE_ERR_PEER_FAILED &&
               strstr(lierne_last_error(), "process of rank 1 has ended"),
           "a process that ended");
     check(lierne_now() - start < 10, "is found long before the deadline");

@@ -35,7 +35,7 @@ static void *replays(void *argument) {
         lierne_report report = {.size = sizeof report};
         check(replay_plan(&a, host, kind, 1) == LIERNE_OK, "planning over sockets");
         check(replay_plan(&b, device, kind, 1) == LIERNE_OK, "planning over windows");
-        check(lierne_plan_get_report(&report, b, LIERNE_ADJOINT) == LIERNE_OK &&
+        check(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_ADJOINT) == LIERNE_OK &&
                   strcmp(report.transports, "ipc") == 0,
               "the report names the transport");
         replay_calls(a, b, rank, &stream, kind == 0 ? 10000 : 1000);
@@ -55,7 +55,7 @@ static void *hangs(void *argument) {
     lierne_context *device = open_device(rank, "hangs", 1);
     check(replay_plan(&plan, device, 1, 1) == LIERNE_OK, "planning");
     test_capture_begin(&stream);
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a call is captured");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "a call is captured");
     test_graph *graph = test_capture_end();
     check(test_graph_launch(graph) == LIERNE_OK, "a replay");
     check(lierne_context_get_status(device) == LIERNE_OK, "a replay that passed is no failure");
@@ -68,9 +68,9 @@ static void *hangs(void *argument) {
             usleep(1000);
             status = lierne_context_get_status(device);
         }
-        check(status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED, "and is an error");
+        check(status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED, "and is an error");
         check(lierne_now() - start < 15, "in time");
-        check(lierne_forward(plan, out, in, &stream) == status, "the context is dead");
+        check(lierne_plan_forward(plan, out, in, &stream) == status, "the context is dead");
     }
     test_graph_destroy(graph);
     meet_ranks();

@@ -40,7 +40,8 @@ static setup open_setup(void) {
 static void works(setup *s) {
     int wrong = 0;
     memset(s->out, 0xa5, (size_t)(ROW * test_world) * sizeof *s->out);
-    CHECK(lierne_forward(s->plan, s->out, s->in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(s->plan, s->out, s->in, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (int i = 0; i < ROW * test_world; i++) {
         wrong += s->out[i] != (float)(i + 1);
     }
@@ -48,7 +49,8 @@ static void works(setup *s) {
 }
 
 static void rejects_null(setup *s) {
-    CHECK(lierne_forward(s->plan, s->out, NULL, NULL) == LIERNE_INVALID, "in NULL was taken");
+    CHECK(lierne_plan_forward(s->plan, s->out, NULL, NULL) == LIERNE_ERR_INVALID,
+          "in NULL was taken");
 }
 
 /* The rank calls again, after others have begun to wait for it. */
@@ -67,34 +69,35 @@ static lierne_status wait_for_it(setup *s, waiting where) {
     lierne_status status;
     switch (where) {
     case IN_FORWARD:
-        return lierne_forward(s->plan, s->out, s->in, NULL);
+        return lierne_plan_forward(s->plan, s->out, s->in, NULL);
     case IN_PLANNING:
         status = plan_all(&other, s->context);
         CHECK(other == NULL, "a plan beside an error");
         return status;
     default:
-        status = lierne_forward_begin(&request, s->plan, s->out, s->in, NULL);
-        return status == LIERNE_OK ? lierne_end(request) : status;
+        status = lierne_plan_forward_begin(&request, s->plan, s->out, s->in, NULL);
+        return status == LIERNE_OK ? lierne_request_end(request) : status;
     }
 }
 
 static void aborts(int who, waiting where) {
     setup s = open_setup();
     double start = MPI_Wtime();
-    lierne_status status = LIERNE_INVALID;
+    lierne_status status = LIERNE_ERR_INVALID;
     works(&s);
     MPI_Barrier(MPI_COMM_WORLD); /* a call that has not ended elsewhere would fail, too */
     if (test_rank == who) {
         rejects_null(&s);
-        CHECK(lierne_context_abort(s.context, LIERNE_INVALID, lierne_last_error()) == LIERNE_OK,
+        CHECK(lierne_context_abort(s.context, LIERNE_ERR_INVALID, lierne_last_error()) == LIERNE_OK,
               "abort");
-        CHECK(lierne_context_abort(s.context, LIERNE_IO, "again") == LIERNE_OK, "of a dead one");
-        status = lierne_forward(s.plan, s.out, s.in, NULL);
+        CHECK(lierne_context_abort(s.context, LIERNE_ERR_IO, "again") == LIERNE_OK,
+              "of a dead one");
+        status = lierne_plan_forward(s.plan, s.out, s.in, NULL);
     } else {
         status = wait_for_it(&s, where);
         CHECK(strstr(lierne_last_error(), "gave up") != NULL, "%s", lierne_last_error());
     }
-    CHECK(status == LIERNE_INVALID, "%s: %s", lierne_status_name(status), lierne_last_error());
+    CHECK(status == LIERNE_ERR_INVALID, "%s: %s", lierne_status_name(status), lierne_last_error());
     CHECK(strstr(lierne_last_error(), "in is NULL") != NULL, "%s", lierne_last_error());
     CHECK(MPI_Wtime() - start < PATIENT / 2, "not before %g s", MPI_Wtime() - start);
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
@@ -102,11 +105,12 @@ static void aborts(int who, waiting where) {
 
 static void arguments(void) {
     setup s = open_setup();
-    CHECK(lierne_context_abort(NULL, LIERNE_INVALID, "x") == LIERNE_INVALID, "no context");
-    CHECK(lierne_context_abort(s.context, LIERNE_INVALID, NULL) == LIERNE_INVALID, "no reason");
-    CHECK(lierne_context_abort(s.context, LIERNE_OK, "x") == LIERNE_INVALID, "no error");
+    CHECK(lierne_context_abort(NULL, LIERNE_ERR_INVALID, "x") == LIERNE_ERR_INVALID, "no context");
+    CHECK(lierne_context_abort(s.context, LIERNE_ERR_INVALID, NULL) == LIERNE_ERR_INVALID,
+          "no reason");
+    CHECK(lierne_context_abort(s.context, LIERNE_OK, "x") == LIERNE_ERR_INVALID, "no error");
     works(&s);
-    CHECK(lierne_context_destroy(s.context) == LIERNE_INVALID, "under its plan");
+    CHECK(lierne_context_destroy(s.context) == LIERNE_ERR_INVALID, "under its plan");
     CHECK(strstr(lierne_last_error(), "lierne_context_destroy_all") != NULL, "no remedy");
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_destroy_all(NULL) == LIERNE_OK, "NULL");
@@ -123,7 +127,7 @@ static void destroys_all(void) {
                                      .dst = grid,
                                      .naxes = 3,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .sequence_axis = 1,
                                      .variable_rows = 1};
     const int first = 0;
@@ -138,9 +142,9 @@ static void destroys_all(void) {
     CHECK(lierne_coalesced_create(&both, (lierne_plan *[]){s.plan, transposed}, 2) == LIERNE_OK,
           "coalesced");
     CHECK(lierne_group_create(&group, s.context, &group_spec) == LIERNE_OK, "group");
-    CHECK(lierne_forward_begin(&request, s.plan, s.out, s.in, NULL) == LIERNE_OK, "begin");
-    CHECK(lierne_context_destroy_all(s.context) == LIERNE_BUSY, "with a request in flight");
-    CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward_begin(&request, s.plan, s.out, s.in, NULL) == LIERNE_OK, "begin");
+    CHECK(lierne_context_destroy_all(s.context) == LIERNE_ERR_BUSY, "with a request in flight");
+    CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
     works(&s);
     CHECK(lierne_context_destroy_all(s.context) == LIERNE_OK, "%s", lierne_last_error());
     lierne_grid_destroy(grid);

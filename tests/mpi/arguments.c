@@ -40,7 +40,7 @@ static lierne_graph_spec graph_spec(void) {
                                .nedges = 1,
                                .source = &edge_source,
                                .target = &edge_target,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .width = 1};
 }
 
@@ -56,7 +56,7 @@ static void make_bridges(void) {
     spec.variable_rows = 1;
     MADE(lierne_plan_create_bridge(&variable, context, &spec));
     spec.variable_rows = 0;
-    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     spec.row_owner = map;
     MADE(lierne_plan_create_bridge(&mapped, context, &spec));
     spec = bridge_spec(shape);
@@ -79,7 +79,7 @@ static lierne_halo_spec halo_spec(void) {
                               .sendnum = &num,
                               .recvnum = &num,
                               .sendlist = lists,
-                              .dtype = LIERNE_F32,
+                              .dtype = LIERNE_DTYPE_F32,
                               .width = 1};
 }
 
@@ -93,7 +93,7 @@ static lierne_references_spec pairs_spec(void) {
                                     .nghosts = 1,
                                     .rank = &rank,
                                     .row = &row,
-                                    .dtype = LIERNE_F32,
+                                    .dtype = LIERNE_DTYPE_F32,
                                     .width = 1};
 }
 
@@ -155,35 +155,36 @@ static void tear_down(void) {
  * freed: it must not exist. */
 static lierne_status forward_without_request(bool bad) {
     lierne_request *q = NULL;
-    return lierne_forward_begin(bad ? NULL : &q, first, out, in, NULL);
+    return lierne_plan_forward_begin(bad ? NULL : &q, first, out, in, NULL);
 }
 static lierne_status adjoint_without_request(bool bad) {
     lierne_request *q = NULL;
-    return lierne_adjoint_begin(bad ? NULL : &q, back, out, in, NULL);
+    return lierne_plan_adjoint_begin(bad ? NULL : &q, back, out, in, NULL);
 }
 static lierne_status forward_without_in(bool bad) {
-    return lierne_forward(first, out, bad ? NULL : in, NULL);
+    return lierne_plan_forward(first, out, bad ? NULL : in, NULL);
 }
 static lierne_status forward_without_out(bool bad) {
-    return lierne_forward(first, bad && test_world > 1 ? NULL : out, bad ? NULL : in, NULL);
+    return lierne_plan_forward(first, bad && test_world > 1 ? NULL : out, bad ? NULL : in, NULL);
 }
 static lierne_status forward_on_a_stream(bool bad) {
-    return lierne_forward(first, out, in, bad ? in : NULL);
+    return lierne_plan_forward(first, out, in, bad ? in : NULL);
 }
 static lierne_status forward_onto_itself(bool bad) {
-    return lierne_forward(first, out, bad ? out + 1 : in, NULL);
+    return lierne_plan_forward(first, out, bad ? out + 1 : in, NULL);
 }
 static lierne_status reduce_by(bool bad, lierne_reduction wrong) {
-    return lierne_reduce(pairs, bad ? wrong : LIERNE_MAX, owned, ghosts, NULL);
+    return lierne_plan_reduce(pairs, bad ? wrong : LIERNE_REDUCTION_MAX, owned, ghosts, NULL);
 }
 static lierne_status reduce_by_seven(bool bad) {
     return reduce_by(bad, (lierne_reduction)7);
 }
 static lierne_status reduce_by_sum(bool bad) {
-    return reduce_by(bad, LIERNE_SUM);
+    return reduce_by(bad, LIERNE_REDUCTION_SUM);
 }
 static lierne_status reduce_a_bridge(bool bad) {
-    return bad ? lierne_reduce(first, LIERNE_MAX, in, out, NULL) : reduce_by(false, LIERNE_MAX);
+    return bad ? lierne_plan_reduce(first, LIERNE_REDUCTION_MAX, in, out, NULL)
+               : reduce_by(false, LIERNE_REDUCTION_MAX);
 }
 
 static lierne_status exchange(lierne_direction d, void *out1, const void *in1, int given) {
@@ -192,19 +193,19 @@ static lierne_status exchange(lierne_direction d, void *out1, const void *in1, i
     return lierne_coalesced_begin(both, d, given & 1 ? outs : NULL, given & 2 ? ins : NULL, NULL);
 }
 static lierne_status exchange_in_direction_seven(bool bad) {
-    return exchange(bad ? (lierne_direction)7 : LIERNE_FORWARD, more, in, 3);
+    return exchange(bad ? (lierne_direction)7 : LIERNE_DIRECTION_FORWARD, more, in, 3);
 }
 static lierne_status exchange_backwards_by_one(bool bad) {
-    return exchange(bad ? (lierne_direction)-1 : LIERNE_FORWARD, more, in, 3);
+    return exchange(bad ? (lierne_direction)-1 : LIERNE_DIRECTION_FORWARD, more, in, 3);
 }
 static lierne_status exchange_without_outs(bool bad) {
-    return exchange(LIERNE_FORWARD, more, in, bad ? 2 : 3);
+    return exchange(LIERNE_DIRECTION_FORWARD, more, in, bad ? 2 : 3);
 }
 static lierne_status exchange_without_ins(bool bad) {
-    return exchange(LIERNE_FORWARD, more, in, bad ? 1 : 3);
+    return exchange(LIERNE_DIRECTION_FORWARD, more, in, bad ? 1 : 3);
 }
 static lierne_status exchange_without_one_in(bool bad) {
-    return exchange(LIERNE_FORWARD, more, bad ? NULL : in, 3);
+    return exchange(LIERNE_DIRECTION_FORWARD, more, bad ? NULL : in, 3);
 }
 
 static lierne_status coalesce(lierne_coalesced **made, lierne_plan *a, lierne_plan *b, int n) {
@@ -335,7 +336,7 @@ static lierne_status megatron(bool bad, bool out_given) {
     int64_t shape[3];
     lierne_plan *plan = NULL;
     lierne_bridge_spec bridge = bridge_spec(shape);
-    const lierne_megatron_spec spec = {sizeof spec, LIERNE_MEGATRON_COLLECTIVE, &bridge};
+    const lierne_megatron_spec spec = {sizeof spec, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, &bridge};
     lierne_status status = lierne_plan_create_megatron(bad && !out_given ? NULL : &plan, context,
                                                        bad && out_given ? NULL : &spec);
     return drop(status, plan);
@@ -351,7 +352,7 @@ static lierne_status redistribute(bool bad, bool out_given) {
     lierne_bridge_spec bridge = bridge_spec(shape);
     lierne_layout *from, *to, *gradient;
     lierne_plan *plan = NULL;
-    MADE(lierne_bridge_layouts_create(&from, &to, &gradient, &bridge));
+    MADE(lierne_layout_create_bridge(&from, &to, &gradient, &bridge));
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = from, .dst = to};
     lierne_status status =
         drop(lierne_plan_create_redistribute(bad && !out_given ? NULL : &plan, context,
@@ -498,7 +499,7 @@ static bool all_bytes(const float *x, unsigned char byte) {
 static void works(void) {
     int wrong = 0;
     memset(out, 0xa5, all * sizeof *out);
-    MADE(lierne_forward(first, out, in, NULL));
+    MADE(lierne_plan_forward(first, out, in, NULL));
     for (size_t i = 0; i < all; i++) {
         wrong += out[i] != (float)(i + 1);
     }
@@ -512,7 +513,7 @@ static void try_case(size_t i, int who) {
     memset(more, 0x5a, all * sizeof *more);
     snprintf(name, sizeof name, "rank %d:", who);
     lierne_status wanted =
-        cases[i].call == forward_on_a_stream ? LIERNE_UNSUPPORTED : LIERNE_INVALID;
+        cases[i].call == forward_on_a_stream ? LIERNE_ERR_UNSUPPORTED : LIERNE_ERR_INVALID;
     test_same_error(cases[i].call(test_rank == who), wanted, cases[i].name);
     CHECK(strstr(lierne_last_error(), cases[i].words), "%s: '%s' is not in '%s'", cases[i].name,
           cases[i].words, lierne_last_error());

@@ -53,7 +53,7 @@ static void forward(worker *l, int step) {
         l->in[i] = (float)(ROW * test_rank + i + 1 + step);
     }
     memset(l->out, 0xa5, all_elements() * sizeof *l->out);
-    keep(l, lierne_forward(l->plan, l->out, l->in, NULL));
+    keep(l, lierne_plan_forward(l->plan, l->out, l->in, NULL));
     for (int i = 0; i < ROW * test_world; i++) {
         l->wrong += l->out[i] != (float)(i + 1 + step);
     }
@@ -63,7 +63,7 @@ static void forward(worker *l, int step) {
 static void *backward(void *arg) {
     worker *l = arg;
     memset(l->back, 0xa5, ROW * sizeof *l->back);
-    keep(l, lierne_adjoint(l->plan, l->back, l->out, NULL));
+    keep(l, lierne_plan_adjoint(l->plan, l->back, l->out, NULL));
     for (int i = 0; i < ROW; i++) {
         l->wrong += l->back[i] != (float)test_world * l->in[i];
     }

@@ -32,7 +32,7 @@ static unsigned char *poisoned(size_t bytes) {
 /* A gradient that the rank does not own is never read: it keeps the poison. */
 static void trial_open(trial *t, const bridge_case *c, lierne_plan *plan,
                        lierne_direction direction) {
-    bool forward = direction == LIERNE_FORWARD;
+    bool forward = direction == LIERNE_DIRECTION_FORWARD;
     size_t size = lierne_dtype_size(c->dtype);
     int cp = mesh_coord(&c->dst, test_rank, "cp");
     *t = (trial){.c = c, .plan = plan, .direction = direction};
@@ -68,7 +68,7 @@ static void trial_close(trial *t) {
 }
 
 static const char *direction_name(const trial *t) {
-    return t->direction == LIERNE_FORWARD ? "forward" : "adjoint";
+    return t->direction == LIERNE_DIRECTION_FORWARD ? "forward" : "adjoint";
 }
 
 static void check_bits(const trial *t, const char *what) {
@@ -79,9 +79,9 @@ static void check_bits(const trial *t, const char *what) {
 }
 
 static void run_blocking(trial *t) {
-    lierne_status status = t->direction == LIERNE_FORWARD
-                               ? lierne_forward(t->plan, t->out, t->in, NULL)
-                               : lierne_adjoint(t->plan, t->out, t->in, NULL);
+    lierne_status status = t->direction == LIERNE_DIRECTION_FORWARD
+                               ? lierne_plan_forward(t->plan, t->out, t->in, NULL)
+                               : lierne_plan_adjoint(t->plan, t->out, t->in, NULL);
     CHECK(status == LIERNE_OK, "%s: %s: %s", case_text(t->c), direction_name(t),
           lierne_last_error());
     check_bits(t, "blocking");
@@ -90,11 +90,11 @@ static void run_blocking(trial *t) {
 static void run_begin_end(trial *t) {
     lierne_request *request;
     memset(t->out, POISON, t->out_bytes);
-    lierne_status status = t->direction == LIERNE_FORWARD
-                               ? lierne_forward_begin(&request, t->plan, t->out, t->in, NULL)
-                               : lierne_adjoint_begin(&request, t->plan, t->out, t->in, NULL);
-    CHECK(status == LIERNE_OK && lierne_end(request) == LIERNE_OK, "%s: %s begin and end: %s",
-          case_text(t->c), direction_name(t), lierne_last_error());
+    lierne_status status = t->direction == LIERNE_DIRECTION_FORWARD
+                               ? lierne_plan_forward_begin(&request, t->plan, t->out, t->in, NULL)
+                               : lierne_plan_adjoint_begin(&request, t->plan, t->out, t->in, NULL);
+    CHECK(status == LIERNE_OK && lierne_request_end(request) == LIERNE_OK,
+          "%s: %s begin and end: %s", case_text(t->c), direction_name(t), lierne_last_error());
     check_bits(t, "begin and end");
 }
 
@@ -120,7 +120,7 @@ static void run_view(trial *t) {
     size_t size = lierne_dtype_size(t->c->dtype);
     CHECK(lierne_plan_get_alias(&offset, t->plan, t->direction) == LIERNE_OK, "%s",
           lierne_last_error());
-    if (t->direction == LIERNE_FORWARD && t->nout > 0) {
+    if (t->direction == LIERNE_DIRECTION_FORWARD && t->nout > 0) {
         CHECK(offset == view_of(t), "%s: view at %lld, wanted %lld", case_text(t->c),
               (long long)offset, (long long)view_of(t));
     }
@@ -128,9 +128,9 @@ static void run_view(trial *t) {
     CHECK(view || offset == -1, "%s: view at %lld", case_text(t->c), (long long)offset);
     void *out = view ? NULL : t->out;
     memset(t->out, POISON, t->out_bytes);
-    lierne_status status = t->direction == LIERNE_FORWARD
-                               ? lierne_forward(t->plan, out, t->in, NULL)
-                               : lierne_adjoint(t->plan, out, t->in, NULL);
+    lierne_status status = t->direction == LIERNE_DIRECTION_FORWARD
+                               ? lierne_plan_forward(t->plan, out, t->in, NULL)
+                               : lierne_plan_adjoint(t->plan, out, t->in, NULL);
     CHECK(status == LIERNE_OK, "%s: %s view: %s", case_text(t->c), direction_name(t),
           lierne_last_error());
     if (view) {
@@ -187,8 +187,8 @@ static void check_bytes(const trial *t) {
 
 static void run_plan(const bridge_case *c, lierne_plan *plan) {
     trial forward, adjoint;
-    trial_open(&forward, c, plan, LIERNE_FORWARD);
-    trial_open(&adjoint, c, plan, LIERNE_ADJOINT);
+    trial_open(&forward, c, plan, LIERNE_DIRECTION_FORWARD);
+    trial_open(&adjoint, c, plan, LIERNE_DIRECTION_ADJOINT);
     check_elements(&forward);
     check_elements(&adjoint);
     if (c->algorithm == TEST_DIRECT) {
@@ -212,8 +212,8 @@ static void run_case(lierne_context *context, const bridge_case *c) {
     if (c->algorithm == TEST_COLLECTIVE && !case_aligned(c)) {
         int src = mesh_size(&c->src, "dp"), dst = mesh_size(&c->dst, "dp");
         bool divides = src % dst == 0 || dst % src == 0;
-        CHECK(status == (divides ? LIERNE_MISALIGNED : LIERNE_INDIVISIBLE) && !plan, "%s: %s",
-              case_text(c), lierne_status_name(status));
+        CHECK(status == (divides ? LIERNE_ERR_MISALIGNED : LIERNE_ERR_INDIVISIBLE) && !plan,
+              "%s: %s", case_text(c), lierne_status_name(status));
     } else if (CHECK(status == LIERNE_OK, "%s: %s", case_text(c), lierne_last_error())) {
         run_plan(c, plan);
     }
@@ -224,31 +224,31 @@ static void run_case(lierne_context *context, const bridge_case *c) {
 
 /* Case number i of a pair of meshes. */
 static void choose(bridge_case *c, int i) {
-    static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_F64,
-                                          LIERNE_I32, LIERNE_F16,  LIERNE_I8};
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, LIERNE_DTYPE_F64,
+                                          LIERNE_DTYPE_I32, LIERNE_DTYPE_F16,  LIERNE_DTYPE_I8};
     static const int axes[][3] = {{0, 1, 2}, {1, 0, 2}, {1, 2, 0}, {2, 1, 0}, {0, 2, 1}, {2, 0, 1}};
     static const struct {
         lierne_gradient_owner owner;
         lierne_storage storage;
-    } gradients[] = {{LIERNE_GRADIENT_PARTIAL, LIERNE_FULL},
-                     {LIERNE_GRADIENT_ZIGZAG, LIERNE_FULL},
-                     {LIERNE_GRADIENT_ZIGZAG, LIERNE_COMPACT},
-                     {LIERNE_GRADIENT_CONTIGUOUS, LIERNE_FULL},
-                     {LIERNE_GRADIENT_CONTIGUOUS, LIERNE_COMPACT},
-                     {LIERNE_GRADIENT_ROWS, LIERNE_FULL},
-                     {LIERNE_GRADIENT_ROWS, LIERNE_COMPACT}};
+    } gradients[] = {{LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL},
+                     {LIERNE_GRADIENT_OWNER_ZIGZAG, LIERNE_STORAGE_FULL},
+                     {LIERNE_GRADIENT_OWNER_ZIGZAG, LIERNE_STORAGE_COMPACT},
+                     {LIERNE_GRADIENT_OWNER_CONTIGUOUS, LIERNE_STORAGE_FULL},
+                     {LIERNE_GRADIENT_OWNER_CONTIGUOUS, LIERNE_STORAGE_COMPACT},
+                     {LIERNE_GRADIENT_OWNER_ROWS, LIERNE_STORAGE_FULL},
+                     {LIERNE_GRADIENT_OWNER_ROWS, LIERNE_STORAGE_COMPACT}};
     c->owner = gradients[i % 7].owner;
     c->storage = gradients[i % 7].storage;
     c->dtype = dtypes[(i + i / 7) % 6];
     const int *at = axes[(i / 7 + i / 42) % 6];
     c->axis_b = at[0], c->axis_s = at[1], c->axis_h = at[2];
-    if (c->owner == LIERNE_GRADIENT_ROWS && c->storage == LIERNE_COMPACT &&
+    if (c->owner == LIERNE_GRADIENT_OWNER_ROWS && c->storage == LIERNE_STORAGE_COMPACT &&
         abs(c->axis_b - c->axis_s) != 1) {
-        c->storage = LIERNE_FULL; /* compact rows need neighbouring axes */
+        c->storage = LIERNE_STORAGE_FULL; /* compact rows need neighbouring axes */
     }
     /* Uneven shares, dp ranks without samples, cp ranks without rows: all legal. */
     c->batch = i % 3 == 0 ? 2 * test_world : i % 3 == 1 ? 5 : test_world + 3;
-    c->sequence = c->owner == LIERNE_GRADIENT_ZIGZAG ? 2 * test_world : 7;
+    c->sequence = c->owner == LIERNE_GRADIENT_OWNER_ZIGZAG ? 2 * test_world : 7;
     c->hidden = 3;
 }
 
@@ -257,7 +257,7 @@ static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     bridge_case c = {.world = test_world, .src = src, .dst = dst};
     choose(&c, number);
     test_cut_messages(context, number % 5 == 4 ? 13 : (size_t)1 << 30);
-    if (c.owner == LIERNE_GRADIENT_ROWS) {
+    if (c.owner == LIERNE_GRADIENT_OWNER_ROWS) {
         for (int64_t i = 0; i < c.batch * c.sequence; i++) {
             uint64_t m = mix((uint64_t)(i + number * 1000));
             rows[i] = (int32_t)(m % (uint64_t)mesh_size(&dst, "cp"));
@@ -266,8 +266,8 @@ static void run_pair(lierne_context *context, mesh src, mesh dst, int number) {
     }
     run_case(context, &c);
     c.rows = NULL;
-    c.owner = LIERNE_GRADIENT_PARTIAL;
-    c.storage = LIERNE_FULL;
+    c.owner = LIERNE_GRADIENT_OWNER_PARTIAL;
+    c.storage = LIERNE_STORAGE_FULL;
     c.algorithm = TEST_COLLECTIVE;
     c.batch = 2 * test_world;
     run_case(context, &c);

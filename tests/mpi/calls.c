@@ -34,7 +34,7 @@ static void open_setup(setup *s) {
                                    .dst = s->dst,
                                    .naxes = 3,
                                    .shape = s->shape,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .sequence_axis = 1};
     CHECK(lierne_plan_create_bridge(&s->first, s->context, &s->spec) == LIERNE_OK, "first");
     CHECK(lierne_plan_create_bridge(&s->second, s->context, &s->spec) == LIERNE_OK, "second");
@@ -57,12 +57,14 @@ static void close_setup(setup *s) {
 static void works(setup *s) {
     int wrong = 0;
     memset(s->out, 0xa5, s->out_bytes);
-    CHECK(lierne_forward(s->first, s->out, s->in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(s->first, s->out, s->in, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     for (int i = 0; i < SAMPLES * ROW * test_world; i++) {
         wrong += s->out[i] != (float)(i + 1);
     }
     CHECK(wrong == 0, "%d wrong elements", wrong);
-    CHECK(lierne_adjoint(s->second, s->back, s->out, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(s->second, s->back, s->out, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     CHECK(s->back[3] == (float)test_world * s->in[3], "the sum of equal contributions");
 }
 
@@ -72,11 +74,11 @@ static lierne_status act(setup *s, deed d) {
     lierne_plan *plan = NULL;
     switch (d) {
     case FORWARD:
-        return lierne_forward(s->first, s->out, s->in, NULL);
+        return lierne_plan_forward(s->first, s->out, s->in, NULL);
     case OTHER_PLAN:
-        return lierne_forward(s->second, s->out, s->in, NULL);
+        return lierne_plan_forward(s->second, s->out, s->in, NULL);
     case ADJOINT:
-        return lierne_adjoint(s->first, s->back, s->out, NULL);
+        return lierne_plan_adjoint(s->first, s->back, s->out, NULL);
     default:
         return lierne_plan_create_bridge(&plan, s->context, &s->spec);
     }
@@ -87,7 +89,7 @@ static void deviate(setup *s, int who, deed d) {
     char part[64];
     memset(s->out, 0x5a, s->out_bytes);
     lierne_status status = act(s, test_rank == who ? d : FORWARD);
-    test_same_error(status, LIERNE_MISMATCH, "a rank that deviates");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "a rank that deviates");
     CHECK(strstr(lierne_last_error(), fields[d]) != NULL, "%s", lierne_last_error());
     /* Rank 0 is what others are compared with: if it deviates, the lowest other is named. */
     snprintf(part, sizeof part, "on rank %d", who ? who : 1);
@@ -104,7 +106,8 @@ static void deviate(setup *s, int who, deed d) {
 static void bad_argument(setup *s, int who) {
     memset(s->out, 0x5a, s->out_bytes);
     const void *in = test_rank == who ? NULL : s->in;
-    test_same_error(lierne_forward(s->first, s->out, in, NULL), LIERNE_INVALID, "in is NULL");
+    test_same_error(lierne_plan_forward(s->first, s->out, in, NULL), LIERNE_ERR_INVALID,
+                    "in is NULL");
     CHECK(strstr(lierne_last_error(), "in is NULL") != NULL, "%s", lierne_last_error());
     CHECK(((unsigned char *)s->out)[0] == 0x5a, "data moved");
     works(s);
@@ -115,7 +118,7 @@ static void no_place(setup *s) {
     lierne_plan *plan = NULL;
     lierne_status status =
         lierne_plan_create_bridge(test_rank == test_world - 1 ? NULL : &plan, s->context, &s->spec);
-    test_same_error(status, LIERNE_INVALID, "out is NULL on one rank");
+    test_same_error(status, LIERNE_ERR_INVALID, "out is NULL on one rank");
     CHECK(plan == NULL, "a plan beside an error");
     works(s);
 }
@@ -127,7 +130,7 @@ static void half_checked(void) {
                                 .timeout = PATIENT,
                                 .check = test_rank == test_world - 1};
     lierne_status status = lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec);
-    test_same_error(status, LIERNE_MISMATCH, "check on one rank only");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "check on one rank only");
     CHECK(strncmp(lierne_last_error(), "lierne_context_create_mpi: ", 27) == 0, "'%s'",
           lierne_last_error());
     CHECK(context == NULL, "a context beside an error");

@@ -28,9 +28,9 @@ static void run_case(lierne_context *context, const collective_case *c) {
         return;
     }
     for (int i = 0; i < 5; i++) { /* a blocking call may find what a begun one has left */
-        execute(c, plan, LIERNE_FORWARD, i % 3 != 0);
+        execute(c, plan, LIERNE_DIRECTION_FORWARD, i % 3 != 0);
         if (collective_case_has_adjoint(c)) {
-            execute(c, plan, LIERNE_ADJOINT, i % 3 != 0);
+            execute(c, plan, LIERNE_DIRECTION_ADJOINT, i % 3 != 0);
         }
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
@@ -50,7 +50,7 @@ static void run_kinds(lierne_context *context, int n, const int *ranks) {
             c.even = true;
         }
         if (c.kind == ALL_REDUCE || c.kind == REDUCE_SCATTER) {
-            c.reduction = (lierne_reduction)(v / 2 % (c.dtype < LIERNE_I64 ? 5 : 4));
+            c.reduction = (lierne_reduction)(v / 2 % (c.dtype < LIERNE_DTYPE_I64 ? 5 : 4));
         }
         collective_case_size(&c, 12);
         run_case(context, &c);
@@ -73,11 +73,11 @@ static bool reduce_long(lierne_context *context, lierne_collective_algorithm alg
                         const float *in) {
     const lierne_all_reduce_spec spec = {.size = sizeof spec,
                                          .count = LONG,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .algorithm = algorithm};
     lierne_plan *plan = NULL;
     lierne_status status = lierne_plan_create_all_reduce(&plan, context, &spec);
-    status = status ? status : lierne_forward(plan, out, in, NULL);
+    status = status ? status : lierne_plan_forward(plan, out, in, NULL);
     status = status ? status : lierne_plan_destroy(plan);
     return CHECK(status == LIERNE_OK, "%s", lierne_last_error());
 }
@@ -111,7 +111,9 @@ static void run_long(lierne_context *context) {
 /* Blocking calls whose messages are short enough to be added where they are exposed. */
 static void run_short(lierne_context *context) {
     enum { N = 64 };
-    const lierne_all_reduce_spec spec = {.size = sizeof spec, .count = N, .dtype = LIERNE_F32};
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = N,
+                                         .dtype = LIERNE_DTYPE_F32};
     float in[N], out[N];
     lierne_plan *plan;
     int64_t wrong = 0;
@@ -122,7 +124,7 @@ static void run_short(lierne_context *context) {
             in[i] = term(test_rank, round * N + i);
             out[i] = -1;
         }
-        CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
         for (int i = 0; i < N; i++) {
             float sum = term(0, round * N + i);
             for (int r = 1; r < test_world; r++) {
@@ -146,7 +148,7 @@ static void run_barrier(lierne_context *context) {
             usleep(50000);
         }
         double began = lierne_now();
-        CHECK(lierne_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "%s", lierne_last_error());
         double ended = lierne_now();
         MPI_Bcast(&began, 1, MPI_DOUBLE, test_world - 1, MPI_COMM_WORLD);
         CHECK(ended >= began, "through %g s before the last rank began", began - ended);

@@ -18,11 +18,11 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
     static int64_t row[COUNT];
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
-                                        .dtype = LIERNE_BF16,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .dtype = LIERNE_DTYPE_BF16,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = 20000,
-                                        .dtype = LIERNE_F64,
+                                        .dtype = LIERNE_DTYPE_F64,
                                         .max_inflight = 2};
     lierne_references_spec rows = LIERNE_REFERENCES_SPEC_INIT;
     for (int i = 0; i < COUNT; i++) { /* the same on every rank */
@@ -34,7 +34,7 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
     rows.rank = rank;
     rows.row = row;
     rows.width = 3;
-    rows.dtype = LIERNE_F16;
+    rows.dtype = LIERNE_DTYPE_F16;
     return kind == 0   ? lierne_plan_create_all_reduce(plan, context, &sum)
            : kind == 1 ? lierne_plan_create_all_to_all(plan, context, &all)
                        : lierne_plan_create_references(plan, context, &rows);
@@ -59,12 +59,13 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
     lierne_plan_get_elements(&in_elements, &out_elements, host, (lierne_direction)d);
     size_t bytes = (size_t)out_elements * lierne_dtype_size(dtype);
     lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
-        d ? lierne_adjoint_begin : lierne_forward_begin;
+        d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin;
     for (int i = 0; i < requests; i++) {
         in[i] = fill((size_t)in_elements * lierne_dtype_size(dtype), i);
         expected[i] = fill(bytes, 5);
         out[i] = fill(bytes, 9);
-        CHECK((d ? lierne_adjoint : lierne_forward)(host, expected[i], in[i], NULL) == LIERNE_OK,
+        CHECK((d ? lierne_plan_adjoint : lierne_plan_forward)(host, expected[i], in[i], NULL) ==
+                  LIERNE_OK,
               "%s", lierne_last_error());
     }
     for (int i = 0; i < requests; i++) {
@@ -72,7 +73,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
               lierne_last_error());
     }
     for (int i = requests; i-- > 0;) {
-        CHECK(lierne_end(request[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_request_end(request[i]) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(memcmp(out[i], expected[i], bytes) == 0, "%s: other bits", d ? "adjoint" : "forward");
         free(in[i]);
         free(expected[i]);
@@ -82,7 +83,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int d, int requests)
 
 static void check_report(const lierne_plan *plan, bool window) {
     lierne_report report = {.size = sizeof report};
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK, "%s",
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
           lierne_last_error());
     CHECK(strcmp(report.transports, window ? "ipc" : "mpi") == 0, "over %s", report.transports);
     CHECK(report.host_bytes == (window ? 0 : report.sent_bytes + report.received_bytes),
@@ -100,7 +101,7 @@ static void run_all(lierne_context *host, lierne_context *device, bool window) {
             compare(a, b, round % 2, kind == 1 ? 2 : 1);
         }
         check_report(b, window);
-        CHECK(lierne_plan_get_report(&report, a, LIERNE_FORWARD) == LIERNE_OK, "%s",
+        CHECK(lierne_plan_get_report(&report, a, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
               lierne_last_error());
         CHECK(report.host_bytes == 0, "host_bytes of host memory");
         CHECK(lierne_plan_destroy(a) == LIERNE_OK, "%s", lierne_last_error());

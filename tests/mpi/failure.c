@@ -32,7 +32,7 @@ static void open_setup(setup *s, const char *src_order, int cp) {
                                    .dst = s->dst,
                                    .naxes = 3,
                                    .shape = s->shape,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .sequence_axis = 1};
 }
 
@@ -70,7 +70,7 @@ static void other_hidden(setup *s) {
     s->shape[2] += 1;
 }
 static void other_dtype(setup *s) {
-    s->spec.dtype = LIERNE_I32;
+    s->spec.dtype = LIERNE_DTYPE_I32;
 }
 static void other_batch_axis(setup *s) {
     s->spec.batch_axis = 2;
@@ -79,7 +79,7 @@ static void other_sequence_axis(setup *s) {
     s->spec.sequence_axis = 2;
 }
 static void other_owner(setup *s) {
-    s->spec.gradient_owner = LIERNE_GRADIENT_CONTIGUOUS;
+    s->spec.gradient_owner = LIERNE_GRADIENT_OWNER_CONTIGUOUS;
 }
 static void other_counts(setup *s) {
     s->spec.src_counts = s->counts;
@@ -133,7 +133,7 @@ static void specs_that_differ(lierne_context *context, int odd) {
             deviations[d].make(&s);
         }
         lierne_status status = plan(context, &s);
-        test_same_error(status, LIERNE_MISMATCH, deviations[d].name);
+        test_same_error(status, LIERNE_ERR_MISMATCH, deviations[d].name);
         CHECK(strstr(lierne_last_error(), deviations[d].name) && strstr(lierne_last_error(), rank),
               "'%s', wanted '%s' and '%s'", lierne_last_error(), deviations[d].name, rank);
         close_setup(&s);
@@ -145,25 +145,25 @@ static void specs_that_differ(lierne_context *context, int odd) {
 static void rows_that_differ(lierne_context *context, int odd) {
     setup s;
     open_setup(&s, "tcd", test_world);
-    s.spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    s.spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     s.spec.row_owner = s.rows;
     CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
     s.rows[5] = test_rank == odd;
-    test_same_error(plan(context, &s), LIERNE_MISMATCH, "row_owner");
+    test_same_error(plan(context, &s), LIERNE_ERR_MISMATCH, "row_owner");
     s.rows[5] = test_rank == odd ? -1 : 0;
-    test_same_error(plan(context, &s), LIERNE_INVALID, "row_owner out of range on one rank");
+    test_same_error(plan(context, &s), LIERNE_ERR_INVALID, "row_owner out of range on one rank");
     close_setup(&s);
 }
 
 static void specs_wrong_on_one_rank(lierne_context *context, int bad) {
     setup s;
     open_setup(&s, "tcd", 1);
-    test_same_error(plan(context, test_rank == bad ? NULL : &s), LIERNE_INVALID, "spec NULL");
+    test_same_error(plan(context, test_rank == bad ? NULL : &s), LIERNE_ERR_INVALID, "spec NULL");
     s.spec.naxes = test_rank == bad ? 9 : 3;
-    test_same_error(plan(context, &s), LIERNE_INVALID, "naxes");
+    test_same_error(plan(context, &s), LIERNE_ERR_INVALID, "naxes");
     s.spec.naxes = 3;
     s.spec.size = test_rank == bad ? 3 : sizeof s.spec;
-    test_same_error(plan(context, &s), LIERNE_INVALID, "size");
+    test_same_error(plan(context, &s), LIERNE_ERR_INVALID, "size");
     close_setup(&s);
     still_works(context);
 }
@@ -172,7 +172,7 @@ static void specs_wrong_on_one_rank(lierne_context *context, int bad) {
 static void planning_without_memory(lierne_context *context, int bad, test_algorithm algorithm,
                                     int cp) {
     setup s;
-    int last = LIERNE_NO_MEMORY, k = 0;
+    int last = LIERNE_ERR_NO_MEMORY, k = 0;
     open_setup(&s, "tcd", cp);
     s.algorithm = algorithm;
     CHECK(plan(context, &s) == LIERNE_OK, "%s", lierne_last_error());
@@ -184,7 +184,7 @@ static void planning_without_memory(lierne_context *context, int bad, test_algor
         last = (int)status;
         MPI_Bcast(&last, 1, MPI_INT, bad, MPI_COMM_WORLD);
         if (last != LIERNE_OK) {
-            test_same_error(status, LIERNE_NO_MEMORY, "planning without memory");
+            test_same_error(status, LIERNE_ERR_NO_MEMORY, "planning without memory");
         } else {
             CHECK(status == LIERNE_OK, "%s", lierne_last_error());
         }
@@ -208,7 +208,7 @@ static void creating_a_context_without_memory(int bad) {
         lierne_mem_fail_at(1);
         lierne_status status = lierne_context_create_mpi(&context, comm, &spec);
         lierne_mem_fail_at(0);
-        CHECK(status == LIERNE_TIMEOUT && !context, "%s", lierne_status_name(status));
+        CHECK(status == LIERNE_ERR_TIMEOUT && !context, "%s", lierne_status_name(status));
         CHECK(lierne_now() - start < 0.2 + SLACK, "it took %g s", lierne_now() - start);
     }
     MPI_Barrier(MPI_COMM_WORLD);

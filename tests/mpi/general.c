@@ -33,11 +33,12 @@ static const char *run(const bridge_case *c, lierne_plan *plan, lierne_direction
     case_fill(c, rank, d, in);
     memcpy(kept, in, in_bytes);
     memset(out, 0xa5, out_bytes);
-    lierne_status status = (d ? lierne_adjoint : lierne_forward)(plan, out, in, NULL);
+    lierne_status status = (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL);
     const char *wrong = status ? lierne_last_error() : case_check(c, rank, d, out, dot);
     memset(out, 0x5a, out_bytes);
-    status = (d ? lierne_adjoint_begin : lierne_forward_begin)(&request, plan, out, in, NULL);
-    status = status ? status : lierne_end(request);
+    status =
+        (d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin)(&request, plan, out, in, NULL);
+    status = status ? status : lierne_request_end(request);
     if (!wrong) {
         wrong = status ? lierne_last_error() : case_check(c, rank, d, out, &again);
     }
@@ -58,8 +59,8 @@ static void run_seed(lierne_context *context, uint64_t seed) {
         verdict(seed, lierne_last_error());
         return;
     }
-    verdict(seed, run(&c, plan, LIERNE_FORWARD, &dots[0]));
-    verdict(seed, run(&c, plan, LIERNE_ADJOINT, &dots[1]));
+    verdict(seed, run(&c, plan, LIERNE_DIRECTION_FORWARD, &dots[0]));
+    verdict(seed, run(&c, plan, LIERNE_DIRECTION_ADJOINT, &dots[1]));
     MPI_Allreduce(dots, sums, 2, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     verdict(seed, sums[0] == sums[1] ? NULL : "<Fx,y> differs from <x,F*y>");
     lierne_plan_destroy(plan);

@@ -13,7 +13,7 @@ static lierne_context *context; /* one for all cases */
 lierne_status golden_ranks_start(golden_world *world) {
     world->first = test_rank;
     world->here = 1;
-    return world->n == test_world ? LIERNE_OK : LIERNE_INVALID;
+    return world->n == test_world ? LIERNE_OK : LIERNE_ERR_INVALID;
 }
 
 lierne_status golden_ranks_end(golden_world *world) {

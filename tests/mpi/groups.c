@@ -85,7 +85,7 @@ static void fill(specs *s) {
 
 static void round_trip(lierne_context *context, const specs *s, int64_t *uid) {
     lierne_group *groups[SPECS] = {NULL};
-    CHECK(lierne_groups_create(groups, context, s->list, s->n) == LIERNE_OK, "%s",
+    CHECK(lierne_group_create_all(groups, context, s->list, s->n) == LIERNE_OK, "%s",
           lierne_last_error());
     CHECK(lierne_group_get_rank(groups[0]) == test_world - 1 - test_rank, "place %d",
           lierne_group_get_rank(groups[0]));
@@ -143,20 +143,21 @@ static void errors(const specs *s) {
     lierne_context_add_transport(context, &communicators, NULL);
     spec = s->at[0];
     spec.purpose = last ? "e p" : "ep";
-    fails_alike(context, &spec, LIERNE_INVALID, "is 'e p', must be");
+    fails_alike(context, &spec, LIERNE_ERR_INVALID, "is 'e p', must be");
     if (test_world > 1) {
         spec = s->at[0];
         spec.purpose = last ? "ep" : "fsdp";
-        fails_alike(context, &spec, LIERNE_MISMATCH, "purpose differs between ranks");
+        fails_alike(context, &spec, LIERNE_ERR_MISMATCH, "purpose differs between ranks");
         spec = s->at[0];
         spec.priority = last ? LIERNE_PRIORITY_HIGH : LIERNE_PRIORITY_NORMAL;
-        fails_alike(context, &spec, LIERNE_MISMATCH, "priority differs between ranks: 0 on rank 0");
+        fails_alike(context, &spec, LIERNE_ERR_MISMATCH,
+                    "priority differs between ranks: 0 on rank 0");
         spec = s->at[0];
         spec.ranks = last ? s->ascending : s->descending;
-        fails_alike(context, &spec, LIERNE_MISMATCH, "ranks[0] differs between ranks");
+        fails_alike(context, &spec, LIERNE_ERR_MISMATCH, "ranks[0] differs between ranks");
     }
     CHECK(lierne_group_create(&group, context, &s->at[0]) == LIERNE_OK, "%s", lierne_last_error());
-    fails_alike(context, &s->at[0], LIERNE_NO_RESOURCE, "max_groups is 1 (1 of 'fsdp' with");
+    fails_alike(context, &s->at[0], LIERNE_ERR_NO_RESOURCE, "max_groups is 1 (1 of 'fsdp' with");
     uid = lierne_group_get_uid(group);
     CHECK(uid == 1, "uid %lld", (long long)uid);
     CHECK(lierne_group_destroy(&group) == LIERNE_OK, "%s", lierne_last_error());
@@ -173,13 +174,13 @@ static void a_late_rank(const specs *s) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     lierne_status status = lierne_group_create(&group, context, &s->at[1]);
-    CHECK(status == LIERNE_TIMEOUT && !group, "%s (%s)", lierne_status_name(status),
+    CHECK(status == LIERNE_ERR_TIMEOUT && !group, "%s (%s)", lierne_status_name(status),
           lierne_last_error());
     if (test_rank != 0) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     status = lierne_group_create(&group, context, &s->at[1]);
-    CHECK(status == LIERNE_TIMEOUT, "%s", lierne_status_name(status));
+    CHECK(status == LIERNE_ERR_TIMEOUT, "%s", lierne_status_name(status));
     CHECK(lierne_group_destroy(&before) == LIERNE_OK && !before, "%s", lierne_last_error());
     CHECK(lierne_group_destroy(&before) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_get_ngroups(context) == 0, "%d groups",

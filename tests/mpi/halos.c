@@ -46,11 +46,11 @@ static void arrays_close(arrays *a) {
 static void check_in_place(lierne_plan *plan, const shape *s, const arrays *a, const char *what) {
     buffer at = buffer_new(s, a->nrows);
     memcpy(at.at, a->x.at, at.bytes);
-    CHECK(lierne_forward(plan, at.at, at.at, NULL) == LIERNE_OK &&
+    CHECK(lierne_plan_forward(plan, at.at, at.at, NULL) == LIERNE_OK &&
               memcmp(at.at, a->fx.at, at.bytes) == 0,
           "%s: forward in place", what);
     memcpy(at.at, a->y.at, at.bytes);
-    CHECK(lierne_adjoint(plan, at.at, at.at, NULL) == LIERNE_OK &&
+    CHECK(lierne_plan_adjoint(plan, at.at, at.at, NULL) == LIERNE_OK &&
               memcmp(at.at, a->fy.at, at.bytes) == 0,
           "%s: adjoint in place", what);
     buffer_free(&at);
@@ -66,7 +66,7 @@ static void check_reduce(lierne_plan *plan, const swaps *all, const forest *f, c
     }
     forest_reduce(f, s, op, GRADIENTS, at, test_rank, a.cells);
     buffer_set(s, &a.fy, 0, a.nlocal, a.cells);
-    CHECK(lierne_reduce(plan, op, a.fx.at, a.y.at, NULL) == LIERNE_OK, "%s: %s", what,
+    CHECK(lierne_plan_reduce(plan, op, a.fx.at, a.y.at, NULL) == LIERNE_OK, "%s: %s", what,
           lierne_last_error());
     int64_t wrong = 0;
     for (int64_t i = 0; i < a.nlocal * s->width; i++) {
@@ -74,7 +74,7 @@ static void check_reduce(lierne_plan *plan, const swaps *all, const forest *f, c
         wrong += buffer_get(s, &a.fx, row, col) != a.cells[i];
     }
     CHECK(wrong == 0, "%s: %lld wrong values of %s", what, (long long)wrong,
-          op == LIERNE_MAX ? "max" : "min");
+          op == LIERNE_REDUCTION_MAX ? "max" : "min");
     arrays_close(&a);
 }
 
@@ -87,8 +87,10 @@ static void check_swaps(lierne_plan *plan, const swaps *all, const shape *s, boo
     arrays_open(&a, all, &f, s);
     swaps_adjoint(all, s, keep, test_rank, a.cells);
     buffer_set(s, &a.fy, 0, a.nrows, a.cells);
-    buffer_check(plan, transposed ? LIERNE_ADJOINT : LIERNE_FORWARD, &a.x, &a.empty, &a.fx, what);
-    buffer_check(plan, transposed ? LIERNE_FORWARD : LIERNE_ADJOINT, &a.y, &a.empty, &a.fy, what);
+    buffer_check(plan, transposed ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD, &a.x,
+                 &a.empty, &a.fx, what);
+    buffer_check(plan, transposed ? LIERNE_DIRECTION_FORWARD : LIERNE_DIRECTION_ADJOINT, &a.y,
+                 &a.empty, &a.fy, what);
     if (!transposed) {
         check_in_place(plan, s, &a, what);
     }
@@ -124,7 +126,7 @@ static void check_flat_bytes(lierne_plan *plan, const forest *f, const shape *s,
         rows += first;
     }
     int64_t wanted = rows * s->width * (int64_t)lierne_dtype_size(s->dtype);
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
               report.received_bytes == wanted && report.min_bytes == wanted,
           "%s: %lld bytes, wanted %lld", what, (long long)report.received_bytes, (long long)wanted);
 }
@@ -138,14 +140,14 @@ static void check_whole(lierne_plan *flat, const swaps *all, const forest *f, co
     for (int r = 0; r < test_world; r++) {
         at[r] = all->rank[r].nlocal;
     }
-    forest_reduce(f, s, LIERNE_SUM, GRADIENTS, at, test_rank, a.cells);
+    forest_reduce(f, s, LIERNE_REDUCTION_SUM, GRADIENTS, at, test_rank, a.cells);
     buffer_set(s, &a.fy, 0, a.nlocal, a.cells);
     for (int64_t i = a.nlocal * s->width; i < a.nrows * s->width; i++) {
         int64_t row = i / s->width, col = i % s->width;
         buffer_put(s, &a.fy, row, col, keep ? shape_cell(s, GRADIENTS, test_rank, row, col) : 0);
     }
-    buffer_check(flat, LIERNE_FORWARD, &a.x, &a.empty, &a.fx, what);
-    buffer_check(flat, LIERNE_ADJOINT, &a.y, &a.empty, &a.fy, what);
+    buffer_check(flat, LIERNE_DIRECTION_FORWARD, &a.x, &a.empty, &a.fx, what);
+    buffer_check(flat, LIERNE_DIRECTION_ADJOINT, &a.y, &a.empty, &a.fy, what);
     check_in_place(flat, s, &a, what);
     arrays_close(&a);
 }
@@ -161,10 +163,10 @@ static void check_separate(lierne_plan *flat, const forest *f, const shape *s, c
     buffer_fill(s, &y, 0, nghosts, GRADIENTS, test_rank);
     forest_forward(f, s, test_rank, cells);
     buffer_set(s, &fx, 0, nghosts, cells);
-    forest_reduce(f, s, LIERNE_SUM, NOTHING, NULL, test_rank, cells);
+    forest_reduce(f, s, LIERNE_REDUCTION_SUM, NOTHING, NULL, test_rank, cells);
     buffer_set(s, &fy, 0, nowned, cells);
-    buffer_check(flat, LIERNE_FORWARD, &x, &ghosts, &fx, what);
-    buffer_check(flat, LIERNE_ADJOINT, &y, &owned, &fy, what);
+    buffer_check(flat, LIERNE_DIRECTION_FORWARD, &x, &ghosts, &fx, what);
+    buffer_check(flat, LIERNE_DIRECTION_ADJOINT, &y, &owned, &fy, what);
     buffer_free(&x), buffer_free(&fx), buffer_free(&y);
     buffer_free(&fy), buffer_free(&ghosts), buffer_free(&owned);
     free(cells);
@@ -175,13 +177,13 @@ static void check_flat(lierne_plan *plan, const swaps *all, const shape *s, bool
     lierne_plan *flat = NULL;
     swaps_forest(all, &f);
     check_roots(plan, &f, "roots");
-    check_reduce(plan, all, &f, s, LIERNE_MAX, "swaps");
-    check_reduce(plan, all, &f, s, LIERNE_MIN, "swaps");
+    check_reduce(plan, all, &f, s, LIERNE_REDUCTION_MAX, "swaps");
+    check_reduce(plan, all, &f, s, LIERNE_REDUCTION_MIN, "swaps");
     if (CHECK(lierne_plan_create_flattened(&flat, plan, 0) == LIERNE_OK, "%s",
               lierne_last_error())) {
         check_whole(flat, all, &f, s, keep, "flat");
         check_flat_bytes(flat, &f, s, "flat");
-        check_reduce(flat, all, &f, s, LIERNE_MAX, "flat");
+        check_reduce(flat, all, &f, s, LIERNE_REDUCTION_MAX, "flat");
     }
     lierne_plan_destroy(flat);
     flat = NULL;
@@ -218,7 +220,7 @@ static void check_restricted(lierne_plan *plan, const swaps *all, const shape *s
     if (f.nghosts[test_world - 1] > 0) {
         keep[test_world - 1][f.nowned[test_world - 1]] ^= 1;
         test_same_error(lierne_plan_create_restricted(&plans[1], plan, keep[test_rank]),
-                        LIERNE_MISMATCH, "a ghost that only one side keeps");
+                        LIERNE_ERR_MISMATCH, "a ghost that only one side keeps");
     }
     CHECK(lierne_plan_destroy(plans[0]) == LIERNE_OK && !plans[1], "%s", lierne_last_error());
     for (int r = 0; r < test_world; r++) {
@@ -282,8 +284,8 @@ static void run_no_swaps(lierne_context *context) {
     buffer_fill(&s, &x, 0, nlocal + nghost, VALUES, test_rank);
     if (CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s",
               lierne_last_error())) {
-        buffer_check(plan, LIERNE_FORWARD, &x, &empty, &x, "no swaps");
-        buffer_check(plan, LIERNE_ADJOINT, &x, &empty, &x, "no swaps");
+        buffer_check(plan, LIERNE_DIRECTION_FORWARD, &x, &empty, &x, "no swaps");
+        buffer_check(plan, LIERNE_DIRECTION_ADJOINT, &x, &empty, &x, "no swaps");
     }
     lierne_plan_destroy(plan);
     buffer_free(&x), buffer_free(&empty);
@@ -309,16 +311,17 @@ static void run_flights(lierne_context *context, uint64_t seed) {
         swaps_adjoint(&all, &s, false, test_rank, a[i].cells);
         buffer_set(&s, &a[i].fy, 0, a[i].nrows, a[i].cells);
         out[2 * i] = buffer_new(&s, a[i].nrows), out[2 * i + 1] = buffer_new(&s, a[i].nrows);
-        lierne_forward_begin(&requests[2 * i], plan, out[2 * i].at, a[i].x.at, NULL);
-        lierne_adjoint_begin(&requests[2 * i + 1], plan, out[2 * i + 1].at, a[i].y.at, NULL);
+        lierne_plan_forward_begin(&requests[2 * i], plan, out[2 * i].at, a[i].x.at, NULL);
+        lierne_plan_adjoint_begin(&requests[2 * i + 1], plan, out[2 * i + 1].at, a[i].y.at, NULL);
     }
-    lierne_status status = lierne_forward_begin(&one_more, plan, a[0].empty.at, a[0].x.at, NULL);
-    CHECK(status == LIERNE_BUSY && !one_more, "one more than may be: %s",
+    lierne_status status =
+        lierne_plan_forward_begin(&one_more, plan, a[0].empty.at, a[0].x.at, NULL);
+    CHECK(status == LIERNE_ERR_BUSY && !one_more, "one more than may be: %s",
           lierne_status_name(status));
     for (int k = 0; k < 2 * FLIGHTS; k++) {
         int i = test_rank % 2 ? 2 * FLIGHTS - 1 - k : k;
         const buffer *wanted = i % 2 ? &a[i / 2].fy : &a[i / 2].fx;
-        CHECK(lierne_end(requests[i]) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_request_end(requests[i]) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(memcmp(out[i].at, wanted->at, wanted->bytes) == 0, "request %d: wrong bits", i);
     }
     for (int i = 0; i < FLIGHTS; i++) {

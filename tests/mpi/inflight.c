@@ -29,7 +29,7 @@ static void open_setup(setup *s, int check) {
                                    .dst = s->dst,
                                    .naxes = 3,
                                    .shape = shape,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .sequence_axis = 1};
     for (int p = 0; p < PLANS; p++) {
         CHECK(lierne_plan_create_bridge(&s->plans[p], s->context, &s->spec) == LIERNE_OK, "%s",
@@ -50,14 +50,14 @@ static void begin(setup *s, int p) {
         s->in[p][i] = (float)(1000 * p + 7 * i + test_rank);
         s->out[p][i] = -1;
     }
-    CHECK(lierne_adjoint_begin(&s->requests[p], s->plans[p], s->out[p], s->in[p], NULL) ==
+    CHECK(lierne_plan_adjoint_begin(&s->requests[p], s->plans[p], s->out[p], s->in[p], NULL) ==
               LIERNE_OK,
           "plan %d: %s", p, lierne_last_error());
 }
 
 static void end(setup *s, int p) {
     int wrong = 0;
-    CHECK(lierne_end(s->requests[p]) == LIERNE_OK, "plan %d: %s", p, lierne_last_error());
+    CHECK(lierne_request_end(s->requests[p]) == LIERNE_OK, "plan %d: %s", p, lierne_last_error());
     for (int i = 0; i < ELEMENTS; i++) {
         int sum = test_world * (1000 * p + 7 * i) + test_world * (test_world - 1) / 2;
         wrong += s->out[p][i] != (float)sum;

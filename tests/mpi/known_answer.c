@@ -12,7 +12,7 @@ typedef double (*form)(const bridge_case *c, const item *i, int rank);
  * so that the sign of a zero does not count. */
 static void run(lierne_context *context, const char *name, const bridge_case *c,
                 lierne_direction direction, form in, form want) {
-    bool forward = direction == LIERNE_FORWARD;
+    bool forward = direction == LIERNE_DIRECTION_FORWARD;
     int64_t nin, nout, wrong = 0;
     item *from = case_items(c, forward ? SIDE_SRC : SIDE_GRADIENT, test_rank, &nin, NULL);
     item *to = case_items(c, forward ? SIDE_DST : SIDE_SRC, test_rank, &nout, NULL);
@@ -25,7 +25,7 @@ static void run(lierne_context *context, const char *name, const bridge_case *c,
     memset(output, 0xa5, (size_t)nout * size);
     lierne_status status = case_plan(&plan, context, c);
     if (status == LIERNE_OK) {
-        status = (forward ? lierne_forward : lierne_adjoint)(plan, output, input, NULL);
+        status = (forward ? lierne_plan_forward : lierne_plan_adjoint)(plan, output, input, NULL);
     }
     CHECK(status == LIERNE_OK, "%s: %s", name, lierne_last_error());
     for (int64_t i = 0; i < nout; i++) {
@@ -53,7 +53,7 @@ static void both(lierne_context *context, const char *name, mesh src, mesh dst,
                          .axis_b = i / 2,
                          .axis_s = 1 - i / 2,
                          .axis_h = 2,
-                         .dtype = LIERNE_F32,
+                         .dtype = LIERNE_DTYPE_F32,
                          .algorithm = (test_algorithm)(i % 2)};
         run(context, name, &c, direction, in, want);
     }
@@ -125,7 +125,7 @@ static double ordered_sum(const bridge_case *c, const item *i, int rank) {
         sum += (float)wide_float(mix(seed + (uint64_t)(k + 1) * 777767777));
     }
     float rounded = sum;
-    if (c->dtype == LIERNE_BF16) {
+    if (c->dtype == LIERNE_DTYPE_BF16) {
         uint32_t bits;
         memcpy(&bits, &rounded, sizeof bits);
         bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
@@ -137,14 +137,16 @@ static double ordered_sum(const bridge_case *c, const item *i, int rank) {
 static void directions(lierne_context *context) {
     int n = test_world, half = test_world / 2;
     mesh many = mesh_of("tcd", 1, 1, n), few = mesh_of("tcd", 2, 1, half);
-    both(context, "fan-in forward concatenates", many, few, LIERNE_FORWARD, source_dp,
+    both(context, "fan-in forward concatenates", many, few, LIERNE_DIRECTION_FORWARD, source_dp,
          source_dp_of_sample);
-    both(context, "fan-in adjoint narrows", many, few, LIERNE_ADJOINT, place, place);
-    both(context, "fan-out forward narrows", few, many, LIERNE_FORWARD, place, place);
-    both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_ADJOINT, share,
-         share_of_sample);
-    both(context, "equal forward is the identity", few, few, LIERNE_FORWARD, place, place);
-    both(context, "equal adjoint is the identity", many, many, LIERNE_ADJOINT, place, place);
+    both(context, "fan-in adjoint narrows", many, few, LIERNE_DIRECTION_ADJOINT, place, place);
+    both(context, "fan-out forward narrows", few, many, LIERNE_DIRECTION_FORWARD, place, place);
+    both(context, "fan-out adjoint concatenates the siblings", few, many, LIERNE_DIRECTION_ADJOINT,
+         share, share_of_sample);
+    both(context, "equal forward is the identity", few, few, LIERNE_DIRECTION_FORWARD, place,
+         place);
+    both(context, "equal adjoint is the identity", many, many, LIERNE_DIRECTION_ADJOINT, place,
+         place);
 }
 
 /* The sum of the masks is one everywhere; where the owner is known, only its ones are taken. */
@@ -161,10 +163,11 @@ static void masks(lierne_context *context) {
                          .axis_b = 0,
                          .axis_s = 1,
                          .axis_h = 2,
-                         .dtype = LIERNE_F32,
-                         .owner = LIERNE_GRADIENT_ZIGZAG};
-        both(context, "zigzag masks of ones", c.src, c.dst, LIERNE_ADJOINT, zigzag_mask, one);
-        run(context, "zigzag masks of ones, owned", &c, LIERNE_ADJOINT, zigzag_mask, one);
+                         .dtype = LIERNE_DTYPE_F32,
+                         .owner = LIERNE_GRADIENT_OWNER_ZIGZAG};
+        both(context, "zigzag masks of ones", c.src, c.dst, LIERNE_DIRECTION_ADJOINT, zigzag_mask,
+             one);
+        run(context, "zigzag masks of ones, owned", &c, LIERNE_DIRECTION_ADJOINT, zigzag_mask, one);
     }
 }
 
@@ -184,11 +187,12 @@ static void floats(lierne_context *context) {
                          .axis_b = f / 2 % 2,
                          .axis_s = 1 - f / 2 % 2,
                          .axis_h = 2,
-                         .dtype = f % 2 ? LIERNE_BF16 : LIERNE_F32};
+                         .dtype = f % 2 ? LIERNE_DTYPE_BF16 : LIERNE_DTYPE_F32};
         for (int a = 0; a < 2; a++) {
             c.algorithm = (test_algorithm)a;
-            run(context, "random floats", &c, LIERNE_FORWARD, random_value, random_value);
-            run(context, "random floats", &c, LIERNE_ADJOINT, random_contribution, ordered_sum);
+            run(context, "random floats", &c, LIERNE_DIRECTION_FORWARD, random_value, random_value);
+            run(context, "random floats", &c, LIERNE_DIRECTION_ADJOINT, random_contribution,
+                ordered_sum);
         }
     }
 }
@@ -203,7 +207,7 @@ static void rows_without_sequence(lierne_context *context) {
                                .dst = dst,
                                .naxes = 2,
                                .shape = shape,
-                               .dtype = LIERNE_I32,
+                               .dtype = LIERNE_DTYPE_I32,
                                .sequence_axis = -1};
     lierne_plan *plan;
     int32_t in[6], out[12] = {0}, back[6];
@@ -212,8 +216,8 @@ static void rows_without_sequence(lierne_context *context) {
         in[i] = test_rank * 6 + i;
     }
     lierne_status status = lierne_plan_create_bridge(&plan, context, &spec);
-    CHECK(status == LIERNE_OK && lierne_forward(plan, out, in, NULL) == LIERNE_OK &&
-              lierne_adjoint(plan, back, out, NULL) == LIERNE_OK,
+    CHECK(status == LIERNE_OK && lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK &&
+              lierne_plan_adjoint(plan, back, out, NULL) == LIERNE_OK,
           "rows: %s", lierne_last_error());
     for (int i = 0; i < 12; i++) {
         wrong += out[i] != dp * 12 + i;

@@ -92,9 +92,9 @@ static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, bool
                                    .nghosts = ROWS,
                                    .rank = rank,
                                    .row = row,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .width = WIDTH,
-                                   .algorithm = LIERNE_GRAPH_DIRECT};
+                                   .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
     return lierne_plan_create_references(plan, context, &spec);
 }
 
@@ -109,7 +109,7 @@ static void fill(float *data, int rank) {
 }
 
 static long count_wrong(const ring *r) {
-    int step = r->direction == LIERNE_FORWARD ? test_world - 1 : 1;
+    int step = r->direction == LIERNE_DIRECTION_FORWARD ? test_world - 1 : 1;
     int from = (test_rank + step) % test_world;
     long wrong = 0;
     for (int i = 0; i < ROWS * WIDTH; i++) {
@@ -121,7 +121,7 @@ static long count_wrong(const ring *r) {
 
 static void open_ring(ring *r) {
     r->victim = 2;
-    r->giver = r->direction == LIERNE_FORWARD ? 0 : 1;
+    r->giver = r->direction == LIERNE_DIRECTION_FORWARD ? 0 : 1;
     r->late = 1 - r->giver;
     r->pid = (int)getpid();
     MPI_Bcast(&r->pid, 1, MPI_INT, r->victim, MPI_COMM_WORLD);
@@ -140,15 +140,15 @@ static void open_ring(ring *r) {
 }
 
 static lierne_status begin(ring *r, lierne_request **request) {
-    return r->direction == LIERNE_FORWARD
-               ? lierne_forward_begin(request, r->plan, r->out, r->in, NULL)
-               : lierne_adjoint_begin(request, r->plan, r->out, r->in, NULL);
+    return r->direction == LIERNE_DIRECTION_FORWARD
+               ? lierne_plan_forward_begin(request, r->plan, r->out, r->in, NULL)
+               : lierne_plan_adjoint_begin(request, r->plan, r->out, r->in, NULL);
 }
 
 static lierne_status execute(ring *r) {
     lierne_request *request;
     lierne_status status = begin(r, &request);
-    return status == LIERNE_OK ? lierne_end(request) : status;
+    return status == LIERNE_OK ? lierne_request_end(request) : status;
 }
 
 static void free_ring(ring *r) {
@@ -157,8 +157,8 @@ static void free_ring(ring *r) {
 }
 
 static void check_outcome(const ring *r, lierne_status status, const char *who) {
-    CHECK(status == LIERNE_OK || status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED, "%s: %s",
-          who, lierne_last_error());
+    CHECK(status == LIERNE_OK || status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED,
+          "%s: %s", who, lierne_last_error());
     if (status == LIERNE_OK) {
         long wrong = count_wrong(r);
         CHECK(wrong == 0, "%s returned OK with %ld wrong elements", who, wrong);
@@ -225,7 +225,7 @@ static void play_victim(ring *r) {
         raise(r->fate == KILLED ? SIGKILL : SIGSTOP);
     }
     if (status == LIERNE_OK) {
-        status = request ? lierne_end(request) : execute(r);
+        status = request ? lierne_request_end(request) : execute(r);
     }
     check_outcome(r, status, "the victim");
     free_ring(r);
@@ -272,7 +272,7 @@ static lierne_status plan_two_dp_ranks(lierne_plan **plan, lierne_context *conte
                      .axis_b = 1,
                      .axis_s = 0,
                      .axis_h = 2,
-                     .dtype = LIERNE_F32};
+                     .dtype = LIERNE_DTYPE_F32};
     return case_plan(plan, context, &c);
 }
 
@@ -306,7 +306,7 @@ static void give_up_in_flight(int late) {
     } else {
         test_hurry(context, TIMEOUT);
     }
-    lierne_status status = lierne_forward(plan, out, in, NULL);
+    lierne_status status = lierne_plan_forward(plan, out, in, NULL);
     CHECK(status != LIERNE_OK || (test_rank == late && !one_node), "OK without the other rank");
     CHECK(status != LIERNE_OK || count_wrong_dp(out) == 0, "OK with wrong elements");
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
@@ -345,7 +345,7 @@ static void agree_late(int late) {
     lierne_status status = plan_two_dp_ranks(&plan, context);
     tests_at_once = 1;
     if (one_node || test_rank != late) {
-        CHECK(status == LIERNE_TIMEOUT && !plan, "a plan, though a rank gave up planning");
+        CHECK(status == LIERNE_ERR_TIMEOUT && !plan, "a plan, though a rank gave up planning");
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
@@ -383,7 +383,7 @@ static lierne_status plan_swap(lierne_context *context) {
                              .sendnum = &number,
                              .recvnum = &number,
                              .sendlist = lists,
-                             .dtype = LIERNE_F32,
+                             .dtype = LIERNE_DTYPE_F32,
                              .width = 1};
     return lierne_plan_create_halo(&plan, context, &spec);
 }
@@ -410,7 +410,7 @@ static void read_late(int late, lierne_status (*plan)(lierne_context *context)) 
     MPI_Barrier(MPI_COMM_WORLD);
     test_hurry(context, test_rank == late ? PATIENT : TIMEOUT);
     asleep = test_rank == late ? 2 * TIMEOUT : 0;
-    CHECK(plan(context) == LIERNE_TIMEOUT, "planning returned OK after a rank gave up");
+    CHECK(plan(context) == LIERNE_ERR_TIMEOUT, "planning returned OK after a rank gave up");
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     reuse_memory(&memory);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -147,7 +147,7 @@ static void part_open(part *p, lierne_context *context, const model *w) {
                               .nedges = n,
                               .source = source,
                               .target = target,
-                              .dtype = LIERNE_I64,
+                              .dtype = LIERNE_DTYPE_I64,
                               .width = WIDTH};
     CHECK(lierne_plan_create_graph(&p->plan, context, &spec) == LIERNE_OK &&
               lierne_plan_get_graph_lists(&p->lists, p->plan) == LIERNE_OK,
@@ -164,14 +164,14 @@ static void part_close(part *p) {
 static void layer(part *p, state *s, int l, uint64_t a) {
     const lierne_graph_lists *g = &p->lists;
     lierne_request *request;
-    lierne_status status = lierne_forward_begin(&request, p->plan, p->ghosts, s->h[l], NULL);
+    lierne_status status = lierne_plan_forward_begin(&request, p->plan, p->ghosts, s->h[l], NULL);
     memcpy(s->m[l], s->h[l], (size_t)(g->nowned * WIDTH) * sizeof(uint64_t));
     for (int64_t i = 0; i < g->nlocal_edges; i++) {
         int64_t e = g->local_edges[i];
         add_row(s->m[l] + g->edge_target[e] * WIDTH, p->weights[e],
                 s->h[l] + g->edge_source[e] * WIDTH);
     }
-    status = status ? status : lierne_end(request);
+    status = status ? status : lierne_request_end(request);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     for (int64_t i = 0; i < g->nremote_edges; i++) {
         int64_t e = g->remote_edges[i];
@@ -194,13 +194,13 @@ static void layer_back(part *p, state *s, int l, uint64_t a, uint64_t *grad) {
         add_row(p->ghosts + (g->edge_source[e] - g->nowned) * WIDTH, p->weights[e],
                 grad + g->edge_target[e] * WIDTH);
     }
-    lierne_status status = lierne_adjoint_begin(&request, p->plan, home, p->ghosts, NULL);
+    lierne_status status = lierne_plan_adjoint_begin(&request, p->plan, home, p->ghosts, NULL);
     memcpy(back, grad, bytes);
     for (int64_t i = 0; i < g->nlocal_edges; i++) {
         int64_t e = g->local_edges[i];
         add_row(back + g->edge_source[e] * WIDTH, p->weights[e], grad + g->edge_target[e] * WIDTH);
     }
-    status = status ? status : lierne_end(request);
+    status = status ? status : lierne_request_end(request);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     for (int64_t i = 0; i < g->nowned * WIDTH; i++) {
         grad[i] = back[i] + home[i];
@@ -289,8 +289,8 @@ int main(int argc, char **argv) {
     CHECK(lierne_partition_split(w.owner, w.atoms.natoms, test_world) == LIERNE_OK, "%s",
           lierne_last_error());
     run_owners(context, &w, &alone, "split");
-    CHECK(lierne_partition_morton(w.owner, w.atoms.at, LIERNE_F64, w.atoms.natoms, test_world) ==
-              LIERNE_OK,
+    CHECK(lierne_partition_morton(w.owner, w.atoms.at, LIERNE_DTYPE_F64, w.atoms.natoms,
+                                  test_world) == LIERNE_OK,
           "%s", lierne_last_error());
     run_owners(context, &w, &alone, "Morton");
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());

@@ -58,7 +58,7 @@ static void run_direction(const redistribute_case *c, lierne_plan *plan, lierne_
     char *in = malloc((size_t)n_in * size + 1), *out = malloc((size_t)n_out * size + 1);
     redistribute_fill(c, index, d, in);
     memset(out, 0xa5, (size_t)n_out * size);
-    lierne_status status = (d ? lierne_adjoint : lierne_forward)(plan, out, in, NULL);
+    lierne_status status = (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL);
     CHECK(status == LIERNE_OK, "seed %d: %s", seed, lierne_last_error());
     const char *wrong = status == LIERNE_OK ? redistribute_check(c, index, d, out) : NULL;
     CHECK(!wrong, "seed %d: %s\n%s", seed, wrong, redistribute_text(c));
@@ -79,8 +79,8 @@ static void run_redistribution(lierne_context *context, int seed) {
     CHECK(status == LIERNE_OK, "seed %d: %s", seed, lierne_last_error());
     if (status == LIERNE_OK) {
         int index = lierne_context_find_member(context, lierne_context_get_rank(context));
-        run_direction(&c, plan, LIERNE_FORWARD, index, seed);
-        run_direction(&c, plan, LIERNE_ADJOINT, index, seed);
+        run_direction(&c, plan, LIERNE_DIRECTION_FORWARD, index, seed);
+        run_direction(&c, plan, LIERNE_DIRECTION_ADJOINT, index, seed);
         lierne_plan_destroy(plan);
     }
 }
@@ -101,7 +101,7 @@ static void run_rows(lierne_context *context, lierne_graph_algorithm algorithm) 
                                          .nghosts = n,
                                          .rank = owner,
                                          .row = row,
-                                         .dtype = LIERNE_I64,
+                                         .dtype = LIERNE_DTYPE_I64,
                                          .width = 1,
                                          .algorithm = algorithm};
     lierne_status status = lierne_plan_create_references(&plan, context, &spec);
@@ -119,12 +119,12 @@ static void run_rows(lierne_context *context, lierne_graph_algorithm algorithm) 
         CHECK(lists.sender_ranks[i] == peer && lists.receiver_ranks[i] == peer,
               "sender %d is %d, must be %d", i, (int)lists.sender_ranks[i], peer);
     }
-    CHECK(lierne_forward(plan, ghosts, &own, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, ghosts, &own, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int k = 0; k < n; k++) {
         CHECK(ghosts[k] == owner[k], "ghost %d is %d", k, (int)ghosts[k]);
         ghosts[k] = rank + owner[k];
     }
-    CHECK(lierne_adjoint(plan, &sum, ghosts, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(plan, &sum, ghosts, NULL) == LIERNE_OK, "%s", lierne_last_error());
     for (int k = 0; k < n; k++) {
         sum -= rank + owner[k];
     }
@@ -149,9 +149,9 @@ static void work(lierne_context *context) {
     for (int seed = 0; seed < CASES * (1 + test_rank % 2); seed++) {
         run_redistribution(context, 1000 * (test_rank % 2) + seed);
     }
-    run_rows(context, LIERNE_GRAPH_DIRECT);
-    run_rows(context, LIERNE_GRAPH_ALL_GATHER);
-    run_rows(context, LIERNE_GRAPH_AUTO);
+    run_rows(context, LIERNE_GRAPH_ALGORITHM_DIRECT);
+    run_rows(context, LIERNE_GRAPH_ALGORITHM_ALL_GATHER);
+    run_rows(context, LIERNE_GRAPH_ALGORITHM_AUTO);
 }
 
 /* The even ranks create, work and destroy while the odd ones make no call of lierne, then the odd
@@ -176,7 +176,7 @@ static lierne_layout *layout_on(const lierne_grid *grid, lierne_placement_kind k
                                      .grid = grid,
                                      .naxes = 2,
                                      .shape = shape,
-                                     .dtype = LIERNE_I64,
+                                     .dtype = LIERNE_DTYPE_I64,
                                      .placements = &placement};
     lierne_layout *layout;
     CHECK(lierne_layout_create(&layout, &spec) == LIERNE_OK, "%s", lierne_last_error());
@@ -202,7 +202,8 @@ static void move(lierne_context *context, const lierne_grid *src, const lierne_g
     int rank = lierne_context_get_rank(context), n = lierne_grid_get_size(src);
     int64_t in[72], out[72];
     lierne_plan *plan;
-    lierne_layout *from = layout_on(src, LIERNE_SHARD), *to = layout_on(dst, LIERNE_REPLICATE);
+    lierne_layout *from = layout_on(src, LIERNE_PLACEMENT_SHARD),
+                  *to = layout_on(dst, LIERNE_PLACEMENT_REPLICATE);
     const lierne_redistribute_spec spec = {.size = sizeof spec, .src = from, .dst = to};
     for (int i = 0; i < 72; i++) {
         in[i] = (rank - EVEN) * (72 / n) + i;
@@ -210,7 +211,7 @@ static void move(lierne_context *context, const lierne_grid *src, const lierne_g
     lierne_status status = lierne_plan_create_redistribute(&plan, context, &spec);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
     if (status == LIERNE_OK) {
-        CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
         for (int i = 0; rank >= ODD && i < 72; i++) {
             CHECK(out[i] == i, "element %d of rank %d is %d", i, rank, (int)out[i]);
         }
@@ -236,7 +237,7 @@ static void two_grids(void) {
         lierne_context *context;
         CHECK(create(&context, processes, count, &spec) == LIERNE_OK, "%s", lierne_last_error());
         move(context, src, dst);
-        run_rows(context, LIERNE_GRAPH_AUTO);
+        run_rows(context, LIERNE_GRAPH_ALGORITHM_AUTO);
         CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     }
     lierne_grid_destroy(src);
@@ -289,13 +290,13 @@ static void reject(mistake which, lierne_status wanted, const char *words) {
 static void specs_that_are_wrong(void) {
     char words[96];
     int last = test_world / 2 - 1;
-    reject(TOO_FEW, LIERNE_INVALID, "a member for each rank of the communicator");
-    reject(OUTSIDE, LIERNE_INVALID, "is 131072, must be in ");
-    reject(DESCENDING, LIERNE_INVALID, "members ascend and are ranks of a world of 131072");
+    reject(TOO_FEW, LIERNE_ERR_INVALID, "a member for each rank of the communicator");
+    reject(OUTSIDE, LIERNE_ERR_INVALID, "is 131072, must be in ");
+    reject(DESCENDING, LIERNE_ERR_INVALID, "members ascend and are ranks of a world of 131072");
     snprintf(words, sizeof words, "world_size differs between ranks: %d on rank 0, %d on rank %d",
              WORLD, WORLD + 5, last);
-    reject(OTHER_WORLD, LIERNE_MISMATCH, words);
-    reject(OTHERS, LIERNE_MISMATCH, "members");
+    reject(OTHER_WORLD, LIERNE_ERR_MISMATCH, words);
+    reject(OTHERS, LIERNE_ERR_MISMATCH, "members");
 }
 
 /* The last member of each half does not plan: the others name ranks of the world. */
@@ -312,13 +313,13 @@ static void a_member_that_does_not_call(void) {
                                                .nghosts = 1,
                                                .rank = &owner,
                                                .row = &row,
-                                               .dtype = LIERNE_F32,
+                                               .dtype = LIERNE_DTYPE_F32,
                                                .width = 1};
     CHECK(create(&context, processes, n, &spec) == LIERNE_OK, "%s", lierne_last_error());
     test_hurry(context, 0.5);
     if (test_rank < test_world - 2) {
-        CHECK(lierne_plan_create_references(&plan, context, &references) == LIERNE_TIMEOUT, "%s",
-              lierne_last_error());
+        CHECK(lierne_plan_create_references(&plan, context, &references) == LIERNE_ERR_TIMEOUT,
+              "%s", lierne_last_error());
         bool named = false;
         for (int i = 0; i < n - 1; i++) {
             bool own = ranks[i] == rank_of(test_rank);
@@ -333,7 +334,7 @@ static void a_member_that_does_not_call(void) {
     if (test_rank >= test_world - 2) {
         lierne_status status = lierne_plan_create_references(&plan, context, &references);
         snprintf(words, sizeof words, "rank %d gave up: ", ranks[0]);
-        expect(status, LIERNE_TIMEOUT, words);
+        expect(status, LIERNE_ERR_TIMEOUT, words);
         CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     }
 }

@@ -192,7 +192,7 @@ static void swap_shares(double *values, int64_t count, int dp, int other_dp) {
 /* Moves the samples of one side's dp rank to the other side's, by the library. Rows that the rank
  * does not own hold a wrong value. */
 static void cross(run *r, lierne_direction direction, double *out, const double *in) {
-    bool forward = direction == LIERNE_FORWARD;
+    bool forward = direction == LIERNE_DIRECTION_FORWARD;
     const bridge_case *c = r->bridge;
     int64_t nin, nout, row = c->sequence * HIDDEN;
     int64_t from = first_sample(r, forward ? &r->encoder : &r->llm);
@@ -205,7 +205,8 @@ static void cross(run *r, lierne_direction direction, double *out, const double 
         double value = in[(at->b - from) * row + at->s * HIDDEN + at->h];
         number_put(c->dtype, input, i, at->owned ? value : 123456);
     }
-    CHECK((forward ? lierne_forward : lierne_adjoint)(r->plan, output, input, NULL) == LIERNE_OK,
+    CHECK((forward ? lierne_plan_forward : lierne_plan_adjoint)(r->plan, output, input, NULL) ==
+              LIERNE_OK,
           "%s", lierne_last_error());
     for (int64_t i = 0; i < nout; i++) {
         const item *at = &target[i];
@@ -241,7 +242,7 @@ static void bridge_back(run *r, double *dy, int64_t ndy, double *dz, int64_t ndz
     if (faulty(r, "swap_shares")) {
         swap_shares(dz, ndz, from->ndp, to->ndp);
     }
-    bridge(r, LIERNE_ADJOINT, dy, ndy, dz, ndz);
+    bridge(r, LIERNE_DIRECTION_ADJOINT, dy, ndy, dz, ndz);
     if (faulty(r, "swap_shares")) {
         swap_shares(dy, ndy, to->ndp, from->ndp);
     }
@@ -265,7 +266,7 @@ static double *images(const run *r) {
 /* The tokens that this rank computes: its chunks of every sample of its dp rank. */
 static token *own_tokens(const run *r, int64_t *n) {
     const place *at = &r->llm.at;
-    bool contiguous = r->bridge && r->bridge->owner == LIERNE_GRADIENT_CONTIGUOUS;
+    bool contiguous = r->bridge && r->bridge->owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS;
     token *tokens = calloc((size_t)(samples_of(r, &r->llm) * TOKENS), sizeof *tokens);
     *n = 0;
     for (int64_t i = 0; i < samples_of(r, &r->llm) * TOKENS; i++) {
@@ -341,7 +342,7 @@ void run_step(run *r) {
     int64_t rows = problem_rows(r->of), n, nsrc = samples_of(r, &r->encoder) * rows;
     int64_t src = nsrc * HIDDEN, dst = samples_of(r, &r->llm) * rows * HIDDEN;
     double *x = images(r), *y = module_forward(&r->encoder, x, nsrc), *z = zeros(dst);
-    bridge(r, LIERNE_FORWARD, z, dst, y, src);
+    bridge(r, LIERNE_DIRECTION_FORWARD, z, dst, y, src);
     token *tokens = own_tokens(r, &n);
     double *merged = merge(r, tokens, n, z), *result = module_forward(&r->llm, merged, n);
     lose(r, tokens, n, result);

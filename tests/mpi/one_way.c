@@ -41,9 +41,9 @@ static void open_one_way(one_way *w, int sender) {
                                    .nghosts = test_rank == sender ? ROWS : 0,
                                    .rank = rank,
                                    .row = row,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .width = WIDTH,
-                                   .algorithm = LIERNE_GRAPH_DIRECT};
+                                   .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
     for (int i = 0; i < ROWS; i++) {
         rank[i] = other;
         row[i] = i;
@@ -81,7 +81,7 @@ static void check_borrowed(const one_way *w, bool gave_up) {
 
 static void destroy_plan(one_way *w, bool gave_up) {
     size_t n;
-    CHECK(lierne_context_get_borrowed(NULL, 0, &n, w->context) == LIERNE_INVALID,
+    CHECK(lierne_context_get_borrowed(NULL, 0, &n, w->context) == LIERNE_ERR_INVALID,
           "buffers are listed while a plan is alive");
     CHECK(lierne_plan_destroy(w->plan) == LIERNE_OK, "%s", lierne_last_error());
     check_borrowed(w, gave_up);
@@ -90,8 +90,8 @@ static void destroy_plan(one_way *w, bool gave_up) {
 
 static lierne_status give_up(one_way *w) {
     test_hurry(w->context, TIMEOUT);
-    lierne_status status = lierne_adjoint(w->plan, w->out, w->in, NULL);
-    CHECK(status == LIERNE_TIMEOUT || status == LIERNE_OK, "%s", lierne_last_error());
+    lierne_status status = lierne_plan_adjoint(w->plan, w->out, w->in, NULL);
+    CHECK(status == LIERNE_ERR_TIMEOUT || status == LIERNE_OK, "%s", lierne_last_error());
     destroy_plan(w, status != LIERNE_OK);
     return status;
 }
@@ -103,10 +103,10 @@ static void receiver_gives_up(int sender) {
     open_one_way(&w, sender);
     if (test_rank == sender) {
         lierne_request *request;
-        CHECK(lierne_adjoint_begin(&request, w.plan, w.out, w.in, NULL) == LIERNE_OK, "%s",
+        CHECK(lierne_plan_adjoint_begin(&request, w.plan, w.out, w.in, NULL) == LIERNE_OK, "%s",
               lierne_last_error());
         raise(SIGSTOP);
-        destroy_plan(&w, lierne_end(request) != LIERNE_OK);
+        destroy_plan(&w, lierne_request_end(request) != LIERNE_OK);
         MPI_Barrier(MPI_COMM_WORLD);
     } else {
         give_up(&w);
@@ -138,8 +138,8 @@ static void sender_gives_up(int sender) {
     }
     MPI_Bcast(&gave_up, 1, MPI_INT, sender, MPI_COMM_WORLD);
     if (test_rank != sender) {
-        lierne_status status = lierne_adjoint(w.plan, w.out, w.in, NULL);
-        CHECK(status == LIERNE_TIMEOUT, "the receiver returned %s after the sender gave up",
+        lierne_status status = lierne_plan_adjoint(w.plan, w.out, w.in, NULL);
+        CHECK(status == LIERNE_ERR_TIMEOUT, "the receiver returned %s after the sender gave up",
               lierne_status_name(status));
         CHECK(strstr(lierne_last_error(), "gave up"), "'%s'", lierne_last_error());
         destroy_plan(&w, true);

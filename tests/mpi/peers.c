@@ -77,11 +77,11 @@ int main(int argc, char **argv) {
                                  .dst = dst,
                                  .naxes = 3,
                                  .shape = shape,
-                                 .dtype = LIERNE_F32,
+                                 .dtype = LIERNE_DTYPE_F32,
                                  .sequence_axis = 1};
     folder = argc > 1 ? argv[1] : ".";
     bool shared = argc > 2 && strcmp(argv[2], "shared") == 0;
-    bridge.shared_output = shared ? LIERNE_SHARE_FORWARD : LIERNE_SHARE_NONE;
+    bridge.shared_output = shared ? LIERNE_SHARING_FORWARD : LIERNE_SHARING_NONE;
     if (lierne_context_create_mpi(&context, MPI_COMM_WORLD, &spec) != LIERNE_OK ||
         lierne_plan_create_bridge(&plan, context, &bridge) != LIERNE_OK) {
         return 1;
@@ -92,10 +92,10 @@ int main(int argc, char **argv) {
     write_file("pid", pid);
     for (double end = now() + 60; now() < end;) {
         double start = now();
-        lierne_status status = lierne_forward(plan, shared ? NULL : y, x, NULL);
+        lierne_status status = lierne_plan_forward(plan, shared ? NULL : y, x, NULL);
         if (status == LIERNE_OK) {
             start = now();
-            status = lierne_adjoint(plan, gx, y, NULL);
+            status = lierne_plan_adjoint(plan, gx, y, NULL);
         }
         if (status != LIERNE_OK) {
             finish(context, status, now() - start);

@@ -37,10 +37,10 @@ static void run(const redistribute_case *c, lierne_plan *plan, lierne_direction 
         memset(out, 0xa5, out_bytes);
         void *to = shared ? NULL : out;
         lierne_status status =
-            round == 0
-                ? (d ? lierne_adjoint : lierne_forward)(plan, to, in, NULL)
-                : (d ? lierne_adjoint_begin : lierne_forward_begin)(&request, plan, to, in, NULL);
-        status = status == LIERNE_OK && round ? lierne_end(request) : status;
+            round == 0 ? (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, to, in, NULL)
+                       : (d ? lierne_plan_adjoint_begin : lierne_plan_forward_begin)(&request, plan,
+                                                                                     to, in, NULL);
+        status = status == LIERNE_OK && round ? lierne_request_end(request) : status;
         CHECK(status == LIERNE_OK, "seed %d: %s", (int)seed, lierne_last_error());
         if (shared) {
             take_shared(c, plan, d, out, out_bytes);
@@ -49,7 +49,7 @@ static void run(const redistribute_case *c, lierne_plan *plan, lierne_direction 
         CHECK(!wrong, "seed %d, round %d: %s\n%s", (int)seed, round, wrong, redistribute_text(c));
     }
     CHECK(memcmp(in, kept, in_bytes) == 0, "seed %d: the input was changed", (int)seed);
-    *dot = c->dtype == LIERNE_I64 ? redistribute_dot(c, test_rank, d, out) : 0;
+    *dot = c->dtype == LIERNE_DTYPE_I64 ? redistribute_dot(c, test_rank, d, out) : 0;
     free(in), free(out), free(kept);
 }
 
@@ -64,8 +64,8 @@ static void run_seed(lierne_context *context, uint64_t seed, lierne_sharing shar
     if (status != LIERNE_OK) {
         return;
     }
-    run(&c, plan, LIERNE_FORWARD, &dots[0], seed);
-    run(&c, plan, LIERNE_ADJOINT, &dots[1], seed);
+    run(&c, plan, LIERNE_DIRECTION_FORWARD, &dots[0], seed);
+    run(&c, plan, LIERNE_DIRECTION_ADJOINT, &dots[1], seed);
     MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(c.stated_adjoint || sums[0] == sums[1], "seed %d: <Fx, y> is %lld, <x, F*y> is %lld",
           (int)seed, (long long)sums[0], (long long)sums[1]);
@@ -90,10 +90,13 @@ static void ranks_that_disagree(lierne_context *context) {
     c.stated_adjoint = 0;
     for (int which = CASE_SRC; which <= CASE_DST; which++) {
         c.layouts[which] = (case_layout){.ndims = 1, .sizes = {test_world}};
-        c.layouts[which].placements[0].kind = which == CASE_SRC ? LIERNE_REPLICATE : LIERNE_SHARD;
+        c.layouts[which].placements[0].kind =
+            which == CASE_SRC ? LIERNE_PLACEMENT_REPLICATE : LIERNE_PLACEMENT_SHARD;
     }
-    reject(context, &c, LIERNE_REPLICATE, LIERNE_MISMATCH, "dst.dim[0].kind differs between ranks");
-    reject(context, &c, LIERNE_PARTIAL, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
+    reject(context, &c, LIERNE_PLACEMENT_REPLICATE, LIERNE_ERR_MISMATCH,
+           "dst.dim[0].kind differs between ranks");
+    reject(context, &c, LIERNE_PLACEMENT_PARTIAL, LIERNE_ERR_UNSUPPORTED,
+           "dim 0 of dst is PARTIAL");
 }
 
 /* One direction of a set: blocking, then begin and end. */
@@ -103,11 +106,11 @@ static void run_direction(const set_case *c, lierne_plan *plan, lierne_direction
     for (int round = 0; round < 2; round++) {
         lierne_request *request;
         set_poison(&b);
-        lierne_status status = round == 0
-                                   ? (d ? lierne_adjoint : lierne_forward)(plan, b.out, b.in, NULL)
-                                   : (d ? lierne_adjoint_begin
-                                        : lierne_forward_begin)(&request, plan, b.out, b.in, NULL);
-        status = status == LIERNE_OK && round ? lierne_end(request) : status;
+        lierne_status status =
+            round == 0 ? (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, b.out, b.in, NULL)
+                       : (d ? lierne_plan_adjoint_begin
+                            : lierne_plan_forward_begin)(&request, plan, b.out, b.in, NULL);
+        status = status == LIERNE_OK && round ? lierne_request_end(request) : status;
         CHECK(status == LIERNE_OK, "%s", lierne_last_error());
         *dot = 0;
         const char *wrong = set_check(&b, c, test_rank, d, dot);
@@ -126,8 +129,8 @@ static void run_set(lierne_context *context, uint64_t seed) {
     if (status != LIERNE_OK) {
         return;
     }
-    run_direction(&c, plan, LIERNE_FORWARD, &dots[0]);
-    run_direction(&c, plan, LIERNE_ADJOINT, &dots[1]);
+    run_direction(&c, plan, LIERNE_DIRECTION_FORWARD, &dots[0]);
+    run_direction(&c, plan, LIERNE_DIRECTION_ADJOINT, &dots[1]);
     MPI_Allreduce(dots, sums, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     CHECK(sums[0] == sums[1], "set %d: <Fx, y> is %lld, <x, F*y> is %lld", (int)seed,
           (long long)sums[0], (long long)sums[1]);
@@ -140,7 +143,8 @@ static void sets_that_disagree(lierne_context *context) {
     lierne_plan *plan;
     random_set(&c, 7, test_world);
     c.ntensors -= test_rank == test_world - 1;
-    test_same_error(set_plan(&plan, &c, context, test_rank), LIERNE_MISMATCH, "ntensors differs");
+    test_same_error(set_plan(&plan, &c, context, test_rank), LIERNE_ERR_MISMATCH,
+                    "ntensors differs");
     CHECK(!plan, "a plan beside an error");
 }
 
@@ -151,7 +155,7 @@ int main(int argc, char **argv) {
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     for (uint64_t seed = 0; seed < CASES; seed++) {
-        run_seed(context, 1000 * (uint64_t)test_world + seed, LIERNE_SHARE_NONE);
+        run_seed(context, 1000 * (uint64_t)test_world + seed, LIERNE_SHARING_NONE);
         run_seed(context, 1000 * (uint64_t)test_world + seed, (lierne_sharing)(1 + seed % 3));
     }
     for (uint64_t seed = 0; seed < SETS; seed++) {

@@ -49,8 +49,8 @@ static lierne_status plan_graph(lierne_plan **plan, lierne_context *context, con
     spec.max_inflight *= is(what, "more in flight") ? 2 : 1;
     spec.accumulate = is(what, "accumulates");
     spec.nedges = is(what, "edges -1") ? -1 : 2;
-    spec.dtype = is(what, "dtype") ? (lierne_dtype)99 : LIERNE_F64;
-    spec.dtype = is(what, "other dtype") ? LIERNE_I64 : spec.dtype;
+    spec.dtype = is(what, "dtype") ? (lierne_dtype)99 : LIERNE_DTYPE_F64;
+    spec.dtype = is(what, "other dtype") ? LIERNE_DTYPE_I64 : spec.dtype;
     if (is(what, "wide")) {
         spec.width = spec.stride = (int64_t)1 << 61;
     }
@@ -78,7 +78,7 @@ static lierne_status plan_pairs(lierne_plan **plan, lierne_context *context, con
     spec.rank = is(what, "rank NULL") ? NULL : rank;
     spec.nowned = is(what, "owned -1") ? -1 : 3;
     spec.nghosts = is(what, "ghosts -1") ? -1 : 2;
-    spec.dtype = is(what, "other dtype") ? LIERNE_U8 : LIERNE_F64;
+    spec.dtype = is(what, "other dtype") ? LIERNE_DTYPE_U8 : LIERNE_DTYPE_F64;
     rank[0] = is(what, "rank") ? test_world : rank[0];
     rank[1] = is(what, "rank -1") ? -1 : rank[1];
     row[0] = is(what, "row") ? 3 : row[0];
@@ -109,7 +109,7 @@ static lierne_status plan_halo(lierne_plan **plan, lierne_context *context, cons
     spec.width = is(what, "width -1") ? -1 : is(what, "other width") ? 1 : 2;
     spec.width = is(what, "wide") ? (int64_t)1 << 61 : spec.width;
     spec.stride = is(what, "short stride") ? 1 : 0;
-    spec.dtype = is(what, "other dtype") ? LIERNE_BF16 : LIERNE_F64;
+    spec.dtype = is(what, "other dtype") ? LIERNE_DTYPE_BF16 : LIERNE_DTYPE_F64;
     spec.keep_ghosts = is(what, "keeps");
     spec.nlocal = is(what, "local -1") ? -1 : 2;
     spec.nghost = is(what, "ghosts") ? 5 : 4;
@@ -187,76 +187,76 @@ typedef struct deed {
 } deed;
 
 static const deed deeds[] = {
-    {plan_graph, "size", LIERNE_INVALID, 1},
-    {plan_graph, "owner NULL", LIERNE_INVALID, 1},
-    {plan_graph, "source NULL", LIERNE_INVALID, 1},
-    {plan_graph, "width 0", LIERNE_INVALID, 1},
-    {plan_graph, "short stride", LIERNE_INVALID, 1},
-    {plan_graph, "algorithm", LIERNE_INVALID, 1},
-    {plan_graph, "in flight", LIERNE_INVALID, 1},
-    {plan_graph, "dtype", LIERNE_INVALID, 1},
-    {plan_graph, "edges -1", LIERNE_COUNT_RANGE, 1},
-    {plan_graph, "wide", LIERNE_COUNT_RANGE, 1},
-    {plan_graph, "source", LIERNE_INDEX_RANGE, 1},
-    {plan_graph, "source -1", LIERNE_INDEX_RANGE, 1},
-    {plan_graph, "target", LIERNE_INDEX_RANGE, 1},
-    {plan_graph, "owner", LIERNE_OWNER_RANGE, 1},
-    {plan_graph, "owner -1", LIERNE_OWNER_RANGE, 2},
-    {plan_graph, "foreign target", LIERNE_EDGE_TARGET_NOT_OWNED, 2},
-    {plan_graph, "other width", LIERNE_MISMATCH, 2},
-    {plan_graph, "other dtype", LIERNE_MISMATCH, 2},
-    {plan_graph, "accumulates", LIERNE_MISMATCH, 2},
-    {plan_graph, "more in flight", LIERNE_MISMATCH, 2},
-    {plan_graph, "other owners", LIERNE_MISMATCH, 2},
-    {plan_pairs, "size", LIERNE_INVALID, 1},
-    {plan_pairs, "rank NULL", LIERNE_INVALID, 1},
-    {plan_pairs, "owned -1", LIERNE_COUNT_RANGE, 1},
-    {plan_pairs, "ghosts -1", LIERNE_COUNT_RANGE, 1},
-    {plan_pairs, "rank", LIERNE_PEER_RANGE, 1},
-    {plan_pairs, "rank -1", LIERNE_PEER_RANGE, 1},
-    {plan_pairs, "row", LIERNE_INDEX_RANGE, 1},
-    {plan_pairs, "row -1", LIERNE_INDEX_RANGE, 1},
-    {plan_pairs, "other dtype", LIERNE_MISMATCH, 2},
-    {plan_halo, "size", LIERNE_INVALID, 1},
-    {plan_halo, "NULL", LIERNE_INVALID, 1},
-    {plan_halo, "list NULL", LIERNE_INVALID, 1},
-    {plan_halo, "width -1", LIERNE_INVALID, 1},
-    {plan_halo, "short stride", LIERNE_INVALID, 1},
-    {plan_halo, "local -1", LIERNE_COUNT_RANGE, 1},
-    {plan_halo, "sent -1", LIERNE_COUNT_RANGE, 1},
-    {plan_halo, "wide", LIERNE_COUNT_RANGE, 1},
-    {plan_halo, "to", LIERNE_PEER_RANGE, 1},
-    {plan_halo, "from -1", LIERNE_PEER_RANGE, 1},
-    {plan_halo, "ghosts", LIERNE_GHOST_COUNT, 1},
-    {plan_halo, "self count", LIERNE_SELF_COUNT, 1},
-    {plan_halo, "asymmetric", LIERNE_SELF_ASYM, 2},
-    {plan_halo, "row", LIERNE_INDEX_RANGE, 1},
-    {plan_halo, "row -1", LIERNE_INDEX_RANGE, 1},
-    {plan_halo, "early", LIERNE_ROW_NOT_YET_FILLED, 1},
-    {plan_halo, "depth", LIERNE_PLAN_DEPTH, 2},
-    {plan_halo, "more", LIERNE_PEER_COUNT, 2},
-    {plan_halo, "other width", LIERNE_MISMATCH, 2},
-    {plan_halo, "other dtype", LIERNE_MISMATCH, 2},
-    {plan_halo, "keeps", LIERNE_MISMATCH, 2},
-    {make_brick, "size", LIERNE_INVALID, 1},
-    {make_brick, "grid", LIERNE_INVALID, 1},
-    {make_brick, "cutoff", LIERNE_INVALID, 1},
-    {make_brick, "box", LIERNE_INVALID, 1},
-    {make_brick, "NULL", LIERNE_INVALID, 1},
-    {make_brick, "local -1", LIERNE_COUNT_RANGE, 1},
-    {make_brick, "outside", LIERNE_INDEX_RANGE, 1},
-    {make_brick, "other cutoff", LIERNE_MISMATCH, 2},
-    {make_brick, "other box", LIERNE_MISMATCH, 2},
-    {read_text, "cut off", LIERNE_SYNTAX, 1},
-    {read_text, "keys", LIERNE_INVALID, 1},
-    {read_text, "NULL", LIERNE_INVALID, 1},
+    {plan_graph, "size", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "owner NULL", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "source NULL", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "width 0", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "short stride", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "algorithm", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "in flight", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "dtype", LIERNE_ERR_INVALID, 1},
+    {plan_graph, "edges -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_graph, "wide", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_graph, "source", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_graph, "source -1", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_graph, "target", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_graph, "owner", LIERNE_ERR_OWNER_RANGE, 1},
+    {plan_graph, "owner -1", LIERNE_ERR_OWNER_RANGE, 2},
+    {plan_graph, "foreign target", LIERNE_ERR_EDGE_TARGET_NOT_OWNED, 2},
+    {plan_graph, "other width", LIERNE_ERR_MISMATCH, 2},
+    {plan_graph, "other dtype", LIERNE_ERR_MISMATCH, 2},
+    {plan_graph, "accumulates", LIERNE_ERR_MISMATCH, 2},
+    {plan_graph, "more in flight", LIERNE_ERR_MISMATCH, 2},
+    {plan_graph, "other owners", LIERNE_ERR_MISMATCH, 2},
+    {plan_pairs, "size", LIERNE_ERR_INVALID, 1},
+    {plan_pairs, "rank NULL", LIERNE_ERR_INVALID, 1},
+    {plan_pairs, "owned -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_pairs, "ghosts -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_pairs, "rank", LIERNE_ERR_PEER_RANGE, 1},
+    {plan_pairs, "rank -1", LIERNE_ERR_PEER_RANGE, 1},
+    {plan_pairs, "row", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_pairs, "row -1", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_pairs, "other dtype", LIERNE_ERR_MISMATCH, 2},
+    {plan_halo, "size", LIERNE_ERR_INVALID, 1},
+    {plan_halo, "NULL", LIERNE_ERR_INVALID, 1},
+    {plan_halo, "list NULL", LIERNE_ERR_INVALID, 1},
+    {plan_halo, "width -1", LIERNE_ERR_INVALID, 1},
+    {plan_halo, "short stride", LIERNE_ERR_INVALID, 1},
+    {plan_halo, "local -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_halo, "sent -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_halo, "wide", LIERNE_ERR_COUNT_RANGE, 1},
+    {plan_halo, "to", LIERNE_ERR_PEER_RANGE, 1},
+    {plan_halo, "from -1", LIERNE_ERR_PEER_RANGE, 1},
+    {plan_halo, "ghosts", LIERNE_ERR_GHOST_COUNT, 1},
+    {plan_halo, "self count", LIERNE_ERR_SELF_COUNT, 1},
+    {plan_halo, "asymmetric", LIERNE_ERR_SELF_ASYM, 2},
+    {plan_halo, "row", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_halo, "row -1", LIERNE_ERR_INDEX_RANGE, 1},
+    {plan_halo, "early", LIERNE_ERR_ROW_NOT_YET_FILLED, 1},
+    {plan_halo, "depth", LIERNE_ERR_PLAN_DEPTH, 2},
+    {plan_halo, "more", LIERNE_ERR_PEER_COUNT, 2},
+    {plan_halo, "other width", LIERNE_ERR_MISMATCH, 2},
+    {plan_halo, "other dtype", LIERNE_ERR_MISMATCH, 2},
+    {plan_halo, "keeps", LIERNE_ERR_MISMATCH, 2},
+    {make_brick, "size", LIERNE_ERR_INVALID, 1},
+    {make_brick, "grid", LIERNE_ERR_INVALID, 1},
+    {make_brick, "cutoff", LIERNE_ERR_INVALID, 1},
+    {make_brick, "box", LIERNE_ERR_INVALID, 1},
+    {make_brick, "NULL", LIERNE_ERR_INVALID, 1},
+    {make_brick, "local -1", LIERNE_ERR_COUNT_RANGE, 1},
+    {make_brick, "outside", LIERNE_ERR_INDEX_RANGE, 1},
+    {make_brick, "other cutoff", LIERNE_ERR_MISMATCH, 2},
+    {make_brick, "other box", LIERNE_ERR_MISMATCH, 2},
+    {read_text, "cut off", LIERNE_ERR_SYNTAX, 1},
+    {read_text, "keys", LIERNE_ERR_INVALID, 1},
+    {read_text, "NULL", LIERNE_ERR_INVALID, 1},
 };
 
 /* Whether the words must name the rank: not where two ranks differ, of which either may be named,
  * and of a text the place is. */
 static bool names_rank(const deed *d) {
-    return d->wanted != LIERNE_MISMATCH && d->wanted != LIERNE_PLAN_DEPTH &&
-           d->wanted != LIERNE_PEER_COUNT && d->plan != read_text;
+    return d->wanted != LIERNE_ERR_MISMATCH && d->wanted != LIERNE_ERR_PLAN_DEPTH &&
+           d->wanted != LIERNE_ERR_PEER_COUNT && d->plan != read_text;
 }
 
 static void check_rejected(lierne_context *context, const deed *d, int culprit) {

@@ -20,7 +20,7 @@ shape shape_random(uint64_t seed, bool exact) {
     s.stride = s.width + (m >> 16 & 1 ? (int64_t)(m >> 20) % 4 : 0);
     s.seed = m;
     if (exact) {
-        s.dtype = m & 8 ? LIERNE_F64 : LIERNE_I64;
+        s.dtype = m & 8 ? LIERNE_DTYPE_F64 : LIERNE_DTYPE_I64;
     }
     return s;
 }
@@ -44,26 +44,26 @@ static double wrap(double x, double range, bool is_signed) {
 }
 
 static bool is_half(lierne_dtype dtype) {
-    return dtype == LIERNE_BF16 || dtype == LIERNE_F16;
+    return dtype == LIERNE_DTYPE_BF16 || dtype == LIERNE_DTYPE_F16;
 }
 
 /* What an element of the dtype keeps of a number. */
 static double stored(lierne_dtype dtype, double x) {
     switch (dtype) {
-    case LIERNE_F64:
-    case LIERNE_I64:
+    case LIERNE_DTYPE_F64:
+    case LIERNE_DTYPE_I64:
         return x;
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         return (double)(float)x;
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         return float_round(x, 8, -126, 0x1.fep127);
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
         return float_round(x, 11, -14, 65504);
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         return wrap(x, 0x1p32, true);
-    case LIERNE_I8:
+    case LIERNE_DTYPE_I8:
         return wrap(x, 256, true);
-    case LIERNE_U8:
+    case LIERNE_DTYPE_U8:
         return wrap(x, 256, false);
     default: /* opaque dtypes have no values */
         abort();
@@ -72,17 +72,17 @@ static double stored(lierne_dtype dtype, double x) {
 
 /* What an accumulator keeps: float32 for 16 bits. */
 static double fold(lierne_dtype dtype, lierne_reduction op, double a, double b) {
-    if (op == LIERNE_SUM) {
-        return stored(is_half(dtype) ? LIERNE_F32 : dtype, a + b);
+    if (op == LIERNE_REDUCTION_SUM) {
+        return stored(is_half(dtype) ? LIERNE_DTYPE_F32 : dtype, a + b);
     }
     if (isnan(a) || isnan(b)) {
         return NAN;
     }
-    return (op == LIERNE_MAX) == (a > b) ? a : b;
+    return (op == LIERNE_REDUCTION_MAX) == (a > b) ? a : b;
 }
 
 double shape_add(const shape *s, double a, double b) {
-    return stored(s->dtype, fold(s->dtype, LIERNE_SUM, a, b));
+    return stored(s->dtype, fold(s->dtype, LIERNE_REDUCTION_SUM, a, b));
 }
 
 double shape_cell(const shape *s, array a, int rank, int64_t row, int64_t col) {
@@ -93,12 +93,12 @@ double shape_cell(const shape *s, array a, int rank, int64_t row, int64_t col) {
     }
     double x = (double)(m >> 20) * 0x1p-43 - 1; /* in [-1, 1) */
     switch (s->dtype) {
-    case LIERNE_I64:
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I64:
+    case LIERNE_DTYPE_I32:
         return floor(x * 0x1p31);
-    case LIERNE_I8:
+    case LIERNE_DTYPE_I8:
         return floor(x * 128);
-    case LIERNE_U8:
+    case LIERNE_DTYPE_U8:
         return floor(x * 128) + 128;
     default:
         return stored(s->dtype, ldexp(x, (int)(m % 9) - 4));
@@ -152,9 +152,9 @@ static double half_value(uint16_t bits, int digits, int bias) {
 void buffer_put(const shape *s, const buffer *b, int64_t row, int64_t col, double value) {
     int64_t at = row * s->stride + col;
     if (is_half(s->dtype)) {
-        bool f16 = s->dtype == LIERNE_F16;
+        bool f16 = s->dtype == LIERNE_DTYPE_F16;
         ((uint16_t *)(void *)b->at)[at] = half_bits(value, f16 ? 11 : 8, f16 ? 15 : 127);
-    } else if (s->dtype == LIERNE_U8) {
+    } else if (s->dtype == LIERNE_DTYPE_U8) {
         b->at[at] = (uint8_t)value;
     } else {
         number_put(s->dtype, b->at, at, value);
@@ -164,7 +164,7 @@ void buffer_put(const shape *s, const buffer *b, int64_t row, int64_t col, doubl
 double buffer_get(const shape *s, const buffer *b, int64_t row, int64_t col) {
     int64_t at = row * s->stride + col;
     if (is_half(s->dtype)) {
-        bool f16 = s->dtype == LIERNE_F16;
+        bool f16 = s->dtype == LIERNE_DTYPE_F16;
         return half_value(((uint16_t *)(void *)b->at)[at], f16 ? 11 : 8, f16 ? 15 : 127);
     }
     return number_get(s->dtype, b->at, at);
@@ -194,11 +194,12 @@ void buffer_check(lierne_plan *plan, lierne_direction direction, const buffer *i
         lierne_status status;
         memcpy(out, before->at, wanted->bytes + GUARD);
         if (how == 1) {
-            status = (direction ? lierne_adjoint_begin : lierne_forward_begin)(&request, plan, out,
-                                                                               in->at, NULL);
-            status = status ? status : lierne_end(request);
+            status = (direction ? lierne_plan_adjoint_begin
+                                : lierne_plan_forward_begin)(&request, plan, out, in->at, NULL);
+            status = status ? status : lierne_request_end(request);
         } else {
-            status = (direction ? lierne_adjoint : lierne_forward)(plan, out, in->at, NULL);
+            status =
+                (direction ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in->at, NULL);
         }
         CHECK(status == LIERNE_OK, "%s, %s %s: %s", what, direction ? "adjoint" : "forward",
               hows[how], lierne_last_error());
@@ -309,8 +310,8 @@ void forest_reduce(const forest *f, const shape *s, lierne_reduction op, array b
 void forest_check(lierne_plan *plan, const forest *f, const shape *s, bool accumulate,
                   bool transposed, const char *what) {
     int64_t nowned = f->nowned[test_rank], nghosts = f->nghosts[test_rank], sizes[2];
-    lierne_direction there = transposed ? LIERNE_ADJOINT : LIERNE_FORWARD;
-    lierne_direction back = transposed ? LIERNE_FORWARD : LIERNE_ADJOINT;
+    lierne_direction there = transposed ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
+    lierne_direction back = transposed ? LIERNE_DIRECTION_FORWARD : LIERNE_DIRECTION_ADJOINT;
     buffer x = buffer_new(s, nowned), y = buffer_new(s, nghosts), fx = buffer_new(s, nghosts);
     buffer fy = buffer_new(s, nowned), empty = buffer_new(s, nghosts);
     buffer before = buffer_new(s, nowned);
@@ -319,7 +320,8 @@ void forest_check(lierne_plan *plan, const forest *f, const shape *s, bool accum
     buffer_fill(s, &y, 0, nghosts, GRADIENTS, test_rank);
     forest_forward(f, s, test_rank, cells);
     buffer_set(s, &fx, 0, nghosts, cells);
-    forest_reduce(f, s, LIERNE_SUM, accumulate ? BEFORE : NOTHING, NULL, test_rank, cells);
+    forest_reduce(f, s, LIERNE_REDUCTION_SUM, accumulate ? BEFORE : NOTHING, NULL, test_rank,
+                  cells);
     buffer_set(s, &fy, 0, nowned, cells);
     if (accumulate) {
         buffer_fill(s, &before, 0, nowned, BEFORE, test_rank);

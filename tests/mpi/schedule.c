@@ -33,16 +33,18 @@ static lierne_context *context_new(double timeout) {
 }
 
 static void create(gate *g, double timeout) {
-    lierne_all_reduce_spec reduce = {.size = sizeof reduce, .count = COUNT, .dtype = LIERNE_F32};
+    lierne_all_reduce_spec reduce = {.size = sizeof reduce,
+                                     .count = COUNT,
+                                     .dtype = LIERNE_DTYPE_F32};
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = 1,
-                                             .dtype = LIERNE_F32};
+                                             .dtype = LIERNE_DTYPE_F32};
     const lierne_broadcast_spec from_first = {.size = sizeof from_first,
                                               .count = COUNT,
-                                              .dtype = LIERNE_F32};
+                                              .dtype = LIERNE_DTYPE_F32};
     g->context = context_new(timeout);
     for (int i = 0; i < PLANS; i++) {
-        reduce.dtype = i == 3 ? LIERNE_F64 : LIERNE_F32;
+        reduce.dtype = i == 3 ? LIERNE_DTYPE_F64 : LIERNE_DTYPE_F32;
         lierne_status status =
             i == 1   ? lierne_plan_create_all_to_all(&g->plans[i], g->context, &exchange)
             : i == 4 ? lierne_plan_create_broadcast(&g->plans[i], g->context, &from_first)
@@ -106,7 +108,7 @@ static lierne_schedule *record(const gate *g, deviation d, bool compared) {
             o.tag = d == TAG ? "norm" : o.tag;
             o.kind = d == KIND ? LIERNE_OPERATION_PLAN : o.kind;
             o.plan = d == DTYPE ? g->plans[3] : d == PLAN ? g->plans[0] : o.plan;
-            o.direction = d == DIRECTION ? LIERNE_ADJOINT : o.direction;
+            o.direction = d == DIRECTION ? LIERNE_DIRECTION_ADJOINT : o.direction;
         }
         add(s, &o);
     }
@@ -216,7 +218,7 @@ static void stays_shut(bool threaded) {
     lierne_run *run = commit(&g, s, threaded);
     fill(&g);
     double start = MPI_Wtime();
-    CHECK(pass(&g, run, threaded) == LIERNE_TIMEOUT, "%s", lierne_last_error());
+    CHECK(pass(&g, run, threaded) == LIERNE_ERR_TIMEOUT, "%s", lierne_last_error());
     CHECK(MPI_Wtime() - start < TIMEOUT + SLACK, "it took %g s", MPI_Wtime() - start);
     CHECK(test_rank != 1 || strstr(lierne_last_error(), "is held"), "%s", lierne_last_error());
     CHECK(event_of(run, 0).begun > 0 && event_of(run, 1).begun == 0, "what was begun");
@@ -235,7 +237,7 @@ static void deviates(gate *g, deviation d, int rank, double *longest) {
     lierne_status status = lierne_run_create(&run, g->context, s, NULL);
     double took = MPI_Wtime() - start;
     *longest = took > *longest ? took : *longest;
-    test_same_error(status, LIERNE_MISMATCH, fields[d]);
+    test_same_error(status, LIERNE_ERR_MISMATCH, fields[d]);
     snprintf(name, sizeof name, "rank %d", rank);
     CHECK(!run && strstr(lierne_last_error(), fields[d]) && strstr(lierne_last_error(), name),
           "%s of rank %d: %s", fields[d], rank, lierne_last_error());
@@ -276,16 +278,17 @@ static bool others_ended(double seconds) {
 static void shares(const gate *g, lierne_run *run, lierne_run *other) {
     char text[512], *json;
     int done;
-    CHECK(lierne_forward(g->plans[3], g->out[0], g->in[0], NULL) == LIERNE_BUSY &&
+    CHECK(lierne_plan_forward(g->plans[3], g->out[0], g->in[0], NULL) == LIERNE_ERR_BUSY &&
               strstr(lierne_last_error(), "lierne_run_end"),
           "%s", lierne_last_error());
-    CHECK(lierne_run_begin(other, NULL, NULL) == LIERNE_BUSY, "%s", lierne_last_error());
-    CHECK(lierne_run_begin(run, NULL, NULL) == LIERNE_BUSY, "%s", lierne_last_error());
-    CHECK(lierne_run_destroy(run) == LIERNE_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_run_begin(other, NULL, NULL) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_run_begin(run, NULL, NULL) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
+    CHECK(lierne_run_destroy(run) == LIERNE_ERR_BUSY, "%s", lierne_last_error());
     CHECK(lierne_context_get_status(g->context) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_progress(g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_progress(g->context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_dump(text, sizeof text, g->context) == LIERNE_OK, "dump");
-    CHECK(lierne_status_json(&json, g->context) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_context_get_status_json(&json, g->context) == LIERNE_OK, "%s",
+          lierne_last_error());
     lierne_text_destroy(json);
     CHECK(lierne_run_test(&done, run) == LIERNE_OK, "%s", lierne_last_error());
 }
@@ -329,7 +332,7 @@ static void refuses(void) {
     lierne_run *run;
     create(&g, PATIENT);
     lierne_schedule *s = record(&g, NONE, false);
-    test_same_error(lierne_run_create(&run, g.context, s, &spec), LIERNE_UNSUPPORTED,
+    test_same_error(lierne_run_create(&run, g.context, s, &spec), LIERNE_ERR_UNSUPPORTED,
                     "MPI_THREAD_MULTIPLE");
     lierne_schedule_destroy(s);
     destroy(&g);

@@ -72,9 +72,9 @@ static void pause_at_random(uint64_t seed) {
 
 /* A rank reads a result late, when faster ranks have begun the next call, which writes. */
 static void results_stay(int rounds, bool window) {
-    const bridge_case c = fan_in(7 * test_world, LIERNE_SHARE_FORWARD);
+    const bridge_case c = fan_in(7 * test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c);
-    int64_t n = elements_of(plan, LIERNE_FORWARD, false), wrong = 0;
+    int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false), wrong = 0;
     void *in = malloc((size_t)n * sizeof(float));
     if (window) {
         free(in);
@@ -85,12 +85,12 @@ static void results_stay(int rounds, bool window) {
         lierne_request *request;
         fill(in, n, round);
         pause_at_random((uint64_t)(3 * round));
-        lierne_status status = lierne_forward_begin(&request, plan, NULL, in, NULL);
-        const float *begun = result_of(plan, LIERNE_FORWARD);
+        lierne_status status = lierne_plan_forward_begin(&request, plan, NULL, in, NULL);
+        const float *begun = result_of(plan, LIERNE_DIRECTION_FORWARD);
         pause_at_random((uint64_t)(3 * round + 1));
-        status = status == LIERNE_OK ? lierne_end(request) : status;
+        status = status == LIERNE_OK ? lierne_request_end(request) : status;
         pause_at_random((uint64_t)(3 * round + 2));
-        const float *out = result_of(plan, LIERNE_FORWARD);
+        const float *out = result_of(plan, LIERNE_DIRECTION_FORWARD);
         if (status != LIERNE_OK || !out || out != begun) {
             CHECK(false, "round %d: %p, %p: %s", round, (const void *)out, (const void *)begun,
                   lierne_last_error());
@@ -116,12 +116,12 @@ static int node_ranks(void) {
 /* What the ranks write together is the output once per node, of which each writes its share, and
  * one element by which each tells each other one that it has written. */
 static void written_once(void) {
-    const bridge_case c = fan_in(2 * test_world, LIERNE_SHARE_FORWARD);
+    const bridge_case c = fan_in(2 * test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c);
     lierne_report report = {.size = sizeof report};
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK, "%s",
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK, "%s",
           lierne_last_error());
-    int64_t all = elements_of(plan, LIERNE_FORWARD, true) * (int64_t)sizeof(float);
+    int64_t all = elements_of(plan, LIERNE_DIRECTION_FORWARD, true) * (int64_t)sizeof(float);
     int64_t mine = report.received_bytes + report.local_bytes, sum = 0, near = node_ranks();
     int64_t wanted =
         near > 1 ? test_world / near * all + test_world * (near - 1) * (int64_t)sizeof(float)
@@ -136,13 +136,13 @@ static void written_once(void) {
 
 /* The output outlives the plan of the rank that created its memory. */
 static void outlives_the_creator(void) {
-    const bridge_case c = fan_in(test_world, LIERNE_SHARE_BOTH);
+    const bridge_case c = fan_in(test_world, LIERNE_SHARING_BOTH);
     lierne_plan *plan = make(&c);
-    int64_t n = elements_of(plan, LIERNE_FORWARD, false);
+    int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false);
     float *in = malloc((size_t)n * sizeof *in);
     fill(in, n, 1);
-    CHECK(lierne_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    const float *out = result_of(plan, LIERNE_FORWARD);
+    CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    const float *out = result_of(plan, LIERNE_DIRECTION_FORWARD);
     if (test_rank == 0) {
         CHECK(out && count_wrong(out, n, 1) == 0, "wrong before");
         CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
@@ -156,18 +156,19 @@ static void outlives_the_creator(void) {
 }
 
 static void updated(void) {
-    const bridge_case c = fan_in(test_world, LIERNE_SHARE_FORWARD);
+    const bridge_case c = fan_in(test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c);
     for (int k = 2; k < 5; k++) {
         const int64_t shape[] = {k * test_world, 5, 3};
         CHECK(lierne_plan_update_shape(plan, shape) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(!result_of(plan, LIERNE_FORWARD), "a result before the first call");
-        int64_t n = elements_of(plan, LIERNE_FORWARD, false);
+        CHECK(!result_of(plan, LIERNE_DIRECTION_FORWARD), "a result before the first call");
+        int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false);
         float *in = malloc((size_t)n * sizeof *in);
         for (int round = 0; round < 3; round++) {
             fill(in, n, round);
-            CHECK(lierne_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
-            const float *out = result_of(plan, LIERNE_FORWARD);
+            CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s",
+                  lierne_last_error());
+            const float *out = result_of(plan, LIERNE_DIRECTION_FORWARD);
             CHECK(out && count_wrong(out, n, round) == 0, "wrong with %d samples", k);
         }
         free(in);
@@ -181,28 +182,29 @@ static void expect(lierne_status status, lierne_status wanted, const char *words
 }
 
 static void rejected_calls(void) {
-    const bridge_case c = fan_in(test_world, LIERNE_SHARE_FORWARD);
+    const bridge_case c = fan_in(test_world, LIERNE_SHARING_FORWARD);
     lierne_plan *plan = make(&c), *other;
     lierne_coalesced *coalesced;
     const void *out = plan;
-    int64_t n = elements_of(plan, LIERNE_FORWARD, false);
+    int64_t n = elements_of(plan, LIERNE_DIRECTION_FORWARD, false);
     float *in = malloc((size_t)n * sizeof *in);
     fill(in, n, 0);
-    expect(lierne_forward(plan, in, in, NULL), LIERNE_INVALID, "must be NULL");
-    expect(lierne_plan_get_shared_output(&out, plan, LIERNE_ADJOINT), LIERNE_INVALID,
+    expect(lierne_plan_forward(plan, in, in, NULL), LIERNE_ERR_INVALID, "must be NULL");
+    expect(lierne_plan_get_shared_output(&out, plan, LIERNE_DIRECTION_ADJOINT), LIERNE_ERR_INVALID,
            "shared_output of the plan's spec does not include it");
     CHECK(!out, "*out is not NULL after an error");
-    expect(lierne_plan_get_shared_output(NULL, plan, LIERNE_FORWARD), LIERNE_INVALID,
+    expect(lierne_plan_get_shared_output(NULL, plan, LIERNE_DIRECTION_FORWARD), LIERNE_ERR_INVALID,
            "out is NULL");
-    expect(lierne_plan_get_shared_output(&out, NULL, LIERNE_FORWARD), LIERNE_INVALID,
+    expect(lierne_plan_get_shared_output(&out, NULL, LIERNE_DIRECTION_FORWARD), LIERNE_ERR_INVALID,
            "plan is NULL");
-    CHECK(!result_of(plan, LIERNE_FORWARD), "a result before the first call");
-    CHECK(lierne_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    expect(lierne_forward(plan, NULL, result_of(plan, LIERNE_FORWARD), NULL), LIERNE_INVALID,
-           "overlaps with the plan's own output");
-    test_same_error(lierne_coalesced_create(&coalesced, &plan, 1), LIERNE_INVALID, "coalesced");
-    test_same_error(lierne_plan_create_transposed(&other, plan), LIERNE_INVALID, "transposed");
-    test_same_error(lierne_plan_create_composed(&other, plan, plan), LIERNE_INVALID, "composed");
+    CHECK(!result_of(plan, LIERNE_DIRECTION_FORWARD), "a result before the first call");
+    CHECK(lierne_plan_forward(plan, NULL, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    expect(lierne_plan_forward(plan, NULL, result_of(plan, LIERNE_DIRECTION_FORWARD), NULL),
+           LIERNE_ERR_INVALID, "overlaps with the plan's own output");
+    test_same_error(lierne_coalesced_create(&coalesced, &plan, 1), LIERNE_ERR_INVALID, "coalesced");
+    test_same_error(lierne_plan_create_transposed(&other, plan), LIERNE_ERR_INVALID, "transposed");
+    test_same_error(lierne_plan_create_composed(&other, plan, plan), LIERNE_ERR_INVALID,
+                    "composed");
     MPI_Barrier(MPI_COMM_WORLD); /* the output was another rank's, too */
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     free(in);
@@ -212,35 +214,37 @@ static void rejected_calls(void) {
 static void rejected_specs(void) {
     lierne_plan *plan;
     bool last = test_rank == test_world - 1;
-    bridge_case c = fan_in(test_world, LIERNE_SHARE_FORWARD);
+    bridge_case c = fan_in(test_world, LIERNE_SHARING_FORWARD);
     if (test_world > 1) {
-        c.sharing = last ? LIERNE_SHARE_NONE : LIERNE_SHARE_FORWARD;
-        test_same_error(case_plan(&plan, context, &c), LIERNE_MISMATCH, "sharing differs");
+        c.sharing = last ? LIERNE_SHARING_NONE : LIERNE_SHARING_FORWARD;
+        test_same_error(case_plan(&plan, context, &c), LIERNE_ERR_MISMATCH, "sharing differs");
         CHECK(!plan && strstr(lierne_last_error(), "shared_output differs between ranks"), "%s",
               lierne_last_error());
     }
     c.sharing = (lierne_sharing)4;
-    test_same_error(case_plan(&plan, context, &c), LIERNE_INVALID, "sharing of 4");
+    test_same_error(case_plan(&plan, context, &c), LIERNE_ERR_INVALID, "sharing of 4");
     CHECK(strstr(lierne_last_error(), "shared_output is 4, must be in 0 to 3"), "%s",
           lierne_last_error());
     lierne_grid *src = mesh_grid(&c.src, test_world), *dst = mesh_grid(&c.dst, test_world);
     lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
-    spec.src = src, spec.dst = dst, spec.naxes = 3, spec.dtype = LIERNE_F32;
+    spec.src = src, spec.dst = dst, spec.naxes = 3, spec.dtype = LIERNE_DTYPE_F32;
     spec.shape = (int64_t[]){test_world, 5, 3};
-    spec.shared_output = LIERNE_SHARE_BOTH;
+    spec.shared_output = LIERNE_SHARING_BOTH;
     spec.max_inflight = 2;
-    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_INVALID, "inflight");
+    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_ERR_INVALID,
+                    "inflight");
     spec.max_inflight = 1, spec.routing = LIERNE_ROUTING_BALANCED;
-    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_INVALID, "balanced");
+    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_ERR_INVALID,
+                    "balanced");
     spec.routing = LIERNE_ROUTING_AUTO, spec.variable_rows = 1, spec.sequence_axis = 1;
-    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_UNSUPPORTED,
+    test_same_error(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_ERR_UNSUPPORTED,
                     "variable rows");
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
 /* The rank that creates the memory gets none; every rank learns it, and the next plan is made. */
 static void no_memory(void) {
-    const bridge_case large = fan_in(40000 * test_world, LIERNE_SHARE_FORWARD);
+    const bridge_case large = fan_in(40000 * test_world, LIERNE_SHARING_FORWARD);
     struct rlimit before, small;
     lierne_plan *plan;
     if (!test_over_shm() || test_world == 1) {
@@ -255,7 +259,7 @@ static void no_memory(void) {
     }
     lierne_status status = case_plan(&plan, context, &large);
     setrlimit(RLIMIT_FSIZE, &before);
-    test_same_error(status, LIERNE_NO_MEMORY, "no memory for the output");
+    test_same_error(status, LIERNE_ERR_NO_MEMORY, "no memory for the output");
     CHECK(!plan, "a plan beside an error");
     CHECK(lierne_plan_destroy(make(&large)) == LIERNE_OK, "%s", lierne_last_error());
 }

@@ -87,10 +87,10 @@ static lierne_status plan_rows(lierne_plan **plan, lierne_context *context, cons
                                    .nghosts = ghosts(r),
                                    .rank = rank,
                                    .row = row,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .width = r->width,
                                    .max_inflight = r->requests,
-                                   .algorithm = LIERNE_GRAPH_DIRECT};
+                                   .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
     lierne_status status = lierne_plan_create_references(plan, context, &spec);
     free(rank);
     free(row);
@@ -146,8 +146,8 @@ static void move_rows(lierne_plan *plan, const rows *r, float *in, float *out, c
         bool adjoint = call & 1;
         fill(r, in, adjoint, call);
         poison(r, out);
-        lierne_status status =
-            adjoint ? lierne_adjoint(plan, out, in, NULL) : lierne_forward(plan, out, in, NULL);
+        lierne_status status = adjoint ? lierne_plan_adjoint(plan, out, in, NULL)
+                                       : lierne_plan_forward(plan, out, in, NULL);
         failed |= !CHECK(status == LIERNE_OK, "%s: %s", what, lierne_last_error());
         check_rows(r, out, adjoint, call, what);
     }
@@ -185,7 +185,7 @@ static void goes(const rows *r, bool window, const char *way, int messages) {
           "%ld messages%s, %d rows of %d, in %s memory", count_of(context, way), way, r->n,
           r->width, window ? "shared" : "ordinary");
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_context_destroy(context) == LIERNE_INVALID, "destroyed with memory alive");
+    CHECK(lierne_context_destroy(context) == LIERNE_ERR_INVALID, "destroyed with memory alive");
     CHECK(lierne_context_dealloc(context, shared_in) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_context_dealloc(context, shared_out) == LIERNE_OK, "%s", lierne_last_error());
     context_free(context);
@@ -230,18 +230,19 @@ static void every_way(void) {
 static void memory_that_is_refused(lierne_context *context) {
     struct rlimit limit, low;
     void *out = &limit;
-    CHECK(lierne_context_alloc(&out, context, SIZE_MAX / 2) == LIERNE_NO_MEMORY && !out,
+    CHECK(lierne_context_alloc(&out, context, SIZE_MAX / 2) == LIERNE_ERR_NO_MEMORY && !out,
           "half of the address space");
     getrlimit(RLIMIT_FSIZE, &limit);
     low = limit;
     low.rlim_cur = 2 << 20;
     setrlimit(RLIMIT_FSIZE, &low);
-    CHECK(lierne_context_alloc(&out, context, 32 << 20) == LIERNE_NO_MEMORY && !out,
+    CHECK(lierne_context_alloc(&out, context, 32 << 20) == LIERNE_ERR_NO_MEMORY && !out,
           "more than the system gives");
     CHECK(strstr(lierne_last_error(), "33554432 bytes"), "'%s'", lierne_last_error());
     setrlimit(RLIMIT_FSIZE, &limit);
     lierne_mem_fail_at(1);
-    CHECK(lierne_context_alloc(&out, context, 100) == LIERNE_NO_MEMORY && !out, "without memory");
+    CHECK(lierne_context_alloc(&out, context, 100) == LIERNE_ERR_NO_MEMORY && !out,
+          "without memory");
     lierne_mem_fail_at(0);
 }
 
@@ -249,8 +250,8 @@ static void memory_of_a_context(void) {
     lierne_context *context = context_new();
     char *memory[40];
     size_t before = lierne_mem_live(), sum = 0;
-    CHECK(lierne_context_alloc(NULL, context, 1) == LIERNE_INVALID, "out is NULL");
-    CHECK(lierne_context_alloc((void **)&memory[0], NULL, 1) == LIERNE_INVALID && !memory[0],
+    CHECK(lierne_context_alloc(NULL, context, 1) == LIERNE_ERR_INVALID, "out is NULL");
+    CHECK(lierne_context_alloc((void **)&memory[0], NULL, 1) == LIERNE_ERR_INVALID && !memory[0],
           "context is NULL");
     memory_that_is_refused(context);
     for (int i = 0; i < 40; i++) {
@@ -265,12 +266,13 @@ static void memory_of_a_context(void) {
         if (i % 3 == 2) {
             CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_OK, "%s",
                   lierne_last_error());
-            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_INVALID, "freed twice");
+            CHECK(lierne_context_dealloc(context, memory[i - 1]) == LIERNE_ERR_INVALID,
+                  "freed twice");
             memory[i - 1] = NULL;
         }
     }
-    CHECK(lierne_context_dealloc(context, memory[3] + 1) == LIERNE_INVALID, "inside of it");
-    CHECK(lierne_context_dealloc(NULL, memory[3]) == LIERNE_INVALID, "context is NULL");
+    CHECK(lierne_context_dealloc(context, memory[3] + 1) == LIERNE_ERR_INVALID, "inside of it");
+    CHECK(lierne_context_dealloc(NULL, memory[3]) == LIERNE_ERR_INVALID, "context is NULL");
     for (int i = 0; i < 40; i++) {
         for (size_t b = 0; memory[i] && b < (size_t)(i * i * 997); b += 61) {
             CHECK(memory[i][b] == i + 1, "memory overlaps");
@@ -338,12 +340,13 @@ static void calls_in_flight(int rounds) {
             int k = test_rank % 2 ? (j + 2) % 4 : j;
             fill(of[k], in[k], false, i + k);
             poison(of[k], out[k]);
-            CHECK(lierne_forward_begin(&request[k], plan[k / 2], out[k], in[k], NULL) == LIERNE_OK,
+            CHECK(lierne_plan_forward_begin(&request[k], plan[k / 2], out[k], in[k], NULL) ==
+                      LIERNE_OK,
                   "%s", lierne_last_error());
         }
         for (int j = 0; j < 4; j++) {
             int k = (j + i) % 4;
-            CHECK(lierne_end(request[k]) == LIERNE_OK, "%s", lierne_last_error());
+            CHECK(lierne_request_end(request[k]) == LIERNE_OK, "%s", lierne_last_error());
             check_rows(of[k], out[k], false, i + k, "in flight");
         }
     }
@@ -371,14 +374,14 @@ static void plan_destroyed_before_it_was_read(void) {
     fill(&r, in, false, 5);
     poison(&r, out);
     if (test_rank % 2 == 1) {
-        CHECK(lierne_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK, "%s",
+        CHECK(lierne_plan_forward_begin(&request, plan, out, in, NULL) == LIERNE_OK, "%s",
               lierne_last_error());
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
     } else {
         MPI_Barrier(MPI_COMM_WORLD);
-        CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
     }
     check_rows(&r, out, false, 5, "a plan that is destroyed at once");
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
@@ -440,8 +443,8 @@ static void without_memfd(void) {
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     context_free(context);
     setenv("LIERNE_TRANSPORTS", "shm", 1);
-    test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL), LIERNE_UNSUPPORTED,
-                    "shm alone, without memfd");
+    test_same_error(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL),
+                    LIERNE_ERR_UNSUPPORTED, "shm alone, without memfd");
     CHECK(!context, "a context beside the error");
     refuse_memfd = false;
     free(in);
@@ -488,7 +491,7 @@ static void shm_alone(void) {
     context = context_new();
     unsetenv("LIERNE_NODE");
     if (test_world > 1) {
-        test_same_error(plan_rows(&plan, context, &r), LIERNE_UNSUPPORTED, "shm between nodes");
+        test_same_error(plan_rows(&plan, context, &r), LIERNE_ERR_UNSUPPORTED, "shm between nodes");
     }
     context_free(context);
 }

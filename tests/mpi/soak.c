@@ -19,7 +19,7 @@ static lierne_status plan_of(lierne_plan **plan, lierne_context *context, int ro
                      .axis_b = 1,
                      .axis_s = 0,
                      .axis_h = 2,
-                     .dtype = LIERNE_F32,
+                     .dtype = LIERNE_DTYPE_F32,
                      .algorithm = (test_algorithm)(round % 2)};
     return case_plan(plan, context, &c);
 }
@@ -29,8 +29,8 @@ static void use(lierne_context *context, int round, float *buffers) {
     lierne_plan *plan;
     CHECK(plan_of(&plan, context, round) == LIERNE_OK, "%s", lierne_last_error());
     in[7] = (float)(round + test_rank);
-    CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_adjoint(plan, back, out, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(plan, back, out, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(back[7] == (float)test_world * in[7], "round %d: %g of %g", round, (double)back[7],
           (double)in[7]);
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());

@@ -18,8 +18,8 @@ static void check_dot(lierne_plan *plan, const forest *f, const shape *s, const 
     long long part[2] = {0, 0}, sum[2];
     buffer_fill(s, &x, 0, nowned, VALUES, test_rank);
     buffer_fill(s, &y, 0, nghosts, GRADIENTS, test_rank);
-    CHECK(lierne_forward(plan, fx.at, x.at, NULL) == LIERNE_OK &&
-              lierne_adjoint(plan, fy.at, y.at, NULL) == LIERNE_OK,
+    CHECK(lierne_plan_forward(plan, fx.at, x.at, NULL) == LIERNE_OK &&
+              lierne_plan_adjoint(plan, fy.at, y.at, NULL) == LIERNE_OK,
           "%s: %s", what, lierne_last_error());
     for (int64_t i = 0; i < nghosts * s->width; i++) {
         int64_t row = i / s->width, col = i % s->width;
@@ -43,10 +43,10 @@ static void check_reduce(lierne_plan *plan, const forest *f, const shape *s, lie
     buffer_fill(s, &out, 0, nowned, BEFORE, test_rank);
     forest_reduce(f, s, op, BEFORE, NULL, test_rank, cells);
     buffer_set(s, &wanted, 0, nowned, cells);
-    CHECK(lierne_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s: %s", what,
+    CHECK(lierne_plan_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s: %s", what,
           lierne_last_error());
     CHECK(memcmp(out.at, wanted.at, wanted.bytes) == 0, "%s: wrong %s", what,
-          op == LIERNE_MAX ? "max" : "min");
+          op == LIERNE_REDUCTION_MAX ? "max" : "min");
     free(cells);
     buffer_free(&y), buffer_free(&out), buffer_free(&wanted);
 }
@@ -93,14 +93,14 @@ static void check_bytes(lierne_plan *plan, const forest *f, const shape *s, cons
         wanted += first;
     }
     wanted *= s->width * (int64_t)lierne_dtype_size(s->dtype);
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
               report.min_bytes == wanted && report.received_bytes >= wanted,
           "%s: %lld bytes, at least %lld, wanted %lld", what, (long long)report.received_bytes,
           (long long)report.min_bytes, (long long)wanted);
     bool direct = strcmp(report.algorithm, "direct") == 0;
     CHECK(direct ? report.received_bytes == wanted : strcmp(report.algorithm, "all_gather") == 0,
           "%s: %lld bytes, %s", what, (long long)report.received_bytes, report.algorithm);
-    CHECK(lierne_plan_get_report(&report, plan, LIERNE_ADJOINT) == LIERNE_OK &&
+    CHECK(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_ADJOINT) == LIERNE_OK &&
               report.sent_bytes == wanted,
           "%s: the adjoint sends %lld bytes, wanted %lld", what, (long long)report.sent_bytes,
           (long long)wanted);
@@ -111,8 +111,8 @@ static void check_all(lierne_context *context, lierne_plan *plan, const forest *
                       bool accumulate, const char *what) {
     forest_check(plan, f, s, accumulate, false, what);
     check_bytes(plan, f, s, what);
-    check_reduce(plan, f, s, LIERNE_MAX, what);
-    check_reduce(plan, f, s, LIERNE_MIN, what);
+    check_reduce(plan, f, s, LIERNE_REDUCTION_MAX, what);
+    check_reduce(plan, f, s, LIERNE_REDUCTION_MIN, what);
     check_reread(context, plan, f, s, accumulate, what);
     if (!accumulate) {
         check_transposed(plan, f, s, what);
@@ -180,8 +180,9 @@ static void run_composed(lierne_context *context, int number) {
         }
     }
     forest_random(&g, seed + 1, f.nghosts);
-    CHECK(forest_plan(&first, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK &&
-              forest_plan(&second, context, &g, &s, LIERNE_GRAPH_DIRECT, false) == LIERNE_OK,
+    CHECK(forest_plan(&first, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false) == LIERNE_OK &&
+              forest_plan(&second, context, &g, &s, LIERNE_GRAPH_ALGORITHM_DIRECT, false) ==
+                  LIERNE_OK,
           "%s", lierne_last_error());
     if (CHECK(lierne_plan_create_composed(&plan, first, second) == LIERNE_OK, "%s",
               lierne_last_error())) {
@@ -205,8 +206,8 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
         f.nghosts[r] = 1;
         f.ghosts[r] = calloc(1, sizeof(root));
     }
-    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK, "%s",
-          lierne_last_error());
+    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false) == LIERNE_OK,
+          "%s", lierne_last_error());
     for (int from = 0; from <= test_world; from++) {
         buffer y = buffer_new(&s, 1), out = buffer_new(&s, f.nowned[test_rank]);
         buffer_fill(&s, &y, 0, 1, GRADIENTS, test_rank);
@@ -214,7 +215,8 @@ static void run_nan(lierne_context *context, lierne_dtype dtype, lierne_reductio
         if (test_rank == from % test_world) {
             buffer_put(&s, from < test_world ? &y : &out, 0, 1, NAN);
         }
-        CHECK(lierne_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_reduce(plan, op, out.at, y.at, NULL) == LIERNE_OK, "%s",
+              lierne_last_error());
         CHECK(test_rank ||
                   (isnan(buffer_get(&s, &out, 0, 1)) && !isnan(buffer_get(&s, &out, 0, 0))),
               "%s: a NaN of rank %d is lost, or in a wrong place", lierne_dtype_name(dtype), from);
@@ -231,17 +233,19 @@ int main(int argc, char **argv) {
     CHECK(lierne_context_create_mpi(&context, MPI_COMM_WORLD, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
     for (int i = 0; i < GRAPHS; i++) {
-        run_graph(context, i, LIERNE_GRAPH_DIRECT);
-        run_graph(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
+        run_graph(context, i, LIERNE_GRAPH_ALGORITHM_DIRECT);
+        run_graph(context, i,
+                  i % 2 ? LIERNE_GRAPH_ALGORITHM_ALL_GATHER : LIERNE_GRAPH_ALGORITHM_AUTO);
     }
     for (int i = 0; i < REFERENCES; i++) {
-        run_pairs(context, i, LIERNE_GRAPH_DIRECT);
-        run_pairs(context, i, i % 2 ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_AUTO);
+        run_pairs(context, i, LIERNE_GRAPH_ALGORITHM_DIRECT);
+        run_pairs(context, i,
+                  i % 2 ? LIERNE_GRAPH_ALGORITHM_ALL_GATHER : LIERNE_GRAPH_ALGORITHM_AUTO);
         run_composed(context, i);
     }
-    for (lierne_dtype dtype = LIERNE_F64; dtype <= LIERNE_F16; dtype++) {
-        run_nan(context, dtype, LIERNE_MAX);
-        run_nan(context, dtype, LIERNE_MIN);
+    for (lierne_dtype dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_F16; dtype++) {
+        run_nan(context, dtype, LIERNE_REDUCTION_MAX);
+        run_nan(context, dtype, LIERNE_REDUCTION_MIN);
     }
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_mem_live() == before, "leaked");

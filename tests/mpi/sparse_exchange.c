@@ -125,24 +125,24 @@ static void ranks_run_ahead(lierne_context *context) {
 static void an_error_kills_nothing(lierne_context *context, int bad) {
     lierne_status mine = LIERNE_OK;
     if (test_rank == bad) {
-        mine = LIERNE_FAIL(LIERNE_INDEX_RANGE, "row 7 of rank %d", test_rank);
+        mine = LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE, "row 7 of rank %d", test_rank);
     }
-    test_same_error(lierne_context_agree_all(context, mine, NULL, 0, NULL), LIERNE_INDEX_RANGE,
+    test_same_error(lierne_context_agree_all(context, mine, NULL, 0, NULL), LIERNE_ERR_INDEX_RANGE,
                     "agreeing");
     CHECK(exchange(context, ALL_TO_ALL, 1, 5) == LIERNE_OK, "%s", lierne_last_error());
 }
 
 /* Each allocation of one rank fails in one round, with messages of one and of many pieces. */
 static void without_memory(lierne_context *context, int bad, size_t chunk) {
-    lierne_status status = LIERNE_NO_MEMORY;
-    int k = 0, last = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    int k = 0, last = LIERNE_ERR_NO_MEMORY;
     test_cut_messages(context, chunk);
     while (last != LIERNE_OK && ++k < 1000) {
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(test_rank == bad ? (size_t)k : 0);
         status = exchange(context, ALL_TO_ALL, 2, 100);
         lierne_mem_fail_at(0);
-        CHECK(status == LIERNE_OK || (test_rank == bad && status == LIERNE_NO_MEMORY), "%s",
+        CHECK(status == LIERNE_OK || (test_rank == bad && status == LIERNE_ERR_NO_MEMORY), "%s",
               lierne_last_error());
         CHECK(lierne_mem_live() == before, "allocation %d: a leak", k);
         CHECK(exchange(context, SPARSE, k, 100) == LIERNE_OK, "%s", lierne_last_error());
@@ -161,7 +161,7 @@ static void long_message_without_memory(lierne_context *context) {
     lierne_mem_fail_at(test_rank == 0 ? 3 : 0);
     lierne_status status = lierne_context_sparse_exchange(context, &message, 1, &received);
     lierne_mem_fail_at(0);
-    CHECK(status == (test_rank == 0 ? LIERNE_NO_MEMORY : LIERNE_OK), "%s",
+    CHECK(status == (test_rank == 0 ? LIERNE_ERR_NO_MEMORY : LIERNE_OK), "%s",
           lierne_status_name(status));
     CHECK(received.count == 0, "%zu messages", received.count);
     free(message.words);
@@ -185,7 +185,7 @@ static void stay_away(size_t nmessages, size_t words) {
     double start = lierne_now();
     lierne_status status = lierne_context_sparse_exchange(context, &message, nmessages, &received);
     double took = lierne_now() - start;
-    CHECK(status == LIERNE_TIMEOUT, "%s", lierne_status_name(status));
+    CHECK(status == LIERNE_ERR_TIMEOUT, "%s", lierne_status_name(status));
     CHECK(test_rank == 0 || took > TIMEOUT * 0.9, "it took %g s", took);
     CHECK(test_rank != 0 || strstr(lierne_last_error(), "gave up"), "'%s'", lierne_last_error());
     CHECK(took < TIMEOUT + SLACK, "it took %g s", took);
@@ -196,7 +196,7 @@ static void stay_away(size_t nmessages, size_t words) {
     size_t left = 1 + pending + (test_rank == 0 ? nmessages * (size_t)test_world : 0);
     lierne_context_free_message_memory(context, message.words);
     start = lierne_now();
-    CHECK(exchange(context, SPARSE, 1, 4) == LIERNE_TIMEOUT, "a dead context lives on");
+    CHECK(exchange(context, SPARSE, 1, 4) == LIERNE_ERR_TIMEOUT, "a dead context lives on");
     CHECK(lierne_now() - start < SLACK, "a dead context took %g s", lierne_now() - start);
     if (test_rank != 0) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -220,12 +220,14 @@ static void peer_dies(void) {
         close(state->watches[last]);
         state->watches[last] = (int)syscall(SYS_pidfd_open, child, 0);
         waitpid(child, NULL, 0);
-        CHECK(exchange(context, ALL_TO_ALL, 1, 4) == LIERNE_PEER_FAILED, "%s", lierne_last_error());
-        CHECK(exchange(context, ALL_TO_ALL, 1, 4) == LIERNE_PEER_FAILED, "a dead context lives on");
+        CHECK(exchange(context, ALL_TO_ALL, 1, 4) == LIERNE_ERR_PEER_FAILED, "%s",
+              lierne_last_error());
+        CHECK(exchange(context, ALL_TO_ALL, 1, 4) == LIERNE_ERR_PEER_FAILED,
+              "a dead context lives on");
         CHECK(lierne_now() - start < PATIENT / 2.0, "it took %g s", lierne_now() - start);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    context->dead = LIERNE_PEER_FAILED; /* or destroying would wait on the last rank */
+    context->dead = LIERNE_ERR_PEER_FAILED; /* or destroying would wait on the last rank */
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
 }
 

@@ -34,8 +34,8 @@ static void row_maps(void) {
     float *in = malloc((size_t)rows * WIDTH * sizeof *in), out[SAMPLES * MOST * WIDTH];
     lierne_plan *plan, *other;
     memset(map, 0, (size_t)rows * sizeof *map);
-    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
-    spec.gradient_storage = LIERNE_COMPACT;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
+    spec.gradient_storage = LIERNE_STORAGE_COMPACT;
     spec.row_owner = map;
     CHECK(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     for (int step = 0; step < STEPS; step++) {
@@ -48,10 +48,11 @@ static void row_maps(void) {
             }
         }
         CHECK(lierne_plan_update_rows(plan, map) == LIERNE_OK, "%s", lierne_last_error());
-        CHECK(lierne_plan_get_elements(&elements, NULL, plan, LIERNE_ADJOINT) == 0 && elements == n,
+        CHECK(lierne_plan_get_elements(&elements, NULL, plan, LIERNE_DIRECTION_ADJOINT) == 0 &&
+                  elements == n,
               "%lld elements", (long long)elements);
         memset(out, 0xa5, sizeof out);
-        CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
         for (int i = 0; i < SAMPLES * MOST * WIDTH; i++) {
             int64_t g = SAMPLES * test_rank + i / (MOST * WIDTH);
             wrong += out[i] != value(step, g, i / WIDTH % MOST, i % WIDTH);
@@ -62,7 +63,8 @@ static void row_maps(void) {
         map[0] = (map[0] + 1) % test_world;
     }
     if (test_world > 1) {
-        test_same_error(lierne_plan_update_rows(plan, map), LIERNE_MISMATCH, "maps that differ");
+        test_same_error(lierne_plan_update_rows(plan, map), LIERNE_ERR_MISMATCH,
+                        "maps that differ");
     }
     map[0] = 0;
     CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
@@ -70,7 +72,7 @@ static void row_maps(void) {
     if (test_world > 1) {
         lierne_status status =
             lierne_plan_update_rows(test_rank == test_world - 1 ? other : plan, map);
-        test_same_error(status, LIERNE_MISMATCH, "a map for another plan");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "a map for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK,
@@ -108,23 +110,24 @@ static void variable_rows(void) {
         CHECK(lierne_plan_update_counts(plan, rows) == LIERNE_OK, "%s", lierne_last_error());
         int64_t n = fill(step, first, first + SAMPLES, 1, x), m = fill(step, 0, all, 1, want);
         memset(y, 0xa5, capacity * sizeof *y);
-        CHECK(lierne_forward(plan, y, x, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_forward(plan, y, x, NULL) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(memcmp(y, want, (size_t)m * sizeof *y) == 0, "step %d: forward", step);
         fill(step, 0, all, (float)(test_rank + 1), y);
         fill(step, first, first + SAMPLES, (float)(test_world * (test_world + 1) / 2), want);
         memset(x, 0xa5, sizeof x);
-        CHECK(lierne_adjoint(plan, x, y, NULL) == LIERNE_OK, "%s", lierne_last_error());
+        CHECK(lierne_plan_adjoint(plan, x, y, NULL) == LIERNE_OK, "%s", lierne_last_error());
         CHECK(memcmp(x, want, (size_t)n * sizeof *x) == 0, "step %d: adjoint", step);
     }
     rows[0] = test_rank == test_world - 1 ? MOST + 1 : 1;
-    test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_INVALID, "a count out of range");
+    test_same_error(lierne_plan_update_counts(plan, rows), LIERNE_ERR_INVALID,
+                    "a count out of range");
     CHECK(lierne_plan_create_bridge(&other, context, &spec) == LIERNE_OK, "%s",
           lierne_last_error());
     rows[0] = 1;
     if (test_world > 1) {
         lierne_status status =
             lierne_plan_update_counts(test_rank == test_world - 1 ? other : plan, rows);
-        test_same_error(status, LIERNE_MISMATCH, "counts for another plan");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "counts for another plan");
         CHECK(strstr(lierne_last_error(), "plan differs"), "%s", lierne_last_error());
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(other) == LIERNE_OK,
@@ -182,10 +185,10 @@ static void close_pair(pair *x) {
 }
 
 static void begin(pair *x, lierne_direction d) {
-    float *const *out = d == LIERNE_FORWARD ? x->out : x->back;
-    float *const *in = d == LIERNE_FORWARD ? x->in : x->gradient;
+    float *const *out = d == LIERNE_DIRECTION_FORWARD ? x->out : x->back;
+    float *const *in = d == LIERNE_DIRECTION_FORWARD ? x->in : x->gradient;
     for (int p = 0; p < 2; p++) {
-        memset(out[p], 0xa5, (d == LIERNE_FORWARD ? x->all : x->own) * sizeof(float));
+        memset(out[p], 0xa5, (d == LIERNE_DIRECTION_FORWARD ? x->all : x->own) * sizeof(float));
     }
     CHECK(lierne_coalesced_begin(x->coalesced, d, (void *const *)out, (const void *const *)in,
                                  NULL) == LIERNE_OK,
@@ -196,10 +199,10 @@ static void end(pair *x, lierne_direction d) {
     int wrong = 0;
     CHECK(lierne_coalesced_end(x->coalesced, d) == LIERNE_OK, "%s", lierne_last_error());
     for (int p = 0; p < 2; p++) {
-        for (size_t i = 0; i < x->all && d == LIERNE_FORWARD; i++) {
+        for (size_t i = 0; i < x->all && d == LIERNE_DIRECTION_FORWARD; i++) {
             wrong += x->out[p][i] != input(p, i);
         }
-        for (size_t i = 0; i < x->own && d == LIERNE_ADJOINT; i++) {
+        for (size_t i = 0; i < x->own && d == LIERNE_DIRECTION_ADJOINT; i++) {
             wrong += x->back[p][i] != sum_of_upstream(p, x->own * (size_t)test_rank + i);
         }
     }
@@ -211,11 +214,12 @@ static void coalesced_plans(void) {
     pair x;
     int64_t sent;
     open_pair(&x);
-    CHECK(lierne_coalesced_get_messages(&sent, NULL, x.coalesced, LIERNE_FORWARD) == LIERNE_OK &&
+    CHECK(lierne_coalesced_get_messages(&sent, NULL, x.coalesced, LIERNE_DIRECTION_FORWARD) ==
+                  LIERNE_OK &&
               sent == test_world - 1,
           "%lld messages", (long long)sent);
-    begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
-    begin(&x, LIERNE_ADJOINT), end(&x, LIERNE_ADJOINT);
+    begin(&x, LIERNE_DIRECTION_FORWARD), end(&x, LIERNE_DIRECTION_FORWARD);
+    begin(&x, LIERNE_DIRECTION_ADJOINT), end(&x, LIERNE_DIRECTION_ADJOINT);
     for (int round = 0; round < 20; round++) {
         lierne_direction d = (lierne_direction)((test_rank + round) % 2);
         begin(&x, d), begin(&x, (lierne_direction)(1 - d));
@@ -234,10 +238,10 @@ static void another_order(void) {
     for (int who = 0; who < test_world && test_world > 1; who++) {
         lierne_status status =
             lierne_coalesced_create(&other, test_rank == who ? turned : x.plans, 2);
-        test_same_error(status, LIERNE_MISMATCH, "plans in another order");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "plans in another order");
         CHECK(strstr(lierne_last_error(), "plans[0] differs") && !other, "%s", lierne_last_error());
     }
-    begin(&x, LIERNE_FORWARD), end(&x, LIERNE_FORWARD);
+    begin(&x, LIERNE_DIRECTION_FORWARD), end(&x, LIERNE_DIRECTION_FORWARD);
     close_pair(&x);
 }
 

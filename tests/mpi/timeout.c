@@ -93,7 +93,7 @@ static long long begin_wait(void) {
 static void end_wait(lierne_status status, long long start, const char *what) {
     long long took = atomic_load(&shared->steps) - start;
     atomic_store(&shared->waits[test_rank], 0);
-    CHECK(status == LIERNE_TIMEOUT, "%s: %s (%s)", what, lierne_status_name(status),
+    CHECK(status == LIERNE_ERR_TIMEOUT, "%s: %s (%s)", what, lierne_status_name(status),
           lierne_last_error());
     CHECK(took == STEPS + MARGIN, "%s gave up after %lld of %d steps", what, took, STEPS);
 }
@@ -126,10 +126,11 @@ static void check_dead(lierne_context *context, lierne_plan *plan, void *out, co
     snprintf(text, sizeof text, "%s", lierne_last_error());
     first = strstr(text, ": ") ? strstr(text, ": ") + 2 : text;
     CHECK(strlen(first) > 10, "no message: '%s'", first);
-    CHECK(plan_all(&other, context, 8) == LIERNE_TIMEOUT, "planning on a dead context");
+    CHECK(plan_all(&other, context, 8) == LIERNE_ERR_TIMEOUT, "planning on a dead context");
     CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first, lierne_last_error());
     if (plan) {
-        CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_TIMEOUT, "adjoint on a dead context");
+        CHECK(lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_ERR_TIMEOUT,
+              "adjoint on a dead context");
         CHECK(strstr(lierne_last_error(), first), "'%s', then '%s'", first, lierne_last_error());
     }
     CHECK(reads() - before < AT_ONCE, "a dead context read the clock %lld times", reads() - before);
@@ -160,7 +161,7 @@ static void executing(int64_t seq) {
     CHECK(plan_all(&plan, context, seq) == LIERNE_OK, "%s", lierne_last_error());
     long long start = begin_wait();
     if (test_rank != 0) {
-        end_wait(lierne_forward(plan, out, in, NULL), start, "forward");
+        end_wait(lierne_plan_forward(plan, out, in, NULL), start, "forward");
         check_dead(context, plan, in, out);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -192,9 +193,9 @@ static void destroying_while_others_plan(void) {
     if (test_rank != 0) {
         lierne_plan *plan;
         lierne_status status = plan_all(&plan, context, 8);
-        CHECK(status == LIERNE_MISMATCH && !plan, "%s", lierne_status_name(status));
+        CHECK(status == LIERNE_ERR_MISMATCH && !plan, "%s", lierne_status_name(status));
         CHECK(strstr(lierne_last_error(), "rank 0 destroys") != NULL, "'%s'", lierne_last_error());
-        CHECK(plan_all(&plan, context, 8) == LIERNE_MISMATCH, "planning on a dead context");
+        CHECK(plan_all(&plan, context, 8) == LIERNE_ERR_MISMATCH, "planning on a dead context");
     }
     CHECK(lierne_context_destroy(context) == LIERNE_OK, "%s", lierne_last_error());
     MPI_Barrier(MPI_COMM_WORLD);

@@ -51,18 +51,18 @@ typedef struct variant {
 } variant;
 
 static const variant variants[] = {
-    {PLAIN, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_DIRECT},
-    {PLAIN, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_COLLECTIVE},
-    {PLAIN, LIERNE_GRADIENT_ZIGZAG, LIERNE_FULL, TEST_DIRECT},
-    {PLAIN, LIERNE_GRADIENT_ZIGZAG, LIERNE_COMPACT, TEST_DIRECT},
-    {PLAIN, LIERNE_GRADIENT_CONTIGUOUS, LIERNE_FULL, TEST_DIRECT},
-    {PLAIN, LIERNE_GRADIENT_CONTIGUOUS, LIERNE_COMPACT, TEST_DIRECT},
-    {MERGED, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_DIRECT},
-    {MERGED, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_COLLECTIVE},
-    {MERGED, LIERNE_GRADIENT_ROWS, LIERNE_FULL, TEST_DIRECT},
-    {MERGED, LIERNE_GRADIENT_ROWS, LIERNE_COMPACT, TEST_DIRECT},
-    {CROSS, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_DIRECT},
-    {CROSS, LIERNE_GRADIENT_PARTIAL, LIERNE_FULL, TEST_COLLECTIVE},
+    {PLAIN, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {PLAIN, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_COLLECTIVE},
+    {PLAIN, LIERNE_GRADIENT_OWNER_ZIGZAG, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {PLAIN, LIERNE_GRADIENT_OWNER_ZIGZAG, LIERNE_STORAGE_COMPACT, TEST_DIRECT},
+    {PLAIN, LIERNE_GRADIENT_OWNER_CONTIGUOUS, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {PLAIN, LIERNE_GRADIENT_OWNER_CONTIGUOUS, LIERNE_STORAGE_COMPACT, TEST_DIRECT},
+    {MERGED, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {MERGED, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_COLLECTIVE},
+    {MERGED, LIERNE_GRADIENT_OWNER_ROWS, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {MERGED, LIERNE_GRADIENT_OWNER_ROWS, LIERNE_STORAGE_COMPACT, TEST_DIRECT},
+    {CROSS, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_DIRECT},
+    {CROSS, LIERNE_GRADIENT_OWNER_PARTIAL, LIERNE_STORAGE_FULL, TEST_COLLECTIVE},
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
@@ -195,8 +195,8 @@ static void expect_equal(expected *e, const mesh *m) {
  * f64. Returns whether the encoder's gradient is right on this rank. */
 static bool train(lierne_context *context, const layouts *l, const variant *v, const expected *e,
                   int number) {
-    static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_I32};
-    bool batch_first = number / 3 % 2 == 0 || v->owner == LIERNE_GRADIENT_ROWS;
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_I32};
+    bool batch_first = number / 3 % 2 == 0 || v->owner == LIERNE_GRADIENT_OWNER_ROWS;
     int rows = problem_rows(&e->of);
     int32_t *owner = malloc((size_t)(e->of.samples * rows) * sizeof *owner);
     for (int i = 0; i < (int)e->of.samples * rows; i++) {
@@ -215,11 +215,11 @@ static bool train(lierne_context *context, const layouts *l, const variant *v, c
                      .algorithm = v->algorithm,
                      .owner = v->owner,
                      .storage = v->storage,
-                     .rows = v->owner == LIERNE_GRADIENT_ROWS ? owner : NULL};
+                     .rows = v->owner == LIERNE_GRADIENT_OWNER_ROWS ? owner : NULL};
     run r = run_bridged(&e->of, &c, context);
     run_step(&r);
     bool ok = check_gradients(&r, e, case_text(&c));
-    if (c.dtype == LIERNE_F64) {
+    if (c.dtype == LIERNE_DTYPE_F64) {
         run_descend(&r);
         descend(&r, STEPS - 1);
         check_weights(&r.encoder, &e->equal_end.encoder, 0, case_text(&c));

@@ -66,18 +66,18 @@ static void creation_fails_alike_on_all_ranks(int bad) {
     bool mine = test_rank == bad;
     lierne_context_spec spec = {.size = sizeof spec};
     spec.timeout = mine ? -1 : 0;
-    creation_fails("timeout", &spec, &context, LIERNE_INVALID);
+    creation_fails("timeout", &spec, &context, LIERNE_ERR_INVALID);
     CHECK(strstr(lierne_last_error(), "-1") != NULL, "no value in '%s'", lierne_last_error());
     spec.timeout = 0;
     spec.size = mine ? 1 : sizeof spec;
-    creation_fails("size", &spec, &context, LIERNE_INVALID);
-    creation_fails("out", NULL, mine ? NULL : &context, LIERNE_INVALID);
+    creation_fails("size", &spec, &context, LIERNE_ERR_INVALID);
+    creation_fails("out", NULL, mine ? NULL : &context, LIERNE_ERR_INVALID);
     static const char *const nodes[] = {"here", "", "1.5", " 1", "-1", "1000000000", "1x"};
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         if (mine) {
             setenv("LIERNE_NODE", nodes[i], 1);
         }
-        creation_fails(nodes[i], NULL, &context, LIERNE_INVALID);
+        creation_fails(nodes[i], NULL, &context, LIERNE_ERR_INVALID);
         CHECK(strstr(lierne_last_error(), "LIERNE_NODE is '") != NULL, "no value in '%s'",
               lierne_last_error());
         unsetenv("LIERNE_NODE");
@@ -85,15 +85,15 @@ static void creation_fails_alike_on_all_ranks(int bad) {
     if (mine) {
         setenv("LIERNE_TIMEOUT_MS", "0", 1);
     }
-    creation_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_INVALID);
+    creation_fails("LIERNE_TIMEOUT_MS", NULL, &context, LIERNE_ERR_INVALID);
     unsetenv("LIERNE_TIMEOUT_MS");
-    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_INVALID,
+    CHECK(lierne_context_create_mpi(&context, MPI_COMM_NULL, NULL) == LIERNE_ERR_INVALID,
           "MPI_COMM_NULL");
 }
 
 /* Fails each allocation of one rank in one round, until creating a context works. */
 static void create_without_memory(int bad) {
-    int last = LIERNE_NO_MEMORY;
+    int last = LIERNE_ERR_NO_MEMORY;
     int k = 0;
     while (last != LIERNE_OK && ++k < 100) {
         lierne_context *context;
@@ -107,7 +107,7 @@ static void create_without_memory(int bad) {
             CHECK(status == LIERNE_OK, "%s", lierne_last_error());
             context_free(context);
         } else {
-            test_same_error(status, LIERNE_NO_MEMORY, "creating without memory");
+            test_same_error(status, LIERNE_ERR_NO_MEMORY, "creating without memory");
         }
         CHECK(lierne_mem_live() == before, "allocation %d: a leak", k);
     }
@@ -140,10 +140,10 @@ static void nodes_are_found(void) {
     context_free(context);
     nodes[0] += test_rank == last;
     if (test_world > 1) {
-        creation_fails("nodes that differ", &spec, &context, LIERNE_MISMATCH);
+        creation_fails("nodes that differ", &spec, &context, LIERNE_ERR_MISMATCH);
         const lierne_links links = {.other_node = {.latency_ns = test_rank == last}};
         spec.nodes = NULL, spec.links = &links;
-        creation_fails("links that differ", &spec, &context, LIERNE_MISMATCH);
+        creation_fails("links that differ", &spec, &context, LIERNE_ERR_MISMATCH);
     }
 }
 
@@ -161,7 +161,7 @@ static void agree_on_fields(lierne_context *context, int n, int odd, int index) 
         CHECK(status == LIERNE_OK && id >= 0, "%s", lierne_last_error());
         return;
     }
-    test_same_error(status, LIERNE_MISMATCH, "fields");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "fields");
     snprintf(wanted, sizeof wanted, "field%d differs between ranks: %d on rank 0, -5 on rank %d",
              index, index, odd);
     CHECK(strstr(lierne_last_error(), wanted) != NULL, "'%s', wanted '%s'", lierne_last_error(),
@@ -184,13 +184,13 @@ static void counts_that_differ_are_named(lierne_context *context) {
     int id;
     if (test_world > 1) {
         lierne_status status = lierne_context_agree(context, LIERNE_OK, fields, 2 - few, &id);
-        test_same_error(status, LIERNE_MISMATCH, "one field less");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "one field less");
         status = lierne_context_agree(context, LIERNE_OK, fields, 1 + few, &id);
-        test_same_error(status, LIERNE_MISMATCH, "one field more");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "one field more");
         CHECK(strstr(lierne_last_error(), "b differs") != NULL, "'%s'", lierne_last_error());
         fields[1].name[0] = few ? 'c' : 'b';
         status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
-        test_same_error(status, LIERNE_MISMATCH, "another name");
+        test_same_error(status, LIERNE_ERR_MISMATCH, "another name");
     }
 }
 
@@ -212,24 +212,24 @@ static void agree_on_lists(lierne_context *context, int odd, size_t at) {
     /* A rank with fewer fields than the two that are compared takes part too. */
     size_t n = test_rank > odd ? 1 : 2;
     lierne_status status = lierne_context_agree(context, LIERNE_OK, fields, n, &id);
-    test_same_error(status, LIERNE_MISMATCH, "lists");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "lists");
     snprintf(wanted, sizeof wanted, "a[%zu] differs between ranks: %d on rank 0, %d on rank %d", at,
              3 * (int)at + 1, 3 * (int)at + 2, odd);
     CHECK(strstr(lierne_last_error(), wanted), "'%s', wanted '%s'", lierne_last_error(), wanted);
     fields[1] = lierne_field_list("b", LIERNE_ITEM_F64, reals, ITEMS);
     status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
-    test_same_error(status, LIERNE_MISMATCH, "real numbers");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "real numbers");
     snprintf(wanted, sizeof wanted,
              "b[%zu] differs between ranks: %zu.5 on rank 0, %zu.75 on rank %d", at, at, at, odd);
     CHECK(strstr(lierne_last_error(), wanted), "'%s', wanted '%s'", lierne_last_error(), wanted);
     fields[1] = lierne_field_text("c", test_rank >= odd ? "other" : "one");
     status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
-    test_same_error(status, LIERNE_MISMATCH, "texts");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "texts");
     CHECK(strstr(lierne_last_error(), "c differs between ranks: 'one' on rank 0, 'other' on rank"),
           "'%s'", lierne_last_error());
     fields[1] = lierne_field_list("d", LIERNE_ITEM_I32, test_rank >= odd ? NULL : numbers, ITEMS);
     status = lierne_context_agree(context, LIERNE_OK, fields, 2, &id);
-    test_same_error(status, LIERNE_MISMATCH, "no list");
+    test_same_error(status, LIERNE_ERR_MISMATCH, "no list");
     CHECK(strstr(lierne_last_error(), "d differs between ranks: 1000 entries on rank 0, NULL on"),
           "'%s'", lierne_last_error());
 }
@@ -250,11 +250,12 @@ static void the_lowest_failure_wins(lierne_context *context) {
         char wanted[64];
         int id;
         if (test_rank >= low) {
-            mine = LIERNE_FAIL(test_rank == low ? LIERNE_IO : LIERNE_SYNTAX, "rank %d", test_rank);
+            mine = LIERNE_FAIL(test_rank == low ? LIERNE_ERR_IO : LIERNE_ERR_SYNTAX, "rank %d",
+                               test_rank);
         }
         snprintf(wanted, sizeof wanted, "rank %d", low);
         lierne_status status = lierne_context_agree(context, mine, &field, 1, &id);
-        test_same_error(status, LIERNE_IO, "failures of several ranks");
+        test_same_error(status, LIERNE_ERR_IO, "failures of several ranks");
         CHECK(strcmp(lierne_last_error(), wanted) == 0, "'%s'", lierne_last_error());
     }
 }
@@ -335,8 +336,8 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
         lierne_posting receive = {.receives = true, .data = data, .bytes = expected};
         status = transport_of(context)->post(batch, 3, &receive, 1);
         status = status == LIERNE_OK ? drain(context, batch, 1) : status;
-        CHECK(status == LIERNE_TRANSPORT, "%zu bytes for %zu in pieces of %zu: %s", sent, expected,
-              chunk, lierne_status_name(status));
+        CHECK(status == LIERNE_ERR_TRANSPORT, "%zu bytes for %zu in pieces of %zu: %s", sent,
+              expected, chunk, lierne_status_name(status));
         CHECK(strstr(lierne_last_error(), "from rank 0 with tag 3") != NULL, "'%s'",
               lierne_last_error());
         bool too_long = sent > expected && chunk == 1000; /* MPI's own error then */
@@ -344,7 +345,7 @@ static void lengths_that_differ(size_t sent, size_t expected, size_t chunk) {
               "'%s'", lierne_last_error());
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    lierne_context_kill(context, LIERNE_TRANSPORT);
+    lierne_context_kill(context, LIERNE_ERR_TRANSPORT);
     transport_of(context)->batch_destroy(batch);
     context_free(context);
 }
@@ -378,11 +379,11 @@ static void lists_of_transports(void) {
     context_free(context_new(NULL));
     setenv("LIERNE_TRANSPORTS", last ? "mpi" : "self,mpi", 1);
     if (test_world > 1) {
-        creation_fails("lists that differ", NULL, &context, LIERNE_MISMATCH);
+        creation_fails("lists that differ", NULL, &context, LIERNE_ERR_MISMATCH);
         CHECK(strstr(lierne_last_error(), "LIERNE_TRANSPORTS"), "'%s'", lierne_last_error());
     }
     setenv("LIERNE_TRANSPORTS", last ? "mpi,upi" : "mpi", 1);
-    creation_fails("an unknown name", NULL, &context, LIERNE_INVALID);
+    creation_fails("an unknown name", NULL, &context, LIERNE_ERR_INVALID);
     CHECK(strstr(lierne_last_error(), "LIERNE_TRANSPORTS names 'upi'"), "'%s'",
           lierne_last_error());
     unsetenv("LIERNE_TRANSPORTS");

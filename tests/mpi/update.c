@@ -12,10 +12,10 @@ enum { LISTS = 20 };
 typedef enum fault { TARGET, SOURCE, OWNER, COUNT, WIDTH, DTYPE, SPEC, FAULTS } fault;
 
 static lierne_status wanted_of(fault k) {
-    static const lierne_status wanted[] = {LIERNE_INDEX_RANGE, LIERNE_INDEX_RANGE,
-                                           LIERNE_OWNER_RANGE, LIERNE_COUNT_RANGE,
-                                           LIERNE_INVALID,     LIERNE_INVALID,
-                                           LIERNE_INVALID};
+    static const lierne_status wanted[] = {LIERNE_ERR_INDEX_RANGE, LIERNE_ERR_INDEX_RANGE,
+                                           LIERNE_ERR_OWNER_RANGE, LIERNE_ERR_COUNT_RANGE,
+                                           LIERNE_ERR_INVALID,     LIERNE_ERR_INVALID,
+                                           LIERNE_ERR_INVALID};
     return wanted[k];
 }
 
@@ -40,7 +40,7 @@ static void bring_bad(lierne_plan *plan, const shape *s, fault k, int culprit) {
     spec.width += bad && k == WIDTH;
     spec.stride += bad && k == WIDTH;
     if (bad && k == DTYPE) {
-        spec.dtype = s->dtype == LIERNE_F64 ? LIERNE_I64 : LIERNE_F64;
+        spec.dtype = s->dtype == LIERNE_DTYPE_F64 ? LIERNE_DTYPE_I64 : LIERNE_DTYPE_F64;
     }
     test_same_error(lierne_plan_update_graph(plan, &spec), wanted_of(k), "a bad graph on one rank");
 }
@@ -105,10 +105,10 @@ static void stays(lierne_context *context, const shape *s) {
     lierne_graph_spec spec = graph_spec(&g, s, &own);
     CHECK(lierne_plan_create_graph(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     buffer x = buffer_new(s, f.nowned[test_rank]), y = buffer_new(s, f.nghosts[test_rank]);
-    lierne_status status = lierne_forward_begin(&request, plan, y.at, x.at, NULL);
+    lierne_status status = lierne_plan_forward_begin(&request, plan, y.at, x.at, NULL);
     CHECK(status == LIERNE_OK, "%s", lierne_last_error());
-    test_same_error(lierne_plan_update_graph(plan, &spec), LIERNE_BUSY, "a request in flight");
-    CHECK(lierne_end(request) == LIERNE_OK, "%s", lierne_last_error());
+    test_same_error(lierne_plan_update_graph(plan, &spec), LIERNE_ERR_BUSY, "a request in flight");
+    CHECK(lierne_request_end(request) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_plan_update_graph(plan, &spec) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     buffer_free(&x), buffer_free(&y);

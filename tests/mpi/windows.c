@@ -104,19 +104,21 @@ typedef struct collectives {
 } collectives;
 
 static void open_collectives(collectives *c) {
-    lierne_all_gather_spec gather = {.size = sizeof gather, .count = c->count, .dtype = LIERNE_I32};
+    lierne_all_gather_spec gather = {.size = sizeof gather,
+                                     .count = c->count,
+                                     .dtype = LIERNE_DTYPE_I32};
     lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
                                           .count = c->count,
-                                          .dtype = LIERNE_I32};
+                                          .dtype = LIERNE_DTYPE_I32};
     lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                      .count = c->count * test_world,
-                                     .dtype = LIERNE_I32};
+                                     .dtype = LIERNE_DTYPE_I32};
     lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                        .count = c->count,
-                                       .dtype = LIERNE_I32};
+                                       .dtype = LIERNE_DTYPE_I32};
     lierne_broadcast_spec broadcast = {.size = sizeof broadcast,
                                        .count = c->count,
-                                       .dtype = LIERNE_I32};
+                                       .dtype = LIERNE_DTYPE_I32};
     size_t bytes = sizeof *c->in * (size_t)(c->count * test_world);
     CHECK(lierne_plan_create_all_gather(&c->gather, c->context, &gather) == LIERNE_OK &&
               lierne_plan_create_reduce_scatter(&c->scatter, c->context, &scatter) == LIERNE_OK &&
@@ -158,7 +160,8 @@ static void move(collectives *c, lierne_plan *plan, int round) {
         c->in[i] = value(test_rank, round, i);
         c->out[i] = -1;
     }
-    if (!CHECK(lierne_forward(plan, c->out, c->in, NULL) == LIERNE_OK, "%s", lierne_last_error())) {
+    if (!CHECK(lierne_plan_forward(plan, c->out, c->in, NULL) == LIERNE_OK, "%s",
+               lierne_last_error())) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
 }

@@ -297,7 +297,7 @@ static ncclResult_t run_group(const operations *o) {
 static lierne_status replay_group(void *data) {
     return run_group(data) == ncclInProgress
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TRANSPORT, "a replayed group call did not end");
+               : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "a replayed group call did not end");
 }
 
 static bool connects(const operations *o) {

@@ -49,25 +49,29 @@ static lierne_status make_half_gather(lierne_plan **plan, lierne_context *contex
     rows.nghosts = RANKS;
     rows.rank = rank;
     rows.row = row[lierne_context_get_rank(context) > 0];
-    rows.algorithm = LIERNE_GRAPH_DIRECT;
+    rows.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
     rows.width = 5;
-    rows.dtype = LIERNE_F32;
+    rows.dtype = LIERNE_DTYPE_F32;
     return lierne_plan_create_references(plan, context, &rows);
 }
 
 static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int kind) {
-    const lierne_all_to_all_spec all = {.size = sizeof all, .count = COUNT, .dtype = LIERNE_F32};
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_DTYPE_F32};
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = COUNT,
-                                        .dtype = LIERNE_BF16,
-                                        .reduction = LIERNE_SUM,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
-    const lierne_all_gather_spec even = {.size = sizeof even, .count = COUNT, .dtype = LIERNE_I8};
+                                        .dtype = LIERNE_DTYPE_BF16,
+                                        .reduction = LIERNE_REDUCTION_SUM,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
+    const lierne_all_gather_spec even = {.size = sizeof even,
+                                         .count = COUNT,
+                                         .dtype = LIERNE_DTYPE_I8};
     const lierne_all_reduce_spec even_sum = {.size = sizeof even_sum,
                                              .count = 2048,
-                                             .dtype = LIERNE_F32,
-                                             .reduction = LIERNE_SUM,
-                                             .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                             .dtype = LIERNE_DTYPE_F32,
+                                             .reduction = LIERNE_REDUCTION_SUM,
+                                             .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     if (kind == 5) {
         return make_half_gather(plan, context);
     }
@@ -80,7 +84,7 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
 
 /* All-gathers of NCCL's that a call of such a plan makes. The two-stage sum is its own adjoint. */
 static int all_gathers_of(int kind, int direction) {
-    return kind == 4 || (kind == 3 && direction == LIERNE_FORWARD);
+    return kind == 4 || (kind == 3 && direction == LIERNE_DIRECTION_FORWARD);
 }
 
 /* Both directions of a plan, over sockets and over NCCL. */
@@ -95,7 +99,7 @@ static void compare(lierne_plan *host, lierne_plan *device, int rank, int kind, 
         memset(expected, 0xa5, MOST * 4);
         memset(got, 0xa5, MOST * 4);
         lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
-            d ? lierne_adjoint : lierne_forward;
+            d ? lierne_plan_adjoint : lierne_plan_forward;
         check(run(host, expected, in, NULL) == LIERNE_OK, "sockets");
         meet_ranks();
         int before = fake_nccl_count().all_gathers;
@@ -122,7 +126,7 @@ static void run_plans(lierne_context *host, lierne_context *device, const char *
         lierne_report report = {.size = sizeof report};
         check(make_plan(&a, host, kind) == LIERNE_OK, "planning over sockets");
         check(make_plan(&b, device, kind) == LIERNE_OK, "planning over nccl");
-        check(lierne_plan_get_report(&report, b, LIERNE_FORWARD) == LIERNE_OK &&
+        check(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_FORWARD) == LIERNE_OK &&
                   strcmp(report.transports, transport) == 0,
               "the report names the transport");
         bool nccl = strcmp(transport, "nccl") == 0;
@@ -147,9 +151,10 @@ static void run_alone(lierne_context *host, int rank) {
     lierne_context *device = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 30}, bad = {.size = 3};
     ncclComm_t comm = fake_nccl_comm(3, rank, RANKS);
-    check(lierne_context_create_nccl(&device, NULL, &spec) == LIERNE_INVALID && !device,
+    check(lierne_context_create_nccl(&device, NULL, &spec) == LIERNE_ERR_INVALID && !device,
           "no communicator");
-    check(lierne_context_create_nccl(&device, comm, rank == 2 ? &bad : &spec) == LIERNE_INVALID &&
+    check(lierne_context_create_nccl(&device, comm, rank == 2 ? &bad : &spec) ==
+                  LIERNE_ERR_INVALID &&
               strstr(lierne_last_error(), "lierne_context_create_nccl: "),
           "a bad spec is every rank's error");
     check(lierne_context_create_nccl(&device, comm, &spec) == LIERNE_OK, "from a communicator");
@@ -167,23 +172,23 @@ static void *works(void *argument) {
         ncclComm_t comm = given ? fake_nccl_comm(1, rank, RANKS) : NULL;
         lierne_context *device = open_context(rank, given ? "given" : "own", true, 30);
         check(lierne_context_use_nccl(device, comm) == LIERNE_OK, "lierne_context_use_nccl");
-        check(lierne_context_use_nccl(device, comm) == LIERNE_INVALID, "used twice");
+        check(lierne_context_use_nccl(device, comm) == LIERNE_ERR_INVALID, "used twice");
         run_plans(host, device, "nccl", rank);
         check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
         free(comm);
     }
     run_alone(host, rank);
     lierne_context *none = open_context(rank, "none", false, 30);
-    check(lierne_context_use_nccl(none, NULL) == LIERNE_INVALID, "host memory is rejected");
+    check(lierne_context_use_nccl(none, NULL) == LIERNE_ERR_INVALID, "host memory is rejected");
     check(lierne_context_destroy(none) == LIERNE_OK, "destroy");
     lierne_context *wrong = open_context(rank, "wrong", true, 30);
     ncclComm_t comm = fake_nccl_comm(2, rank == 1 ? 2 : rank, RANKS);
-    check(lierne_context_use_nccl(wrong, comm) == LIERNE_INVALID &&
+    check(lierne_context_use_nccl(wrong, comm) == LIERNE_ERR_INVALID &&
               strstr(lierne_last_error(), "comm has rank 2 of 4, must have rank 1"),
           "a communicator of other ranks is every rank's error");
     check(lierne_context_use_nccl(wrong, rank ? comm : NULL) != LIERNE_OK, "given on some ranks");
     fake_nccl_set_device(rank == 2);
-    check(lierne_context_use_nccl(wrong, NULL) == LIERNE_INVALID &&
+    check(lierne_context_use_nccl(wrong, NULL) == LIERNE_ERR_INVALID &&
               strstr(lierne_last_error(), "rank 2: the communicator is on device 1, must be on 0"),
           "another device than the context's is every rank's error");
     fake_nccl_set_device(0);
@@ -202,7 +207,7 @@ static lierne_status make_ring(lierne_plan **plan, lierne_context *context) {
     rows.rank = &next[lierne_context_get_rank(context)];
     rows.row = &row;
     rows.width = 5;
-    rows.dtype = LIERNE_F32;
+    rows.dtype = LIERNE_DTYPE_F32;
     return lierne_plan_create_references(plan, context, &rows);
 }
 
@@ -297,7 +302,7 @@ static void *first_hangs(void *argument) {
     check(status != LIERNE_OK && !plan &&
               strstr(lierne_last_error(), "rank 1: the first messages with 3 ranks"),
           "a first message that is late is every rank's error");
-    check(rank != 1 || status == LIERNE_TIMEOUT, "TIMEOUT");
+    check(rank != 1 || status == LIERNE_ERR_TIMEOUT, "TIMEOUT");
     check(lierne_now() - start < 10, "in time");
     lierne_context_destroy(device);
     return NULL;
@@ -325,7 +330,7 @@ static void *first_remote(void *argument) {
     device->stream_driver = &failing;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     double start = lierne_now();
-    check(make_plan(&plan, device, 0) == LIERNE_TRANSPORT && !plan &&
+    check(make_plan(&plan, device, 0) == LIERNE_ERR_TRANSPORT && !plan &&
               strstr(lierne_last_error(), ": the fake failed"),
           "an error that NCCL notices is every rank's");
     check(lierne_now() - start < 10, "at once");
@@ -340,12 +345,12 @@ static void *stalls(void *argument) {
     int rank = (int)(intptr_t)argument;
     lierne_context *device = open_context(rank, "stalls", true, 2);
     double start = lierne_now();
-    check(lierne_context_use_nccl(device, NULL) == LIERNE_TIMEOUT, "a stalled NCCL is TIMEOUT");
+    check(lierne_context_use_nccl(device, NULL) == LIERNE_ERR_TIMEOUT, "a stalled NCCL is TIMEOUT");
     check(lierne_now() - start < 10, "in time");
     lierne_context *alone = NULL;
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 1};
     ncclComm_t comm = fake_nccl_comm(4, rank, RANKS);
-    check(lierne_context_create_nccl(&alone, comm, &spec) == LIERNE_TIMEOUT,
+    check(lierne_context_create_nccl(&alone, comm, &spec) == LIERNE_ERR_TIMEOUT,
           "a control over a stalled NCCL is TIMEOUT");
     free(comm);
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
@@ -383,20 +388,21 @@ static const lierne_stream_driver hanging = {.name = "cuda",
 static void found_later(int rank, const char *name, lierne_status expected, const char *says) {
     float *in = calloc(MOST, sizeof *in), *out = calloc(MOST, sizeof *out);
     lierne_plan *plan = NULL;
-    lierne_context *device = open_context(rank, name, true, expected == LIERNE_TIMEOUT ? 1 : 30);
+    lierne_context *device =
+        open_context(rank, name, true, expected == LIERNE_ERR_TIMEOUT ? 1 : 30);
     device->stream_driver = &hanging;
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&plan, device, 0) == LIERNE_OK, "planning");
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "the call ends");
     meet_ranks();
-    fake_nccl_set_error(expected == LIERNE_TIMEOUT ? ncclSuccess : ncclRemoteError);
+    fake_nccl_set_error(expected == LIERNE_ERR_TIMEOUT ? ncclSuccess : ncclRemoteError);
     lierne_status status = LIERNE_OK;
     for (double start = lierne_now(); status == LIERNE_OK && lierne_now() - start < 20;) {
         usleep(1000);
         status = lierne_context_get_status(device);
     }
     check(status == expected && strstr(lierne_last_error(), says), says);
-    check(lierne_forward(plan, out, in, &stream) == expected, "the context is dead");
+    check(lierne_plan_forward(plan, out, in, &stream) == expected, "the context is dead");
     meet_ranks();
     released = true;
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
@@ -410,8 +416,8 @@ static void found_later(int rank, const char *name, lierne_status expected, cons
 
 static void *hangs(void *argument) {
     int rank = (int)(intptr_t)argument;
-    found_later(rank, "hangs", LIERNE_TIMEOUT, "the stream reached it and has not passed it");
-    found_later(rank, "remote", LIERNE_TRANSPORT, "lierne_forward failed: rank");
+    found_later(rank, "hangs", LIERNE_ERR_TIMEOUT, "the stream reached it and has not passed it");
+    found_later(rank, "remote", LIERNE_ERR_TRANSPORT, "lierne_plan_forward failed: rank");
     return NULL;
 }
 
@@ -426,10 +432,11 @@ static void *fails(void *argument) {
     meet_ranks();
     if (rank == 0) {
         fake_nccl_fail_send();
-        check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT &&
+        check(lierne_plan_forward(plan, out[0], in, &stream) == LIERNE_ERR_TRANSPORT &&
                   strstr(lierne_last_error(), "ncclSend: the fake failed"),
               "an error of NCCL is TRANSPORT");
-        check(lierne_forward(plan, out[0], in, &stream) == LIERNE_TRANSPORT, "the context is dead");
+        check(lierne_plan_forward(plan, out[0], in, &stream) == LIERNE_ERR_TRANSPORT,
+              "the context is dead");
     }
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
     lierne_context_destroy(device);

@@ -53,7 +53,7 @@ static void *replays(void *argument) {
 static void rejects(lierne_plan *plan, const char *words) {
     static unsigned char in[REPLAY_BYTES], out[RANKS][REPLAY_BYTES];
     test_capture_begin(&stream);
-    check(lierne_forward(plan, out[0], in, &stream) == LIERNE_UNSUPPORTED &&
+    check(lierne_plan_forward(plan, out[0], in, &stream) == LIERNE_ERR_UNSUPPORTED &&
               strstr(lierne_last_error(), words),
           words);
     test_graph *graph = test_capture_end();
@@ -67,15 +67,15 @@ static void *rejections(void *argument) {
     unsigned char in[REPLAY_BYTES] = {0}, out[REPLAY_BYTES];
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = REPLAY_COUNT,
-                                           .dtype = LIERNE_I8};
+                                           .dtype = LIERNE_DTYPE_I8};
     lierne_context *device = open_context(rank, "rejections", true, 30, false);
     check(replay_plan(&plan, device, 0, 1) == LIERNE_OK, "planning over sockets");
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "over sockets");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "over sockets");
     rejects(plan, "the host must poll messages of transport socket");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(replay_plan(&plan, device, 0, 2) == LIERNE_OK, "planning");
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
     rejects(plan, "the plan has 2 requests (max_inflight), must have 1");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     check(lierne_plan_create_all_gather(&plan, device, &gather) == LIERNE_OK, "planning");
@@ -93,13 +93,13 @@ static void *mismatches(void *argument) {
     lierne_context *device = open_context(rank, "mismatches", true, 30, true);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(replay_plan(&plan, device, 0, 1) == LIERNE_OK, "planning");
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
     test_capture_begin(rank == 2 ? &other : &stream);
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_MISMATCH &&
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_ERR_MISMATCH &&
               strstr(lierne_last_error(), "captured into a graph"),
           "captures on some ranks are every rank's error");
     test_graph_destroy(test_capture_end());
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "and nothing else");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "and nothing else");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     check(lierne_context_destroy(device) == LIERNE_OK, "destroy");
     return NULL;
@@ -113,9 +113,9 @@ static void *hangs(void *argument) {
     lierne_context *device = open_context(rank, "hangs", true, 1, false);
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(replay_plan(&plan, device, 0, 1) == LIERNE_OK, "planning");
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "a first call");
     test_capture_begin(&stream);
-    check(lierne_forward(plan, out, in, &stream) == LIERNE_OK, "a call is captured");
+    check(lierne_plan_forward(plan, out, in, &stream) == LIERNE_OK, "a call is captured");
     test_graph *graph = test_capture_end();
     for (int i = 0; i < 3; i++) {
         check(test_graph_launch(graph) == LIERNE_OK, "a replay");
@@ -130,7 +130,8 @@ static void *hangs(void *argument) {
         usleep(1000);
         status = lierne_context_get_status(device);
     }
-    check(status == LIERNE_TIMEOUT && strstr(lierne_last_error(), "a replay of a captured call"),
+    check(status == LIERNE_ERR_TIMEOUT &&
+              strstr(lierne_last_error(), "a replay of a captured call"),
           "a replay that hangs is TIMEOUT");
     test_graph_destroy(graph);
     meet_ranks();

@@ -38,9 +38,9 @@ static lierne_context *open_context(int rank, const char *name, bool device, dou
 static lierne_status make_sum(lierne_plan **plan, lierne_context *context, int64_t count) {
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = count,
-                                        .dtype = LIERNE_I32,
-                                        .reduction = LIERNE_SUM,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .dtype = LIERNE_DTYPE_I32,
+                                        .reduction = LIERNE_REDUCTION_SUM,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     return lierne_plan_create_all_reduce(plan, context, &sum);
 }
 
@@ -48,10 +48,10 @@ static lierne_status make_sum(lierne_plan **plan, lierne_context *context, int64
 static lierne_status make_composed(lierne_plan **plan, lierne_context *context) {
     const lierne_all_gather_spec first = {.size = sizeof first,
                                           .count = COUNT,
-                                          .dtype = LIERNE_I32};
+                                          .dtype = LIERNE_DTYPE_I32};
     const lierne_all_to_all_spec second = {.size = sizeof second,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     lierne_plan *a = NULL, *b = NULL;
     lierne_status status = lierne_plan_create_all_gather(&a, context, &first);
     status = status == LIERNE_OK ? lierne_plan_create_all_to_all(&b, context, &second) : status;
@@ -71,7 +71,7 @@ static lierne_status make_plan(lierne_plan **plan, lierne_context *context, int 
 /* Both directions of a plan twice, against the same one over sockets. Nothing is registered. */
 static void compare(lierne_plan *device, lierne_plan *host, int rank) {
     int64_t elements[2];
-    lierne_plan_get_elements(&elements[0], &elements[1], host, LIERNE_FORWARD);
+    lierne_plan_get_elements(&elements[0], &elements[1], host, LIERNE_DIRECTION_FORWARD);
     size_t bytes = (size_t)(elements[0] > elements[1] ? elements[0] : elements[1]) * 4;
     unsigned char *in = malloc(bytes), *expected = malloc(bytes), *got = malloc(bytes);
     for (size_t i = 0; i < bytes; i++) {
@@ -82,7 +82,7 @@ static void compare(lierne_plan *device, lierne_plan *host, int rank) {
     meet_ranks();
     for (int d = 0; d < 2; d++) {
         lierne_status (*run)(lierne_plan *, void *, const void *, void *) =
-            d ? lierne_adjoint : lierne_forward;
+            d ? lierne_plan_adjoint : lierne_plan_forward;
         memset(expected, 0x5a, bytes);
         check(run(host, expected, in, NULL) == LIERNE_OK, "sockets");
         for (int again = 0; again < 2; again++) {
@@ -160,12 +160,12 @@ static void run_many(lierne_context *device) {
 
 static lierne_layout *make_layout(const lierne_grid *grid, int axis) {
     const int64_t shape[2] = {8, 64};
-    const lierne_placement placement = {.kind = LIERNE_SHARD, .axis = axis};
+    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
     const lierne_layout_spec spec = {.size = sizeof spec,
                                      .grid = grid,
                                      .naxes = 2,
                                      .shape = shape,
-                                     .dtype = LIERNE_I32,
+                                     .dtype = LIERNE_DTYPE_I32,
                                      .placements = &placement};
     lierne_layout *layout = NULL;
     check(lierne_layout_create(&layout, &spec) == LIERNE_OK, "layout");
@@ -271,7 +271,7 @@ static void run_lost(int rank) {
     check(lierne_context_use_nccl(device, NULL) == LIERNE_OK, "lierne_context_use_nccl");
     check(make_plan(&small, device, 0) == LIERNE_OK, "planning");
     lierne_status status = make_sum(&plan, device, LARGE);
-    check((status == LIERNE_TRANSPORT || status == LIERNE_TIMEOUT) && !plan &&
+    check((status == LIERNE_ERR_TRANSPORT || status == LIERNE_ERR_TIMEOUT) && !plan &&
               strstr(lierne_last_error(), "ncclCommWindowRegister: "),
           "a registration that fails is every rank's error");
     check(make_plan(&plan, device, 0) == status, "the context is dead");
@@ -300,7 +300,7 @@ static void *aborts(void *argument) {
     static int in[RANKS][COUNT], out[RANKS][COUNT];
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = COUNT / RANKS,
-                                        .dtype = LIERNE_I32};
+                                        .dtype = LIERNE_DTYPE_I32};
     lierne_plan *plan = NULL;
     lierne_context *device = open_context(rank, "aborts", true, 30);
     fake_window_counts before = begin_count();
@@ -309,7 +309,8 @@ static void *aborts(void *argument) {
     meet_ranks();
     fake_nccl_set_error(ncclRemoteError);
     meet_ranks();
-    check(lierne_forward(plan, out[rank], in[rank], &stream) == LIERNE_TRANSPORT, "an error");
+    check(lierne_plan_forward(plan, out[rank], in[rank], &stream) == LIERNE_ERR_TRANSPORT,
+          "an error");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "destroy");
     lierne_context_destroy(device);
     fake_window_counts now = begin_count();

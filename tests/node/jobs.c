@@ -54,7 +54,8 @@ static void check(int line, bool ok, const char *format, ...) {
 static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, int world) {
     static const char *const names[] = {"dp"};
     const int64_t sizes[] = {world}, shape[] = {world * 20000};
-    lierne_placement shard = {.kind = LIERNE_SHARD}, all = {.kind = LIERNE_REPLICATE};
+    lierne_placement shard = {.kind = LIERNE_PLACEMENT_SHARD},
+                     all = {.kind = LIERNE_PLACEMENT_REPLICATE};
     lierne_grid_spec grid_spec = {
         .size = sizeof grid_spec, .ndims = 1, .names = names, .sizes = sizes, .world_size = world};
     lierne_grid *grid = NULL;
@@ -64,7 +65,7 @@ static lierne_status plan_ring(lierne_plan **plan, lierne_context *context, int 
                                .grid = grid,
                                .naxes = 1,
                                .shape = shape,
-                               .dtype = LIERNE_I64,
+                               .dtype = LIERNE_DTYPE_I64,
                                .placements = &shard};
     status = status ? status : lierne_layout_create(&src, &spec);
     spec.placements = &all;
@@ -84,10 +85,10 @@ static lierne_status move(lierne_plan *plan, int rank, int world, int round) {
         in[i] = 3 * (rank * 20000 + i) + 1 + round;
     }
     memset(out, 0x5a, sizeof out);
-    lierne_status status = lierne_forward(plan, out, in, NULL);
+    lierne_status status = lierne_plan_forward(plan, out, in, NULL);
     for (int i = 0; status == LIERNE_OK && i < world * 20000; i++) {
         if (out[i] != 3 * i + 1 + round) {
-            return LIERNE_IO; /* no status of a call: wrong data */
+            return LIERNE_ERR_IO; /* no status of a call: wrong data */
         }
     }
     return status;
@@ -205,7 +206,7 @@ static void one_name_twice(void) {
     for (int r = 0; r < 6; r++) {
         failed += reports[r].status != LIERNE_OK;
         said += strstr(reports[r].message, "need different names") != NULL;
-        CHECK(reports[r].status != LIERNE_IO, "wrong data");
+        CHECK(reports[r].status != LIERNE_ERR_IO, "wrong data");
     }
     CHECK(failed == 0 || said > 0, "%d of 6 failed, and none said why: %s", failed,
           reports[0].message);
@@ -220,7 +221,7 @@ static void one_rank_twice(void) {
     pids[1] = begin(1, &spec, 1);
     CHECK(await(pids, 2), "a rank hangs");
     for (int i = 0; i < 2; i++) {
-        CHECK(reports[i].status == LIERNE_INVALID && reports[i].seconds < 15 &&
+        CHECK(reports[i].status == LIERNE_ERR_INVALID && reports[i].seconds < 15 &&
                   strstr(reports[i].message, "need different names"),
               "%s", reports[i].message);
     }
@@ -234,7 +235,8 @@ static void other_worlds(void) {
     pid_t pids[2] = {begin(0, &low, 1), begin(1, &high, 1)};
     CHECK(await(pids, 2), "a rank hangs");
     for (int i = 0; i < 2; i++) {
-        CHECK(reports[i].status == LIERNE_MISMATCH && strstr(reports[i].message, "another world"),
+        CHECK(reports[i].status == LIERNE_ERR_MISMATCH &&
+                  strstr(reports[i].message, "another world"),
               "%s", reports[i].message);
     }
 }
@@ -254,7 +256,8 @@ static void killed(int round) {
     for (int r = 0; r < 4; r++) {
         lierne_status status = reports[r].status;
         if (r != victim) {
-            CHECK(status == LIERNE_PEER_FAILED || (status == LIERNE_TIMEOUT && round % 3 == 0),
+            CHECK(status == LIERNE_ERR_PEER_FAILED ||
+                      (status == LIERNE_ERR_TIMEOUT && round % 3 == 0),
                   "round %d, rank %d: %s: %s", round, r, lierne_status_name(status),
                   reports[r].message);
         }
@@ -272,14 +275,15 @@ static void stopped(int round) {
     for (int r = 0; r < 4; r++) {
         if (r != victim) {
             CHECK(await(&pids[r], 1), "rank %d hangs", r);
-            CHECK(reports[r].status == LIERNE_TIMEOUT, "round %d, rank %d: %s", round, r,
+            CHECK(reports[r].status == LIERNE_ERR_TIMEOUT, "round %d, rank %d: %s", round, r,
                   reports[r].message);
         }
     }
     /* The late rank gets the error of those that gave up, or misses them. */
     kill(pids[victim], SIGCONT);
     CHECK(await(&pids[victim], 1), "the late rank hangs");
-    CHECK(reports[victim].status == LIERNE_TIMEOUT || reports[victim].status == LIERNE_PEER_FAILED,
+    CHECK(reports[victim].status == LIERNE_ERR_TIMEOUT ||
+              reports[victim].status == LIERNE_ERR_PEER_FAILED,
           "%s", reports[victim].message);
 }
 
@@ -292,8 +296,9 @@ static void missing(void) {
     bool named = false;
     for (int i = 0; i < 2; i++) {
         named |= strstr(reports[i].message, "no connection to rank 1, 3 of job 'missing-") != NULL;
-        CHECK(reports[i].status == LIERNE_TIMEOUT || reports[i].status == LIERNE_PEER_FAILED, "%s",
-              reports[i].message);
+        CHECK(reports[i].status == LIERNE_ERR_TIMEOUT ||
+                  reports[i].status == LIERNE_ERR_PEER_FAILED,
+              "%s", reports[i].message);
     }
     CHECK(named, "%s", reports[0].message);
 }
@@ -394,8 +399,8 @@ static void restarted(void) {
         CHECK(reports[r].status == LIERNE_OK, "rank %d: %s", r, reports[r].message);
     }
     CHECK(await(old, 2), "an old rank hangs");
-    CHECK(reports[4].status == LIERNE_TIMEOUT || reports[5].status == LIERNE_TIMEOUT, "%s, %s",
-          reports[4].message, reports[5].message);
+    CHECK(reports[4].status == LIERNE_ERR_TIMEOUT || reports[5].status == LIERNE_ERR_TIMEOUT,
+          "%s, %s", reports[4].message, reports[5].message);
 }
 
 /* Two contexts of one job at once. */
@@ -414,7 +419,7 @@ static void two_names_of_a_job(void) {
 
 static void rejected(const setting *settings, int n, const char *words) {
     pid_t pid = begin_launched(0, settings, n, 0, "RANK", 1, NULL);
-    CHECK(await(&pid, 1) && reports[0].status == LIERNE_INVALID &&
+    CHECK(await(&pid, 1) && reports[0].status == LIERNE_ERR_INVALID &&
               strstr(reports[0].message, words),
           "'%s' is not in: %s", words, reports[0].message);
 }
@@ -518,7 +523,8 @@ static void taken_by_another_user(void) {
     pid_t pids[2] = {begin(0, &low, 1), begin(1, &high, 1)};
     CHECK(await(pids, 2), "a rank hangs");
     for (int r = 0; r < 2; r++) {
-        CHECK(reports[r].status == LIERNE_INVALID && strstr(reports[r].message, "of user 65534"),
+        CHECK(reports[r].status == LIERNE_ERR_INVALID &&
+                  strstr(reports[r].message, "of user 65534"),
               "%s", reports[r].message);
     }
     kill(other, SIGKILL);

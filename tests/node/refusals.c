@@ -108,14 +108,14 @@ static lierne_status failed(report *own, lierne_status status) {
 
 static lierne_status gather(report *own, lierne_context *context, int rank) {
     static float in[COUNT], out[RANKS * COUNT];
-    lierne_all_gather_spec spec = {.size = sizeof spec, .count = COUNT, .dtype = LIERNE_F32};
+    lierne_all_gather_spec spec = {.size = sizeof spec, .count = COUNT, .dtype = LIERNE_DTYPE_F32};
     lierne_plan *plan;
     lierne_status status = lierne_plan_create_all_gather(&plan, context, &spec);
     for (int i = 0; i < COUNT; i++) {
         in[i] = (float)(1 + rank * COUNT + i);
     }
     memset(out, 0xff, sizeof out);
-    status = status ? status : lierne_forward(plan, out, in, NULL);
+    status = status ? status : lierne_plan_forward(plan, out, in, NULL);
     for (int i = 0; i < RANKS * COUNT; i++) {
         own->wrong += out[i] != (float)(1 + i);
     }
@@ -136,9 +136,9 @@ static lierne_status plan_narrow(report *own, lierne_context *context, int rank)
                                    .nghosts = NARROW,
                                    .rank = owner,
                                    .row = row,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .width = 1,
-                                   .algorithm = LIERNE_GRAPH_DIRECT};
+                                   .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
     lierne_plan *plan;
     lierne_status status = lierne_plan_create_references(&plan, context, &spec);
     lierne_plan_destroy(plan);
@@ -222,7 +222,7 @@ static void shm_alone(void) {
     setenv("LIERNE_TRANSPORTS", "shm", 1);
     bool ended = run(MEMFD, RANKS);
     for (int r = 0; ended && r < RANKS; r++) {
-        CHECK(reports[r].gathers == LIERNE_UNSUPPORTED &&
+        CHECK(reports[r].gathers == LIERNE_ERR_UNSUPPORTED &&
                   strstr(reports[r].message, "names shm alone"),
               "rank %d: %d: %s", r, (int)reports[r].gathers, reports[r].message);
     }
@@ -257,7 +257,7 @@ int main(void) {
     expect(ALL_FILES, "without a name (memfd): File too large", refused);
     check_memory(LIERNE_OK, LIERNE_OK);
     expect(LONG_FILES, " 2 pulled, 0 in pieces\n", " 2 pulled, 0 in pieces\n");
-    check_memory(LIERNE_NO_MEMORY, LIERNE_NO_MEMORY);
+    check_memory(LIERNE_ERR_NO_MEMORY, LIERNE_ERR_NO_MEMORY);
     CHECK(strstr(reports[0].message, "rank 1") && strstr(reports[0].message, "RLIMIT_FSIZE"), "%s",
           reports[0].message);
     shm_alone();

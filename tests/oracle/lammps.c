@@ -49,10 +49,10 @@ static void check_tags(lierne_context *context, const melt_swaps *m) {
     lierne_plan *plan = NULL;
     int64_t n = m->nlocal + m->nghost, *out = calloc((size_t)n + 1, sizeof *out);
     int64_t *in = calloc((size_t)n + 1, sizeof *in);
-    lierne_halo_spec spec = spec_of(m, LIERNE_I64);
+    lierne_halo_spec spec = spec_of(m, LIERNE_DTYPE_I64);
     memcpy(in, m->tag, (size_t)m->nlocal * sizeof *in);
     CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(memcmp(out, m->tag, (size_t)n * sizeof *out) == 0, "ghosts are other atoms");
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK, "%s", lierne_last_error());
     free(in), free(out);
@@ -64,18 +64,18 @@ static void check_values(lierne_context *context, melt *lammps, const melt_swaps
     int64_t n = m->nlocal + m->nghost, wrong = 0;
     double *in = calloc((size_t)n + 1, sizeof *in), *out = calloc((size_t)n + 1, sizeof *out);
     double *theirs = calloc((size_t)n + 1, sizeof *theirs);
-    lierne_halo_spec spec = spec_of(m, LIERNE_F64);
+    lierne_halo_spec spec = spec_of(m, LIERNE_DTYPE_F64);
     for (int64_t i = 0; i < n; i++) {
         in[i] = (double)mix((uint64_t)(test_rank * 100000 + i)) * 0x1p-64 - 0.5;
     }
     CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
     memcpy(theirs, in, (size_t)n * sizeof *in);
     melt_forward(lammps, theirs);
-    CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(memcmp(out, theirs, (size_t)n * sizeof *out) == 0, "forward differs from LAMMPS'");
     memcpy(theirs, in, (size_t)n * sizeof *in);
     melt_reverse(lammps, theirs); /* leaves ghosts as they are */
-    CHECK(lierne_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_OK, "%s", lierne_last_error());
     CHECK(memcmp(out, theirs, (size_t)m->nlocal * sizeof *out) == 0,
           "adjoint differs from LAMMPS' reverse communication");
     for (int64_t i = m->nlocal; i < n; i++) {

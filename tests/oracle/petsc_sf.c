@@ -49,7 +49,10 @@ static void run_pairs(lierne_context *context, uint64_t seed) {
     forest f;
     lierne_plan *plan = NULL;
     MPI_Datatype row;
-    shape s = {.dtype = LIERNE_F64, .width = 2 + (int64_t)seed % 3, .exact = true, .seed = seed};
+    shape s = {.dtype = LIERNE_DTYPE_F64,
+               .width = 2 + (int64_t)seed % 3,
+               .exact = true,
+               .seed = seed};
     s.stride = s.width;
     forest_random(&f, seed, NULL);
     int64_t nowned = f.nowned[test_rank], nghosts = f.nghosts[test_rank];
@@ -61,22 +64,24 @@ static void run_pairs(lierne_context *context, uint64_t seed) {
     buffer theirs[2] = {buffer_new(&s, nghosts), buffer_new(&s, nowned)};
     buffer_fill(&s, &x, 0, nowned, VALUES, test_rank);
     buffer_fill(&s, &y, 0, nghosts, GRADIENTS, test_rank);
-    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_AUTO, false) == LIERNE_OK, "%s",
+    CHECK(forest_plan(&plan, context, &f, &s, LIERNE_GRAPH_ALGORITHM_AUTO, false) == LIERNE_OK,
+          "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, ours[0].at, x.at, NULL) == LIERNE_OK, "%s",
           lierne_last_error());
-    CHECK(lierne_forward(plan, ours[0].at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
     star_forward(star, row, &x, &theirs[0]);
     check_equal(&ours[0], &theirs[0], "forward");
-    CHECK(lierne_adjoint(plan, ours[1].at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(plan, ours[1].at, y.at, NULL) == LIERNE_OK, "%s",
+          lierne_last_error());
     memset(theirs[1].at, 0, theirs[1].bytes);
     star_reduce(star, row, &y, &theirs[1], MPI_SUM);
     check_equal(&ours[1], &theirs[1], "adjoint");
-    for (int op = LIERNE_MAX; op <= LIERNE_MIN; op++) {
+    for (int op = LIERNE_REDUCTION_MAX; op <= LIERNE_REDUCTION_MIN; op++) {
         buffer_fill(&s, &ours[1], 0, nowned, BEFORE, test_rank);
         buffer_fill(&s, &theirs[1], 0, nowned, BEFORE, test_rank);
-        CHECK(lierne_reduce(plan, (lierne_reduction)op, ours[1].at, y.at, NULL) == LIERNE_OK, "%s",
-              lierne_last_error());
-        star_reduce(star, row, &y, &theirs[1], op == LIERNE_MAX ? MPI_MAX : MPI_MIN);
-        check_equal(&ours[1], &theirs[1], op == LIERNE_MAX ? "max" : "min");
+        CHECK(lierne_plan_reduce(plan, (lierne_reduction)op, ours[1].at, y.at, NULL) == LIERNE_OK,
+              "%s", lierne_last_error());
+        star_reduce(star, row, &y, &theirs[1], op == LIERNE_REDUCTION_MAX ? MPI_MAX : MPI_MIN);
+        check_equal(&ours[1], &theirs[1], op == LIERNE_REDUCTION_MAX ? "max" : "min");
     }
     buffer_free(&x), buffer_free(&y);
     for (int i = 0; i < 2; i++) {
@@ -99,7 +104,7 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
     swaps all;
     forest f;
     lierne_plan *plan = NULL;
-    shape s = {.dtype = LIERNE_F64, .width = 1, .stride = 1, .exact = true, .seed = seed};
+    shape s = {.dtype = LIERNE_DTYPE_F64, .width = 1, .stride = 1, .exact = true, .seed = seed};
     swaps_random(&all, test_world, seed);
     swaps_forest(&all, &f);
     lierne_halo_spec spec = all.rank[test_rank];
@@ -111,12 +116,12 @@ static void run_swaps(lierne_context *context, uint64_t seed) {
     buffer_fill(&s, &x, 0, nlocal, VALUES, test_rank);
     buffer_fill(&s, &y, 0, nrows, GRADIENTS, test_rank);
     CHECK(lierne_plan_create_halo(&plan, context, &spec) == LIERNE_OK, "%s", lierne_last_error());
-    CHECK(lierne_forward(plan, ours.at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_forward(plan, ours.at, x.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
     memcpy(theirs.at, x.at, x.bytes);
     buffer leaves = ghosts_of(&theirs, nlocal, sizeof(double));
     star_forward(star, MPI_DOUBLE, &x, &leaves);
     check_equal(&ours, &theirs, "swaps forward");
-    CHECK(lierne_adjoint(plan, ours.at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
+    CHECK(lierne_plan_adjoint(plan, ours.at, y.at, NULL) == LIERNE_OK, "%s", lierne_last_error());
     memcpy(theirs.at, y.at, y.bytes);
     leaves = ghosts_of(&y, nlocal, sizeof(double));
     star_reduce(star, MPI_DOUBLE, &leaves, &theirs, MPI_SUM);

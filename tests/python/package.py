@@ -104,7 +104,7 @@ class Grids(unittest.TestCase):
             grid.groups("xp")
         self.assertIsInstance(caught.exception, KeyError)
         self.assertRegex(str(caught.exception), r"lierne_grid_get_groups: .*xp.*tp")
-        self.assertEqual((caught.exception.status, caught.exception.name), (-21, "LIERNE_UNKNOWN_DIM"))
+        self.assertEqual((caught.exception.status, caught.exception.name), (-21, "LIERNE_ERR_UNKNOWN_DIM"))
         with self.assertRaises(lierne.errors.DimSizeError):
             lierne.Grid({"tp": 0})
         with self.assertRaises(lierne.errors.OversizedError):

@@ -98,9 +98,9 @@ static void *blocking(void *arg) {
         if (i % RANKS == rank) {
             pause_for(0.001);
         }
-        CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK);
+        CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK);
         check_forward(out, rank, i);
-        CHECK(lierne_adjoint(plan, back, out, NULL) == LIERNE_OK);
+        CHECK(lierne_plan_adjoint(plan, back, out, NULL) == LIERNE_OK);
         check_adjoint(back, in);
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
@@ -117,14 +117,16 @@ static void *overlapping(void *arg) {
         lierne_request *request[2];
         for (int k = 0; k < 2; k++) {
             fill(in[k], rank, i + k);
-            CHECK(lierne_forward_begin(&request[k], plan, out[k], in[k], NULL) == LIERNE_OK);
+            CHECK(lierne_plan_forward_begin(&request[k], plan, out[k], in[k], NULL) == LIERNE_OK);
         }
-        CHECK(lierne_end(request[1]) == LIERNE_OK && lierne_end(request[0]) == LIERNE_OK);
+        CHECK(lierne_request_end(request[1]) == LIERNE_OK &&
+              lierne_request_end(request[0]) == LIERNE_OK);
         for (int k = 0; k < 2; k++) {
             check_forward(out[k], rank, i + k);
-            CHECK(lierne_adjoint_begin(&request[k], plan, back[k], out[k], NULL) == LIERNE_OK);
+            CHECK(lierne_plan_adjoint_begin(&request[k], plan, back[k], out[k], NULL) == LIERNE_OK);
         }
-        CHECK(lierne_end(request[0]) == LIERNE_OK && lierne_end(request[1]) == LIERNE_OK);
+        CHECK(lierne_request_end(request[0]) == LIERNE_OK &&
+              lierne_request_end(request[1]) == LIERNE_OK);
         check_adjoint(back[0], in[0]);
         check_adjoint(back[1], in[1]);
     }
@@ -140,11 +142,11 @@ static void *deserted(void *arg) {
     char dump[512];
     int rank = lierne_context_get_rank(w->context);
     if (rank != 0) {
-        lierne_status status = lierne_forward(plan, out, in, NULL);
-        CHECK(status == LIERNE_OK || (status == LIERNE_TIMEOUT && rank < 4));
-        atomic_fetch_add(&timeouts, status == LIERNE_TIMEOUT);
+        lierne_status status = lierne_plan_forward(plan, out, in, NULL);
+        CHECK(status == LIERNE_OK || (status == LIERNE_ERR_TIMEOUT && rank < 4));
+        atomic_fetch_add(&timeouts, status == LIERNE_ERR_TIMEOUT);
         CHECK(lierne_context_dump(dump, sizeof dump, w->context) == LIERNE_OK);
-        CHECK((strstr(dump, "waits for rank 0") != NULL) == (status == LIERNE_TIMEOUT));
+        CHECK((strstr(dump, "waits for rank 0") != NULL) == (status == LIERNE_ERR_TIMEOUT));
     }
     CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
     return NULL;
@@ -172,7 +174,7 @@ static lierne_graph_spec turn_ring(ring *g, int rank, int round) {
                                .nedges = NROWS / 2,
                                .source = g->source,
                                .target = g->target,
-                               .dtype = LIERNE_I64,
+                               .dtype = LIERNE_DTYPE_I64,
                                .width = 1};
 }
 
@@ -182,12 +184,12 @@ static void check_ring(lierne_plan *plan) {
     lierne_graph_lists lists = {.size = sizeof lists};
     bool right = true;
     CHECK(lierne_plan_get_graph_lists(&lists, plan) == LIERNE_OK && lists.nowned == 3);
-    CHECK(lierne_forward(plan, ghosts, lists.owned, NULL) == LIERNE_OK);
+    CHECK(lierne_plan_forward(plan, ghosts, lists.owned, NULL) == LIERNE_OK);
     for (int64_t k = 0; k < lists.nghosts; k++) {
         right = right && ghosts[k] == lists.ghosts[k];
         ones[k] = 1;
     }
-    CHECK(lierne_adjoint(plan, gradient, ones, NULL) == LIERNE_OK);
+    CHECK(lierne_plan_adjoint(plan, gradient, ones, NULL) == LIERNE_OK);
     for (int i = 0; i < 3; i++) {
         right = right && gradient[i] == (lists.owned[i] % 2 == 0 ? RANKS - 1 : 0);
     }
@@ -201,7 +203,7 @@ static void *rings(void *arg) {
     int rank = lierne_context_get_rank(w->context);
     lierne_plan *plan = NULL;
     ring g;
-    for (int a = LIERNE_GRAPH_AUTO; a <= LIERNE_GRAPH_ALL_GATHER; a++) {
+    for (int a = LIERNE_GRAPH_ALGORITHM_AUTO; a <= LIERNE_GRAPH_ALGORITHM_ALL_GATHER; a++) {
         lierne_graph_spec spec = turn_ring(&g, rank, 0);
         spec.algorithm = (lierne_graph_algorithm)a;
         CHECK(lierne_plan_create_graph(&plan, w->context, &spec) == LIERNE_OK);
@@ -213,7 +215,7 @@ static void *rings(void *arg) {
                 g.source[0] = round % 3 ? 0 : NROWS; /* in some rounds one rank's spec is invalid */
             }
             CHECK(lierne_plan_update_graph(plan, &spec) ==
-                  (round % 3 ? LIERNE_OK : LIERNE_INDEX_RANGE));
+                  (round % 3 ? LIERNE_OK : LIERNE_ERR_INDEX_RANGE));
             check_ring(plan);
         }
         CHECK(lierne_plan_destroy(plan) == LIERNE_OK);
@@ -229,7 +231,7 @@ static void *lonely(void *arg) {
     int rank = lierne_context_get_rank(w->context);
     const lierne_graph_spec spec = turn_ring(&g, rank, 0);
     if (rank != 0) {
-        CHECK(lierne_plan_create_graph(&plan, w->context, &spec) == LIERNE_TIMEOUT && !plan);
+        CHECK(lierne_plan_create_graph(&plan, w->context, &spec) == LIERNE_ERR_TIMEOUT && !plan);
         atomic_fetch_add(&timeouts, 1);
     }
     return NULL;
@@ -249,7 +251,7 @@ static lierne_run *commit(lierne_context *context, lierne_plan *plan) {
     o.kind = LIERNE_OPERATION_PLAN;
     o.plan = plan;
     CHECK(lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
-    o.direction = LIERNE_ADJOINT;
+    o.direction = LIERNE_DIRECTION_ADJOINT;
     o.after = &first, o.nafter = 1;
     CHECK(lierne_schedule_add_operation(&index, schedule, &o) == LIERNE_OK);
     CHECK(lierne_schedule_freeze(schedule) == LIERNE_OK);
@@ -273,7 +275,7 @@ static void *scheduled(void *arg) {
         CHECK(lierne_run_begin(run_of, outs, ins) == LIERNE_OK);
         if (i % RANKS == rank) {
             lierne_run_event event = {.size = sizeof event};
-            CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_BUSY);
+            CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_ERR_BUSY);
             CHECK(lierne_context_get_status(w->context) == LIERNE_OK);
             CHECK(lierne_context_dump(dump, sizeof dump, w->context) == LIERNE_OK);
             CHECK(lierne_run_get_event(&event, run_of, 1) == LIERNE_OK);
@@ -302,7 +304,7 @@ int main(void) {
                                .dst = dst,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1,
                                .max_inflight = 2};
     lierne_context_spec patient = {.size = sizeof patient, .timeout = 60, .check = 1};

@@ -165,7 +165,7 @@ static void drop(lierne_context *context, bool window, void *memory) {
 
 /* All ranks gather; the adjoint sums what they got. Every round writes in anew at once. */
 static void gather(lierne_context *context, int n, bool window, int rounds) {
-    lierne_all_gather_spec spec = {.size = sizeof spec, .count = n, .dtype = LIERNE_F32};
+    lierne_all_gather_spec spec = {.size = sizeof spec, .count = n, .dtype = LIERNE_DTYPE_F32};
     lierne_plan *plan;
     int rank = lierne_context_get_rank(context);
     size_t all = (size_t)n * RANKS;
@@ -176,14 +176,14 @@ static void gather(lierne_context *context, int n, bool window, int rounds) {
         for (int i = 0; i < n; i++) {
             in[i] = value(rank, round, i);
         }
-        if (!CHECK(lierne_forward(plan, out, in, NULL) == LIERNE_OK)) {
+        if (!CHECK(lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK)) {
             exit(1);
         }
         for (int i = 0; i < n * RANKS; i++) {
             wrong += out[i] != value(i / n, round, i % n);
             out[i] = value(i / n + rank, round, i % n);
         }
-        if (!CHECK(lierne_adjoint(plan, in, out, NULL) == LIERNE_OK)) {
+        if (!CHECK(lierne_plan_adjoint(plan, in, out, NULL) == LIERNE_OK)) {
             exit(1);
         }
         for (int i = 0; i < n; i++) {

@@ -14,11 +14,11 @@ static char why[512];
 #define WRONG(...) (snprintf(why, sizeof why, __VA_ARGS__), why)
 
 static case_side input_of(lierne_direction d) {
-    return d == LIERNE_FORWARD ? SIDE_SRC : SIDE_GRADIENT;
+    return d == LIERNE_DIRECTION_FORWARD ? SIDE_SRC : SIDE_GRADIENT;
 }
 
 static case_side output_of(lierne_direction d) {
-    return d == LIERNE_FORWARD ? SIDE_DST : SIDE_SRC;
+    return d == LIERNE_DIRECTION_FORWARD ? SIDE_DST : SIDE_SRC;
 }
 
 void case_fill(const bridge_case *c, int rank, lierne_direction d, void *in) {
@@ -115,12 +115,12 @@ static const char *check_shapes(const bridge_case *c, const lierne_plan *plan, i
 /* A gradient that is not compact has the shape of the output. */
 static const char *compare_shapes(const bridge_case *c, const lierne_plan *plan, int r) {
     int64_t output[4] = {0}, gradient[4] = {0}, elements, of_gradient;
-    lierne_plan_get_shape(NULL, NULL, output, plan, LIERNE_FORWARD);
-    lierne_plan_get_shape(NULL, gradient, NULL, plan, LIERNE_ADJOINT);
-    lierne_plan_get_elements(NULL, &elements, plan, LIERNE_FORWARD);
-    lierne_plan_get_elements(&of_gradient, NULL, plan, LIERNE_ADJOINT);
+    lierne_plan_get_shape(NULL, NULL, output, plan, LIERNE_DIRECTION_FORWARD);
+    lierne_plan_get_shape(NULL, gradient, NULL, plan, LIERNE_DIRECTION_ADJOINT);
+    lierne_plan_get_elements(NULL, &elements, plan, LIERNE_DIRECTION_FORWARD);
+    lierne_plan_get_elements(&of_gradient, NULL, plan, LIERNE_DIRECTION_ADJOINT);
     int same = memcmp(output, gradient, sizeof output) == 0 && elements == of_gradient;
-    int must = c->storage == LIERNE_FULL || c->output == LIERNE_OUTPUT_SHARDED;
+    int must = c->storage == LIERNE_STORAGE_FULL || c->output == LIERNE_BRIDGE_OUTPUT_SHARDED;
     return same || !must
                ? NULL
                : WRONG("rank %d: the output has shape %lld,%lld,%lld, its gradient "
@@ -162,15 +162,15 @@ static const char *execute(const bridge_case *c, lierne_plan **plans, lierne_dir
     }
     for (int r = 0; r < c->world && !wrong; r++) {
         lierne_status status =
-            (d == LIERNE_FORWARD ? lierne_forward_begin : lierne_adjoint_begin)(&requests[r],
-                                                                                plans[r], b->out[r],
-                                                                                b->in[r], NULL);
+            (d == LIERNE_DIRECTION_FORWARD
+                 ? lierne_plan_forward_begin
+                 : lierne_plan_adjoint_begin)(&requests[r], plans[r], b->out[r], b->in[r], NULL);
         if (status != LIERNE_OK) {
             wrong = WRONG("begin on rank %d: %s", r, lierne_last_error());
         }
     }
     for (int r = 0; r < c->world; r++) {
-        if (lierne_end(requests[r]) != LIERNE_OK && !wrong) {
+        if (lierne_request_end(requests[r]) != LIERNE_OK && !wrong) {
             wrong = WRONG("end on rank %d: %s", r, lierne_last_error());
         }
     }
@@ -240,8 +240,8 @@ static void count(const bridge_case *c, lierne_plan **plans, case_result *result
     int64_t size = (int64_t)lierne_dtype_size(c->dtype);
     for (int r = 0; r < c->world; r++) {
         lierne_report forward = {.size = sizeof forward}, adjoint = {.size = sizeof adjoint};
-        lierne_plan_get_report(&forward, plans[r], LIERNE_FORWARD);
-        lierne_plan_get_report(&adjoint, plans[r], LIERNE_ADJOINT);
+        lierne_plan_get_report(&forward, plans[r], LIERNE_DIRECTION_FORWARD);
+        lierne_plan_get_report(&adjoint, plans[r], LIERNE_DIRECTION_ADJOINT);
         result->received += forward.received_bytes / size;
         result->minimum += forward.min_bytes / size;
         result->adjoint_received += adjoint.received_bytes / size;
@@ -255,11 +255,11 @@ static const char *run_plans(const bridge_case *c, lierne_plan **plans, case_res
         return WRONG("%s", lierne_last_error());
     }
     count(c, plans, result);
-    const char *wrong = run_direction(c, plans, LIERNE_FORWARD, &result->forward,
+    const char *wrong = run_direction(c, plans, LIERNE_DIRECTION_FORWARD, &result->forward,
                                       &result->forward_bytes, &forward_dot);
     if (!wrong) {
-        wrong = run_direction(c, plans, LIERNE_ADJOINT, &result->adjoint, &result->adjoint_bytes,
-                              &adjoint_dot);
+        wrong = run_direction(c, plans, LIERNE_DIRECTION_ADJOINT, &result->adjoint,
+                              &result->adjoint_bytes, &adjoint_dot);
     }
     if (!wrong && c->data == SMALL_INTEGERS && forward_dot != adjoint_dot) {
         return WRONG("dot test: <Fx,y> = %.17g, <x,F*y> = %.17g", forward_dot, adjoint_dot);

@@ -35,7 +35,7 @@ bool collective_case_waits(const collective_case *c) {
 }
 
 bool collective_case_has_adjoint(const collective_case *c) {
-    return c->reduction == LIERNE_SUM || c->reduction == LIERNE_AVG;
+    return c->reduction == LIERNE_REDUCTION_SUM || c->reduction == LIERNE_REDUCTION_AVG;
 }
 
 static lierne_status plan_all_gather(lierne_plan **plan, lierne_context *context,
@@ -195,17 +195,19 @@ static int64_t source(const collective_case *c, int i, int64_t e, int j) {
 /* As an element of the dtype holds it. */
 static double held(lierne_dtype dtype, double value) {
     int64_t whole = (int64_t)value;
-    return dtype == LIERNE_I8 ? (int8_t)whole : dtype == LIERNE_U8 ? (uint8_t)whole : value;
+    return dtype == LIERNE_DTYPE_I8   ? (int8_t)whole
+           : dtype == LIERNE_DTYPE_U8 ? (uint8_t)whole
+                                      : value;
 }
 
 /* Averages must be whole numbers, products small. */
 static double pick(const collective_case *c, int64_t seed, int64_t e) {
     int64_t value = (7 * seed + 3 * e + seed * e % 5) % 11;
-    if (c->reduction == LIERNE_PROD) {
-        int odd = c->dtype == LIERNE_U8 ? 3 : -1;
+    if (c->reduction == LIERNE_REDUCTION_PROD) {
+        int odd = c->dtype == LIERNE_DTYPE_U8 ? 3 : -1;
         return value % 3 == 0 ? odd : value % 3 == 1 ? 2 : 1;
     }
-    return held(c->dtype, (double)(value - 5) * (c->reduction == LIERNE_AVG ? c->n : 1));
+    return held(c->dtype, (double)(value - 5) * (c->reduction == LIERNE_REDUCTION_AVG ? c->n : 1));
 }
 
 double collective_case_x(const collective_case *c, int place, int64_t e) {
@@ -218,11 +220,11 @@ double collective_case_y(const collective_case *c, int place, int64_t e) {
 
 static double combine(lierne_reduction reduction, double a, double b) {
     switch (reduction) {
-    case LIERNE_MAX:
+    case LIERNE_REDUCTION_MAX:
         return a > b ? a : b;
-    case LIERNE_MIN:
+    case LIERNE_REDUCTION_MIN:
         return a < b ? a : b;
-    case LIERNE_PROD:
+    case LIERNE_REDUCTION_PROD:
         return a * b;
     default:
         return a + b;
@@ -240,7 +242,7 @@ double collective_case_forward(const collective_case *c, int place, int64_t e) {
             first = false;
         }
     }
-    bool average = c->reduction == LIERNE_AVG;
+    bool average = c->reduction == LIERNE_REDUCTION_AVG;
     return held(c->dtype, average ? result / c->n : result);
 }
 
@@ -251,7 +253,7 @@ double collective_case_adjoint(const collective_case *c, int place, int64_t e) {
             sum += source(c, i, o, place) == e ? collective_case_y(c, i, o) : 0;
         }
     }
-    bool average = c->reduction == LIERNE_AVG;
+    bool average = c->reduction == LIERNE_REDUCTION_AVG;
     return held(c->dtype, average ? sum / c->n : sum);
 }
 
@@ -260,7 +262,7 @@ static void prepare(collective_run *run, const collective_case *c, int rank,
                     lierne_direction direction) {
     size_t size = lierne_dtype_size(c->dtype);
     int place = collective_case_place(c, rank);
-    bool forward = direction == LIERNE_FORWARD;
+    bool forward = direction == LIERNE_DIRECTION_FORWARD;
     int64_t x = collective_case_in(c, place), y = collective_case_out(c, place);
     *run =
         (collective_run){c, place, direction, forward ? x : y, forward ? y : x, NULL, NULL, NULL};
@@ -276,27 +278,28 @@ static void prepare(collective_run *run, const collective_case *c, int rank,
 lierne_status collective_run_start(collective_run *run, const collective_case *c, lierne_plan *plan,
                                    int rank, lierne_direction direction) {
     prepare(run, c, rank, direction);
-    return (direction == LIERNE_FORWARD
-                ? lierne_forward_begin
-                : lierne_adjoint_begin)(&run->request, plan, run->out, run->in, NULL);
+    return (direction == LIERNE_DIRECTION_FORWARD
+                ? lierne_plan_forward_begin
+                : lierne_plan_adjoint_begin)(&run->request, plan, run->out, run->in, NULL);
 }
 
 lierne_status collective_run_call(collective_run *run, const collective_case *c, lierne_plan *plan,
                                   int rank, lierne_direction direction) {
     prepare(run, c, rank, direction);
-    return (direction == LIERNE_FORWARD ? lierne_forward : lierne_adjoint)(plan, run->out, run->in,
-                                                                           NULL);
+    return (direction == LIERNE_DIRECTION_FORWARD
+                ? lierne_plan_forward
+                : lierne_plan_adjoint)(plan, run->out, run->in, NULL);
 }
 
 lierne_status collective_run_end(collective_run *run, int64_t *wrong) {
     const collective_case *c = run->c;
     size_t size = lierne_dtype_size(c->dtype);
-    lierne_status status = lierne_end(run->request);
+    lierne_status status = lierne_request_end(run->request);
     for (int64_t e = 0; e < run->nout && status == LIERNE_OK; e++) {
         unsigned char wanted[8];
-        double value =
-            (run->direction == LIERNE_FORWARD ? collective_case_forward
-                                              : collective_case_adjoint)(c, run->place, e);
+        double value = (run->direction == LIERNE_DIRECTION_FORWARD
+                            ? collective_case_forward
+                            : collective_case_adjoint)(c, run->place, e);
         number_put(c->dtype, wanted, 0, value);
         *wrong += memcmp(run->out + (size_t)e * size, wanted, size) != 0;
     }

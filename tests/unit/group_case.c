@@ -80,13 +80,13 @@ static lierne_status create(group_rank *r, const lierne_transport_group *group, 
                 group->ranks[group->rank] == r->rank && group->purpose && timeout > 0);
     bool faulty = r->rank == s->fault_rank;
     if (faulty && s->fault == STAYS_AWAY) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d stays away", r->rank);
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT, "rank %d stays away", r->rank);
     }
     if (!meet(s, s->creations, group->uid, group->n, timeout)) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d waited for its group", r->rank);
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT, "rank %d waited for its group", r->rank);
     }
     return faulty && s->fault == FAILS
-               ? LIERNE_FAIL(LIERNE_NO_MEMORY, "rank %d has no communicator left", r->rank)
+               ? LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "rank %d has no communicator left", r->rank)
                : LIERNE_OK;
 }
 
@@ -115,7 +115,8 @@ static lierne_status group_destroy(void *made, double timeout, bool alone) {
     pthread_mutex_unlock(&s->lock);
     free(made);
     return met ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d destroys its group alone", old.rank->rank);
+               : LIERNE_FAIL(LIERNE_ERR_TIMEOUT, "rank %d destroys its group alone",
+                             old.rank->rank);
 }
 
 static bool reaches_none(void *self, int peer) {

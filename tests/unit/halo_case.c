@@ -67,7 +67,7 @@ void halo_case_random(halo_case *c, int world, uint64_t seed) {
     for (int r = 0; r < world; r++) {
         int64_t n = (int64_t)halo_case_pick(seed, 2, (uint64_t)r, 9) - 2;
         c->spec[r].size = sizeof c->spec[r];
-        c->spec[r].dtype = LIERNE_I64;
+        c->spec[r].dtype = LIERNE_DTYPE_I64;
         c->spec[r].width = HALO_WIDTH;
         c->spec[r].nswap = nswap;
         c->spec[r].nlocal = n > 0 ? n : 0;
@@ -102,10 +102,10 @@ void halo_model_forward(const halo_case *c, halo_values x) {
 static double round_to(lierne_dtype dtype, double value) {
     float f = (float)value;
     uint32_t bits;
-    if (dtype == LIERNE_F64 || dtype >= LIERNE_I64) {
+    if (dtype == LIERNE_DTYPE_F64 || dtype >= LIERNE_DTYPE_I64) {
         return value;
     }
-    if (dtype == LIERNE_BF16) { /* nearest, ties to even */
+    if (dtype == LIERNE_DTYPE_BF16) { /* nearest, ties to even */
         memcpy(&bits, &f, sizeof bits);
         bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
         memcpy(&f, &bits, sizeof f);

@@ -40,7 +40,7 @@ int64_t holding_elements(const redistribute_case *c) {
 bool holding_has_partial(const redistribute_case *c) {
     const case_layout *l = &c->layouts[CASE_SRC];
     for (int d = 0; d < l->ndims; d++) {
-        if (l->placements[d].kind == LIERNE_PARTIAL && l->sizes[d] > 1) {
+        if (l->placements[d].kind == LIERNE_PLACEMENT_PARTIAL && l->sizes[d] > 1) {
             return true;
         }
     }

@@ -27,10 +27,10 @@ static int coord(const layout_case *t, int rank, int d) {
 static int owner(const layout_case *t, int d, int total, int k, int index) {
     const lierne_placement *p = &t->placements[d];
     int n = (int)t->sizes[d], c = 0;
-    if (p->kind == LIERNE_SHARD_ROWS) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
         return p->rows[index];
     }
-    if (p->kind == LIERNE_SHARD_ZIGZAG) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
         int chunk = n > 1 ? k / (total / (2 * n)) : 0;
         return chunk < n ? chunk : 2 * n - 1 - chunk;
     }
@@ -39,7 +39,7 @@ static int owner(const layout_case *t, int d, int total, int k, int index) {
         }
         return c;
     }
-    if (p->share == LIERNE_SHARE_CHUNK) {
+    if (p->share == LIERNE_SHARE_RULE_CHUNK) {
         return k / ((total + n - 1) / n);
     }
     int size = total / n, longer = total % n;
@@ -57,7 +57,7 @@ static void keep(const layout_case *t, int d, int rank, layout_indices *list) {
 }
 
 static bool is_cut(lierne_placement_kind kind) {
-    return kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG;
+    return kind == LIERNE_PLACEMENT_SHARD || kind == LIERNE_PLACEMENT_SHARD_ZIGZAG;
 }
 
 layout_indices layout_case_part(const layout_case *t, int rank, int axis) {
@@ -74,7 +74,7 @@ layout_indices layout_case_part(const layout_case *t, int rank, int axis) {
         }
     }
     for (int d = 0; d < t->ndims; d++) {
-        if (t->placements[d].kind == LIERNE_SHARD_ROWS && t->placements[d].axis == axis) {
+        if (t->placements[d].kind == LIERNE_PLACEMENT_SHARD_ROWS && t->placements[d].axis == axis) {
             keep(t, d, rank, &list);
         }
     }
@@ -84,7 +84,8 @@ layout_indices layout_case_part(const layout_case *t, int rank, int axis) {
 bool layout_case_holds(const layout_case *t, int rank) {
     bool all = rank >= 0 && rank < t->nranks;
     for (int d = 0; d < t->ndims && all; d++) {
-        all = t->placements[d].kind != LIERNE_AT || coord(t, rank, d) == t->placements[d].at;
+        all = t->placements[d].kind != LIERNE_PLACEMENT_AT ||
+              coord(t, rank, d) == t->placements[d].at;
     }
     return all;
 }
@@ -111,14 +112,14 @@ static void choose_counts(layout_case *t, int d) {
         left -= t->counts[d][c];
     }
     t->placements[d].counts = t->counts[d];
-    t->placements[d].share = LIERNE_SHARE_BALANCED;
+    t->placements[d].share = LIERNE_SHARE_RULE_BALANCED;
 }
 
 static void choose_special(layout_case *t, int d) {
     lierne_placement *p = &t->placements[d];
-    if (p->kind == LIERNE_SHARD && is_alone(t, d) && layout_case_any(3) == 0) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD && is_alone(t, d) && layout_case_any(3) == 0) {
         if (t->shape[p->axis] % (2 * t->sizes[d]) == 0 && layout_case_any(2) == 0) {
-            p->kind = LIERNE_SHARD_ZIGZAG;
+            p->kind = LIERNE_PLACEMENT_SHARD_ZIGZAG;
         } else {
             choose_counts(t, d);
         }
@@ -126,8 +127,9 @@ static void choose_special(layout_case *t, int d) {
 }
 
 static void choose_placement(layout_case *t, int d) {
-    static const lierne_placement_kind kinds[] = {LIERNE_REPLICATE, LIERNE_AT,    LIERNE_SHARD_ROWS,
-                                                  LIERNE_SHARD,     LIERNE_SHARD, LIERNE_SHARD};
+    static const lierne_placement_kind kinds[] = {
+        LIERNE_PLACEMENT_REPLICATE, LIERNE_PLACEMENT_AT,    LIERNE_PLACEMENT_SHARD_ROWS,
+        LIERNE_PLACEMENT_SHARD,     LIERNE_PLACEMENT_SHARD, LIERNE_PLACEMENT_SHARD};
     t->placements[d] = (lierne_placement){.kind = kinds[layout_case_any(6)],
                                           .axis = layout_case_any(t->naxes),
                                           .at = layout_case_any((int)t->sizes[d]),
@@ -167,7 +169,7 @@ lierne_layout *layout_case_create(layout_case *t) {
                                .grid = g,
                                .naxes = t->naxes,
                                .shape = t->shape,
-                               .dtype = LIERNE_I32,
+                               .dtype = LIERNE_DTYPE_I32,
                                .placements = t->placements,
                                .full_axes = t->full};
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());

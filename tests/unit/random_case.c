@@ -53,18 +53,20 @@ static const int64_t *random_counts(int64_t shares, int64_t batch, int64_t *coun
 
 static void random_owner(bridge_case *c, int32_t *rows) {
     int64_t cp = mesh_size(&c->dst, "cp");
-    c->storage = c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_FULL : (lierne_storage)draw(2);
-    c->output =
-        c->owner == LIERNE_GRADIENT_PARTIAL ? LIERNE_OUTPUT_WHOLE : (lierne_bridge_output)draw(2);
+    c->storage =
+        c->owner == LIERNE_GRADIENT_OWNER_PARTIAL ? LIERNE_STORAGE_FULL : (lierne_storage)draw(2);
+    c->output = c->owner == LIERNE_GRADIENT_OWNER_PARTIAL ? LIERNE_BRIDGE_OUTPUT_WHOLE
+                                                          : (lierne_bridge_output)draw(2);
     for (int d = 0; d < c->dst.ndims; d++) {
-        if (c->dst_placed[d].kind != LIERNE_REPLICATE && c->dst_placed[d].axis == 1 &&
-            c->owner != LIERNE_GRADIENT_PARTIAL && c->owner != LIERNE_GRADIENT_ROWS) {
-            c->output = LIERNE_OUTPUT_SHARDED; /* else its own rows would not be in its output */
+        if (c->dst_placed[d].kind != LIERNE_PLACEMENT_REPLICATE && c->dst_placed[d].axis == 1 &&
+            c->owner != LIERNE_GRADIENT_OWNER_PARTIAL && c->owner != LIERNE_GRADIENT_OWNER_ROWS) {
+            c->output =
+                LIERNE_BRIDGE_OUTPUT_SHARDED; /* else its own rows would not be in its output */
         }
     }
-    if (c->owner == LIERNE_GRADIENT_ROWS) {
+    if (c->owner == LIERNE_GRADIENT_OWNER_ROWS) {
         if (abs(c->axis_b - c->axis_s) != 1) {
-            c->storage = LIERNE_FULL;
+            c->storage = LIERNE_STORAGE_FULL;
         }
         for (int64_t i = 0; i < c->batch * c->sequence; i++) {
             rows[i] = (int32_t)draw(cp);
@@ -80,13 +82,13 @@ static void random_placements(const mesh *g, int at_source, int zigzag, lierne_p
         int fixed = strcmp(g->names[d], "dp") == 0 || strcmp(g->names[d], "pp") == 0 ||
                     (!at_source && strcmp(g->names[d], "cp") == 0);
         int axis = 1 + (int)draw(2);
-        p[d] = (lierne_placement){.kind = LIERNE_REPLICATE};
+        p[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE};
         if (fixed || draw(2)) {
             continue;
         }
-        p[d] = (lierne_placement){.kind = LIERNE_SHARD, .axis = axis};
+        p[d] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
         if (!zigzags[axis] && draw(2)) {
-            p[d].kind = LIERNE_SHARD_ZIGZAG;
+            p[d].kind = LIERNE_PLACEMENT_SHARD_ZIGZAG;
             zigzags[axis] = 1;
         }
     }
@@ -98,16 +100,19 @@ static int64_t divisor(const mesh *g, const lierne_placement *p, int axis,
     int64_t need = 1;
     for (int d = 0; d < g->ndims; d++) {
         int zigzag =
-            (p[d].kind == LIERNE_SHARD_ZIGZAG && p[d].axis == axis) ||
-            (owner == LIERNE_GRADIENT_ZIGZAG && axis == 1 && strcmp(g->names[d], "cp") == 0);
+            (p[d].kind == LIERNE_PLACEMENT_SHARD_ZIGZAG && p[d].axis == axis) ||
+            (owner == LIERNE_GRADIENT_OWNER_ZIGZAG && axis == 1 && strcmp(g->names[d], "cp") == 0);
         if (!zigzag) {
             continue;
         }
         need = 2 * g->sizes[d];
         for (int e = d + 1; e < g->ndims; e++) {
-            int owned = (owner == LIERNE_GRADIENT_ZIGZAG || owner == LIERNE_GRADIENT_CONTIGUOUS) &&
+            int owned = (owner == LIERNE_GRADIENT_OWNER_ZIGZAG ||
+                         owner == LIERNE_GRADIENT_OWNER_CONTIGUOUS) &&
                         axis == 1 && strcmp(g->names[e], "cp") == 0;
-            need *= owned || (p[e].kind != LIERNE_REPLICATE && p[e].axis == axis) ? g->sizes[e] : 1;
+            need *= owned || (p[e].kind != LIERNE_PLACEMENT_REPLICATE && p[e].axis == axis)
+                        ? g->sizes[e]
+                        : 1;
         }
     }
     return need;
@@ -123,13 +128,13 @@ static int64_t common(int64_t a, int64_t b) { /* the least common multiple */
 }
 
 static void place(bridge_case *c) {
-    int zigzag = c->owner == LIERNE_GRADIENT_ZIGZAG;
+    int zigzag = c->owner == LIERNE_GRADIENT_OWNER_ZIGZAG;
     int64_t need[3];
     c->placed = 1;
     random_placements(&c->src, 1, 0, c->src_placed);
     random_placements(&c->dst, 0, zigzag, c->dst_placed);
     for (int axis = 1; axis < 3; axis++) {
-        need[axis] = common(divisor(&c->src, c->src_placed, axis, LIERNE_GRADIENT_PARTIAL),
+        need[axis] = common(divisor(&c->src, c->src_placed, axis, LIERNE_GRADIENT_OWNER_PARTIAL),
                             divisor(&c->dst, c->dst_placed, axis, c->owner));
     }
     c->sequence = need[1] > 1 ? need[1] : c->sequence;
@@ -146,9 +151,9 @@ static void flatten(bridge_case *c) {
     c->axis_s = -1;
     c->sequence = 2 + draw(5);
     c->row_order = (lierne_row_order)draw(2);
-    c->owner = LIERNE_GRADIENT_PARTIAL;
-    c->storage = LIERNE_FULL;
-    c->output = LIERNE_OUTPUT_WHOLE;
+    c->owner = LIERNE_GRADIENT_OWNER_PARTIAL;
+    c->storage = LIERNE_STORAGE_FULL;
+    c->output = LIERNE_BRIDGE_OUTPUT_WHOLE;
 }
 
 static void random_axes(bridge_case *c) {

@@ -30,16 +30,16 @@ static void random_placement(const redistribute_case *c, case_layout *l, int d, 
     p->kind = (lierne_placement_kind)draw(6);
     p->axis = (int)draw(c->naxes);
     p->at = (int)draw(l->sizes[d]);
-    if (p->kind == LIERNE_PARTIAL && !partial) {
-        p->kind = LIERNE_REPLICATE;
+    if (p->kind == LIERNE_PLACEMENT_PARTIAL && !partial) {
+        p->kind = LIERNE_PLACEMENT_REPLICATE;
     }
-    if (p->kind == LIERNE_SHARD && draw(2)) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD && draw(2)) {
         random_counts(l->counts[d], l->sizes[d], c->shape[p->axis]);
         p->counts = l->counts[d];
     }
-    if (p->kind == LIERNE_SHARD_ROWS) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ROWS) {
         if (c->naxes < 2) {
-            p->kind = LIERNE_SHARD;
+            p->kind = LIERNE_PLACEMENT_SHARD;
             return;
         }
         p->axis2 = p->axis ? p->axis - 1 : 1;
@@ -132,7 +132,7 @@ void random_redistribute(redistribute_case *c, uint64_t seed, int world) {
     for (int a = 0; a < c->naxes; a++) {
         c->shape[a] = sizes[draw(draw(20) ? 7 : 8)];
     }
-    c->dtype = draw(2) ? LIERNE_I64 : LIERNE_F32;
+    c->dtype = draw(2) ? LIERNE_DTYPE_I64 : LIERNE_DTYPE_F32;
     c->stated_adjoint = draw(3) == 0;
     random_layout(c, CASE_SRC, 1);
     random_layout(c, CASE_DST, 0);
@@ -211,7 +211,7 @@ static void cut(indices *list, const case_layout *l, int d, int coord) {
     const lierne_placement *p = &l->placements[d];
     int n = (int)l->sizes[d], total = list->n;
     indices kept = {0};
-    if (p->kind == LIERNE_SHARD_ZIGZAG) {
+    if (p->kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
         int chunk = total / (2 * n);
         if (n == 1) {
             return;
@@ -239,11 +239,11 @@ static int find_rank(const case_layout *l, int rank, int *coords, int *partial) 
     for (int d = 0; d < l->ndims; d++) {
         coords[d] = left % (int)l->sizes[d];
         left /= (int)l->sizes[d];
-        if (l->placements[d].kind == LIERNE_PARTIAL) {
+        if (l->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
             *partial += coords[d] * stride;
             stride *= (int)l->sizes[d];
         }
-        if (l->placements[d].kind == LIERNE_AT && coords[d] != l->placements[d].at) {
+        if (l->placements[d].kind == LIERNE_PLACEMENT_AT && coords[d] != l->placements[d].at) {
             return 0;
         }
     }
@@ -252,7 +252,7 @@ static int find_rank(const case_layout *l, int rank, int *coords, int *partial) 
 
 static int find_rows(const case_layout *l) {
     for (int d = 0; d < l->ndims; d++) {
-        if (l->placements[d].kind == LIERNE_SHARD_ROWS) {
+        if (l->placements[d].kind == LIERNE_PLACEMENT_SHARD_ROWS) {
             return d;
         }
     }
@@ -270,7 +270,7 @@ static void cut_axes(const redistribute_case *c, const case_layout *l, const int
     }
     for (int d = l->ndims - 1; d >= 0; d--) {
         lierne_placement_kind kind = l->placements[d].kind;
-        if (kind == LIERNE_SHARD || kind == LIERNE_SHARD_ZIGZAG) {
+        if (kind == LIERNE_PLACEMENT_SHARD || kind == LIERNE_PLACEMENT_SHARD_ZIGZAG) {
             cut(&axes[l->placements[d].axis], l, d, coords[d]);
         }
     }
@@ -386,7 +386,7 @@ static items items_of(const redistribute_case *c, int which, int rank) {
 static int partials_of(const case_layout *l) {
     int n = 1;
     for (int d = 0; d < l->ndims; d++) {
-        n *= l->placements[d].kind == LIERNE_PARTIAL ? (int)l->sizes[d] : 1;
+        n *= l->placements[d].kind == LIERNE_PLACEMENT_PARTIAL ? (int)l->sizes[d] : 1;
     }
     return n;
 }
@@ -395,11 +395,15 @@ static int partials_of(const case_layout *l) {
  */
 
 static int source_of(const redistribute_case *c, lierne_direction d) {
-    return d == LIERNE_FORWARD ? CASE_SRC : c->stated_adjoint ? CASE_ADJOINT_SRC : CASE_DST;
+    return d == LIERNE_DIRECTION_FORWARD ? CASE_SRC
+           : c->stated_adjoint           ? CASE_ADJOINT_SRC
+                                         : CASE_DST;
 }
 
 static int destination_of(const redistribute_case *c, lierne_direction d) {
-    return d == LIERNE_FORWARD ? CASE_DST : c->stated_adjoint ? CASE_ADJOINT_DST : CASE_SRC;
+    return d == LIERNE_DIRECTION_FORWARD ? CASE_DST
+           : c->stated_adjoint           ? CASE_ADJOINT_DST
+                                         : CASE_SRC;
 }
 
 static int64_t integer(int64_t element, int partial, lierne_direction d) {
@@ -414,7 +418,7 @@ static float fraction(int64_t element, int partial, lierne_direction d) {
 /* The contribution of a rank, or the sum of all of them. */
 static void put_value(const redistribute_case *c, lierne_direction d, int64_t element, int partial,
                       void *out, int64_t at) {
-    if (c->dtype == LIERNE_I64) {
+    if (c->dtype == LIERNE_DTYPE_I64) {
         ((int64_t *)out)[at] = integer(element, partial, d);
     } else {
         ((float *)out)[at] = fraction(element, partial, d);
@@ -429,7 +433,7 @@ static void put_sum(const redistribute_case *c, lierne_direction d, int64_t elem
         whole += integer(element, p, d);
         real += fraction(element, p, d);
     }
-    if (c->dtype == LIERNE_I64) {
+    if (c->dtype == LIERNE_DTYPE_I64) {
         memcpy(out, &whole, sizeof whole);
     } else {
         memcpy(out, &real, sizeof real);
@@ -496,7 +500,7 @@ static int held_before(const redistribute_case *c, int which, int rank, int64_t 
 
 int64_t redistribute_dot(const redistribute_case *c, int rank, lierne_direction d,
                          const void *out) {
-    lierne_direction other = d ? LIERNE_FORWARD : LIERNE_ADJOINT;
+    lierne_direction other = d ? LIERNE_DIRECTION_FORWARD : LIERNE_DIRECTION_ADJOINT;
     int which = destination_of(c, d);
     items own = items_of(c, which, rank);
     int64_t sum = 0;

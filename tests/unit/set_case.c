@@ -11,12 +11,12 @@ static const int64_t poison = (int64_t)0xa5a5a5a5a5a5a5a5u;
 /* A random redistribution without contributions, which sets do not have. */
 static void random_kind(redistribute_case *c, uint64_t seed, int world) {
     random_redistribute(c, seed, world);
-    c->dtype = LIERNE_I64;
+    c->dtype = LIERNE_DTYPE_I64;
     c->stated_adjoint = 0;
     for (int i = 0; i < CASE_LAYOUTS; i++) {
         for (int d = 0; d < c->layouts[i].ndims; d++) {
             lierne_placement *p = &c->layouts[i].placements[d];
-            p->kind = p->kind == LIERNE_PARTIAL ? LIERNE_REPLICATE : p->kind;
+            p->kind = p->kind == LIERNE_PLACEMENT_PARTIAL ? LIERNE_PLACEMENT_REPLICATE : p->kind;
         }
     }
 }
@@ -100,7 +100,8 @@ int set_open(set_buffers *b, const set_case *c, const lierne_plan *plan, int ran
     lierne_layout *layouts[SET_TENSORS];
     int64_t in, out;
     for (int side = 0; side < 2; side++) { /* of in and out */
-        open_layouts(c, (side == 0) == (d == LIERNE_FORWARD) ? CASE_SRC : CASE_DST, 1, layouts);
+        open_layouts(c, (side == 0) == (d == LIERNE_DIRECTION_FORWARD) ? CASE_SRC : CASE_DST, 1,
+                     layouts);
         b->elements[side] = place(c, layouts, rank, b->offsets[side], b->sizes[side]);
         close_layouts(c, 1, layouts);
     }

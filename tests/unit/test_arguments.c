@@ -52,14 +52,14 @@ static void make_plans(world *w, lierne_context *context, int r, plans *p) {
                                  .dst = w->dst,
                                  .naxes = 2,
                                  .shape = shape,
-                                 .dtype = LIERNE_F32,
+                                 .dtype = LIERNE_DTYPE_F32,
                                  .sequence_axis = -1};
     lierne_references_spec pairs = {.size = sizeof pairs,
                                     .nowned = 2,
                                     .nghosts = 1,
                                     .rank = &next,
                                     .row = &row,
-                                    .dtype = LIERNE_F32,
+                                    .dtype = LIERNE_DTYPE_F32,
                                     .width = 1};
     EXPECT(lierne_plan_create_bridge(&p->bridge, context, &bridge) == LIERNE_OK)
     EXPECT(lierne_plan_create_references(&p->pairs, context, &pairs) == LIERNE_OK)
@@ -78,35 +78,36 @@ static lierne_status exchange(plans *p, lierne_direction d, void *out) {
 
 static lierne_status begin_and_end(plans *p, lierne_direction d, bool bad) {
     lierne_request *q = NULL;
-    lierne_status status = (d == LIERNE_FORWARD ? lierne_forward_begin
-                                                : lierne_adjoint_begin)(bad ? NULL : &q, p->bridge,
-                                                                        p->out, p->in, NULL);
-    return status == LIERNE_OK ? lierne_end(q) : status;
+    lierne_status status =
+        (d == LIERNE_DIRECTION_FORWARD
+             ? lierne_plan_forward_begin
+             : lierne_plan_adjoint_begin)(bad ? NULL : &q, p->bridge, p->out, p->in, NULL);
+    return status == LIERNE_OK ? lierne_request_end(q) : status;
 }
 
 static lierne_status reduce(plans *p, lierne_reduction reduction) {
-    return lierne_reduce(p->pairs, reduction, p->owned, p->ghost, NULL);
+    return lierne_plan_reduce(p->pairs, reduction, p->owned, p->ghost, NULL);
 }
 
 static lierne_status commit(fault f, plans *p, bool bad) {
     switch (f) {
     case FORWARD_WITHOUT_REQUEST:
-        return begin_and_end(p, LIERNE_FORWARD, bad);
+        return begin_and_end(p, LIERNE_DIRECTION_FORWARD, bad);
     case ADJOINT_WITHOUT_REQUEST:
-        return begin_and_end(p, LIERNE_ADJOINT, bad);
+        return begin_and_end(p, LIERNE_DIRECTION_ADJOINT, bad);
     case FORWARD_WITHOUT_IN:
-        return lierne_forward(p->bridge, p->out, bad ? NULL : p->in, NULL);
+        return lierne_plan_forward(p->bridge, p->out, bad ? NULL : p->in, NULL);
     case REDUCE_BY_SEVEN:
-        return reduce(p, bad ? (lierne_reduction)7 : LIERNE_MAX);
+        return reduce(p, bad ? (lierne_reduction)7 : LIERNE_REDUCTION_MAX);
     case REDUCE_BY_SUM:
-        return reduce(p, bad ? LIERNE_SUM : LIERNE_MIN);
+        return reduce(p, bad ? LIERNE_REDUCTION_SUM : LIERNE_REDUCTION_MIN);
     case REDUCE_A_BRIDGE:
-        return bad ? lierne_reduce(p->bridge, LIERNE_MAX, p->out, p->in, NULL)
-                   : reduce(p, LIERNE_MAX);
+        return bad ? lierne_plan_reduce(p->bridge, LIERNE_REDUCTION_MAX, p->out, p->in, NULL)
+                   : reduce(p, LIERNE_REDUCTION_MAX);
     case EXCHANGE_IN_DIRECTION_SEVEN:
-        return exchange(p, bad ? (lierne_direction)7 : LIERNE_ADJOINT, p->out);
+        return exchange(p, bad ? (lierne_direction)7 : LIERNE_DIRECTION_ADJOINT, p->out);
     default:
-        return exchange(p, LIERNE_FORWARD, bad ? NULL : p->out);
+        return exchange(p, LIERNE_DIRECTION_FORWARD, bad ? NULL : p->out);
     }
 }
 
@@ -135,7 +136,7 @@ static void judge(const world *w, const char *words) {
     for (int r = 0; r < WORLD; r++) {
         cr_assert_eq(w->broken[r], 0, "fault %d of rank %d: line %d on rank %d", (int)w->fault,
                      w->who, w->broken[r], r);
-        cr_assert_eq(w->status[r], LIERNE_INVALID, "fault %d of rank %d: %s on rank %d: %s",
+        cr_assert_eq(w->status[r], LIERNE_ERR_INVALID, "fault %d of rank %d: %s on rank %d: %s",
                      (int)w->fault, w->who, lierne_status_name(w->status[r]), r, w->message[r]);
         cr_assert_eq(strncmp(w->message[r], "lierne_", 7), 0, "'%s'", w->message[r]);
         cr_assert_str_eq(strchr(w->message[r], ':'), strchr(w->message[0], ':'));
@@ -161,7 +162,7 @@ Test(arguments, of_one_rank_are_the_error_of_all_where_the_context_checks) {
     }
 }
 
-/* From one thread: ranks that began before the fault get the error from lierne_end. */
+/* From one thread: ranks that began before the fault get the error from lierne_request_end. */
 Test(arguments, earlier_ranks_get_the_error_at_the_end) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 120, .check = 1};
     const int64_t shape[2] = {SAMPLES, WIDTH};
@@ -171,7 +172,7 @@ Test(arguments, earlier_ranks_get_the_error_at_the_end) {
                                  .dst = dst,
                                  .naxes = 2,
                                  .shape = shape,
-                                 .dtype = LIERNE_F32,
+                                 .dtype = LIERNE_DTYPE_F32,
                                  .sequence_axis = -1};
     for (int coalesced = 0; coalesced < 2; coalesced++) {
         lierne_sim *sim;
@@ -186,19 +187,19 @@ Test(arguments, earlier_ranks_get_the_error_at_the_end) {
         for (int r = 0; r < WORLD; r++) {
             const void *in = p[r].in;
             void *out = p[r].out;
-            lierne_direction d = r == WORLD - 1 ? (lierne_direction)2 : LIERNE_FORWARD;
+            lierne_direction d = r == WORLD - 1 ? (lierne_direction)2 : LIERNE_DIRECTION_FORWARD;
             lierne_status status = coalesced
                                        ? lierne_coalesced_begin(p[r].exchange, d, &out, &in, NULL)
-                                       : lierne_forward_begin(r == WORLD - 1 ? NULL : &q[r],
-                                                              p[r].bridge, out, in, NULL);
-            cr_assert_eq(status, r == WORLD - 1 ? LIERNE_INVALID : LIERNE_OK);
+                                       : lierne_plan_forward_begin(r == WORLD - 1 ? NULL : &q[r],
+                                                                   p[r].bridge, out, in, NULL);
+            cr_assert_eq(status, r == WORLD - 1 ? LIERNE_ERR_INVALID : LIERNE_OK);
         }
         for (int r = 0; r < WORLD - 1; r++) {
-            cr_assert_eq(coalesced ? lierne_coalesced_end(p[r].exchange, LIERNE_FORWARD)
-                                   : lierne_end(q[r]),
-                         LIERNE_INVALID, "%s", lierne_last_error());
+            cr_assert_eq(coalesced ? lierne_coalesced_end(p[r].exchange, LIERNE_DIRECTION_FORWARD)
+                                   : lierne_request_end(q[r]),
+                         LIERNE_ERR_INVALID, "%s", lierne_last_error());
             const char *begin =
-                coalesced ? "lierne_coalesced_end: rank 2: " : "lierne_end: rank 2: ";
+                coalesced ? "lierne_coalesced_end: rank 2: " : "lierne_request_end: rank 2: ";
             cr_assert_eq(strncmp(lierne_last_error(), begin, strlen(begin)), 0, "%s",
                          lierne_last_error());
         }

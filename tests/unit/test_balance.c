@@ -45,8 +45,8 @@ static void load_of(const bridge_case *c, load loads[2]) {
         lierne_plan *plan;
         cr_assert_eq(case_plan(&plan, lierne_sim_get_context(sim, r), c), LIERNE_OK, "%s",
                      lierne_last_error());
-        add_load(&loads[0], plan, LIERNE_FORWARD);
-        add_load(&loads[1], plan, LIERNE_ADJOINT);
+        add_load(&loads[0], plan, LIERNE_DIRECTION_FORWARD);
+        add_load(&loads[1], plan, LIERNE_DIRECTION_ADJOINT);
         lierne_plan_destroy(plan);
     }
     lierne_sim_destroy(sim);
@@ -76,7 +76,7 @@ static void expect_near(const bridge_case *c, lierne_direction d, uint64_t seed,
     cr_expect(near, "seed %llu, direction %d: the busiest rank receives %lld bytes, bound %lld",
               (unsigned long long)seed, d, (long long)mine->most_received, (long long)received);
     near = ratio_of(d, mine->most_sent, sent, true) <= 1050;
-    bool sums = d == LIERNE_ADJOINT && c->owner == LIERNE_GRADIENT_PARTIAL;
+    bool sums = d == LIERNE_DIRECTION_ADJOINT && c->owner == LIERNE_GRADIENT_OWNER_PARTIAL;
     missed += sums && !near;
     cr_expect(near || sums,
               "seed %llu, direction %d: the busiest rank sends %lld bytes, bound %lld",
@@ -100,8 +100,8 @@ static void run_seed(uint64_t seed) {
     load_of(&c, direct);
     c.routing = LIERNE_ROUTING_BALANCED;
     load_of(&c, loads);
-    expect_near(&c, LIERNE_FORWARD, seed, &loads[0], &direct[0]);
-    expect_near(&c, LIERNE_ADJOINT, seed, &loads[1], &direct[1]);
+    expect_near(&c, LIERNE_DIRECTION_FORWARD, seed, &loads[0], &direct[0]);
+    expect_near(&c, LIERNE_DIRECTION_ADJOINT, seed, &loads[1], &direct[1]);
 }
 
 /* Sums that a division for the receivers alone would leave above the bound of the senders: because
@@ -213,8 +213,8 @@ Test(balance, chunks_that_are_passed_on_have_the_bits_of_direct) {
                            .hidden = 1024,
                            .axis_s = 1,
                            .axis_h = 2,
-                           .dtype = LIERNE_F64};
-    compare_bits(c, LIERNE_FORWARD);
+                           .dtype = LIERNE_DTYPE_F64};
+    compare_bits(c, LIERNE_DIRECTION_FORWARD);
 }
 
 /* Ranks 0 to 2 hold contributions, ranks 1 to 3 need the sum. */
@@ -227,6 +227,6 @@ Test(balance, chunks_of_sums_have_the_bits_of_direct) {
                            .hidden = 1024,
                            .axis_s = 1,
                            .axis_h = 2,
-                           .dtype = LIERNE_F64};
-    compare_bits(c, LIERNE_ADJOINT);
+                           .dtype = LIERNE_DTYPE_F64};
+    compare_bits(c, LIERNE_DIRECTION_ADJOINT);
 }

@@ -77,7 +77,7 @@ static lierne_brick_spec spec_of(const box *b, int rank, double *positions, int 
 static const char *exchange(box *b, lierne_context *context, const lierne_brick *brick,
                             const int *mine, bool flat) {
     static _Thread_local double in[GHOSTS], out[GHOSTS];
-    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F64, .width = 1};
+    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_DTYPE_F64, .width = 1};
     const double *ghosts = lierne_brick_get_ghosts(brick);
     int rank = lierne_context_get_rank(context);
     lierne_plan *plan, *staged;
@@ -95,7 +95,7 @@ static const char *exchange(box *b, lierne_context *context, const lierne_brick 
     for (int64_t i = 0; i < spec.nlocal; i++) {
         in[i] = b->points[mine[i]].number;
     }
-    bool good = lierne_forward(plan, out, in, NULL) == LIERNE_OK;
+    bool good = lierne_plan_forward(plan, out, in, NULL) == LIERNE_OK;
     b->ngot[rank] = spec.nghost;
     for (int64_t i = 0; i < spec.nghost; i++) {
         memcpy(b->got[rank][i].at, ghosts + 3 * i, 3 * sizeof *ghosts);
@@ -104,7 +104,7 @@ static const char *exchange(box *b, lierne_context *context, const lierne_brick 
     for (int64_t i = 0; i < spec.nlocal + spec.nghost; i++) {
         in[i] = 1;
     }
-    good &= lierne_adjoint(plan, out, in, NULL) == LIERNE_OK;
+    good &= lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_OK;
     for (int64_t i = 0; i < spec.nlocal; i++) {
         b->copies[mine[i]] = out[i];
     }
@@ -309,7 +309,7 @@ static void between_walls(lierne_context *context, void *shared) {
         rank ? swaps.sendlist[0][0] != 0 : swaps.sendlist[1][0] != 1 || swaps.sendlist[1][1] != 2;
     bad[rank] |= ghosts[0] != (rank ? 3 : 5);
     swaps.size = 0;
-    bad[rank] |= lierne_brick_get_swaps(&swaps, brick) != LIERNE_INVALID;
+    bad[rank] |= lierne_brick_get_swaps(&swaps, brick) != LIERNE_ERR_INVALID;
     lierne_brick_destroy(brick);
 }
 
@@ -355,29 +355,29 @@ Test(brick, a_fault_on_one_rank_is_the_error_of_all) {
         lierne_status expected;
         const char *says;
     } faults[] = {
-        {bad_size, LIERNE_INVALID, "size"},
-        {no_bricks, LIERNE_INVALID, "grid[1] is 0"},
-        {many_bricks, LIERNE_INVALID, "2 x 1 x 2"},
-        {no_box, LIERNE_INVALID, "box[1]"},
-        {endless_box, LIERNE_INVALID, "box[1]"},
-        {no_cutoff, LIERNE_INVALID, "cutoff 0"},
-        {strange_cutoff, LIERNE_INVALID, "cutoff"},
-        {far_cutoff, LIERNE_COUNT_RANGE, "65536"},
-        {bad_dims, LIERNE_INVALID, "dims is 1"},
-        {falling_splits, LIERNE_INVALID, "splits[0]"},
-        {late_splits, LIERNE_INVALID, "splits[0]"},
-        {negative_points, LIERNE_COUNT_RANGE, "-1"},
-        {endless_points, LIERNE_COUNT_RANGE, "nlocal"},
-        {no_positions, LIERNE_INVALID, "positions"},
-        {point_outside, LIERNE_INDEX_RANGE, "point 0"},
-        {point_on_border, LIERNE_INDEX_RANGE, "point 0"},
-        {point_nowhere, LIERNE_INDEX_RANGE, "point 0"},
-        {other_cutoff, LIERNE_MISMATCH, "cutoff"},
-        {other_box, LIERNE_MISMATCH, "box[2]"},
-        {other_period, LIERNE_MISMATCH, "periodic[1]"},
-        {other_dims, LIERNE_MISMATCH, "dims"},
-        {other_splits, LIERNE_MISMATCH, "splits[0]"},
-        {other_grid, LIERNE_MISMATCH, "grid[0]"},
+        {bad_size, LIERNE_ERR_INVALID, "size"},
+        {no_bricks, LIERNE_ERR_INVALID, "grid[1] is 0"},
+        {many_bricks, LIERNE_ERR_INVALID, "2 x 1 x 2"},
+        {no_box, LIERNE_ERR_INVALID, "box[1]"},
+        {endless_box, LIERNE_ERR_INVALID, "box[1]"},
+        {no_cutoff, LIERNE_ERR_INVALID, "cutoff 0"},
+        {strange_cutoff, LIERNE_ERR_INVALID, "cutoff"},
+        {far_cutoff, LIERNE_ERR_COUNT_RANGE, "65536"},
+        {bad_dims, LIERNE_ERR_INVALID, "dims is 1"},
+        {falling_splits, LIERNE_ERR_INVALID, "splits[0]"},
+        {late_splits, LIERNE_ERR_INVALID, "splits[0]"},
+        {negative_points, LIERNE_ERR_COUNT_RANGE, "-1"},
+        {endless_points, LIERNE_ERR_COUNT_RANGE, "nlocal"},
+        {no_positions, LIERNE_ERR_INVALID, "positions"},
+        {point_outside, LIERNE_ERR_INDEX_RANGE, "point 0"},
+        {point_on_border, LIERNE_ERR_INDEX_RANGE, "point 0"},
+        {point_nowhere, LIERNE_ERR_INDEX_RANGE, "point 0"},
+        {other_cutoff, LIERNE_ERR_MISMATCH, "cutoff"},
+        {other_box, LIERNE_ERR_MISMATCH, "box[2]"},
+        {other_period, LIERNE_ERR_MISMATCH, "periodic[1]"},
+        {other_dims, LIERNE_ERR_MISMATCH, "dims"},
+        {other_splits, LIERNE_ERR_MISMATCH, "splits[0]"},
+        {other_grid, LIERNE_ERR_MISMATCH, "grid[0]"},
     };
     box *b = calloc(1, sizeof *b);
     cr_assert(b);
@@ -404,8 +404,8 @@ Test(brick, a_fault_on_one_rank_is_the_error_of_all) {
 Test(brick, null_arguments) {
     lierne_brick *brick;
     lierne_halo_spec swaps = {.size = sizeof swaps};
-    cr_assert_eq(lierne_brick_create(&brick, NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_brick_get_swaps(&swaps, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_brick_create(&brick, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_brick_get_swaps(&swaps, NULL), LIERNE_ERR_INVALID);
     cr_assert_null(lierne_brick_get_ghosts(NULL));
     lierne_brick_destroy(NULL);
 }

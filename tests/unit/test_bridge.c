@@ -65,19 +65,20 @@ static int check_collective(bridge_case c) {
     c.algorithm = TEST_COLLECTIVE;
     if (case_aligned(&c)) {
         must_work(&c, NULL);
-        same_on_random(c, LIERNE_F32);
-        same_on_random(c, LIERNE_BF16);
+        same_on_random(c, LIERNE_DTYPE_F32);
+        same_on_random(c, LIERNE_DTYPE_BF16);
         return 1;
     }
     case_result result;
     run_case(&c, &result);
     const char *text = case_text(&c);
-    cr_assert_eq(result.status, LIERNE_MISALIGNED, "%s: %s", text, result.message);
+    cr_assert_eq(result.status, LIERNE_ERR_MISALIGNED, "%s: %s", text, result.message);
     return 0;
 }
 
-static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_I8,  LIERNE_F64,
-                                      LIERNE_F16, LIERNE_I64,  LIERNE_I32, LIERNE_U8};
+static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, LIERNE_DTYPE_I8,
+                                      LIERNE_DTYPE_F64, LIERNE_DTYPE_F16,  LIERNE_DTYPE_I64,
+                                      LIERNE_DTYPE_I32, LIERNE_DTYPE_U8};
 
 static void set_axes(bridge_case *c, int i) {
     static const int axes[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0},
@@ -95,14 +96,14 @@ static void check_owned(bridge_case c) {
     }
     for (int storage = 0; storage < 2; storage++) {
         c.storage = (lierne_storage)storage;
-        c.owner = LIERNE_GRADIENT_ZIGZAG;
+        c.owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
         must_work(&c, NULL);
-        c.owner = LIERNE_GRADIENT_CONTIGUOUS;
+        c.owner = LIERNE_GRADIENT_OWNER_CONTIGUOUS;
         must_work(&c, NULL);
-        if (storage == LIERNE_COMPACT && abs(c.axis_b - c.axis_s) != 1) {
+        if (storage == LIERNE_STORAGE_COMPACT && abs(c.axis_b - c.axis_s) != 1) {
             continue;
         }
-        c.owner = LIERNE_GRADIENT_ROWS;
+        c.owner = LIERNE_GRADIENT_OWNER_ROWS;
         c.rows = rows;
         must_work(&c, NULL);
         c.rows = NULL;

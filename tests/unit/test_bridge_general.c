@@ -65,8 +65,8 @@ Test(bridge_general, four_thousand_ranks) {
                      .hidden = 2,
                      .axis_b = 1,
                      .axis_h = 2,
-                     .dtype = LIERNE_BF16,
-                     .owner = LIERNE_GRADIENT_PARTIAL};
+                     .dtype = LIERNE_DTYPE_BF16,
+                     .owner = LIERNE_GRADIENT_OWNER_PARTIAL};
     c.src = (mesh){.ndims = 2, .names = {"tp", "dp"}, .sizes = {8, 512}};
     c.dst = (mesh){.ndims = 3, .names = {"tp", "cp", "dp"}, .sizes = {8, 4, 128}};
     for (int a = 0; a < 2; a++) {

@@ -10,13 +10,14 @@ enum { WORLD = 8 };
 static lierne_layout *layout(int64_t tp, int64_t dp) {
     static const char *const names[2] = {"tp", "dp"};
     const int64_t sizes[2] = {tp, dp}, shape[2] = {8, 3};
-    const lierne_placement placements[2] = {{.kind = LIERNE_REPLICATE}, {.kind = LIERNE_SHARD}};
+    const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
+                                            {.kind = LIERNE_PLACEMENT_SHARD}};
     lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 2, .names = names, .sizes = sizes, .world_size = WORLD};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .naxes = 2,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = placements};
     lierne_grid *g;
     lierne_layout *l;

@@ -14,8 +14,10 @@ static const char *const names[4] = {"tp", "cp", "ep", "dp"};
 
 /* How a dim that has no meaning of its own lies: not, cutting s, cutting s in zigzag, cutting h. */
 static lierne_placement cut_of(int cut) {
-    static const lierne_placement_kind kinds[CUTS] = {LIERNE_REPLICATE, LIERNE_SHARD,
-                                                      LIERNE_SHARD_ZIGZAG, LIERNE_SHARD};
+    static const lierne_placement_kind kinds[CUTS] = {LIERNE_PLACEMENT_REPLICATE,
+                                                      LIERNE_PLACEMENT_SHARD,
+                                                      LIERNE_PLACEMENT_SHARD_ZIGZAG,
+                                                      LIERNE_PLACEMENT_SHARD};
     return (lierne_placement){.kind = kinds[cut], .axis = cut == 3 ? 2 : cut != 0};
 }
 
@@ -41,17 +43,18 @@ static void set_destination(bridge_case *c, int order, const int64_t *sizes, int
 
 /* Why a case must be rejected, a part of the message; NULL if it must not. */
 static const char *rejection(const bridge_case *c, bool cut) {
-    bool partial = c->owner == LIERNE_GRADIENT_PARTIAL, rows = c->owner == LIERNE_GRADIENT_ROWS;
-    if (partial && c->output == LIERNE_OUTPUT_SHARDED) {
+    bool partial = c->owner == LIERNE_GRADIENT_OWNER_PARTIAL,
+         rows = c->owner == LIERNE_GRADIENT_OWNER_ROWS;
+    if (partial && c->output == LIERNE_BRIDGE_OUTPUT_SHARDED) {
         return "gradient_owner other than partial";
     }
-    if (partial && c->storage == LIERNE_COMPACT) {
+    if (partial && c->storage == LIERNE_STORAGE_COMPACT) {
         return "storage cannot be compact";
     }
-    if (!partial && !rows && cut && c->output == LIERNE_OUTPUT_WHOLE) {
+    if (!partial && !rows && cut && c->output == LIERNE_BRIDGE_OUTPUT_WHOLE) {
         return "output must be 1 (sharded)";
     }
-    if (rows && c->storage == LIERNE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
+    if (rows && c->storage == LIERNE_STORAGE_COMPACT && abs(c->axis_b - c->axis_s) != 1) {
         return "neighbouring";
     }
     return NULL;
@@ -61,7 +64,7 @@ static int judge(const bridge_case *c, const char *reason, const char *text) {
     case_result result;
     const char *wrong = run_case(c, &result);
     if (reason) {
-        cr_assert_eq(result.status, LIERNE_INVALID, "%s: %s", text, result.message);
+        cr_assert_eq(result.status, LIERNE_ERR_INVALID, "%s: %s", text, result.message);
         cr_assert(strstr(result.message, reason), "%s: '%s' is not in '%s'", text, reason,
                   result.message);
     } else {
@@ -82,14 +85,14 @@ static int try_destination(bridge_case *c, bool cut, bool zigzag, const char *wh
         c->owner = (lierne_gradient_owner)(i / 4);
         c->storage = (lierne_storage)(i % 2);
         c->output = (lierne_bridge_output)(i / 2 % 2);
-        if (zigzag && c->owner == LIERNE_GRADIENT_ZIGZAG) {
+        if (zigzag && c->owner == LIERNE_GRADIENT_OWNER_ZIGZAG) {
             continue; /* an axis may be cut so once: another rule's test */
         }
         int32_t map[BATCH * SEQUENCE];
         for (int k = 0; k < BATCH * SEQUENCE; k++) {
             map[k] = (int32_t)((k * 7 + k / 5) % 3 % mesh_size(&c->dst, "cp"));
         }
-        c->rows = c->owner == LIERNE_GRADIENT_ROWS ? map : NULL;
+        c->rows = c->owner == LIERNE_GRADIENT_OWNER_ROWS ? map : NULL;
         snprintf(text, sizeof text, "%s, owner %d storage %d output %d axes %d%d%d", where,
                  (int)c->owner, (int)c->storage, (int)c->output, c->axis_b, c->axis_s, c->axis_h);
         planned += judge(c, rejection(c, cut), text);
@@ -145,7 +148,7 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
     static const char *const dims[3] = {"tp", "cp", "dp"};
     const int64_t shape[3] = {2, 4, 3};
     const int32_t map[8] = {0, 1, 0, 1, 1, 0, 1, 0};
-    const lierne_placement placed[3] = {{.kind = LIERNE_SHARD, .axis = 1}};
+    const lierne_placement placed[3] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}};
     lierne_grid_spec grid = {.size = sizeof grid,
                              .ndims = 3,
                              .names = dims,
@@ -162,9 +165,9 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
                                .dst = dst,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1,
-                               .gradient_owner = LIERNE_GRADIENT_ROWS,
+                               .gradient_owner = LIERNE_GRADIENT_OWNER_ROWS,
                                .row_owner = map,
                                .dst_placements = placed};
     cr_assert_eq(lierne_sim_create(&sim, 4, NULL), LIERNE_OK);
@@ -174,11 +177,11 @@ Test(bridge_shapes, rows_of_a_sequence_that_tp_shards) {
             int64_t out, gradient, at[4], lies[4];
             cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, r), &spec),
                          LIERNE_OK, "%s", lierne_last_error());
-            lierne_plan_get_elements(NULL, &out, plan, LIERNE_FORWARD);
-            lierne_plan_get_elements(&gradient, NULL, plan, LIERNE_ADJOINT);
+            lierne_plan_get_elements(NULL, &out, plan, LIERNE_DIRECTION_FORWARD);
+            lierne_plan_get_elements(&gradient, NULL, plan, LIERNE_DIRECTION_ADJOINT);
             cr_assert(out == 12 && gradient == 12, "%d and %d elements", (int)out, (int)gradient);
-            lierne_plan_get_shape(NULL, NULL, at, plan, LIERNE_FORWARD);
-            lierne_plan_get_shape(NULL, lies, NULL, plan, LIERNE_ADJOINT);
+            lierne_plan_get_shape(NULL, NULL, at, plan, LIERNE_DIRECTION_FORWARD);
+            lierne_plan_get_shape(NULL, lies, NULL, plan, LIERNE_DIRECTION_ADJOINT);
             cr_assert(at[0] == 2 && at[1] == 2 && at[2] == 3);
             cr_assert(lies[0] == 2 && lies[1] == 2 && lies[2] == 3);
             lierne_plan_destroy(plan);

@@ -86,7 +86,7 @@ static void open_world(world *w) {
                                      .dst = w->grid,
                                      .naxes = 2,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .sequence_axis = -1};
     cr_assert_eq(lierne_plan_create_bridge(&w->plan, w->context, &w->bridge), LIERNE_OK, "%s",
                  lierne_last_error());
@@ -119,14 +119,14 @@ static void describe_badly(const world *w) {
     BAD(lierne_group_keys_create, NULL, w->grid);
     BAD(lierne_group_keys_add, NULL, NULL, NULL, 0);
     BAD(lierne_group_keys_find, NULL, NULL, NULL, 0);
-    BAD(lierne_dtype_parse, &(lierne_dtype){LIERNE_F32}, "f31");
+    BAD(lierne_dtype_parse, &(lierne_dtype){LIERNE_DTYPE_F32}, "f31");
     BAD(lierne_layout_create, &(lierne_layout *){NULL}, NULL);
     BAD(lierne_layout_get_shape, NULL, NULL, 0);
     BAD(lierne_layout_get_elements, NULL, NULL, NULL, 0);
     BAD(lierne_layout_get_boxes, NULL, 0, NULL, NULL, 0);
     BAD(lierne_bridge_check, &bridge);
     BAD(lierne_bridge_check_grids, NULL);
-    BAD(lierne_bridge_layouts_create, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
+    BAD(lierne_layout_create_bridge, &(lierne_layout *){NULL}, &(lierne_layout *){NULL},
         &(lierne_layout *){NULL}, &bridge);
     BAD(lierne_route_create_redistribute, &(lierne_route *){NULL}, NULL, NULL, NULL, 0, NULL);
     BAD(lierne_route_create_set, &(lierne_route *){NULL}, NULL, NULL, 0);
@@ -135,8 +135,8 @@ static void describe_badly(const world *w) {
     BAD(lierne_digest_compute, NULL, NULL, NULL, NULL);
     BAD(lierne_digest_check, NULL, NULL, NULL, NULL);
     BAD(lierne_partition_split, NULL, 3, 1);
-    BAD(lierne_partition_morton, NULL, NULL, LIERNE_F32, 0, 0);
-    BAD(lierne_morton_codes, NULL, NULL, LIERNE_BF16, 0);
+    BAD(lierne_partition_morton, NULL, NULL, LIERNE_DTYPE_F32, 0, 0);
+    BAD(lierne_partition_morton_codes, NULL, NULL, LIERNE_DTYPE_BF16, 0);
 }
 
 static void map_badly(const world *w) {
@@ -173,13 +173,13 @@ static void use_contexts_badly(const world *w) {
     BAD(lierne_context_destroy_all, w->context);
     BAD(lierne_context_abort, w->context, LIERNE_OK, "no error");
     BAD(lierne_context_get_status, NULL);
-    BAD(lierne_progress, NULL);
+    BAD(lierne_context_progress, NULL);
     BAD(lierne_context_get_borrowed, NULL, 0, NULL, NULL);
     BAD(lierne_context_dump, NULL, 0, w->context);
     BAD(lierne_context_alloc, NULL, w->context, 1);
     BAD(lierne_context_dealloc, w->context, w->context);
     BAD(lierne_group_create, &created, w->context, &group);
-    BAD(lierne_groups_create, &created, w->context, groups, 1);
+    BAD(lierne_group_create_all, &created, w->context, groups, 1);
 }
 
 static void plan_badly(const world *w) {
@@ -221,14 +221,14 @@ static void ask_plans_badly(const world *w) {
     BAD(lierne_plan_get_dtype, NULL, w->plan);
     BAD(lierne_plan_get_elements, NULL, NULL, w->plan, none);
     BAD(lierne_plan_get_shape, NULL, NULL, NULL, w->plan, none);
-    BAD(lierne_plan_get_alias, NULL, w->plan, LIERNE_FORWARD);
-    BAD(lierne_plan_get_shared_output, NULL, w->plan, LIERNE_FORWARD);
-    BAD(lierne_plan_get_report, NULL, w->plan, LIERNE_FORWARD);
-    BAD(lierne_plan_get_route, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_get_alias, NULL, w->plan, LIERNE_DIRECTION_FORWARD);
+    BAD(lierne_plan_get_shared_output, NULL, w->plan, LIERNE_DIRECTION_FORWARD);
+    BAD(lierne_plan_get_report, NULL, w->plan, LIERNE_DIRECTION_FORWARD);
+    BAD(lierne_plan_get_route, NULL, w->plan, LIERNE_DIRECTION_FORWARD);
     BAD(lierne_plan_get_graph_lists, NULL, w->plan);
     BAD(lierne_plan_get_halo_spec, NULL, w->plan);
     BAD(lierne_plan_get_halo_roots, NULL, NULL, w->plan);
-    BAD(lierne_plan_print, NULL, w->plan, LIERNE_FORWARD);
+    BAD(lierne_plan_print, NULL, w->plan, LIERNE_DIRECTION_FORWARD);
     BAD(lierne_plan_check, NULL, 1);
 }
 
@@ -236,25 +236,26 @@ static void execute_badly(world *w) {
     lierne_request *request;
     const void *in = w->in;
     void *out = w->out;
-    BAD(lierne_forward, w->plan, w->out, NULL, NULL);
-    BAD(lierne_adjoint, w->plan, w->out, NULL, NULL);
-    BAD(lierne_reduce, w->plan, LIERNE_MAX, w->out, w->in, NULL);
-    BAD(lierne_forward_begin, NULL, w->plan, w->out, w->in, NULL);
-    BAD(lierne_adjoint_begin, &request, w->plan, w->out, NULL, NULL);
-    cr_assert_eq(lierne_forward_begin(&request, w->plan, w->out, w->in, NULL), LIERNE_OK);
+    BAD(lierne_plan_forward, w->plan, w->out, NULL, NULL);
+    BAD(lierne_plan_adjoint, w->plan, w->out, NULL, NULL);
+    BAD(lierne_plan_reduce, w->plan, LIERNE_REDUCTION_MAX, w->out, w->in, NULL);
+    BAD(lierne_plan_forward_begin, NULL, w->plan, w->out, w->in, NULL);
+    BAD(lierne_plan_adjoint_begin, &request, w->plan, w->out, NULL, NULL);
+    cr_assert_eq(lierne_plan_forward_begin(&request, w->plan, w->out, w->in, NULL), LIERNE_OK);
     BAD(lierne_plan_destroy, w->plan);
     BAD(lierne_sim_destroy_all, w->sim);
     BAD(lierne_request_test, NULL, request);
-    cr_assert_eq(lierne_end(request), LIERNE_OK);
-    BAD(lierne_end, request);
+    cr_assert_eq(lierne_request_end(request), LIERNE_OK);
+    BAD(lierne_request_end, request);
     BAD(lierne_coalesced_create, &w->coalesced, &w->plan, -1);
     cr_assert_eq(lierne_coalesced_create(&w->coalesced, &w->plan, 1), LIERNE_OK);
-    BAD(lierne_coalesced_get_messages, NULL, NULL, NULL, LIERNE_FORWARD);
-    BAD(lierne_coalesced_begin, w->coalesced, LIERNE_FORWARD, NULL, &in, NULL);
-    BAD(lierne_coalesced_end, w->coalesced, LIERNE_ADJOINT);
-    cr_assert_eq(lierne_coalesced_begin(w->coalesced, LIERNE_FORWARD, &out, &in, NULL), LIERNE_OK);
+    BAD(lierne_coalesced_get_messages, NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD);
+    BAD(lierne_coalesced_begin, w->coalesced, LIERNE_DIRECTION_FORWARD, NULL, &in, NULL);
+    BAD(lierne_coalesced_end, w->coalesced, LIERNE_DIRECTION_ADJOINT);
+    cr_assert_eq(lierne_coalesced_begin(w->coalesced, LIERNE_DIRECTION_FORWARD, &out, &in, NULL),
+                 LIERNE_OK);
     BAD(lierne_coalesced_destroy, w->coalesced);
-    cr_assert_eq(lierne_coalesced_end(w->coalesced, LIERNE_FORWARD), LIERNE_OK);
+    cr_assert_eq(lierne_coalesced_end(w->coalesced, LIERNE_DIRECTION_FORWARD), LIERNE_OK);
 }
 
 /* A run of one operation that is held. */
@@ -285,10 +286,10 @@ static lierne_run *begin_run(const world *w) {
 static void hang_badly(const world *w) {
     lierne_hang hang = {.size = sizeof hang};
     char *text;
-    BAD(lierne_status_json, NULL, w->context);
-    BAD(lierne_recorder_json, &text, NULL);
-    BAD(lierne_recorder_trace, &text, NULL);
-    BAD(lierne_recorder_read_json, &text, "no such file");
+    BAD(lierne_context_get_status_json, NULL, w->context);
+    BAD(lierne_context_get_recorder_json, &text, NULL);
+    BAD(lierne_context_get_trace, &text, NULL);
+    BAD(lierne_recorder_file_get_json, &text, "no such file");
     BAD(lierne_hang_find, &hang, &text, "no such folder");
 }
 
@@ -298,9 +299,9 @@ static void schedule_badly(const world *w) {
     BAD(lierne_schedule_create, NULL, 0);
     BAD(lierne_schedule_freeze, NULL);
     BAD(lierne_schedule_get_group, NULL, NULL, 0);
-    BAD(lierne_schedules_check, NULL, NULL, 0, NULL, 0);
+    BAD(lierne_schedule_check, NULL, NULL, 0, NULL, 0);
     BAD(lierne_schedule_serialize, &(char *){NULL}, NULL);
-    BAD(lierne_schedules_deserialize, &(lierne_schedule **){NULL}, &n, "[]", 2);
+    BAD(lierne_schedule_deserialize, &(lierne_schedule **){NULL}, &n, "[]", 2);
     BAD(lierne_run_begin, run, NULL, NULL);
     BAD(lierne_run_destroy, run);
     BAD(lierne_run_test, NULL, run);

@@ -28,7 +28,7 @@ typedef struct world {
 } world;
 
 static const int64_t shapes[PLANS][3] = {{8, 4, 6}, {16, 2, 10}, {8, 8, 3}};
-static const lierne_dtype dtypes[PLANS] = {LIERNE_F32, LIERNE_BF16, LIERNE_I32};
+static const lierne_dtype dtypes[PLANS] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, LIERNE_DTYPE_I32};
 
 static void plan_all(world *w, int check) {
     lierne_context_spec context = {.size = sizeof context, .timeout = 120, .check = check};
@@ -146,13 +146,13 @@ static void run_apart(world *w, lierne_direction d) {
     for (int p = 0; p < PLANS; p++) {
         lierne_request *q[RANKS];
         for (int r = 0; r < RANKS; r++) {
-            cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&q[r], w->plans[r][p],
-                                                                           w->out[d][r][p],
-                                                                           w->in[d][r][p], NULL),
+            cr_assert_eq((d ? lierne_plan_adjoint_begin
+                            : lierne_plan_forward_begin)(&q[r], w->plans[r][p], w->out[d][r][p],
+                                                         w->in[d][r][p], NULL),
                          0);
         }
         for (int r = 0; r < RANKS; r++) {
-            cr_assert_eq(lierne_end(q[r]), LIERNE_OK);
+            cr_assert_eq(lierne_request_end(q[r]), LIERNE_OK);
         }
     }
 }
@@ -238,7 +238,7 @@ Test(coalesced, both_directions_at_once) {
     plan_all(&w, 0);
     make_buffers(&w);
     for (int round = 0; round < 8; round++) {
-        poison(&w, LIERNE_FORWARD), poison(&w, LIERNE_ADJOINT);
+        poison(&w, LIERNE_DIRECTION_FORWARD), poison(&w, LIERNE_DIRECTION_ADJOINT);
         for (int r = 0; r < RANKS; r++) {
             lierne_direction first = (lierne_direction)((r ^ r / 2 ^ round) % 2);
             begin_coalesced(&w, r, first);
@@ -249,8 +249,8 @@ Test(coalesced, both_directions_at_once) {
             end_coalesced(&w, r, first);
             end_coalesced(&w, r, (lierne_direction)(1 - first));
         }
-        check_values(&w, LIERNE_FORWARD);
-        check_values(&w, LIERNE_ADJOINT);
+        check_values(&w, LIERNE_DIRECTION_FORWARD);
+        check_values(&w, LIERNE_DIRECTION_ADJOINT);
     }
     close_all(&w);
 }
@@ -265,7 +265,7 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
                                .dst = dst,
                                .naxes = 3,
                                .shape = shapes[0],
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1};
     for (int odd = 0; odd < RANKS; odd++) {
         lierne_sim *sim;
@@ -283,8 +283,8 @@ Test(coalesced, plans_in_another_order_on_one_rank) {
             lierne_status status = lierne_coalesced_create(&x, order, 3);
             /* In a simulated world a rank is compared with those before it, here with rank 0. */
             bool told = odd == 0 ? r > 0 : r >= odd;
-            cr_assert_eq(status, told ? LIERNE_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s", odd,
-                         r, lierne_last_error());
+            cr_assert_eq(status, told ? LIERNE_ERR_MISMATCH : LIERNE_OK, "%d differs, rank %d: %s",
+                         odd, r, lierne_last_error());
             cr_assert(!told || strstr(lierne_last_error(), "plans[1] differs between ranks: "),
                       "%s", lierne_last_error());
             cr_assert_eq(lierne_coalesced_destroy(x), LIERNE_OK);
@@ -306,38 +306,43 @@ Test(coalesced, holds_its_plans_and_rejects_bad_arguments) {
     plan_all(&other, 0);
     make_buffers(&w);
     make_buffers(&other);
-    cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_destroy(w.plans[0][1]), LIERNE_ERR_BUSY);
     cr_assert(strstr(lierne_last_error(), "coalesced plans or runs (1 of them) hold the plan"));
-    cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_create(NULL, w.plans[0], PLANS), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_coalesced_create(&x, NULL, PLANS), LIERNE_ERR_INVALID);
     lierne_plan *mixed[2] = {w.plans[0][0], other.plans[0][0]};
-    cr_assert_eq(lierne_coalesced_create(&x, mixed, 2), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_create(&x, mixed, 2), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "plan 1 is of another context"));
     cr_assert_null(x);
-    cr_assert_eq(lierne_coalesced_begin(NULL, LIERNE_FORWARD, out, in, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, NULL, in, NULL),
-                 LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, out, in, NULL),
-                 LIERNE_INVALID, "in is NULL");
-    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], LIERNE_FORWARD), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], (lierne_direction)7), LIERNE_INVALID);
-    cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_coalesced_begin(NULL, LIERNE_DIRECTION_FORWARD, out, in, NULL),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD, NULL, in, NULL),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD, out, in, NULL),
+                 LIERNE_ERR_INVALID, "in is NULL");
+    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], LIERNE_DIRECTION_FORWARD),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_coalesced_end(w.coalesced[0], (lierne_direction)7), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_coalesced_get_messages(NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD),
+                 LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_coalesced_destroy(NULL), LIERNE_OK);
-    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
-                                        (const void *const *)w.in[0][0], NULL),
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD,
+                                        (void *const *)w.out[0][0], (const void *const *)w.in[0][0],
+                                        NULL),
                  LIERNE_OK);
-    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_FORWARD, (void *const *)w.out[0][0],
-                                        (const void *const *)w.in[0][0], NULL),
-                 LIERNE_BUSY);
-    cr_assert_eq(lierne_coalesced_destroy(w.coalesced[0]), LIERNE_BUSY);
+    cr_assert_eq(lierne_coalesced_begin(w.coalesced[0], LIERNE_DIRECTION_FORWARD,
+                                        (void *const *)w.out[0][0], (const void *const *)w.in[0][0],
+                                        NULL),
+                 LIERNE_ERR_BUSY);
+    cr_assert_eq(lierne_coalesced_destroy(w.coalesced[0]), LIERNE_ERR_BUSY);
     for (int r = 1; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_begin(w.coalesced[r], LIERNE_FORWARD,
+        cr_assert_eq(lierne_coalesced_begin(w.coalesced[r], LIERNE_DIRECTION_FORWARD,
                                             (void *const *)w.out[0][r],
                                             (const void *const *)w.in[0][r], NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_coalesced_end(w.coalesced[r], LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(lierne_coalesced_end(w.coalesced[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
     }
     close_all(&w);
     close_all(&other);
@@ -350,9 +355,9 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
                                .dst = h,
                                .naxes = 3,
                                .shape = shapes[0],
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1};
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         lierne_sim *sim;
         lierne_plan *plans[2];
@@ -364,7 +369,7 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
         status = lierne_coalesced_create(&x, plans, 2);
         lierne_mem_fail_at(0);
         cr_assert((status == LIERNE_OK) == (x != NULL));
-        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY);
         lierne_coalesced_destroy(x);
         cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_OK);
         cr_assert_eq(lierne_plan_destroy(plans[1]), LIERNE_OK);
@@ -376,7 +381,9 @@ Test(coalesced, running_out_of_memory_leaves_nothing) {
 /* 65,536 messages per plan: comparing each with all of the other plan takes 8,000,000,000 steps. */
 Test(coalesced, preparing_takes_time_in_proportion_to_the_messages) {
     enum { MANY = 65536 };
-    const lierne_all_to_all_spec spec = {.size = sizeof spec, .count = 1, .dtype = LIERNE_F32};
+    const lierne_all_to_all_spec spec = {.size = sizeof spec,
+                                         .count = 1,
+                                         .dtype = LIERNE_DTYPE_F32};
     lierne_sim *sim;
     lierne_plan *plans[2];
     lierne_coalesced *coalesced;

@@ -73,11 +73,12 @@ static void check_sizes(const world *w) {
     for (int r = 0; r < w->n; r++) {
         int place = collective_case_place(w->c, r), naxes;
         int64_t in, out, in_shape[LIERNE_MAX_AXES], out_shape[LIERNE_MAX_AXES];
-        cr_assert_eq(lierne_plan_get_elements(&in, &out, w->plans[r], LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_elements(&in, &out, w->plans[r], LIERNE_DIRECTION_FORWARD),
+                     LIERNE_OK);
         cr_expect_eq(in, collective_case_in(w->c, place));
         cr_expect_eq(out, collective_case_out(w->c, place));
         cr_assert_eq(lierne_plan_get_shape(&naxes, in_shape, out_shape, w->plans[r],
-                                           LIERNE_FORWARD),
+                                           LIERNE_DIRECTION_FORWARD),
                      LIERNE_OK);
         cr_expect(naxes == 1 && in_shape[0] == in && out_shape[0] == out);
     }
@@ -91,9 +92,9 @@ static void run_case(const collective_case *c, int n) {
     cr_expect_eq(lierne_plan_check((const lierne_plan *const *)w.plans, n), LIERNE_OK, "%s: %s",
                  collective_case_text(c), lierne_last_error());
     for (int i = 0; i < 2; i++) {
-        execute(&w, LIERNE_FORWARD);
+        execute(&w, LIERNE_DIRECTION_FORWARD);
         if (collective_case_has_adjoint(c)) {
-            execute(&w, LIERNE_ADJOINT);
+            execute(&w, LIERNE_DIRECTION_ADJOINT);
         }
     }
     close_world(&w);
@@ -104,10 +105,12 @@ static bool has_reduction(const collective_case *c) {
 }
 
 static bool is_allowed(const collective_case *c) {
-    bool integer = c->dtype >= LIERNE_I64, one = c->kind == ALL_REDUCE || c->kind == BROADCAST;
-    return (c->reduction == LIERNE_SUM || has_reduction(c)) &&
-           !(integer && c->reduction == LIERNE_AVG) && (c->even || !one) &&
-           (one ? c->algorithm != LIERNE_COLLECTIVE_AUTO : c->algorithm == LIERNE_COLLECTIVE_AUTO);
+    bool integer = c->dtype >= LIERNE_DTYPE_I64,
+         one = c->kind == ALL_REDUCE || c->kind == BROADCAST;
+    return (c->reduction == LIERNE_REDUCTION_SUM || has_reduction(c)) &&
+           !(integer && c->reduction == LIERNE_REDUCTION_AVG) && (c->even || !one) &&
+           (one ? c->algorithm != LIERNE_COLLECTIVE_ALGORITHM_AUTO
+                : c->algorithm == LIERNE_COLLECTIVE_ALGORITHM_AUTO);
 }
 
 /* All that a case of n ranks may be, of one kind. */
@@ -158,8 +161,9 @@ Test(collective, nothing_is_to_be_moved) {
     for (int kind = ALL_GATHER; kind < BARRIER; kind++) {
         for (int v = 0; v < 6; v++) {
             collective_case c = {.kind = (collective_kind)kind, .n = 1 + v % 3, .even = v < 3};
-            c.algorithm = kind == ALL_REDUCE || kind == BROADCAST ? LIERNE_COLLECTIVE_TWO_SHOT
-                                                                  : LIERNE_COLLECTIVE_AUTO;
+            c.algorithm = kind == ALL_REDUCE || kind == BROADCAST
+                              ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
+                              : LIERNE_COLLECTIVE_ALGORITHM_AUTO;
             c.even |= kind == ALL_REDUCE || kind == BROADCAST;
             run_case(&c, c.n);
         }
@@ -195,7 +199,9 @@ Test(collective, lists_of_ranks) {
 Test(collective, members_of_a_larger_world) {
     static const int members[3] = {2, 5, 11};
     const lierne_context_spec spec = {.size = sizeof spec, .members = members, .nmembers = 3};
-    const lierne_all_gather_spec gather = {.size = sizeof gather, .count = 1, .dtype = LIERNE_I32};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = 1,
+                                           .dtype = LIERNE_DTYPE_I32};
     lierne_sim *sim;
     lierne_plan *plans[3];
     lierne_request *requests[3];
@@ -207,10 +213,11 @@ Test(collective, members_of_a_larger_world) {
         cr_assert_eq(lierne_plan_create_all_gather(&plans[i], context, &gather), LIERNE_OK);
     }
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(lierne_forward_begin(&requests[i], plans[i], out[i], &in[i], NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[i], plans[i], out[i], &in[i], NULL),
+                     LIERNE_OK);
     }
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(lierne_end(requests[i]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(requests[i]), LIERNE_OK);
         cr_expect_eq(memcmp(out[i], in, sizeof in), 0);
         lierne_plan_destroy(plans[i]);
     }
@@ -287,10 +294,10 @@ Test(collective, the_dot_test) {
         collective_case c = {.kind = (collective_kind)(v / 4),
                              .n = 5,
                              .even = v % 2,
-                             .dtype = v / 2 % 2 ? LIERNE_F64 : LIERNE_I64,
+                             .dtype = v / 2 % 2 ? LIERNE_DTYPE_F64 : LIERNE_DTYPE_I64,
                              .root = 3};
         c.even |= c.kind == ALL_REDUCE || c.kind == BROADCAST;
-        c.reduction = has_reduction(&c) && v / 2 % 2 ? LIERNE_AVG : LIERNE_SUM;
+        c.reduction = has_reduction(&c) && v / 2 % 2 ? LIERNE_REDUCTION_AVG : LIERNE_REDUCTION_SUM;
         collective_case_size(&c, 12);
         dot_test(&c);
     }
@@ -309,15 +316,17 @@ static void run_blocking(lierne_context *context, void *shared) {
     lierne_request *request;
     const lierne_all_reduce_spec spec = {.size = sizeof spec,
                                          .count = 5,
-                                         .dtype = LIERNE_F32,
-                                         .reduction = LIERNE_AVG};
+                                         .dtype = LIERNE_DTYPE_F32,
+                                         .reduction = LIERNE_REDUCTION_AVG};
     lierne_status status = lierne_plan_create_all_reduce(&plan, context, &spec);
-    status = status ? status : lierne_forward(plan, b->out[0][r], b->in[r], NULL);
-    status = status ? status : lierne_adjoint(plan, b->back[0][r], b->in[r], NULL);
-    status = status ? status : lierne_forward_begin(&request, plan, b->out[1][r], b->in[r], NULL);
-    status = status ? status : lierne_end(request);
-    status = status ? status : lierne_adjoint_begin(&request, plan, b->back[1][r], b->in[r], NULL);
-    status = status ? status : lierne_end(request);
+    status = status ? status : lierne_plan_forward(plan, b->out[0][r], b->in[r], NULL);
+    status = status ? status : lierne_plan_adjoint(plan, b->back[0][r], b->in[r], NULL);
+    status =
+        status ? status : lierne_plan_forward_begin(&request, plan, b->out[1][r], b->in[r], NULL);
+    status = status ? status : lierne_request_end(request);
+    status =
+        status ? status : lierne_plan_adjoint_begin(&request, plan, b->back[1][r], b->in[r], NULL);
+    status = status ? status : lierne_request_end(request);
     b->failed[r] = status ? status : lierne_plan_destroy(plan);
 }
 
@@ -344,7 +353,7 @@ static void check_order(lierne_collective_algorithm algorithm, const int *ranks,
                                          .ranks = ranks,
                                          .nranks = 4,
                                          .count = 9,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .algorithm = algorithm};
     lierne_sim *sim;
     lierne_plan *plans[4];
@@ -359,10 +368,11 @@ static void check_order(lierne_collective_algorithm algorithm, const int *ranks,
         }
     }
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
+                     LIERNE_OK);
     }
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
         for (int e = 0; e < 9; e++) {
             cr_expect(out[r][e] == wanted, "rank %d, element %d: %g", r, e, (double)out[r][e]);
         }
@@ -392,7 +402,7 @@ Test(collective, coalesced_with_one_another) {
     cr_assert_eq(lierne_sim_create(&sim, N, NULL), LIERNE_OK);
     for (int p = 0; p < 3; p++) {
         cases[p] = (collective_case){.kind = kinds[p], .n = N, .even = p == 0};
-        cases[p].reduction = p == 0 ? LIERNE_AVG : LIERNE_SUM;
+        cases[p].reduction = p == 0 ? LIERNE_REDUCTION_AVG : LIERNE_REDUCTION_SUM;
         collective_case_size(&cases[p], 9);
     }
     memset(out, 0xa5, sizeof out);
@@ -407,13 +417,13 @@ Test(collective, coalesced_with_one_another) {
         cr_assert_eq(lierne_coalesced_create(&together[r], plans[r], 3), LIERNE_OK);
     }
     for (int r = 0; r < N; r++) {
-        cr_assert_eq(lierne_coalesced_begin(together[r], LIERNE_FORWARD,
+        cr_assert_eq(lierne_coalesced_begin(together[r], LIERNE_DIRECTION_FORWARD,
                                             (void *[]){out[r][0], NULL, out[r][2]},
                                             (const void *[]){in[r][0], NULL, in[r][2]}, NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < N; r++) {
-        cr_assert_eq(lierne_coalesced_end(together[r], LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(lierne_coalesced_end(together[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
         for (int p = 0; p < 3; p++) {
             for (int64_t e = 0; e < collective_case_out(&cases[p], r); e++) {
                 cr_expect(out[r][p][e] == collective_case_forward(&cases[p], r, e));
@@ -433,13 +443,15 @@ Test(collective, composed_to_an_all_reduce) {
     enum { N = 3, C = 5 };
     const lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
                                                 .count = C,
-                                                .dtype = LIERNE_F32,
-                                                .reduction = LIERNE_AVG};
-    const lierne_all_gather_spec gather = {.size = sizeof gather, .count = C, .dtype = LIERNE_F32};
+                                                .dtype = LIERNE_DTYPE_F32,
+                                                .reduction = LIERNE_REDUCTION_AVG};
+    const lierne_all_gather_spec gather = {.size = sizeof gather,
+                                           .count = C,
+                                           .dtype = LIERNE_DTYPE_F32};
     const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                            .count = N * C,
-                                           .dtype = LIERNE_F32,
-                                           .reduction = LIERNE_AVG};
+                                           .dtype = LIERNE_DTYPE_F32,
+                                           .reduction = LIERNE_REDUCTION_AVG};
     lierne_plan *first[N], *second[N], *plans[2][N];
     float in[N][N * C], out[2][N][N * C];
     lierne_request *requests[N];
@@ -458,11 +470,12 @@ Test(collective, composed_to_an_all_reduce) {
     for (int p = 0; p < 2; p++) {
         memset(out[p], 0xa5, sizeof out[p]);
         for (int r = 0; r < N; r++) {
-            cr_assert_eq(lierne_forward_begin(&requests[r], plans[p][r], out[p][r], in[r], NULL),
+            cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[p][r], out[p][r], in[r],
+                                                   NULL),
                          LIERNE_OK);
         }
         for (int r = 0; r < N; r++) {
-            cr_assert_eq(lierne_end(requests[r]), LIERNE_OK);
+            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
             cr_expect_eq(memcmp(out[p][r], out[0][0], sizeof out[0][0]), 0);
             lierne_plan_destroy(plans[p][r]);
         }
@@ -490,12 +503,12 @@ static void check_barrier(int n, int late) {
                 cr_assert_eq(done, 0, "%d ranks, %d late: rank %d is through", n, late, tested);
             }
             lierne_status status =
-                (d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], w.plans[r], NULL,
-                                                                  NULL, NULL);
+                (d ? lierne_plan_adjoint_begin
+                   : lierne_plan_forward_begin)(&requests[r], w.plans[r], NULL, NULL, NULL);
             cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < n; r++) {
-            cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
         }
     }
     close_world(&w);
@@ -520,7 +533,7 @@ static void check_report(collective_case c, const char *algorithm, int64_t sent,
     world w;
     collective_case_size(&c, 10);
     open_world(&w, &c, 4);
-    lierne_report report = report_of(w.plans[1], LIERNE_FORWARD);
+    lierne_report report = report_of(w.plans[1], LIERNE_DIRECTION_FORWARD);
     cr_expect_str_eq(report.algorithm, algorithm);
     cr_expect(report.sent_bytes == sent && report.received_bytes == received &&
                   report.min_bytes == least,
@@ -531,7 +544,8 @@ static void check_report(collective_case c, const char *algorithm, int64_t sent,
 
 /* Rank 1 of 4, 10 elements of 4 bytes: the two-shot parts are 4, 4, 2 and 0. */
 Test(collective, reports_count_bytes) {
-    collective_case c = {.kind = ALL_GATHER, .n = 4, .even = true, .dtype = LIERNE_F32, .root = 1};
+    collective_case c = {
+        .kind = ALL_GATHER, .n = 4, .even = true, .dtype = LIERNE_DTYPE_F32, .root = 1};
     check_report(c, "direct", 120, 120, 120);
     c.kind = REDUCE_SCATTER;
     check_report(c, "direct", 120, 120, 120);
@@ -540,23 +554,23 @@ Test(collective, reports_count_bytes) {
     c.kind = BARRIER;
     check_report(c, "dissemination", 2, 2, 0);
     c.kind = ALL_REDUCE;
-    c.algorithm = LIERNE_COLLECTIVE_ONE_SHOT;
+    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT;
     check_report(c, "one_shot", 120, 120, 72);
-    c.algorithm = LIERNE_COLLECTIVE_TWO_SHOT;
+    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT;
     check_report(c, "two_shot", 24 + 48, 48 + 24, 72);
     c.kind = BROADCAST;
     check_report(c, "two_shot", 16 + 8 + 48, 0, 0);
-    c.algorithm = LIERNE_COLLECTIVE_ONE_SHOT;
+    c.algorithm = LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT;
     check_report(c, "one_shot", 120, 0, 0);
 }
 
 static const char *chosen(int n, int64_t count) {
-    collective_case c = {.kind = ALL_REDUCE, .n = n, .even = true, .dtype = LIERNE_F32};
+    collective_case c = {.kind = ALL_REDUCE, .n = n, .even = true, .dtype = LIERNE_DTYPE_F32};
     static char name[16];
     world w;
     collective_case_size(&c, count);
     open_world(&w, &c, n);
-    snprintf(name, sizeof name, "%s", report_of(w.plans[0], LIERNE_FORWARD).algorithm);
+    snprintf(name, sizeof name, "%s", report_of(w.plans[0], LIERNE_DIRECTION_FORWARD).algorithm);
     close_world(&w);
     return name;
 }
@@ -571,7 +585,7 @@ Test(collective, auto_chooses_by_ranks_and_bytes) {
 Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
     lierne_context *context;
     lierne_plan *plan;
-    lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 5, .dtype = LIERNE_F32};
+    lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 5, .dtype = LIERNE_DTYPE_F32};
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     setenv("LIERNE_COLLECTIVE", "two_shot", 1);
     cr_expect_str_eq(chosen(8, 16), "two_shot");
@@ -580,7 +594,7 @@ Test(collective, the_environment_chooses_what_the_spec_leaves_open) {
     setenv("LIERNE_COLLECTIVE", "", 1);
     cr_expect_str_eq(chosen(8, 1 << 20), "two_shot");
     setenv("LIERNE_COLLECTIVE", "three_shot", 1);
-    cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_ERR_INVALID);
     cr_expect(!plan && strstr(lierne_last_error(), "LIERNE_COLLECTIVE is 'three_shot'"), "%s",
               lierne_last_error());
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);

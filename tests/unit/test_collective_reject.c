@@ -48,7 +48,8 @@ static void check_attempt(const attempt *a) {
                       a->message[r]);
         }
     }
-    cr_expect(failed > 0 && (a->fault->status == LIERNE_MISMATCH || a->status[BAD] != LIERNE_OK),
+    cr_expect(failed > 0 &&
+                  (a->fault->status == LIERNE_ERR_MISMATCH || a->status[BAD] != LIERNE_OK),
               "%s: %d ranks failed", a->fault->name, failed);
 }
 
@@ -65,20 +66,21 @@ Test(collective_reject, without_a_context_or_a_place_for_the_plan) {
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange};
     lierne_context *context;
     lierne_plan *plan = (lierne_plan *)&context;
-    cr_expect_eq(lierne_plan_create_barrier(&plan, NULL, &barrier), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_barrier(&plan, NULL, &barrier), LIERNE_ERR_INVALID);
     cr_expect_null(plan);
-    cr_expect_eq(lierne_plan_create_all_to_all(&plan, NULL, &exchange), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_all_to_all(&plan, NULL, &exchange), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
-    cr_expect_eq(lierne_plan_create_barrier(NULL, context, &barrier), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_barrier(NULL, context, &barrier), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "rank 0: out is NULL"));
-    cr_expect_eq(lierne_plan_create_all_to_all(NULL, context, &exchange), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_all_to_all(NULL, context, &exchange), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "rank 0: out is NULL"));
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
 }
 
 static void expect_no_adjoint(lierne_status status) {
-    cr_expect_eq(status, LIERNE_INVALID);
-    cr_expect(strstr(lierne_last_error(), "the plan has no adjoint: its reduction is LIERNE_MAX"),
+    cr_expect_eq(status, LIERNE_ERR_INVALID);
+    cr_expect(strstr(lierne_last_error(),
+                     "the plan has no adjoint: its reduction is LIERNE_REDUCTION_MAX"),
               "%s", lierne_last_error());
 }
 
@@ -89,13 +91,13 @@ static void check_getters(const lierne_plan *plan) {
     const lierne_route *route;
     lierne_report report = {.size = sizeof report};
     const void *output;
-    expect_no_adjoint(lierne_plan_get_elements(&n, &n, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_get_shape(&naxes, in, out, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_get_alias(&n, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_get_shared_output(&output, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_get_route(&route, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_get_report(&report, plan, LIERNE_ADJOINT));
-    expect_no_adjoint(lierne_plan_print(&text, plan, LIERNE_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_elements(&n, &n, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_shape(&naxes, in, out, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_alias(&n, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_shared_output(&output, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_route(&route, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_ADJOINT));
+    expect_no_adjoint(lierne_plan_print(&text, plan, LIERNE_DIRECTION_ADJOINT));
 }
 
 /* A plan that gathers, on one rank: it has an adjoint, and its output is the other one's input. */
@@ -118,19 +120,21 @@ static void check_made_of(lierne_plan *plan, lierne_plan *gather) {
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(lierne_plan_check((const lierne_plan *const *)&composed[i], 1), LIERNE_OK);
         memset(y, 0xa5, sizeof y);
-        cr_expect_eq(lierne_forward(composed[i], y, x, NULL), LIERNE_OK);
+        cr_expect_eq(lierne_plan_forward(composed[i], y, x, NULL), LIERNE_OK);
         cr_expect_eq(memcmp(y, x, sizeof y), 0);
-        expect_no_adjoint(lierne_adjoint(composed[i], y, x, NULL));
+        expect_no_adjoint(lierne_plan_adjoint(composed[i], y, x, NULL));
         lierne_plan_destroy(composed[i]);
     }
     cr_assert_eq(lierne_coalesced_create(&both, pair, 2), LIERNE_OK);
-    expect_no_adjoint(lierne_coalesced_begin(both, LIERNE_ADJOINT, (void *[]){y, y},
+    expect_no_adjoint(lierne_coalesced_begin(both, LIERNE_DIRECTION_ADJOINT, (void *[]){y, y},
                                              (const void *[]){x, x}, NULL));
     cr_assert_eq(lierne_coalesced_destroy(both), LIERNE_OK);
 }
 
 Test(collective_reject, a_maximum_has_no_adjoint) {
-    const lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 4, .reduction = LIERNE_MAX};
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = 4,
+                                         .reduction = LIERNE_REDUCTION_MAX};
     const double x[4] = {1, -2, 3, -4};
     double y[4];
     lierne_context *context;
@@ -139,11 +143,11 @@ Test(collective_reject, a_maximum_has_no_adjoint) {
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_all_reduce(&plan, context, &spec), LIERNE_OK);
     lierne_plan *gather = plan_gather(context);
-    expect_no_adjoint(lierne_adjoint(plan, y, x, NULL));
-    expect_no_adjoint(lierne_adjoint_begin(&request, plan, y, x, NULL));
+    expect_no_adjoint(lierne_plan_adjoint(plan, y, x, NULL));
+    expect_no_adjoint(lierne_plan_adjoint_begin(&request, plan, y, x, NULL));
     check_getters(plan);
     check_made_of(plan, gather);
-    cr_expect_eq(lierne_reduce(plan, LIERNE_MAX, y, x, NULL), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, y, x, NULL), LIERNE_ERR_INVALID);
     lierne_plan_destroy(plan);
     lierne_plan_destroy(gather);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
@@ -151,17 +155,18 @@ Test(collective_reject, a_maximum_has_no_adjoint) {
 }
 
 Test(collective_reject, products_and_minima_say_which_they_are) {
-    static const char *const names[] = {[LIERNE_MIN] = "LIERNE_MIN", [LIERNE_PROD] = "LIERNE_PROD"};
+    static const char *const names[] = {[LIERNE_REDUCTION_MIN] = "LIERNE_REDUCTION_MIN",
+                                        [LIERNE_REDUCTION_PROD] = "LIERNE_REDUCTION_PROD"};
     lierne_context *context;
     double x[1] = {7}, y[1];
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
-    for (int reduction = LIERNE_MIN; reduction <= LIERNE_PROD; reduction++) {
+    for (int reduction = LIERNE_REDUCTION_MIN; reduction <= LIERNE_REDUCTION_PROD; reduction++) {
         const lierne_reduce_scatter_spec spec = {.size = sizeof spec,
                                                  .count = 1,
                                                  .reduction = (lierne_reduction)reduction};
         lierne_plan *plan;
         cr_assert_eq(lierne_plan_create_reduce_scatter(&plan, context, &spec), LIERNE_OK);
-        cr_expect_eq(lierne_adjoint(plan, y, x, NULL), LIERNE_INVALID);
+        cr_expect_eq(lierne_plan_adjoint(plan, y, x, NULL), LIERNE_ERR_INVALID);
         cr_expect(strstr(lierne_last_error(), names[reduction]), "%s", lierne_last_error());
         lierne_plan_destroy(plan);
     }
@@ -177,12 +182,14 @@ static void forward_opaque(lierne_plan *const *plans, const char *words) {
             in[r][i] = (unsigned char)(7 * i + 101 * r + 3);
         }
         memset(out[r], 0xa5, sizeof out[r]);
-        cr_assert_eq(lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
+                     LIERNE_OK);
     }
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK);
-        cr_assert_eq(lierne_plan_get_elements(NULL, &n, plans[r], LIERNE_FORWARD), LIERNE_OK);
-        cr_expect_eq(lierne_adjoint(plans[r], kept, kept, NULL), LIERNE_INVALID);
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_elements(NULL, &n, plans[r], LIERNE_DIRECTION_FORWARD),
+                     LIERNE_OK);
+        cr_expect_eq(lierne_plan_adjoint(plans[r], kept, kept, NULL), LIERNE_ERR_INVALID);
         cr_expect(strstr(lierne_last_error(), words), "%s", lierne_last_error());
         cr_expect_eq(memcmp(out[r], in[0], 16 * (size_t)n > 32 ? 32 : 16 * (size_t)n), 0);
         lierne_plan_destroy(plans[r]);
@@ -193,14 +200,14 @@ static void forward_opaque(lierne_plan *const *plans, const char *words) {
 Test(collective_reject, opaque_elements_have_no_sum) {
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = 2,
-                                           .dtype = LIERNE_BITS128};
+                                           .dtype = LIERNE_DTYPE_BITS128};
     const lierne_broadcast_spec broadcast = {.size = sizeof broadcast,
                                              .count = 3,
-                                             .dtype = LIERNE_BITS128,
-                                             .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                             .dtype = LIERNE_DTYPE_BITS128,
+                                             .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                            .count = 2,
-                                           .dtype = LIERNE_BITS8};
+                                           .dtype = LIERNE_DTYPE_BITS8};
     lierne_sim *sim;
     lierne_plan *plans[2], *none;
     cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
@@ -214,7 +221,7 @@ Test(collective_reject, opaque_elements_have_no_sum) {
         forward_opaque(plans, "the plan has no adjoint: its dtype can only be copied");
     }
     cr_expect_eq(lierne_plan_create_all_reduce(&none, lierne_sim_get_context(sim, 0), &reduce),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "dtype bits8 can only be copied"), "%s",
               lierne_last_error());
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
@@ -247,7 +254,7 @@ static bool plan_without(const collective_case *c, size_t k) {
     lierne_mem_fail_at(k);
     lierne_status status = collective_case_plan(&plan, lierne_sim_get_context(sim, 0), c);
     lierne_mem_fail_at(0);
-    cr_expect(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
+    cr_expect(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY, "%s", lierne_last_error());
     cr_expect_eq(plan != NULL, status == LIERNE_OK);
     lierne_plan_destroy(plan);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
@@ -258,11 +265,11 @@ Test(collective_reject, no_memory_at_any_allocation) {
     for (int v = 0; v < COLLECTIVE_KINDS * 2; v++) {
         collective_case c = {.kind = (collective_kind)(v / 2),
                              .even = v % 2,
-                             .dtype = LIERNE_F32,
-                             .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                             .dtype = LIERNE_DTYPE_F32,
+                             .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
         size_t k = 1;
         c.n = collective_case_waits(&c) ? 1 : 4; /* counts of its own would wait for the others */
-        c.reduction = c.kind == REDUCE_SCATTER ? LIERNE_AVG : LIERNE_SUM;
+        c.reduction = c.kind == REDUCE_SCATTER ? LIERNE_REDUCTION_AVG : LIERNE_REDUCTION_SUM;
         collective_case_size(&c, 9);
         while (k < 1000 && !plan_without(&c, k)) {
             k++;

@@ -35,12 +35,12 @@ Test(compose, only_plans_that_fit_are_composed) {
     cr_assert(lierne_sim_create(&sim, 1, NULL) == LIERNE_OK &&
               lierne_sim_create(&other, 1, NULL) == LIERNE_OK);
     const int64_t rows[] = {2, 0, 2, 1};
-    lierne_plan *first = copies(sim, 3, rows, 2, LIERNE_I64, 0);
-    lierne_plan *bad[] = {copies(sim, 1, rows + 1, 1, LIERNE_I64, 0),
-                          copies(sim, 3, rows, 4, LIERNE_I64, 0),
-                          copies(sim, 2, rows + 1, 1, LIERNE_F64, 0),
-                          copies(sim, 2, rows + 1, 1, LIERNE_I64, 1),
-                          copies(other, 2, rows + 1, 1, LIERNE_I64, 0),
+    lierne_plan *first = copies(sim, 3, rows, 2, LIERNE_DTYPE_I64, 0);
+    lierne_plan *bad[] = {copies(sim, 1, rows + 1, 1, LIERNE_DTYPE_I64, 0),
+                          copies(sim, 3, rows, 4, LIERNE_DTYPE_I64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_DTYPE_F64, 0),
+                          copies(sim, 2, rows + 1, 1, LIERNE_DTYPE_I64, 1),
+                          copies(other, 2, rows + 1, 1, LIERNE_DTYPE_I64, 0),
                           NULL};
     const char *says[] = {"forward: one plan writes 2 elements, the other reads 1",
                           "forward: one plan writes 2 elements, the other reads 3",
@@ -51,11 +51,12 @@ Test(compose, only_plans_that_fit_are_composed) {
     for (int i = 0; i < 6; i++) {
         lierne_plan *plan = first;
         lierne_status status = lierne_plan_create_composed(&plan, first, bad[i]);
-        cr_expect(status == LIERNE_INVALID && !plan, "%s: %s", says[i], lierne_status_name(status));
+        cr_expect(status == LIERNE_ERR_INVALID && !plan, "%s: %s", says[i],
+                  lierne_status_name(status));
         cr_expect(strstr(lierne_last_error(), says[i]), "%s: %s", says[i], lierne_last_error());
         cr_expect_eq(lierne_plan_destroy(bad[i]), LIERNE_OK);
     }
-    cr_expect_eq(lierne_plan_create_composed(NULL, first, first), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_composed(NULL, first, first), LIERNE_ERR_INVALID);
     cr_expect_eq(lierne_plan_destroy(first), LIERNE_OK);
     cr_expect_eq(lierne_sim_destroy(other), LIERNE_OK);
     close_sim(sim);
@@ -70,7 +71,7 @@ static lierne_plan *wide(lierne_sim *sim, int64_t nowned, int64_t width, int64_t
                                          .nghosts = 2,
                                          .rank = rank,
                                          .row = row,
-                                         .dtype = LIERNE_I64,
+                                         .dtype = LIERNE_DTYPE_I64,
                                          .width = width,
                                          .stride = stride};
     lierne_plan *plan = NULL;
@@ -86,11 +87,11 @@ Test(compose, rows_with_gaps_fit_the_same_rows_only) {
     const int64_t in[] = {1, 2, -1, 3, 4};
     int64_t out[] = {0, 0, -7, 0, 0};
     lierne_plan *gapped = wide(sim, 2, 2, 3), *dense = wide(sim, 5, 1, 1), *plan;
-    cr_expect_eq(lierne_plan_create_composed(&plan, gapped, dense), LIERNE_INVALID);
+    cr_expect_eq(lierne_plan_create_composed(&plan, gapped, dense), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "gaps between the rows"), "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_composed(&plan, gapped, gapped), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_expect_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK, "%s", lierne_last_error());
     cr_expect(out[0] == 1 && out[1] == 2 && out[2] == -7 && out[3] == 3 && out[4] == 4);
     cr_expect_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_expect(lierne_plan_destroy(gapped) == LIERNE_OK && lierne_plan_destroy(dense) == LIERNE_OK);
@@ -114,7 +115,7 @@ Test(compose, shapes_of_plans_of_different_kinds) {
                                      .dst = grid,
                                      .naxes = 3,
                                      .shape = shape,
-                                     .dtype = LIERNE_I64,
+                                     .dtype = LIERNE_DTYPE_I64,
                                      .sequence_axis = 1};
     cr_assert_eq(lierne_plan_create_bridge(&bridge, lierne_sim_get_context(sim, 0), &spec),
                  LIERNE_OK, "%s", lierne_last_error());
@@ -148,7 +149,7 @@ Test(compose, the_transpose_of_a_plan_in_place_is_in_place) {
                                    .sendnum = &one,
                                    .recvnum = &one,
                                    .sendlist = &rows,
-                                   .dtype = LIERNE_I64,
+                                   .dtype = LIERNE_DTYPE_I64,
                                    .width = 1};
     int64_t array[] = {10, 20, 5};
     lierne_sim *sim;
@@ -158,9 +159,11 @@ Test(compose, the_transpose_of_a_plan_in_place_is_in_place) {
                  "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_transposed(&turned, plan), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_expect_eq(lierne_forward(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_plan_forward(turned, array, array, NULL), LIERNE_OK, "%s",
+                 lierne_last_error());
     cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 0);
-    cr_expect_eq(lierne_adjoint(turned, array, array, NULL), LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(lierne_plan_adjoint(turned, array, array, NULL), LIERNE_OK, "%s",
+                 lierne_last_error());
     cr_expect(array[0] == 15 && array[1] == 20 && array[2] == 15);
     cr_expect(lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(turned) == LIERNE_OK);
     close_sim(sim);

@@ -64,8 +64,8 @@ Test(config, reads_grids_and_views) {
     cr_expect_str_eq(lierne_config_get_grid_name(config, 1), "llm");
     const lierne_grid *vision = lierne_config_get_grid(config, "vision");
     const lierne_grid *llm = lierne_config_get_grid(config, "llm");
-    cr_expect(lierne_grid_get_offset(vision) == 2 && lierne_grid_get_size(vision) == 8);
-    cr_expect(lierne_grid_get_offset(llm) == 0 && lierne_grid_get_world_size(llm) == 10);
+    cr_expect(lierne_grid_get_rank_offset(vision) == 2 && lierne_grid_get_size(vision) == 8);
+    cr_expect(lierne_grid_get_rank_offset(llm) == 0 && lierne_grid_get_world_size(llm) == 10);
     cr_expect_eq(lierne_grid_get_ndims(llm, NULL), 3);
     cr_expect_str_eq(lierne_grid_get_dim_name(llm, NULL, 1), "cp");
     cr_expect_eq(lierne_grid_get_nviews(llm), 4);
@@ -87,10 +87,10 @@ Test(config, reads_bridges) {
     cr_expect(packed->dst == lierne_config_get_grid(config, "llm"));
     cr_expect(packed->naxes == 3 && packed->batch_axis == 1 && packed->sequence_axis == 0);
     cr_expect(packed->shape[0] == 2 && packed->shape[1] == 4 && packed->shape[2] == 3);
-    cr_expect(packed->dtype == LIERNE_F16);
+    cr_expect(packed->dtype == LIERNE_DTYPE_F16);
     cr_expect_null(lierne_config_get_megatron(config, "packed"));
-    cr_expect(packed->gradient_owner == LIERNE_GRADIENT_ROWS);
-    cr_expect(packed->gradient_storage == LIERNE_COMPACT && !packed->require_divisible);
+    cr_expect(packed->gradient_owner == LIERNE_GRADIENT_OWNER_ROWS);
+    cr_expect(packed->gradient_storage == LIERNE_STORAGE_COMPACT && !packed->require_divisible);
     cr_expect(packed->src_counts[2] == 2 && packed->dst_counts[1] == 3);
     cr_expect(packed->row_owner[2] == 1 && packed->row_owner[3] == 0 && packed->max_inflight == 0);
     cr_expect_str_eq(lierne_config_get_bridge_src(config, "packed"), "vision");
@@ -98,15 +98,16 @@ Test(config, reads_bridges) {
     cr_expect_str_eq(lierne_config_get_bridge_axis(config, "packed", 0), "s");
     cr_expect_null(lierne_config_get_bridge_axis(config, "packed", 3));
     const lierne_bridge_spec *plain = lierne_config_get_bridge(config, "plain");
-    cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_F32);
-    cr_expect(plain->gradient_owner == LIERNE_GRADIENT_PARTIAL && !plain->row_owner);
+    cr_expect(plain->naxes == 2 && plain->sequence_axis == -1 && plain->dtype == LIERNE_DTYPE_F32);
+    cr_expect(plain->gradient_owner == LIERNE_GRADIENT_OWNER_PARTIAL && !plain->row_owner);
     const lierne_megatron_spec *megatron = lierne_config_get_megatron(config, "plain");
-    cr_expect(megatron->algorithm == LIERNE_MEGATRON_COLLECTIVE && megatron->bridge == plain);
+    cr_expect(megatron->algorithm == LIERNE_MEGATRON_ALGORITHM_COLLECTIVE &&
+              megatron->bridge == plain);
     cr_expect(megatron->size == sizeof *megatron && plain->require_divisible);
     cr_expect(!plain->src_counts && !plain->dst_counts);
     cr_expect_str_eq(lierne_config_get_bridge_name(config, 1), "plain");
     cr_expect(!plain->src_view && !plain->src_placements && !plain->dst_placements);
-    cr_expect(plain->output == LIERNE_OUTPUT_WHOLE && plain->rows_per_sample == 0);
+    cr_expect(plain->output == LIERNE_BRIDGE_OUTPUT_WHOLE && plain->rows_per_sample == 0);
     lierne_config_destroy(config);
 }
 
@@ -119,17 +120,18 @@ Test(config, reads_placements_and_rows) {
     lierne_config *config = parse(full, LIERNE_OK);
     const lierne_bridge_spec *flat = lierne_config_get_bridge(config, "flat");
     cr_expect(flat->naxes == 2 && flat->batch_axis == 1 && flat->sequence_axis == -1);
-    cr_expect(flat->rows_per_sample == 4 && flat->row_order == LIERNE_SEQUENCE_MAJOR);
+    cr_expect(flat->rows_per_sample == 4 && flat->row_order == LIERNE_ROW_ORDER_SEQUENCE_MAJOR);
     cr_expect(!flat->src_view && strcmp(flat->dst_view, "joined") == 0);
-    cr_expect(placed(&flat->src_placements[0], LIERNE_SHARD, 1));
-    cr_expect(placed(&flat->src_placements[1], LIERNE_REPLICATE, 0));
-    cr_expect(placed(&flat->dst_placements[0], LIERNE_SHARD_ZIGZAG, 0));
-    cr_expect_eq(flat->output, LIERNE_OUTPUT_WHOLE);
+    cr_expect(placed(&flat->src_placements[0], LIERNE_PLACEMENT_SHARD, 1));
+    cr_expect(placed(&flat->src_placements[1], LIERNE_PLACEMENT_REPLICATE, 0));
+    cr_expect(placed(&flat->dst_placements[0], LIERNE_PLACEMENT_SHARD_ZIGZAG, 0));
+    cr_expect_eq(flat->output, LIERNE_BRIDGE_OUTPUT_WHOLE);
     const lierne_bridge_spec *own = lierne_config_get_bridge(config, "own");
     cr_expect(strcmp(own->src_view, "base") == 0 && !own->dst_view && !own->dst_placements);
-    cr_expect(placed(&own->src_placements[0], LIERNE_SHARD, 2));
-    cr_expect(placed(&own->src_placements[1], LIERNE_SHARD_ZIGZAG, 1));
-    cr_expect(own->output == LIERNE_OUTPUT_SHARDED && own->row_order == LIERNE_SAMPLE_MAJOR);
+    cr_expect(placed(&own->src_placements[0], LIERNE_PLACEMENT_SHARD, 2));
+    cr_expect(placed(&own->src_placements[1], LIERNE_PLACEMENT_SHARD_ZIGZAG, 1));
+    cr_expect(own->output == LIERNE_BRIDGE_OUTPUT_SHARDED &&
+              own->row_order == LIERNE_ROW_ORDER_SAMPLE_MAJOR);
     lierne_config_destroy(config);
 }
 
@@ -156,8 +158,10 @@ Test(config, rows_of_samples_are_planned_where_the_library_puts_them) {
             cases[i].axes, cases[i].order);
         lierne_config *config = parse(text, LIERNE_OK);
         const lierne_placement *p = lierne_config_get_bridge(config, "n")->src_placements;
-        cr_expect(placed(&p[0], LIERNE_SHARD, cases[i].h), "case %zu: h %d", i, p[0].axis);
-        cr_expect(placed(&p[1], LIERNE_SHARD, cases[i].s), "case %zu: s %d", i, p[1].axis);
+        cr_expect(placed(&p[0], LIERNE_PLACEMENT_SHARD, cases[i].h), "case %zu: h %d", i,
+                  p[0].axis);
+        cr_expect(placed(&p[1], LIERNE_PLACEMENT_SHARD, cases[i].s), "case %zu: s %d", i,
+                  p[1].axis);
         lierne_config_destroy(config);
     }
 }
@@ -200,23 +204,23 @@ Test(config, reads_links) {
 
 Test(config, rejects_bad_arguments) {
     lierne_config *config = (lierne_config *)&config;
-    cr_expect_eq(lierne_config_parse(NULL, "{}", 2), LIERNE_INVALID);
-    cr_expect_eq(lierne_config_parse(&config, NULL, 0), LIERNE_INVALID);
+    cr_expect_eq(lierne_config_parse(NULL, "{}", 2), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_config_parse(&config, NULL, 0), LIERNE_ERR_INVALID);
     cr_expect_null(config);
-    cr_expect_eq(lierne_config_read(&config, NULL), LIERNE_INVALID);
-    cr_expect_eq(lierne_config_read(NULL, "x"), LIERNE_INVALID);
-    cr_expect_eq(lierne_config_read(&config, "/nonexistent/x.json"), LIERNE_IO);
+    cr_expect_eq(lierne_config_read(&config, NULL), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_config_read(NULL, "x"), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_config_read(&config, "/nonexistent/x.json"), LIERNE_ERR_IO);
     cr_expect_null(config);
     cr_expect(strstr(lierne_last_error(), "/nonexistent/x.json: No such file"), "%s",
               lierne_last_error());
-    cr_expect_eq(lierne_config_read(&config, "/"), LIERNE_IO);
+    cr_expect_eq(lierne_config_read(&config, "/"), LIERNE_ERR_IO);
     cr_expect_null(config);
     lierne_config_destroy(NULL);
     cr_expect_eq(lierne_mem_live(), 0);
 }
 
 Test(config, answers_questions_about_nothing) {
-    lierne_config *config = parse("{}", LIERNE_CONFIG);
+    lierne_config *config = parse("{}", LIERNE_ERR_CONFIG);
     cr_expect_eq(lierne_config_get_ngrids(config), 0);
     cr_expect_null(lierne_config_get_grid_name(config, 0));
     cr_expect_null(lierne_config_get_grid(config, "x"));
@@ -236,7 +240,7 @@ Test(config, answers_questions_about_nothing) {
 
 Test(config, diagnostics_come_in_file_order) {
     lierne_config *config =
-        parse("{\"bridges\": 1,\n \"world_size\": 0, \"grids\": {}}\n", LIERNE_CONFIG);
+        parse("{\"bridges\": 1,\n \"world_size\": 0, \"grids\": {}}\n", LIERNE_ERR_CONFIG);
     static const struct {
         const char *code, *pointer;
         int line, column;
@@ -249,7 +253,7 @@ Test(config, diagnostics_come_in_file_order) {
         cr_expect_str_eq(f->code, wanted[i].code);
         cr_expect_str_eq(f->pointer, wanted[i].pointer);
         cr_expect(f->line == wanted[i].line && f->column == wanted[i].column);
-        cr_expect(f->severity == LIERNE_ERROR && f->hint && *f->message);
+        cr_expect(f->severity == LIERNE_SEVERITY_ERROR && f->hint && *f->message);
     }
     cr_expect(strstr(lierne_last_error(), "3 errors, the first at 1:13: [LG020]"), "%s",
               lierne_last_error());
@@ -257,7 +261,7 @@ Test(config, diagnostics_come_in_file_order) {
 }
 
 Test(config, text_that_is_not_json_has_diagnostics_of_the_text_only) {
-    lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_SYNTAX);
+    lierne_config *config = parse("{\"world_size\": 0, \"world_size\": 0}", LIERNE_ERR_SYNTAX);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG014");
     cr_expect_eq(lierne_config_get_diagnostic(config, 0)->column, 19);
@@ -269,7 +273,7 @@ Test(config, messages_are_one_line) {
     char text[1000] = "{\"a\\nb\\u007f\": 1, \"";
     memset(text + strlen(text), 'k', 300);
     strcat(text, "\xc3\xa9\": 2}");
-    lierne_config *config = parse(text, LIERNE_CONFIG);
+    lierne_config *config = parse(text, LIERNE_ERR_CONFIG);
     for (int i = 0; i < lierne_config_get_ndiagnostics(config); i++) {
         const lierne_diagnostic *f = lierne_config_get_diagnostic(config, i);
         cr_expect(!strpbrk(f->message, "\n\r\x7f") && strlen(f->message) < 200, "%s", f->message);
@@ -282,7 +286,7 @@ Test(config, messages_are_one_line) {
 static void check_gaps(const char *grids, const char *message) {
     char text[500];
     snprintf(text, sizeof text, "{\"world_size\":10,\"cover_world\":true,\"grids\":{%s}}", grids);
-    lierne_config *config = parse(text, message ? LIERNE_CONFIG : LIERNE_OK);
+    lierne_config *config = parse(text, message ? LIERNE_ERR_CONFIG : LIERNE_OK);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), message ? 1 : 0);
     if (message) {
         cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->message, message);
@@ -342,10 +346,10 @@ static size_t check_every_allocation(const char *text, lierne_status expected) {
         lierne_mem_fail_at(++k);
         status = lierne_config_parse(&config, text, strlen(text));
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_NO_MEMORY ? !config : !!config, "allocation %zu", k);
+        cr_assert(status == LIERNE_ERR_NO_MEMORY ? !config : !!config, "allocation %zu", k);
         lierne_config_destroy(config);
         cr_assert_eq(lierne_mem_live(), 0, "allocation %zu leaks", k);
-    } while (status == LIERNE_NO_MEMORY && k < 10000);
+    } while (status == LIERNE_ERR_NO_MEMORY && k < 10000);
     cr_expect_eq(status, expected, "%s", lierne_status_name(status));
     return k;
 }
@@ -361,9 +365,9 @@ Test(config, every_failed_allocation_is_reported) {
                      "\"n\",\"src\":\"g\",\"dst\":\"h\",\"tensor\":{\"axes\":[\"b\",\"h\"],"
                      "\"shape\":{\"b\":1,\"h\":1},\"dtype\":\"f32\"},\"batch\":\"b\"}],"
                      "\"nodes\":\"x\"}",
-                     LIERNE_CONFIG),
+                     LIERNE_ERR_CONFIG),
                  30);
-    cr_expect_gt(check_every_allocation("{\"a\":1,\"a\":2,\"a\":}", LIERNE_SYNTAX), 5);
+    cr_expect_gt(check_every_allocation("{\"a\":1,\"a\":2,\"a\":}", LIERNE_ERR_SYNTAX), 5);
 }
 
 /* Everything that a config says of the job, a line for each fact. */
@@ -419,7 +423,7 @@ static char *dump(const lierne_config *config) {
     for (int i = 0; i < lierne_config_get_ngrids(config); i++) {
         const char *name = lierne_config_get_grid_name(config, i);
         const lierne_grid *grid = lierne_config_get_grid(config, name);
-        lierne_text_add(&out, "grid %s\n offset %d\n", name, lierne_grid_get_offset(grid));
+        lierne_text_add(&out, "grid %s\n offset %d\n", name, lierne_grid_get_rank_offset(grid));
         for (int v = 0; v < lierne_grid_get_nviews(grid); v++) {
             dump_dims(&out, grid, lierne_grid_get_view_name(grid, v));
         }
@@ -520,7 +524,7 @@ Test(config, reads_files) {
     }
     fputs("}", file);
     fclose(file);
-    cr_expect_eq(lierne_config_read(&config, path), LIERNE_SYNTAX);
+    cr_expect_eq(lierne_config_read(&config, path), LIERNE_ERR_SYNTAX);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG002");
     lierne_config_destroy(config);
     remove(path);

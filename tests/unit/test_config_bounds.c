@@ -29,7 +29,7 @@ static char *many_keys(int n, int width) {
 
 static void check_bounded(int n, int width, int expected, const char *last_code) {
     char *text = many_keys(n, width);
-    lierne_config *config = parse(text, LIERNE_CONFIG);
+    lierne_config *config = parse(text, LIERNE_ERR_CONFIG);
     int found = lierne_config_get_ndiagnostics(config);
     cr_expect_eq(found, expected, "%d diagnostics", found);
     const lierne_diagnostic *last = lierne_config_get_diagnostic(config, found - 1);
@@ -50,7 +50,7 @@ Test(config_bounds, diagnostics_are_bounded) {
 Test(config_bounds, more_diagnostics_are_said_last) {
     char *text = many_keys(1000, 1);
     text[14] = '0'; /* world_size */
-    lierne_config *config = parse(text, LIERNE_CONFIG);
+    lierne_config *config = parse(text, LIERNE_ERR_CONFIG);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), 1001);
     const lierne_diagnostic *last = lierne_config_get_diagnostic(config, 1000);
     cr_expect_str_eq(last->code, "LG028");
@@ -63,7 +63,7 @@ Test(config_bounds, text_bounds_have_diagnostics) {
     char *text = malloc((size_t)17 << 20);
     memset(text, ' ', (size_t)17 << 20);
     lierne_config *config;
-    cr_assert_eq(lierne_config_parse(&config, text, (size_t)17 << 20), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)17 << 20), LIERNE_ERR_SYNTAX);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG011");
     lierne_config_destroy(config);
     char *p = text;
@@ -71,7 +71,7 @@ Test(config_bounds, text_bounds_have_diagnostics) {
     for (int i = 0; i < 1000000; i++) {
         p += sprintf(p, ",0");
     }
-    cr_assert_eq(lierne_config_parse(&config, text, (size_t)(p - text)), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_config_parse(&config, text, (size_t)(p - text)), LIERNE_ERR_SYNTAX);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG012");
     lierne_config_destroy(config);
     free(text);
@@ -99,7 +99,7 @@ static char *many_parts(int ngrids, int nbridges) {
 
 static void check_limit(int ngrids, int nbridges, const char *pointer) {
     char *text = many_parts(ngrids, nbridges);
-    lierne_config *config = parse(text, LIERNE_CONFIG);
+    lierne_config *config = parse(text, LIERNE_ERR_CONFIG);
     cr_assert_eq(lierne_config_get_ndiagnostics(config), 1);
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->code, "LG027");
     cr_expect_str_eq(lierne_config_get_diagnostic(config, 0)->pointer, pointer);
@@ -144,7 +144,7 @@ static char *bridges_of_a_large_world(void) {
 Test(config_bounds, bridges_of_a_large_world_take_no_time) {
     cr_assert_eq(setrlimit(RLIMIT_CPU, &(struct rlimit){20, 20}), 0);
     char *text = bridges_of_a_large_world();
-    lierne_config *config = parse(text, LIERNE_CONFIG);
+    lierne_config *config = parse(text, LIERNE_ERR_CONFIG);
     const lierne_diagnostic *found =
         lierne_config_get_diagnostic(config, 1); /* after that of g1's order */
     cr_expect_str_eq(found->code, "LG104");

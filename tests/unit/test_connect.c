@@ -40,7 +40,7 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, in
                                      .dst = dst,
                                      .naxes = 3,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .batch_axis = kind == 1,
                                      .sequence_axis = kind != 1,
                                      .max_inflight = INFLIGHT,
@@ -66,15 +66,15 @@ static lierne_status overlap(lierne_plan *plan, int rank, int round, inputs in,
     lierne_request *requests[2 * INFLIGHT];
     for (int c = 0; c < 2 * INFLIGHT; c++) {
         fill(in[c], ELEMENTS, rank, round * 10 + c);
-        LIERNE_TRY((c % 2 ? lierne_adjoint_begin : lierne_forward_begin)(&requests[c], plan, out[c],
-                                                                         in[c], NULL));
+        LIERNE_TRY((c % 2 ? lierne_plan_adjoint_begin
+                          : lierne_plan_forward_begin)(&requests[c], plan, out[c], in[c], NULL));
         if (c == 2 * (rank % 2)) { /* its request is free again for the next call */
-            LIERNE_TRY(lierne_end(requests[c]));
+            LIERNE_TRY(lierne_request_end(requests[c]));
         }
     }
     for (int i = 0; i < 2 * INFLIGHT; i++) {
         int c = (i * 5 + rank) % (2 * INFLIGHT);
-        LIERNE_TRY(c == 2 * (rank % 2) ? LIERNE_OK : lierne_end(requests[c]));
+        LIERNE_TRY(c == 2 * (rank % 2) ? LIERNE_OK : lierne_request_end(requests[c]));
     }
     return LIERNE_OK;
 }
@@ -128,8 +128,8 @@ static lierne_status run_counts(lierne_context *context, int rank, outputs *o) {
         LIERNE_TRY(lierne_plan_update_counts(plan, rows));
         for (int d = 0; d < 2; d++) {
             fill(in[d], ELEMENTS, rank, 50 * round + d);
-            LIERNE_TRY((d ? lierne_adjoint : lierne_forward)(plan, o->counts[rank][round][d], in[d],
-                                                             NULL));
+            LIERNE_TRY((d ? lierne_plan_adjoint
+                          : lierne_plan_forward)(plan, o->counts[rank][round][d], in[d], NULL));
         }
     }
     return lierne_plan_destroy(plan);
@@ -157,15 +157,15 @@ static lierne_status run_graph(lierne_context *context, int rank, outputs *o) {
                                         .nedges = GHOSTS,
                                         .source = source,
                                         .target = target,
-                                        .dtype = LIERNE_F32,
+                                        .dtype = LIERNE_DTYPE_F32,
                                         .width = WIDTH,
-                                        .algorithm = LIERNE_GRAPH_DIRECT};
+                                        .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT};
         LIERNE_TRY(plan ? lierne_plan_update_graph(plan, &spec)
                         : lierne_plan_create_graph(&plan, context, &spec));
         for (int d = 0; d < 2; d++) {
             fill(in, WIDTH * ROWS, rank, 70 * round + d);
-            LIERNE_TRY(
-                (d ? lierne_adjoint : lierne_forward)(plan, o->graph[rank][round][d], in, NULL));
+            LIERNE_TRY((d ? lierne_plan_adjoint
+                          : lierne_plan_forward)(plan, o->graph[rank][round][d], in, NULL));
         }
     }
     return lierne_plan_destroy(plan);
@@ -230,7 +230,7 @@ typedef struct refusal {
 static const char *expect_no_memory(lierne_status status, int odd) {
     char wanted[64];
     snprintf(wanted, sizeof wanted, "rank %d cannot connect", odd);
-    if (status != LIERNE_NO_MEMORY) {
+    if (status != LIERNE_ERR_NO_MEMORY) {
         return status == LIERNE_OK ? "no error" : lierne_last_error();
     }
     return strstr(lierne_last_error(), wanted) ? NULL : lierne_last_error();
@@ -268,7 +268,7 @@ static const char *refuse(lierne_context *context, int rank, const refusal *c) {
     fill(in, ELEMENTS, rank, 1);
     if (lierne_coalesced_create(&x, &plan, 1) != LIERNE_OK ||
         lierne_coalesced_destroy(x) != LIERNE_OK ||
-        lierne_forward(plan, out, in, NULL) != LIERNE_OK || barrier(context) != LIERNE_OK) {
+        lierne_plan_forward(plan, out, in, NULL) != LIERNE_OK || barrier(context) != LIERNE_OK) {
         return lierne_last_error();
     }
     if (rank == c->odd) {
@@ -277,7 +277,7 @@ static const char *refuse(lierne_context *context, int rank, const refusal *c) {
     if ((wrong = expect_no_memory(lierne_plan_update_counts(variable, rows), c->odd))) {
         return wrong;
     }
-    if ((wrong = expect_no_memory(lierne_forward(plan, out, in, NULL), c->odd))) {
+    if ((wrong = expect_no_memory(lierne_plan_forward(plan, out, in, NULL), c->odd))) {
         return wrong;
     }
     return lierne_plan_destroy(plan) == LIERNE_OK && lierne_plan_destroy(variable) == LIERNE_OK

@@ -22,14 +22,14 @@ static lierne_status check_buffer(const void *buffer, size_t align, int device, 
     cr_assert_eq(device, 7, "of another device than the context's");
     bool host = (const char *)buffer >= on_host && (const char *)buffer < on_host + sizeof on_host;
     return host || (uintptr_t)buffer % align
-               ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s is no device memory", name)
+               ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s is no device memory", name)
                : LIERNE_OK;
 }
 
 static lierne_status check_stream(const void *stream, int device, bool *captures) {
     cr_assert_eq(device, 7);
     *captures = false;
-    return stream == &captured ? LIERNE_FAIL(LIERNE_UNSUPPORTED, "captured") : LIERNE_OK;
+    return stream == &captured ? LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "captured") : LIERNE_OK;
 }
 
 static lierne_status fence_create(void **fence) {
@@ -95,7 +95,7 @@ static lierne_plan *make_plan(lierne_context *context) {
     spec.rank = rank;
     spec.row = row;
     spec.width = WIDTH;
-    spec.dtype = LIERNE_F32;
+    spec.dtype = LIERNE_DTYPE_F32;
     cr_assert_eq(lierne_plan_create_references(&plan, context, &spec), LIERNE_OK, "%s",
                  lierne_last_error());
     return plan;
@@ -115,9 +115,9 @@ Test(device, calls_launch_what_was_recorded) {
     for (int i = 0; i < 3; i++) {
         memset(out, 0xa5, sizeof out);
         memset(gradient, 0xa5, sizeof gradient);
-        cr_assert_eq(lierne_forward(plan, out, rows, i % 2 ? &stream_b : &stream_a), LIERNE_OK,
+        cr_assert_eq(lierne_plan_forward(plan, out, rows, i % 2 ? &stream_b : &stream_a), LIERNE_OK,
                      "%s", lierne_last_error());
-        cr_assert_eq(lierne_adjoint(plan, gradient, out, &stream_a), LIERNE_OK);
+        cr_assert_eq(lierne_plan_adjoint(plan, gradient, out, &stream_a), LIERNE_OK);
         cr_assert_arr_eq(out, ghosts, sizeof out);
         cr_assert_arr_eq(gradient, sums, sizeof sums);
     }
@@ -130,15 +130,15 @@ Test(device, calls_launch_what_was_recorded) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
-/* lierne_reduce takes what out holds into account, which the adjoint does not. */
+/* lierne_plan_reduce takes what out holds into account, which the adjoint does not. */
 Test(device, reductions_launch_what_was_recorded_for_them) {
     lierne_context *context = open_context();
     lierne_plan *plan = make_plan(context);
     const float gradient[GHOSTS * WIDTH] = {9, -1, 5, 5, 2, 7};
     const float expected[ROWS * WIDTH] = {5, 5, 4, 4, 9, 7, 4, 4};
     float out[ROWS * WIDTH] = {3, 3, 4, 4, 3, 3, 4, 4};
-    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, out, gradient, &stream_a), LIERNE_OK, "%s",
-                 lierne_last_error());
+    cr_assert_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, out, gradient, &stream_a),
+                 LIERNE_OK, "%s", lierne_last_error());
     cr_assert_arr_eq(out, expected, sizeof out);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
@@ -147,7 +147,7 @@ Test(device, reductions_launch_what_was_recorded_for_them) {
 static lierne_status failing_launch(const lierne_program *program, size_t launch,
                                     const lierne_task_call *call, void *stream) {
     (void)program, (void)launch, (void)call, (void)stream;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "the device is gone");
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "the device is gone");
 }
 
 /* A launch that fails is the error of the begin, ends the call on the stream, and kills. */
@@ -157,10 +157,10 @@ Test(device, a_launch_that_fails_kills_the_context) {
     lierne_plan *plan = make_plan(context);
     float out[GHOSTS * WIDTH];
     memory.launch = failing_launch;
-    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_TRANSPORT);
+    cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_ERR_TRANSPORT);
     cr_assert(strstr(lierne_last_error(), "the device is gone"), "%s", lierne_last_error());
     cr_assert_eq(begun, finished);
-    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_TRANSPORT);
+    cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_ERR_TRANSPORT);
     cr_assert_eq(begun, 1);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
@@ -168,7 +168,7 @@ Test(device, a_launch_that_fails_kills_the_context) {
 }
 
 static void rejects(lierne_plan *plan, void *out, const void *in, void *stream, const char *word) {
-    cr_assert_eq(lierne_forward(plan, out, in, stream), LIERNE_UNSUPPORTED);
+    cr_assert_eq(lierne_plan_forward(plan, out, in, stream), LIERNE_ERR_UNSUPPORTED);
     cr_assert(strstr(lierne_last_error(), word), "%s", lierne_last_error());
     cr_assert_eq(begun, 0, "a call that was rejected has begun");
 }
@@ -182,7 +182,7 @@ Test(device, wrong_memory_and_streams_are_rejected_at_begin) {
     rejects(plan, out, on_host, &stream_a, "forward: in is no device");
     rejects(plan, on_host, rows, &stream_a, "forward: out is no device");
     rejects(plan, (char *)out + 1, rows, &stream_a, "forward: out is no device");
-    cr_assert_eq(lierne_forward(plan, out, rows, &stream_a), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward(plan, out, rows, &stream_a), LIERNE_OK);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
 }
@@ -200,10 +200,11 @@ Test(device, a_plan_with_a_captured_call_keeps_its_shape) {
     float in[256] = {1, 2, 3}, out[256] = {0};
     cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_OK, "%s", lierne_last_error());
     test_capture_begin(&stream_a);
-    cr_assert_eq(lierne_forward(plan, out, in, &stream_a), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_forward(plan, out, in, &stream_a), LIERNE_OK, "%s",
+                 lierne_last_error());
     test_graph *graph = test_capture_end();
     cr_assert_eq(out[1], 0);
-    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_update_shape(plan, shape), LIERNE_ERR_BUSY);
     cr_assert(strstr(lierne_last_error(), "a forward call of the plan was captured"));
     for (int i = 0; i < 3; i++) {
         in[1] = (float)(i + 7);
@@ -237,11 +238,11 @@ Test(device, device_memory_in_a_host_context_is_an_error) {
     cr_assert_str_eq(lierne_plan_get_memory_kind(plan), "host");
     memcpy(managed, rows, sizeof rows);
     context->device_query = query;
-    cr_assert_eq(lierne_forward(plan, out, on_host, NULL), LIERNE_UNSUPPORTED);
+    cr_assert_eq(lierne_plan_forward(plan, out, on_host, NULL), LIERNE_ERR_UNSUPPORTED);
     cr_assert(strstr(lierne_last_error(), "forward: in is memory of a CUDA device"), "%s",
               lierne_last_error());
-    cr_assert_eq(lierne_forward(plan, on_host, rows, NULL), LIERNE_UNSUPPORTED);
-    cr_assert_eq(lierne_forward(plan, out, managed, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward(plan, on_host, rows, NULL), LIERNE_ERR_UNSUPPORTED);
+    cr_assert_eq(lierne_plan_forward(plan, out, managed, NULL), LIERNE_OK);
     cr_assert_arr_eq(out, ghosts, sizeof out);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);

@@ -35,7 +35,7 @@ static bool has_partial(const redistribute_case *c) {
     bool any = false;
     for (int l = 0; l < 2; l++) {
         for (int d = 0; d < c->layouts[l].ndims; d++) {
-            any |= c->layouts[l].placements[d].kind == LIERNE_PARTIAL;
+            any |= c->layouts[l].placements[d].kind == LIERNE_PLACEMENT_PARTIAL;
         }
     }
     return any;
@@ -96,8 +96,8 @@ static void close_moved(moved *m) {
 
 /* A random tensor without contributions; false where the seed has some. */
 static bool open_moved(moved *m, uint64_t seed, uint64_t salt) {
-    static const lierne_dtype dtypes[] = {LIERNE_U8, LIERNE_BF16, LIERNE_F32, LIERNE_I64,
-                                          LIERNE_BITS128};
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_U8, LIERNE_DTYPE_BF16, LIERNE_DTYPE_F32,
+                                          LIERNE_DTYPE_I64, LIERNE_DTYPE_BITS128};
     *m = (moved){.layouts = {NULL}};
     random_redistribute(&m->c, seed, WORLD);
     if (has_partial(&m->c)) {
@@ -385,7 +385,7 @@ Test(digest, check_names_the_tensor_and_the_ranks) {
                      "tensor %d: out of rank %d differs from in of rank %d in "
                      "the ",
                      t, rank, source);
-            check_all(&b, LIERNE_MISMATCH, text);
+            check_all(&b, LIERNE_ERR_MISMATCH, text);
             for (size_t i = 0; i < bytes; i++) {
                 m->data[1][rank][i] ^= 0x10;
             }
@@ -393,14 +393,14 @@ Test(digest, check_names_the_tensor_and_the_ranks) {
     }
     check_all(&b, LIERNE_OK, "");
     b.odd = 3, b.key = true;
-    check_all(&b, LIERNE_MISMATCH, "key");
+    check_all(&b, LIERNE_ERR_MISMATCH, "key");
     b.key = false, b.null_in = true;
     b.odd = -1;
     for (int rank = 0; rank < WORLD && b.odd < 0; rank++) {
         b.odd = first_source(&b.tensors[1], rank);
     }
     cr_assert_geq(b.odd, 0);
-    check_all(&b, LIERNE_INVALID, "in[1] is NULL, must be a buffer: the digest is of ");
+    check_all(&b, LIERNE_ERR_INVALID, "in[1] is NULL, must be a buffer: the digest is of ");
     for (int t = 0; t < TENSORS; t++) {
         close_moved(&b.tensors[t]);
     }
@@ -428,23 +428,23 @@ Test(digest, rejects_bad_arguments) {
     }
     const lierne_digest_spec good = {.size = sizeof good, .layout = m.layouts[0]};
     lierne_digest_spec s = good;
-    cr_expect_eq(lierne_digest_compute(NULL, NULL, &good, m.data[0][0]), LIERNE_INVALID);
-    cr_expect_eq(lierne_digest_compute(&digest, NULL, NULL, m.data[0][0]), LIERNE_INVALID);
-    rejected(good, NULL, LIERNE_INVALID, "data is NULL, must be a buffer: the digest is of ");
+    cr_expect_eq(lierne_digest_compute(NULL, NULL, &good, m.data[0][0]), LIERNE_ERR_INVALID);
+    cr_expect_eq(lierne_digest_compute(&digest, NULL, NULL, m.data[0][0]), LIERNE_ERR_INVALID);
+    rejected(good, NULL, LIERNE_ERR_INVALID, "data is NULL, must be a buffer: the digest is of ");
     s.layout = NULL;
-    rejected(s, m.data[0][0], LIERNE_INVALID, "layout is NULL");
+    rejected(s, m.data[0][0], LIERNE_ERR_INVALID, "layout is NULL");
     s = good, s.rank = m.c.world;
-    rejected(s, m.data[0][0], LIERNE_INVALID, "rank is ");
+    rejected(s, m.data[0][0], LIERNE_ERR_INVALID, "rank is ");
     s = good, s.rank = -1;
-    rejected(s, m.data[0][0], LIERNE_INVALID, "rank is -1, must be 0 to ");
+    rejected(s, m.data[0][0], LIERNE_ERR_INVALID, "rank is -1, must be 0 to ");
     s = good, s.peer_layout = m.layouts[1], s.peer = m.c.world;
-    rejected(s, m.data[0][0], LIERNE_INVALID, "peer is ");
+    rejected(s, m.data[0][0], LIERNE_ERR_INVALID, "peer is ");
     moved other = {.layouts = {NULL}};
     while (!open_moved(&other, ++seed, 5) || other.c.dtype == m.c.dtype) {
         close_moved(&other);
     }
     s = good, s.peer_layout = other.layouts[1];
-    rejected(s, m.data[0][0], LIERNE_INVALID, "the two layouts are not of one tensor");
+    rejected(s, m.data[0][0], LIERNE_ERR_INVALID, "the two layouts are not of one tensor");
     close_moved(&other);
     redistribute_case c;
     lierne_layout *partial = NULL;
@@ -452,7 +452,8 @@ Test(digest, rejects_bad_arguments) {
         random_redistribute(&c, seed, WORLD);
         lierne_layout *candidate = redistribute_layout(&c, CASE_SRC);
         for (int d = 0; d < c.layouts[0].ndims && !partial; d++) {
-            partial = c.layouts[0].placements[d].kind == LIERNE_PARTIAL && c.layouts[0].sizes[d] > 1
+            partial = c.layouts[0].placements[d].kind == LIERNE_PLACEMENT_PARTIAL &&
+                              c.layouts[0].sizes[d] > 1
                           ? candidate
                           : NULL;
         }
@@ -461,19 +462,19 @@ Test(digest, rejects_bad_arguments) {
         }
     }
     s = good, s.layout = partial;
-    rejected(s, m.data[0][0], LIERNE_UNSUPPORTED, "layout has a PARTIAL dim");
+    rejected(s, m.data[0][0], LIERNE_ERR_UNSUPPORTED, "layout has a PARTIAL dim");
     close_moved(&m);
     lierne_layout_destroy(partial);
     lierne_context *context;
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     lierne_digest_check_spec check = {.size = sizeof check, .ntensors = -1};
-    cr_expect_eq(lierne_digest_check(context, &check, NULL, NULL), LIERNE_INVALID);
+    cr_expect_eq(lierne_digest_check(context, &check, NULL, NULL), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "ntensors is -1"), "%s", lierne_last_error());
     check.ntensors = 1;
-    cr_expect_eq(lierne_digest_check(context, &check, NULL, NULL), LIERNE_INVALID);
+    cr_expect_eq(lierne_digest_check(context, &check, NULL, NULL), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), "src is NULL"), "%s", lierne_last_error());
     check.ntensors = 0;
     cr_expect_eq(lierne_digest_check(context, &check, NULL, NULL), LIERNE_OK);
-    cr_expect_eq(lierne_digest_check(NULL, &check, NULL, NULL), LIERNE_INVALID);
+    cr_expect_eq(lierne_digest_check(NULL, &check, NULL, NULL), LIERNE_ERR_INVALID);
     cr_expect_eq(lierne_context_destroy(context), LIERNE_OK);
 }

@@ -28,7 +28,7 @@ static lierne_stream_driver device;
 
 static lierne_status enqueue_nothing(void *stream, lierne_stream_work *work) {
     (void)stream, (void)work;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "a call that cannot be served was enqueued");
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "a call that cannot be served was enqueued");
 }
 
 /* One sample on each rank; the output is both, or this rank's own where the plan has no messages.
@@ -87,12 +87,13 @@ static void expect_rejected(world *w, bool on_stream, const char *says) {
         lierne_request *request;
         void *stream = on_stream ? w->streams[r] : NULL, *out = w->out[r];
         const void *in = w->in[r];
-        cr_assert_eq(lierne_forward_begin(&request, w->plans[r], out, in, stream),
-                     LIERNE_UNSUPPORTED);
+        cr_assert_eq(lierne_plan_forward_begin(&request, w->plans[r], out, in, stream),
+                     LIERNE_ERR_UNSUPPORTED);
         cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
         cr_assert_null(request);
-        cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], LIERNE_ADJOINT, &out, &in, stream),
-                     LIERNE_UNSUPPORTED);
+        cr_assert_eq(lierne_coalesced_begin(w->coalesced[r], LIERNE_DIRECTION_ADJOINT, &out, &in,
+                                            stream),
+                     LIERNE_ERR_UNSUPPORTED);
         cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
     }
 }
@@ -100,12 +101,12 @@ static void expect_rejected(world *w, bool on_stream, const char *says) {
 static void expect_served(world *w, bool on_stream, bool messages) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
-                                          on_stream ? w->streams[r] : NULL),
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in[r],
+                                               on_stream ? w->streams[r] : NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
     for (int i = 0; i < (messages ? 2 * ROWS : ROWS); i++) {
         cr_assert_eq(w->out[1][i], w->in[messages ? i / ROWS : 1][i % ROWS], "element %d", i);
@@ -171,12 +172,13 @@ Test(executors, one_direction_that_needs_both) {
                      lierne_last_error());
     }
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_forward_begin(&request, plans[r], out, in, &stream),
-                     LIERNE_UNSUPPORTED);
+        cr_assert_eq(lierne_plan_forward_begin(&request, plans[r], out, in, &stream),
+                     LIERNE_ERR_UNSUPPORTED);
         cr_assert(strstr(lierne_last_error(), "transport sim must be polled, which a device stream "
                                               "cannot do: leave it out of LIERNE_TRANSPORTS"),
                   "%s", lierne_last_error());
-        cr_assert_eq(lierne_forward_begin(&request, plans[r], out, in, NULL), LIERNE_UNSUPPORTED);
+        cr_assert_eq(lierne_plan_forward_begin(&request, plans[r], out, in, NULL),
+                     LIERNE_ERR_UNSUPPORTED);
         cr_assert(strstr(lierne_last_error(), "transport by_stream serves calls on a stream only, "
                                               "and stream is NULL: leave it out"),
                   "%s", lierne_last_error());

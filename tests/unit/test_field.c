@@ -26,7 +26,7 @@ static lierne_status plan_both(const lierne_bridge_spec *first, const lierne_bri
 
 static void expect_mismatch(const lierne_bridge_spec *first, const lierne_bridge_spec *second,
                             const char *text) {
-    cr_assert_eq(plan_both(first, second), LIERNE_MISMATCH, "%s", text);
+    cr_assert_eq(plan_both(first, second), LIERNE_ERR_MISMATCH, "%s", text);
     cr_assert_eq(strncmp(lierne_last_error(), "lierne_plan_create_bridge: ", 27), 0, "%s",
                  lierne_last_error());
     cr_assert_str_eq(lierne_last_error() + 27, text);
@@ -55,10 +55,10 @@ Test(field, the_first_item_that_differs_is_named) {
                                      .dst = dst,
                                      .naxes = 3,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .sequence_axis = 1,
                                      .src_counts = counts,
-                                     .gradient_owner = LIERNE_GRADIENT_ROWS,
+                                     .gradient_owner = LIERNE_GRADIENT_OWNER_ROWS,
                                      .row_owner = rows};
     lierne_bridge_spec other = spec;
     other.max_inflight = 1;
@@ -72,7 +72,7 @@ Test(field, the_first_item_that_differs_is_named) {
     other = spec, other.src_counts = NULL;
     expect_mismatch(&spec, &other,
                     "src_counts differs between ranks: 2 entries on rank 0, NULL on rank 1");
-    other = spec, other.dtype = LIERNE_BF16;
+    other = spec, other.dtype = LIERNE_DTYPE_BF16;
     expect_mismatch(&spec, &other,
                     "dtype differs between ranks: 'f32' on rank 0, 'bf16' on rank 1");
     other = spec, other.src = renamed;

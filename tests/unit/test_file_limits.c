@@ -49,7 +49,7 @@ Test(file_limits, recorder) {
     lierne_status status = lierne_recorder_open(&r, &spec);
     limit_files(before);
     unsetenv("LIERNE_DUMP_DIR");
-    cr_assert_eq(status, LIERNE_IO);
+    cr_assert_eq(status, LIERNE_ERR_IO);
     cr_assert(strstr(lierne_last_error(), "File too large"), "'%s'", lierne_last_error());
     cr_assert_eq(count_files(folder), 0, "a file is left");
     rmdir(folder);

@@ -74,20 +74,23 @@ static lierne_route *receiver(const fused_case *c) {
     lierne_stage *stage;
     int64_t scratch, n = received_elements(c);
     cr_assert_eq(lierne_route_create(&route, 0, MOST, MOST), LIERNE_OK);
-    route->dtype = LIERNE_F32;
+    route->dtype = LIERNE_DTYPE_F32;
     lierne_route_scratch(route, LANDING + n, &scratch);
     cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
-    lierne_messages_put(&stage->recvs, 1, LIERNE_SCRATCH, lierne_block_range(LANDING, n));
+    lierne_messages_put(&stage->recvs, 1, LIERNE_BUFFER_SCRATCH, lierne_block_range(LANDING, n));
     for (int s = 0; s < c->nsums; s++) {
-        const lierne_place from[2] = {lierne_place_at(LIERNE_IN, c->sums[s].own),
-                                      lierne_place_at(LIERNE_SCRATCH, c->sums[s].received)};
-        lierne_ops_put(&stage->sums, lierne_place_at(LIERNE_OUT, c->sums[s].to), false, from, 2);
+        const lierne_place from[2] = {lierne_place_at(LIERNE_BUFFER_IN, c->sums[s].own),
+                                      lierne_place_at(LIERNE_BUFFER_SCRATCH, c->sums[s].received)};
+        lierne_ops_put(&stage->sums, lierne_place_at(LIERNE_BUFFER_OUT, c->sums[s].to), false, from,
+                       2);
     }
     if (c->read_later) {
-        const lierne_place from = lierne_place_at(LIERNE_SCRATCH, lierne_block_range(LANDING, 1));
+        const lierne_place from =
+            lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(LANDING, 1));
         cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
-        lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_OUT, lierne_block_range(MOST - 1, 1)),
-                       false, &from, 1);
+        lierne_ops_put(&stage->copies,
+                       lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(MOST - 1, 1)), false,
+                       &from, 1);
     }
     return route;
 }
@@ -97,9 +100,9 @@ static lierne_route *sender(const fused_case *c) {
     lierne_stage *stage;
     lierne_message *message;
     cr_assert_eq(lierne_route_create(&route, 1, MOST, 0), LIERNE_OK);
-    route->dtype = LIERNE_F32;
+    route->dtype = LIERNE_DTYPE_F32;
     cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
-    cr_assert_eq(lierne_messages_add(&stage->sends, 0, LIERNE_IN, &message), LIERNE_OK);
+    cr_assert_eq(lierne_messages_add(&stage->sends, 0, LIERNE_BUFFER_IN, &message), LIERNE_OK);
     for (int b = 0; b < c->nsent; b++) {
         lierne_message_add(message, c->sent[b]);
     }
@@ -151,7 +154,8 @@ static void run_twice(const fused_case *c, lierne_execution *const e[2]) {
             const void *from = in[r];
             cr_assert_eq(lierne_execution_identify(e[r], (lierne_execution_id){.match = call}),
                          LIERNE_OK);
-            cr_assert_eq(lierne_execution_begin(e[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
+            cr_assert_eq(lierne_execution_begin(e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL),
+                         LIERNE_OK);
         }
         cr_assert_eq(lierne_execution_wait(e[0]), LIERNE_OK, "%s", lierne_last_error());
         cr_assert_eq(lierne_execution_wait(e[1]), LIERNE_OK, "%s", lierne_last_error());
@@ -298,17 +302,17 @@ static lierne_route *swapper(int rank, int n) {
     lierne_stage *stage;
     int64_t scratch;
     cr_assert_eq(lierne_route_create(&route, rank, n, n), LIERNE_OK);
-    route->dtype = LIERNE_F32;
+    route->dtype = LIERNE_DTYPE_F32;
     const lierne_block all = lierne_block_range(0, n);
     lierne_route_scratch(route, n, &scratch);
-    const lierne_place from[2] = {lierne_place_at(LIERNE_OUT, all),
-                                  lierne_place_at(LIERNE_SCRATCH, all)};
-    const lierne_place in = lierne_place_at(LIERNE_IN, all);
+    const lierne_place from[2] = {lierne_place_at(LIERNE_BUFFER_OUT, all),
+                                  lierne_place_at(LIERNE_BUFFER_SCRATCH, all)};
+    const lierne_place in = lierne_place_at(LIERNE_BUFFER_IN, all);
     cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
     lierne_ops_put(&stage->copies, from[0], false, &in, 1);
     cr_assert_eq(lierne_route_add_stage(route, &stage), LIERNE_OK);
-    lierne_messages_put(&stage->sends, 1 - rank, LIERNE_OUT, all);
-    lierne_messages_put(&stage->recvs, 1 - rank, LIERNE_SCRATCH, all);
+    lierne_messages_put(&stage->sends, 1 - rank, LIERNE_BUFFER_OUT, all);
+    lierne_messages_put(&stage->recvs, 1 - rank, LIERNE_BUFFER_SCRATCH, all);
     lierne_ops_put(&stage->sums, from[0], false, from, 2);
     return route;
 }
@@ -330,7 +334,8 @@ Test(fused_sums, a_sum_of_what_is_sent_waits_for_its_reader) {
             memset(out[r], 0xa5, sizeof out[r]);
             cr_assert_eq(lierne_execution_identify(p.e[r], (lierne_execution_id){.match = call}),
                          LIERNE_OK);
-            cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_SUM, &to, &from, NULL), LIERNE_OK);
+            cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to, &from, NULL),
+                         LIERNE_OK);
         }
         for (int r = 0; r < 2; r++) {
             cr_assert_eq(lierne_execution_wait(p.e[r]), LIERNE_OK, "%s", lierne_last_error());
@@ -349,7 +354,7 @@ static void reduce_too_late(lierne_dtype dtype, lierne_reduction reduction, int6
                             void *to, const lierne_block *to_block, const lierne_contribution *from,
                             size_t n) {
     lierne_host_reduce(dtype, reduction, divisor, to, to_block, from, n);
-    atomic_store(&gives_up->gave_up, (int)LIERNE_TIMEOUT);
+    atomic_store(&gives_up->gave_up, (int)LIERNE_ERR_TIMEOUT);
     atomic_store(&gives_up->world->any_gave_up, true);
 }
 
@@ -369,9 +374,10 @@ Test(fused_sums, a_sender_that_gave_up_during_the_sum) {
     gives_up = lierne_sim_get_context(p.sim, 1)->control_self;
     lierne_sim_get_context(p.sim, 0)->memory = &memory;
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_SUM, &to[r], &from, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_execution_begin(p.e[r], LIERNE_REDUCTION_SUM, &to[r], &from, NULL),
+                     LIERNE_OK);
     }
-    cr_assert_eq(lierne_execution_wait(p.e[0]), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_execution_wait(p.e[0]), LIERNE_ERR_TIMEOUT);
     cr_assert(strstr(lierne_last_error(), "rank 1 gave up"), "%s", lierne_last_error());
     lierne_execution_wait(p.e[1]);
     close_pair(&p);

@@ -43,7 +43,7 @@ static void create(gate *g, int world) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = PATIENT};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     memset(g, 0, sizeof *g);
     g->world = world;
     cr_assert_eq(lierne_sim_create(&g->sim, world, &spec), LIERNE_OK);
@@ -78,8 +78,8 @@ static void begin(gate *g, int y) {
     for (int r = 0; r < g->world; r++) {
         for (int q = 0; q < QUEUES; q++) {
             memset(g->out[r][q], 0xA5, sizeof g->out[r][q]);
-            cr_assert_eq(lierne_forward_begin(&g->requests[r][q], g->plans[r][q], g->out[r][q],
-                                              g->in[r][q], g->streams[r][queues[q]]),
+            cr_assert_eq(lierne_plan_forward_begin(&g->requests[r][q], g->plans[r][q], g->out[r][q],
+                                                   g->in[r][q], g->streams[r][queues[q]]),
                          LIERNE_OK, "%s", lierne_last_error());
         }
     }
@@ -95,7 +95,8 @@ static bool is_done(const gate *g, int r, int q) {
 static void end(gate *g) {
     for (int r = 0; r < g->world; r++) {
         for (int q = 0; q < QUEUES; q++) {
-            cr_assert_eq(lierne_end(g->requests[r][q]), LIERNE_OK, "%s", lierne_last_error());
+            cr_assert_eq(lierne_request_end(g->requests[r][q]), LIERNE_OK, "%s",
+                         lierne_last_error());
             for (int i = 0; i < g->world * COUNT; i++) {
                 cr_assert_eq(g->out[r][q][i], 1000 * q + 10 * (i / COUNT) + i % COUNT + 1);
             }

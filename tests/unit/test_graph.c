@@ -88,7 +88,7 @@ static void run_rank(lierne_context *context, void *shared) {
     world *w = shared;
     int r = lierne_context_get_rank(context);
     lierne_plan *plan = NULL;
-    lierne_references_spec spec = spec_of(w, r, LIERNE_I64);
+    lierne_references_spec spec = spec_of(w, r, LIERNE_DTYPE_I64);
     w->status[r] = lierne_plan_create_references(w->no_out[r] ? NULL : &plan, context, &spec);
     snprintf(w->message[r], sizeof w->message[r], "%s", lierne_last_error());
     if (w->status[r] != LIERNE_OK) {
@@ -114,15 +114,16 @@ static void run_rank(lierne_context *context, void *shared) {
         }
     }
     EXPECT(w->n > 1 || lierne_plan_check((const lierne_plan *const *)&plan, 1) == LIERNE_OK)
-    EXPECT(lierne_plan_get_elements(&n_in, &n_out, plan, LIERNE_FORWARD) == LIERNE_OK)
+    EXPECT(lierne_plan_get_elements(&n_in, &n_out, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK)
     EXPECT(n_out == (w->nghosts[r] ? (w->nghosts[r] - 1) * w->stride + w->width : 0))
     /* NULL where a rank has nothing: it must serve the others all the same. */
-    EXPECT(lierne_forward(plan, n_out ? w->ghosts[r] : NULL, n_in ? owned : NULL, NULL) ==
+    EXPECT(lierne_plan_forward(plan, n_out ? w->ghosts[r] : NULL, n_in ? owned : NULL, NULL) ==
            LIERNE_OK)
-    EXPECT(lierne_adjoint(plan, n_in ? w->gradient[r] : NULL, n_out ? in : NULL, NULL) == LIERNE_OK)
+    EXPECT(lierne_plan_adjoint(plan, n_in ? w->gradient[r] : NULL, n_out ? in : NULL, NULL) ==
+           LIERNE_OK)
     if (r == 0) {
         lierne_report report = {.size = sizeof report};
-        EXPECT(lierne_plan_get_report(&report, plan, LIERNE_FORWARD) == LIERNE_OK)
+        EXPECT(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD) == LIERNE_OK)
         w->taken = report.algorithm;
     }
     EXPECT(lierne_plan_destroy(plan) == LIERNE_OK)
@@ -185,8 +186,8 @@ static void run_drawn(unsigned seeds, int rows, int ghosts) {
                     cr_assert_eq(w.status[r], LIERNE_OK, "%s: %s", what, w.message[r]);
                 }
                 check_values(&w, what);
-                cr_assert(a != LIERNE_GRAPH_DIRECT || strcmp(w.taken, "direct") == 0);
-                cr_assert(a != LIERNE_GRAPH_ALL_GATHER || w.n == 1 ||
+                cr_assert(a != LIERNE_GRAPH_ALGORITHM_DIRECT || strcmp(w.taken, "direct") == 0);
+                cr_assert(a != LIERNE_GRAPH_ALGORITHM_ALL_GATHER || w.n == 1 ||
                           strcmp(w.taken, "all_gather") == 0);
             }
         }
@@ -264,7 +265,7 @@ Test(graph, bad_references) {
             } else {
                 w.rank[2][0] = bad == 3 ? 4 : -1;
             }
-            run_rejected(&w, bad < 3 ? LIERNE_INDEX_RANGE : LIERNE_PEER_RANGE, "rank 2");
+            run_rejected(&w, bad < 3 ? LIERNE_ERR_INDEX_RANGE : LIERNE_ERR_PEER_RANGE, "rank 2");
         }
     }
 }
@@ -274,7 +275,7 @@ Test(graph, no_out_on_one_rank) {
     static world w;
     draw_ring(&w);
     w.no_out[2] = true;
-    run_rejected(&w, LIERNE_INVALID, "rank 2: out is NULL");
+    run_rejected(&w, LIERNE_ERR_INVALID, "rank 2: out is NULL");
 }
 
 /* One row of 2^61 bytes is valid; what its owner would send or sum for eight ranks is 2^64 bytes.
@@ -290,7 +291,7 @@ Test(graph, sums_that_do_not_fit) {
         for (int r = 0; r < w.n; r++) {
             w.nghosts[r] = 1;
         }
-        run_rejected(&w, LIERNE_COUNT_RANGE, "do not fit");
+        run_rejected(&w, LIERNE_ERR_COUNT_RANGE, "do not fit");
     }
 }
 

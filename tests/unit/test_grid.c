@@ -41,26 +41,26 @@ static void expect_rejection(const lierne_grid_spec *spec, lierne_status status,
 Test(grid, each_error_is_named) {
     lierne_grid *grid;
     lierne_grid_spec spec = good_spec();
-    cr_assert_eq(lierne_grid_create(NULL, &spec), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_create(&grid, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_create(NULL, &spec), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_create(&grid, NULL), LIERNE_ERR_INVALID);
     spec.size--;
-    expect_rejection(&spec, LIERNE_INVALID, "spec->size");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "spec->size");
     spec = good_spec(), spec.ndims = -1;
-    expect_rejection(&spec, LIERNE_INVALID, "-1");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "-1");
     spec = good_spec(), spec.ndims = LIERNE_MAX_DIMS + 1;
-    expect_rejection(&spec, LIERNE_INVALID, "17");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "17");
     spec = good_spec(), spec.names = NULL;
-    expect_rejection(&spec, LIERNE_INVALID, "names");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "names");
     spec = good_spec(), spec.sizes = NULL;
-    expect_rejection(&spec, LIERNE_INVALID, "sizes");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "sizes");
     spec = good_spec(), spec.names = (const char *const[]){"tp", NULL};
-    expect_rejection(&spec, LIERNE_INVALID, "dim 1");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "dim 1");
     spec = good_spec(), spec.world_size = 0;
-    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size is 0");
+    expect_rejection(&spec, LIERNE_ERR_WORLD_SIZE, "world_size is 0");
     spec = good_spec(), spec.world_size = LIERNE_MAX_RANKS + 1;
-    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size");
+    expect_rejection(&spec, LIERNE_ERR_WORLD_SIZE, "world_size");
     spec = good_spec(), spec.rank_offset = -1;
-    expect_rejection(&spec, LIERNE_RANK_OFFSET, "rank_offset is -1");
+    expect_rejection(&spec, LIERNE_ERR_RANK_OFFSET, "rank_offset is -1");
 }
 
 Test(grid, names_and_sizes_are_checked) {
@@ -68,7 +68,7 @@ Test(grid, names_and_sizes_are_checked) {
     lierne_grid_spec spec = good_spec();
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         spec.names = (const char *const[]){"tp", bad[i]};
-        expect_rejection(&spec, LIERNE_NAME, "name");
+        expect_rejection(&spec, LIERNE_ERR_NAME, "name");
     }
     /* A lone byte, a cut sequence, an overlong form, a surrogate, a point past U+10FFFF. */
     static const char *const not_utf8[] = {"d\xffp", "dp\xe2\x82", "\xc0\xaf", "\xed\xa0\x80",
@@ -77,7 +77,7 @@ Test(grid, names_and_sizes_are_checked) {
                                          "0xed at offset 0", "0xf4 at offset 0"};
     for (size_t i = 0; i < sizeof not_utf8 / sizeof not_utf8[0]; i++) {
         spec = good_spec(), spec.names = (const char *const[]){"tp", not_utf8[i]};
-        expect_rejection(&spec, LIERNE_NAME, places[i]);
+        expect_rejection(&spec, LIERNE_ERR_NAME, places[i]);
         cr_assert(strstr(lierne_last_error(), "UTF-8"));
     }
     lierne_grid *grid;
@@ -88,18 +88,18 @@ Test(grid, names_and_sizes_are_checked) {
     static const int64_t sizes[] = {0, -1, INT64_MIN};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         spec = good_spec(), spec.sizes = (const int64_t[]){2, sizes[i]};
-        expect_rejection(&spec, LIERNE_DIM_SIZE, "'dp'");
+        expect_rejection(&spec, LIERNE_ERR_DIM_SIZE, "'dp'");
     }
     spec = good_spec(), spec.names = (const char *const[]){"tp", "tp"};
-    expect_rejection(&spec, LIERNE_DUPLICATE, "'tp'");
+    expect_rejection(&spec, LIERNE_ERR_DUPLICATE, "'tp'");
     spec = good_spec(), spec.sizes = (const int64_t[]){INT64_MAX / 2 + 1, 2};
-    expect_rejection(&spec, LIERNE_OVERFLOW, "4611686018427387904 times 2");
+    expect_rejection(&spec, LIERNE_ERR_OVERFLOW, "4611686018427387904 times 2");
     spec = good_spec(), spec.sizes = (const int64_t[]){(int64_t)1 << 31, (int64_t)1 << 31};
-    expect_rejection(&spec, LIERNE_OVERSIZED, "4611686018427387904 ranks");
+    expect_rejection(&spec, LIERNE_ERR_OVERSIZED, "4611686018427387904 ranks");
     spec = good_spec(), spec.rank_offset = 1;
-    expect_rejection(&spec, LIERNE_OVERSIZED, "8 ranks from rank 1");
+    expect_rejection(&spec, LIERNE_ERR_OVERSIZED, "8 ranks from rank 1");
     spec = good_spec(), spec.rank_offset = INT64_MAX;
-    expect_rejection(&spec, LIERNE_OVERSIZED, "9223372036854775807");
+    expect_rejection(&spec, LIERNE_ERR_OVERSIZED, "9223372036854775807");
 }
 
 /* Mends the faults one by one, in the order in which they must be found. */
@@ -107,21 +107,21 @@ Test(grid, errors_come_in_the_order_of_the_header) {
     const char *names[] = {NULL, "a-b", "x"};
     int64_t sizes[] = {INT64_MAX, 4, 3};
     lierne_grid_spec spec = {.ndims = 3, .names = names, .sizes = sizes, .rank_offset = -4};
-    expect_rejection(&spec, LIERNE_INVALID, "spec->size");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "spec->size");
     spec.size = sizeof spec;
-    expect_rejection(&spec, LIERNE_INVALID, "dim 0");
+    expect_rejection(&spec, LIERNE_ERR_INVALID, "dim 0");
     names[0] = "x";
-    expect_rejection(&spec, LIERNE_WORLD_SIZE, "world_size");
+    expect_rejection(&spec, LIERNE_ERR_WORLD_SIZE, "world_size");
     spec.world_size = 12;
-    expect_rejection(&spec, LIERNE_RANK_OFFSET, "rank_offset");
+    expect_rejection(&spec, LIERNE_ERR_RANK_OFFSET, "rank_offset");
     spec.rank_offset = 4;
-    expect_rejection(&spec, LIERNE_NAME, "a-b");
+    expect_rejection(&spec, LIERNE_ERR_NAME, "a-b");
     names[1] = "y";
-    expect_rejection(&spec, LIERNE_DUPLICATE, "'x'");
+    expect_rejection(&spec, LIERNE_ERR_DUPLICATE, "'x'");
     names[2] = "z";
-    expect_rejection(&spec, LIERNE_OVERFLOW, "times 4");
+    expect_rejection(&spec, LIERNE_ERR_OVERFLOW, "times 4");
     sizes[0] = 1;
-    expect_rejection(&spec, LIERNE_OVERSIZED, "12 ranks from rank 4");
+    expect_rejection(&spec, LIERNE_ERR_OVERSIZED, "12 ranks from rank 4");
     spec.world_size = 16;
     lierne_grid *grid;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
@@ -165,7 +165,7 @@ Test(grid, getters) {
     lierne_grid *grid;
     cr_assert_eq(lierne_grid_create(&grid, &spec), LIERNE_OK);
     cr_assert_eq(lierne_grid_get_size(grid), 8);
-    cr_assert_eq(lierne_grid_get_offset(grid), 3);
+    cr_assert_eq(lierne_grid_get_rank_offset(grid), 3);
     cr_assert_eq(lierne_grid_get_world_size(grid), 12);
     cr_assert_eq(lierne_grid_get_nviews(grid), 1);
     cr_assert_str_eq(lierne_grid_get_view_name(grid, 0), "base");
@@ -185,7 +185,7 @@ Test(grid, getters) {
 
 Test(grid, null_grids) {
     cr_assert_eq(lierne_grid_get_size(NULL), -1);
-    cr_assert_eq(lierne_grid_get_offset(NULL), -1);
+    cr_assert_eq(lierne_grid_get_rank_offset(NULL), -1);
     cr_assert_eq(lierne_grid_get_world_size(NULL), -1);
     cr_assert_eq(lierne_grid_get_nviews(NULL), -1);
     cr_assert_null(lierne_grid_get_view_name(NULL, 0));
@@ -203,18 +203,18 @@ Test(grid, null_grids) {
 Test(grid, coords_and_rank_refuse_what_is_outside) {
     lierne_grid *grid = good_grid();
     int coords[2], rank;
-    cr_assert_eq(lierne_grid_get_coords(coords, NULL, NULL, 0), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_coords(NULL, grid, NULL, 0), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_coords(coords, grid, "nope", 0), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_grid_get_coords(coords, NULL, NULL, 0), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(NULL, grid, NULL, 0), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, "nope", 0), LIERNE_ERR_UNKNOWN_VIEW);
     cr_assert(strstr(lierne_last_error(), "base"));
-    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, 8), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, -1), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_rank(&rank, NULL, NULL, coords), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_rank(NULL, grid, NULL, coords), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_rank(&rank, grid, "nope", coords), LIERNE_UNKNOWN_VIEW);
-    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){2, 0}), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){0, -1}), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, 8), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_coords(coords, grid, NULL, -1), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, NULL, NULL, coords), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(NULL, grid, NULL, coords), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, "nope", coords), LIERNE_ERR_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){2, 0}), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_rank(&rank, grid, NULL, (int[]){0, -1}), LIERNE_ERR_INVALID);
     lierne_grid_destroy(grid);
 }
 
@@ -248,13 +248,13 @@ static lierne_status build_all(void) {
 
 Test(grid, every_allocation_may_fail) {
     size_t live = lierne_mem_live(), k = 1;
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     for (; status != LIERNE_OK; k++) {
         cr_assert_lt(k, 1000);
         lierne_mem_fail_at(k);
         status = build_all();
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY, "%s", lierne_last_error());
         cr_assert_eq(lierne_mem_live(), live, "allocation %zu failed: %zu alive, %zu before", k,
                      lierne_mem_live(), live);
     }
@@ -269,10 +269,10 @@ Test(grid, a_failed_view_or_key_changes_nothing) {
         .size = sizeof view, .name = "v", .ndims = 2, .names = names, .sizes = two_four};
     cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
     lierne_mem_fail_at(2);
-    cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_ERR_NO_MEMORY);
     cr_assert_eq(lierne_grid_get_nviews(grid), 1);
     lierne_mem_fail_at(2);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_ERR_NO_MEMORY);
     lierne_mem_fail_at(0);
     cr_assert_eq(lierne_group_keys_get_count(keys), 0);
     cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_OK);

@@ -188,20 +188,21 @@ Test(grid_groups, caller_order_is_kept_only_where_asked) {
 Test(grid_groups, query_errors) {
     lierne_grid *grid = cube();
     int n;
-    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, NULL, NULL, NULL, 0), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, 1), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, -1), LIERNE_INVALID);
-    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES(NULL), 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, NULL, NULL, NULL, 0), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, 1), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NULL, -1), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES(NULL), 1),
+                 LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, "nope", NAMES("qq"), 1),
-                 LIERNE_UNKNOWN_VIEW);
+                 LIERNE_ERR_UNKNOWN_VIEW);
     cr_assert(strstr(lierne_last_error(), "'nope'") && strstr(lierne_last_error(), "base"));
     cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES("tp", "tp", "qq"), 3),
-                 LIERNE_UNKNOWN_DIM);
+                 LIERNE_ERR_UNKNOWN_DIM);
     cr_assert(strstr(lierne_last_error(), "'qq'") && strstr(lierne_last_error(), "tp, cp, dp"));
     cr_assert_eq(lierne_grid_get_groups(NULL, &n, &n, grid, NULL, NAMES("tp", "dp", "tp"), 3),
-                 LIERNE_DUPLICATE);
+                 LIERNE_ERR_DUPLICATE);
     cr_assert_eq(lierne_grid_get_groups_ordered(NULL, &n, &n, grid, NULL, NAMES("tp", "tp"), 2),
-                 LIERNE_DUPLICATE);
+                 LIERNE_ERR_DUPLICATE);
     cr_assert_eq(lierne_grid_get_groups(NULL, NULL, NULL, grid, NULL, NULL, 0), LIERNE_OK);
     lierne_grid_destroy(grid);
 }
@@ -231,29 +232,29 @@ Test(grid_views, each_error_in_its_order) {
     lierne_grid *grid = cube();
     const char *names[] = {"a-b", "a-b", NULL}, *shared[] = {"ep", "ep", NULL};
     int64_t sizes[] = {0, 2};
-    cr_assert_eq(add(NULL, "v", names, sizes, shared, "w"), LIERNE_INVALID);
-    cr_assert_eq(add(grid, NULL, names, sizes, shared, "w"), LIERNE_INVALID);
-    cr_assert_eq(add(grid, "", names, sizes, shared, "w"), LIERNE_NAME);
-    cr_assert_eq(add(grid, "base", names, sizes, shared, "w"), LIERNE_DUPLICATE);
-    cr_assert_eq(add(grid, "v", names, NULL, shared, "w"), LIERNE_UNKNOWN_VIEW);
-    cr_assert_eq(add(grid, "v", names, NULL, shared, NULL), LIERNE_INVALID);
-    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_DUPLICATE);
+    cr_assert_eq(add(NULL, "v", names, sizes, shared, "w"), LIERNE_ERR_INVALID);
+    cr_assert_eq(add(grid, NULL, names, sizes, shared, "w"), LIERNE_ERR_INVALID);
+    cr_assert_eq(add(grid, "", names, sizes, shared, "w"), LIERNE_ERR_NAME);
+    cr_assert_eq(add(grid, "base", names, sizes, shared, "w"), LIERNE_ERR_DUPLICATE);
+    cr_assert_eq(add(grid, "v", names, NULL, shared, "w"), LIERNE_ERR_UNKNOWN_VIEW);
+    cr_assert_eq(add(grid, "v", names, NULL, shared, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_ERR_DUPLICATE);
     names[1] = "dp";
-    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_NAME);
+    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_ERR_NAME);
     names[0] = "ep";
-    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_DIM_SIZE);
+    cr_assert_eq(add(grid, "v", names, sizes, shared, NULL), LIERNE_ERR_DIM_SIZE);
     cr_assert(strstr(lierne_last_error(), "'ep' is 0"));
-    cr_assert_eq(add(grid, "v", names, huge, shared, NULL), LIERNE_OVERFLOW);
-    cr_assert_eq(add(grid, "v", names, wrong, shared, NULL), LIERNE_SIZE);
-    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_DUPLICATE);
+    cr_assert_eq(add(grid, "v", names, huge, shared, NULL), LIERNE_ERR_OVERFLOW);
+    cr_assert_eq(add(grid, "v", names, wrong, shared, NULL), LIERNE_ERR_SIZE);
+    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_ERR_DUPLICATE);
     shared[0] = "dp";
-    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_UNKNOWN_DIM);
+    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_ERR_UNKNOWN_DIM);
     cr_assert(strstr(lierne_last_error(), "'ep' is not in view 'base'"));
     shared[1] = "tp";
-    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_UNKNOWN_DIM);
+    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_ERR_UNKNOWN_DIM);
     cr_assert(strstr(lierne_last_error(), "'tp' is not in view 'v'"));
     names[0] = "tp";
-    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_MEMBERSHIP);
+    cr_assert_eq(add(grid, "v", names, four, shared, NULL), LIERNE_ERR_MEMBERSHIP);
     cr_assert(strstr(lierne_last_error(), "'tp' groups 4 ranks"));
     cr_assert_eq(lierne_grid_get_nviews(grid), 1);
     lierne_grid_destroy(grid);
@@ -262,11 +263,11 @@ Test(grid_views, each_error_in_its_order) {
 Test(grid_views, equal_sizes_at_other_strides_are_other_groups) {
     lierne_grid *grid = cube();
     cr_assert_eq(add(grid, "v", NAMES("dp", "x", NULL), SIZES(2, 4), NAMES("dp", NULL), NULL),
-                 LIERNE_MEMBERSHIP);
+                 LIERNE_ERR_MEMBERSHIP);
     cr_assert(strstr(lierne_last_error(), "'dp'"));
     cr_assert_eq(add(grid, "v", NAMES("x", "dp", NULL), SIZES(4, 2), NAMES("dp", NULL), NULL),
                  LIERNE_OK);
-    cr_assert_eq(add(grid, "v", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_DUPLICATE);
+    cr_assert_eq(add(grid, "v", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_ERR_DUPLICATE);
     lierne_grid_destroy(grid);
 }
 
@@ -277,7 +278,7 @@ Test(grid_views, there_is_a_most) {
         snprintf(name, sizeof name, "v%d", i);
         cr_assert_eq(add(grid, name, NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_OK);
     }
-    cr_assert_eq(add(grid, "more", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(add(grid, "more", NAMES("x", NULL), SIZES(8), NULL, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_grid_get_nviews(grid), LIERNE_MAX_VIEWS + 1);
     cr_assert_eq(lierne_grid_find_dim_size(grid, "v31", "x"), 8);
     lierne_grid_destroy(grid);
@@ -327,15 +328,15 @@ Test(grid_keys, two_call_sizing) {
                  LIERNE_OK);
     cr_assert_eq(needed, 6);
     cr_assert_eq(lierne_grid_get_key(NULL, 6, &needed, grid, NULL, NAMES("tp", "dp"), 2),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     needed = 0;
     cr_assert_eq(lierne_grid_get_key(text, 5, &needed, grid, NULL, NAMES("tp", "dp"), 2),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     cr_assert_eq(needed, 6);
     cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("tp", "dp"), 2), LIERNE_OK);
     cr_assert_str_eq(text, "dp-tp");
     cr_assert_eq(lierne_grid_get_key(text, 6, NULL, grid, NULL, NAMES("no"), 1),
-                 LIERNE_UNKNOWN_DIM);
+                 LIERNE_ERR_UNKNOWN_DIM);
     lierne_grid_destroy(grid);
 }
 
@@ -408,7 +409,7 @@ static int add_random_view(lierne_grid *grid, brute *b, int v, int with, int64_t
                              .nshared = 4,
                              .with = views[with]};
     lierne_status status = lierne_grid_add_view(grid, &view);
-    cr_assert_eq(status, n == 4 ? LIERNE_OK : LIERNE_MEMBERSHIP);
+    cr_assert_eq(status, n == 4 ? LIERNE_OK : LIERNE_ERR_MEMBERSHIP);
     if (n < 4) {
         view.shared = shared, view.nshared = n;
         cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_OK);
@@ -456,22 +457,22 @@ Test(grid_keys, equal_keys_mean_equal_groups_whatever_views_share) {
 Test(grid_keys, life_cycle) {
     lierne_grid *grid = cube();
     lierne_group_keys *keys;
-    cr_assert_eq(lierne_group_keys_create(NULL, grid), LIERNE_INVALID);
-    cr_assert_eq(lierne_group_keys_create(&keys, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_group_keys_create(NULL, grid), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_group_keys_create(&keys, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(add(grid, "e", NAMES("ep", "dp", NULL), SIZES(4, 2), NAMES("dp", NULL), NULL),
                  LIERNE_OK);
     cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("tp"), 1), LIERNE_NOT_CREATED);
+    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("tp"), 1), LIERNE_ERR_NOT_CREATED);
     cr_assert_eq(lierne_group_keys_get_count(keys), 0);
     cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("tp", "cp"), 2), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("cp", "tp"), 2), LIERNE_DUPLICATE);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("cp", "tp"), 2), LIERNE_ERR_DUPLICATE);
     cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("ep"), 1), LIERNE_OK);
     cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_DUPLICATE);
-    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("tp"), 1), LIERNE_UNKNOWN_DIM);
-    cr_assert_eq(lierne_group_keys_find(keys, "nope", NAMES("tp"), 1), LIERNE_UNKNOWN_VIEW);
+    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_ERR_DUPLICATE);
+    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("tp"), 1), LIERNE_ERR_UNKNOWN_DIM);
+    cr_assert_eq(lierne_group_keys_find(keys, "nope", NAMES("tp"), 1), LIERNE_ERR_UNKNOWN_VIEW);
     cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_find(NULL, NULL, NAMES("dp"), 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_group_keys_find(NULL, NULL, NAMES("dp"), 1), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_group_keys_get_count(keys), 3);
     cr_assert_str_eq(lierne_group_keys_get_key(keys, 0), "cp-tp");
     cr_assert_str_eq(lierne_group_keys_get_key(keys, 1), "dp");
@@ -480,7 +481,7 @@ Test(grid_keys, life_cycle) {
     lierne_group_keys_clear(keys);
     lierne_group_keys_clear(keys);
     cr_assert_eq(lierne_group_keys_get_count(keys), 0);
-    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_NOT_CREATED);
+    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_ERR_NOT_CREATED);
     cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
     lierne_group_keys_destroy(keys);
     lierne_grid_destroy(grid);

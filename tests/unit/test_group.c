@@ -78,8 +78,8 @@ static void identities(lierne_context *context, void *shared) {
     const lierne_group_spec *const both[2] = {&a, &b};
     lierne_group *first[2], *second[2];
     int rank = lierne_context_get_rank(context);
-    NOTE(s, lierne_groups_create(first, context, both, 2) == LIERNE_OK);
-    NOTE(s, lierne_groups_create(second, context, both, 2) == LIERNE_OK);
+    NOTE(s, lierne_group_create_all(first, context, both, 2) == LIERNE_OK);
+    NOTE(s, lierne_group_create_all(second, context, both, 2) == LIERNE_OK);
     NOTE(s, lierne_group_get_uid(first[0]) == (rank == 0 ? -1 : 1));
     NOTE(s, lierne_group_get_uid(first[1]) == (rank == 0 ? 3 : rank == 1 ? 2 : -1));
     NOTE(s, lierne_group_get_uid(second[0]) == (rank == 0 ? -1 : 4));
@@ -125,7 +125,7 @@ Test(group, a_budget_is_kept_and_names_who_holds_it) {
     group_state s = {0};
     group_run(3, &spec, budget, &s);
     group_check_alike(
-        &s, 3, LIERNE_NO_RESOURCE,
+        &s, 3, LIERNE_ERR_NO_RESOURCE,
         "lierne_group_create: rank 1: no group left for 'fsdp' with 3 ranks: max_groups is "
         "2 (1 of 'ep' with 1 ranks, 1 of 'fsdp' with 3 ranks)");
 }
@@ -153,8 +153,9 @@ static void shared_by_plans(lierne_context *context, void *shared) {
                                  .shape = shape,
                                  .batch_axis = 0,
                                  .sequence_axis = 1,
-                                 .dtype = LIERNE_F32};
-    const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_COLLECTIVE, &bridge};
+                                 .dtype = LIERNE_DTYPE_F32};
+    const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE,
+                                           &bridge};
     NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_OK);
     group_keep(s, context, lierne_plan_create_megatron(&plan, context, &megatron));
     NOTE(s, lierne_context_get_ngroups(context) == 1);
@@ -170,7 +171,7 @@ Test(group, groups_of_plans_count_too) {
     const lierne_context_spec spec = {.size = sizeof spec, .max_groups = 2};
     group_state s = {0};
     group_run(4, &spec, shared_by_plans, &s);
-    group_check_alike(&s, 4, LIERNE_NO_RESOURCE, "2 of 'gather' with 2 ranks");
+    group_check_alike(&s, 4, LIERNE_ERR_NO_RESOURCE, "2 of 'gather' with 2 ranks");
 }
 
 /* One way in which rank 2 gives something else, and what the message must say. */
@@ -183,88 +184,94 @@ typedef struct variant {
 } variant;
 
 static const variant variants[] = {
-    {"cp", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_MISMATCH, "purpose differs"},
+    {"cp", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_ERR_MISMATCH, "purpose differs"},
     {"ep",
      LIERNE_PRIORITY_HIGH,
      1,
      {3},
      {0, 1, 2},
-     LIERNE_MISMATCH,
+     LIERNE_ERR_MISMATCH,
      "priority differs between ranks"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      2,
      {2, 1},
      {0, 1, 2},
-     LIERNE_MISMATCH,
+     LIERNE_ERR_MISMATCH,
      "ngroups differs between ranks"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      1,
      {2},
      {0, 1},
-     LIERNE_MISMATCH,
+     LIERNE_ERR_MISMATCH,
      "sizes[0] differs between ranks"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      1,
      {3},
      {0, 1, 3},
-     LIERNE_MISMATCH,
+     LIERNE_ERR_MISMATCH,
      "ranks[2] differs between ranks"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      1,
      {3},
      {0, 2, 1},
-     LIERNE_MISMATCH,
+     LIERNE_ERR_MISMATCH,
      "ranks[1] differs between ranks"},
     {NULL,
      LIERNE_PRIORITY_NORMAL,
      1,
      {3},
      {0, 1, 2},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "lierne_group_create: rank 2: purpose of spec 0 is NULL"},
-    {"", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_INVALID, "purpose of spec 0 is ''"},
+    {"", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_ERR_INVALID, "purpose of spec 0 is ''"},
     {"a_purpose_of_16_",
      LIERNE_PRIORITY_NORMAL,
      1,
      {3},
      {0, 1, 2},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "must be 1 to 15 characters"},
-    {"e p", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_INVALID, "is 'e p', must be"},
-    {"ep", (lierne_priority)2, 1, {3}, {0, 1, 2}, LIERNE_INVALID, "priority of spec 0 is 2"},
-    {"ep", LIERNE_PRIORITY_NORMAL, 0, {3}, {0, 1, 2}, LIERNE_INVALID, "is 0, must be 1 to 4"},
+    {"e p", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, 1, 2}, LIERNE_ERR_INVALID, "is 'e p', must be"},
+    {"ep", (lierne_priority)2, 1, {3}, {0, 1, 2}, LIERNE_ERR_INVALID, "priority of spec 0 is 2"},
+    {"ep", LIERNE_PRIORITY_NORMAL, 0, {3}, {0, 1, 2}, LIERNE_ERR_INVALID, "is 0, must be 1 to 4"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      1,
      {0},
      {0, 1, 2},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "has 0 ranks, must be 1 to 4"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      2,
      {2, 3},
      {0, 1, 2},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "group 1 of spec 0 has 3 ranks, must be 1 to 2"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      1,
      {3},
      {0, 1, 4},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "ranks[2] of spec 0 is 4, must be in 0 to 3"},
-    {"ep", LIERNE_PRIORITY_NORMAL, 1, {3}, {0, -1, 2}, LIERNE_INVALID, "ranks[1] of spec 0 is -1"},
+    {"ep",
+     LIERNE_PRIORITY_NORMAL,
+     1,
+     {3},
+     {0, -1, 2},
+     LIERNE_ERR_INVALID,
+     "ranks[1] of spec 0 is -1"},
     {"ep",
      LIERNE_PRIORITY_NORMAL,
      2,
      {2, 1},
      {0, 1, 0},
-     LIERNE_INVALID,
+     LIERNE_ERR_INVALID,
      "ranks[2] of spec 0 is 0 again"},
 };
 
@@ -298,18 +305,18 @@ static void missing_arguments(lierne_context *context, void *shared) {
     lierne_group_spec spec = group_spec_of("ep", 1, 1, one);
     const lierne_group_spec *const none[1] = {NULL}, *const some[1] = {&spec};
     lierne_group *group;
-    NOTE(s, lierne_group_create(&group, NULL, &spec) == LIERNE_INVALID);
-    NOTE(s, lierne_group_create(NULL, context, &spec) == LIERNE_INVALID);
-    NOTE(s, lierne_group_create(&group, context, NULL) == LIERNE_INVALID);
-    NOTE(s, lierne_groups_create(&group, NULL, some, 1) == LIERNE_INVALID);
-    NOTE(s, lierne_groups_create(&group, context, NULL, 1) == LIERNE_INVALID);
-    NOTE(s, lierne_groups_create(&group, context, none, 1) == LIERNE_INVALID);
-    NOTE(s, lierne_groups_create(&group, context, some, 0) == LIERNE_INVALID);
+    NOTE(s, lierne_group_create(&group, NULL, &spec) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create(NULL, context, &spec) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create(&group, context, NULL) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create_all(&group, NULL, some, 1) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create_all(&group, context, NULL, 1) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create_all(&group, context, none, 1) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_group_create_all(&group, context, some, 0) == LIERNE_ERR_INVALID);
     spec.ranks = NULL;
-    NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_INVALID);
+    NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_ERR_INVALID);
     spec = group_spec_of("ep", 1, 1, one);
     spec.size--;
-    NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_INVALID);
+    NOTE(s, lierne_group_create(&group, context, &spec) == LIERNE_ERR_INVALID);
     NOTE(s, lierne_group_get_size(NULL) == -1 && lierne_group_get_rank(NULL) == -1);
     NOTE(s, !lierne_group_get_ranks(NULL) && !lierne_group_get_purpose(NULL));
     NOTE(s, lierne_group_get_priority(NULL) == LIERNE_PRIORITY_NORMAL);
@@ -328,18 +335,18 @@ Test(group, a_context_outlives_its_groups) {
     lierne_context *context;
     lierne_group *group;
     lierne_sim *sim;
-    cr_assert_eq(lierne_context_create_self(&context, &bad), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&context, &bad), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "max_groups is -1"));
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     cr_assert_eq(lierne_context_get_max_groups(context), 64);
     cr_assert_eq(lierne_group_create(&group, context, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(context), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_destroy(context), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "1 groups of the context are alive"));
     cr_assert_eq(lierne_group_destroy(&group), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
     cr_assert_eq(lierne_sim_create(&sim, 1, NULL), LIERNE_OK);
     cr_assert_eq(lierne_group_create(&group, lierne_sim_get_context(sim, 0), &spec), LIERNE_OK);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_group_destroy(&group), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), 0);

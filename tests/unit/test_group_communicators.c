@@ -34,7 +34,7 @@ static void canonical_order(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     fill_example(&e);
     group_attach(s, context);
-    group_keep(s, context, lierne_groups_create(groups, context, e.list, 3));
+    group_keep(s, context, lierne_group_create_all(groups, context, e.list, 3));
     const group_rank *r = &s->ranks[rank];
     NOTE(s, s->kept[rank] == LIERNE_OK && r->ncreated == 3);
     NOTE(s, memcmp(r->created, wanted[rank], sizeof wanted[rank]) == 0);
@@ -56,14 +56,14 @@ static void one_member_fails(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     fill_example(&e);
     group_attach(s, context);
-    group_keep(s, context, lierne_groups_create(groups, context, e.list, 3));
+    group_keep(s, context, lierne_group_create_all(groups, context, e.list, 3));
     NOTE(s, !groups[0] && !groups[1] && !groups[2]);
     NOTE(s, lierne_context_get_ngroups(context) == 0);
     NOTE(s, s->ranks[rank].ncreated == 3); /* nobody waits for the one that failed */
     if (rank == s->fault_rank) {
         s->fault = NO_FAULT;
     }
-    NOTE(s, lierne_groups_create(groups, context, e.list, 3) == LIERNE_OK);
+    NOTE(s, lierne_group_create_all(groups, context, e.list, 3) == LIERNE_OK);
     NOTE(s, lierne_group_get_uid(groups[0]) == 6);
     for (int i = 0; i < 3; i++) {
         NOTE(s, lierne_group_destroy(&groups[i]) == LIERNE_OK);
@@ -74,7 +74,7 @@ Test(group_communicators, a_member_that_fails_fails_all_and_leaves_nothing) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 20};
     group_state s = {.fault = FAILS, .fault_rank = 2};
     group_run(4, &spec, one_member_fails, &s);
-    group_check_alike(&s, 4, LIERNE_NO_MEMORY, "rank 2 has no communicator left");
+    group_check_alike(&s, 4, LIERNE_ERR_NO_MEMORY, "rank 2 has no communicator left");
 }
 
 /* The group that was created before is destroyed without waiting for anybody. */
@@ -86,10 +86,10 @@ static void one_member_stays_away(lierne_context *context, void *shared) {
     fill_example(&e);
     NOTE(s, lierne_group_create(&before, context, &e.pairs) == LIERNE_OK);
     group_attach(s, context);
-    group_keep(s, context, lierne_groups_create(groups, context, e.list, 3));
-    NOTE(s, s->kept[rank] == LIERNE_TIMEOUT);
+    group_keep(s, context, lierne_group_create_all(groups, context, e.list, 3));
+    NOTE(s, s->kept[rank] == LIERNE_ERR_TIMEOUT);
     NOTE(s, !groups[0] && !groups[1] && !groups[2]);
-    NOTE(s, lierne_group_create(&groups[0], context, &e.all) == LIERNE_TIMEOUT);
+    NOTE(s, lierne_group_create(&groups[0], context, &e.all) == LIERNE_ERR_TIMEOUT);
     double start = lierne_now();
     NOTE(s, lierne_group_destroy(&before) == LIERNE_OK);
     NOTE(s, lierne_group_destroy(&before) == LIERNE_OK);
@@ -111,14 +111,14 @@ static void one_rank_does_not_call(lierne_context *context, void *shared) {
     group_attach(s, context);
     NOTE(s, lierne_group_create(&all, context, &e.all) == LIERNE_OK);
     if (lierne_context_get_rank(context) != 3) {
-        NOTE(s, lierne_group_create(&group, context, &e.pairs) == LIERNE_TIMEOUT);
+        NOTE(s, lierne_group_create(&group, context, &e.pairs) == LIERNE_ERR_TIMEOUT);
         NOTE(s, !group && lierne_group_destroy(&all) == LIERNE_OK);
         return;
     }
     /* The others destroyed theirs alone, so this wait has no end but the deadline. */
-    NOTE(s, lierne_group_destroy(&all) == LIERNE_TIMEOUT && !all);
+    NOTE(s, lierne_group_destroy(&all) == LIERNE_ERR_TIMEOUT && !all);
     NOTE(s, strncmp(lierne_last_error(), "lierne_group_destroy: ", 22) == 0);
-    NOTE(s, lierne_group_create(&group, context, &e.pairs) == LIERNE_TIMEOUT);
+    NOTE(s, lierne_group_create(&group, context, &e.pairs) == LIERNE_ERR_TIMEOUT);
 }
 
 Test(group_communicators, a_rank_that_does_not_call_is_a_timeout) {
@@ -135,8 +135,8 @@ static void many_rounds(lierne_context *context, void *shared) {
     fill_example(&e);
     group_attach(s, context);
     for (int round = 0; round < ROUNDS; round++) {
-        if (lierne_groups_create(groups, context, e.list, 3) != LIERNE_OK) {
-            group_keep(s, context, LIERNE_INVALID);
+        if (lierne_group_create_all(groups, context, e.list, 3) != LIERNE_OK) {
+            group_keep(s, context, LIERNE_ERR_INVALID);
             NOTE(s, false);
             return;
         }
@@ -148,7 +148,7 @@ static void many_rounds(lierne_context *context, void *shared) {
         }
     }
     NOTE(s, lierne_context_get_ngroups(context) == 0);
-    NOTE(s, lierne_groups_create(groups, context, e.list, 3) == LIERNE_OK);
+    NOTE(s, lierne_group_create_all(groups, context, e.list, 3) == LIERNE_OK);
     NOTE(s, lierne_group_get_uid(groups[0]) == 5 * ROUNDS + 1);
     for (int i = 2; i >= 0; i--) {
         NOTE(s, lierne_group_destroy(&groups[i]) == LIERNE_OK);
@@ -169,7 +169,7 @@ static void without_memory(lierne_context *context, void *shared) {
     lierne_group *groups[3];
     fill_example(&e);
     group_attach(s, context);
-    group_keep(s, context, lierne_groups_create(groups, context, e.list, 3));
+    group_keep(s, context, lierne_group_create_all(groups, context, e.list, 3));
     for (int i = 2; i >= 0; i--) {
         NOTE(s, lierne_group_destroy(&groups[i]) == LIERNE_OK);
     }
@@ -194,8 +194,8 @@ Test(group_communicators, running_out_of_memory_leaves_nothing) {
         cr_assert(k < 500 && s.faults.wrong == 0, "allocation %zu: %s", k, s.faults.message);
         cr_assert_eq(s.communicators, 0);
         for (int r = 0; r < 4; r++) {
-            cr_assert_eq(s.kept[r], failed ? LIERNE_NO_MEMORY : LIERNE_OK, "allocation %zu: %s", k,
-                         s.message[r]);
+            cr_assert_eq(s.kept[r], failed ? LIERNE_ERR_NO_MEMORY : LIERNE_OK, "allocation %zu: %s",
+                         k, s.message[r]);
         }
     }
 }

@@ -43,8 +43,8 @@ static void lay(const trial *t, int rank, const halo_values values, void *buffer
 }
 
 static lierne_status run(lierne_plan *plan, int d, void *out, const void *in) {
-    return d == LIERNE_FORWARD ? lierne_forward(plan, out, in, NULL)
-                               : lierne_adjoint(plan, out, in, NULL);
+    return d == LIERNE_DIRECTION_FORWARD ? lierne_plan_forward(plan, out, in, NULL)
+                                         : lierne_plan_adjoint(plan, out, in, NULL);
 }
 
 static void check_direction(trial *t, int rank, lierne_plan *plan, int d) {
@@ -92,8 +92,8 @@ static void compare(lierne_context *context, void *shared) {
     if (status == LIERNE_OK) {
         note(t, rank, lierne_plan_check((const lierne_plan *const *)&plan, 1) == LIERNE_OK,
              "check");
-        check_direction(t, rank, plan, LIERNE_FORWARD);
-        check_direction(t, rank, plan, LIERNE_ADJOINT);
+        check_direction(t, rank, plan, LIERNE_DIRECTION_FORWARD);
+        check_direction(t, rank, plan, LIERNE_DIRECTION_ADJOINT);
         lierne_plan_destroy(plan);
     }
 }
@@ -104,15 +104,15 @@ static void fill_integers(trial *t, uint64_t seed, uint64_t most) {
         double *values = &t->input[d][0][0][0];
         for (uint64_t i = 0; i < HALO_VALUES; i++) {
             double x = (double)halo_case_pick(seed, 1000 + d, i, 2 * most + 1);
-            values[i] = t->dtype == LIERNE_U8 ? x : x - (double)most;
+            values[i] = t->dtype == LIERNE_DTYPE_U8 ? x : x - (double)most;
         }
     }
 }
 
 static void work_out(trial *t) {
     memcpy(t->expected, t->input, sizeof t->expected);
-    halo_model_forward(&t->swaps, t->expected[LIERNE_FORWARD]);
-    halo_model_adjoint(&t->swaps, t->expected[LIERNE_ADJOINT], t->dtype, t->keep);
+    halo_model_forward(&t->swaps, t->expected[LIERNE_DIRECTION_FORWARD]);
+    halo_model_adjoint(&t->swaps, t->expected[LIERNE_DIRECTION_ADJOINT], t->dtype, t->keep);
 }
 
 static trial *trial_new(void) {
@@ -135,7 +135,7 @@ Test(halo, random_swaps_do_what_the_model_does) {
     trial *t = trial_new();
     for (uint64_t seed = 0; seed < 64; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
-        t->dtype = LIERNE_I64;
+        t->dtype = LIERNE_DTYPE_I64;
         t->stride = seed % 3 ? HALO_WIDTH + (int64_t)(seed % 3) : 0;
         t->keep = seed % 5 == 4;
         fill_integers(t, seed, 1000);
@@ -146,7 +146,7 @@ Test(halo, random_swaps_do_what_the_model_does) {
 
 Test(halo, every_dtype) {
     trial *t = trial_new();
-    for (int dtype = LIERNE_F64; dtype <= LIERNE_U8; dtype++) {
+    for (int dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_U8; dtype++) {
         for (uint64_t seed = 100; seed < 104; seed++) {
             halo_case_random(&t->swaps, 1 + (int)(seed % 4), seed);
             t->dtype = (lierne_dtype)dtype;
@@ -160,16 +160,17 @@ Test(halo, every_dtype) {
 
 /* Float sums have the bits of the model's order, and bf16 is rounded at each addition. */
 Test(halo, bits_of_sums_are_those_of_the_order_of_swaps) {
-    static const lierne_dtype dtypes[] = {LIERNE_F64, LIERNE_F32, LIERNE_BF16};
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16};
     trial *t = trial_new();
     for (uint64_t seed = 200; seed < 224; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         t->dtype = dtypes[seed % 3];
         t->stride = 0;
-        fill_integers(t, seed, t->dtype == LIERNE_BF16 ? 127 : 1 << 20);
-        double *values = &t->input[LIERNE_ADJOINT][0][0][0];
-        for (int64_t i = 0; i < HALO_VALUES && t->dtype != LIERNE_BF16; i++) {
-            values[i] = t->dtype == LIERNE_F32 ? (double)(float)(values[i] / 3) : values[i] / 3;
+        fill_integers(t, seed, t->dtype == LIERNE_DTYPE_BF16 ? 127 : 1 << 20);
+        double *values = &t->input[LIERNE_DIRECTION_ADJOINT][0][0][0];
+        for (int64_t i = 0; i < HALO_VALUES && t->dtype != LIERNE_DTYPE_BF16; i++) {
+            values[i] =
+                t->dtype == LIERNE_DTYPE_F32 ? (double)(float)(values[i] / 3) : values[i] / 3;
         }
         check_trial(t, seed);
     }
@@ -181,7 +182,7 @@ Test(halo, flattened_plans_give_the_same) {
     t->flat = true;
     for (uint64_t seed = 300; seed < 332; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
-        t->dtype = LIERNE_I64;
+        t->dtype = LIERNE_DTYPE_I64;
         t->stride = seed % 2 ? HALO_WIDTH + 2 : 0;
         fill_integers(t, seed, 1000);
         check_trial(t, seed);
@@ -205,7 +206,7 @@ static void by_hand(lierne_context *context, void *shared) {
                              .sendnum = nums,
                              .recvnum = nums,
                              .sendlist = lists,
-                             .dtype = LIERNE_F64,
+                             .dtype = LIERNE_DTYPE_F64,
                              .width = 1};
     lierne_plan *plan;
     lierne_report report = {.size = sizeof report};
@@ -214,11 +215,11 @@ static void by_hand(lierne_context *context, void *shared) {
         bad[rank] = 1;
         return;
     }
-    bad[rank] |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+    bad[rank] |= lierne_plan_forward(plan, out, in, NULL) != LIERNE_OK;
     bad[rank] |=
         out[0] != 10 + rank || out[1] != 10 + other || out[2] != out[1] || out[3] != out[1];
     const double gradient[4] = {1 + rank, 10 + rank, 100 + rank, 1000 + rank};
-    bad[rank] |= lierne_adjoint(plan, back, gradient, NULL) != LIERNE_OK;
+    bad[rank] |= lierne_plan_adjoint(plan, back, gradient, NULL) != LIERNE_OK;
     bad[rank] |=
         back[0] != 1 + rank + 1110 + 3 * other || back[1] != 0 || back[2] != 0 || back[3] != 0;
     for (int d = 0; d < 2; d++) {
@@ -253,7 +254,7 @@ static void relay(lierne_context *context, void *shared) {
                              .sendnum = sent,
                              .recvnum = received,
                              .sendlist = lists,
-                             .dtype = LIERNE_F32,
+                             .dtype = LIERNE_DTYPE_F32,
                              .width = 1};
     lierne_plan *plan;
     int32_t owner[1] = {-1};
@@ -263,9 +264,9 @@ static void relay(lierne_context *context, void *shared) {
         bad[rank] = 1;
         return;
     }
-    bad[rank] |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+    bad[rank] |= lierne_plan_forward(plan, out, in, NULL) != LIERNE_OK;
     bad[rank] |= out[0] != (rank == 2 ? 7.0f : 5.0f) || (rank == 2 && out[1] != 5);
-    bad[rank] |= lierne_adjoint(plan, back, in, NULL) != LIERNE_OK;
+    bad[rank] |= lierne_plan_adjoint(plan, back, in, NULL) != LIERNE_OK;
     bad[rank] |= back[0] != (rank == 0 ? 5 + 6 + 3.0f : rank == 1 ? 0.0f : 7.0f) || back[1] != 0;
     bad[rank] |= lierne_plan_get_halo_roots(owner, home, plan) != LIERNE_OK;
     bad[rank] |= rank > 0 && (owner[0] != 0 || home[0] != 0);
@@ -284,7 +285,7 @@ static void stay(lierne_context *context, void *shared) {
     lierne_halo_spec spec = {.size = sizeof spec,
                              .nlocal = 1,
                              .nghost = rank,
-                             .dtype = LIERNE_F64,
+                             .dtype = LIERNE_DTYPE_F64,
                              .width = 2,
                              .stride = 3};
     const double in[6] = {1, 2, -7, 3, 4, -7};
@@ -296,10 +297,10 @@ static void stay(lierne_context *context, void *shared) {
         bad[rank] = 1;
         return;
     }
-    bad[rank] |= lierne_plan_create_flattened(&plans[0], plan, 1) != LIERNE_INVALID;
+    bad[rank] |= lierne_plan_create_flattened(&plans[0], plan, 1) != LIERNE_ERR_INVALID;
     bad[rank] |= lierne_plan_create_flattened(&plans[1], plan, 0) != LIERNE_OK;
     bad[rank] |=
-        lierne_plan_get_halo_roots(owner, home, plan) != (rank ? LIERNE_INVALID : LIERNE_OK);
+        lierne_plan_get_halo_roots(owner, home, plan) != (rank ? LIERNE_ERR_INVALID : LIERNE_OK);
     plans[0] = plan;
     for (int p = 0; p < 2; p++) {
         for (int d = 0; d < 2; d++) {
@@ -334,13 +335,15 @@ Test(halo, adjoint_is_the_transpose) {
     for (uint64_t seed = 400; seed < 416; seed++) {
         double left = 0, right = 0;
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
-        t->dtype = LIERNE_I64;
+        t->dtype = LIERNE_DTYPE_I64;
         fill_integers(t, seed, 1000);
         check_trial(t, seed); /* the expected values are what the library computes */
         for (int r = 0; r < t->swaps.world; r++) {
             int64_t rows = halo_case_rows(&t->swaps, r), owned = t->swaps.spec[r].nlocal;
-            left += dot(t->expected[LIERNE_FORWARD][r], t->input[LIERNE_ADJOINT][r], rows);
-            right += dot(t->input[LIERNE_FORWARD][r], t->expected[LIERNE_ADJOINT][r], owned);
+            left += dot(t->expected[LIERNE_DIRECTION_FORWARD][r],
+                        t->input[LIERNE_DIRECTION_ADJOINT][r], rows);
+            right += dot(t->input[LIERNE_DIRECTION_FORWARD][r],
+                         t->expected[LIERNE_DIRECTION_ADJOINT][r], owned);
         }
         cr_assert_eq(left, right, "seed %llu: %g and %g", (unsigned long long)seed, left, right);
     }
@@ -360,16 +363,18 @@ static void overlap(lierne_context *context, void *shared) {
         note(t, rank, false, "no plan");
         return;
     }
-    lay(t, rank, t->expected[LIERNE_FORWARD], wanted);
+    lay(t, rank, t->expected[LIERNE_DIRECTION_FORWARD], wanted);
     for (int i = 0; i < 2; i++) {
-        lay(t, rank, t->input[LIERNE_FORWARD], in[i]);
+        lay(t, rank, t->input[LIERNE_DIRECTION_FORWARD], in[i]);
         memset(out[i], POISON, ROOM);
-        note(t, rank, lierne_forward_begin(&requests[i], plan, out[i], in[i], NULL) == LIERNE_OK,
+        note(t, rank,
+             lierne_plan_forward_begin(&requests[i], plan, out[i], in[i], NULL) == LIERNE_OK,
              "begin");
     }
-    note(t, rank, lierne_forward_begin(&third, plan, out[0], in[0], NULL) == LIERNE_BUSY, "busy");
+    note(t, rank, lierne_plan_forward_begin(&third, plan, out[0], in[0], NULL) == LIERNE_ERR_BUSY,
+         "busy");
     for (int i = 1; i >= 0; i--) {
-        note(t, rank, lierne_end(requests[i]) == LIERNE_OK, "end");
+        note(t, rank, lierne_request_end(requests[i]) == LIERNE_OK, "end");
         note(t, rank, memcmp(out[i], wanted, ROOM) == 0, "forward");
     }
     lierne_plan_destroy(plan);
@@ -379,7 +384,7 @@ Test(halo, requests_overlap) {
     trial *t = trial_new();
     for (uint64_t seed = 500; seed < 508; seed++) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
-        t->dtype = LIERNE_I64;
+        t->dtype = LIERNE_DTYPE_I64;
         fill_integers(t, seed, 1000);
         work_out(t);
         ranks_run(t->swaps.world, NULL, overlap, t);

@@ -39,7 +39,7 @@ static void fill(swaps *s, int rank) {
                                  .sendnum = s->sendnum,
                                  .recvnum = s->recvnum,
                                  .sendlist = s->lists,
-                                 .dtype = LIERNE_F32,
+                                 .dtype = LIERNE_DTYPE_F32,
                                  .width = 2};
 }
 
@@ -91,52 +91,52 @@ FAULT(sends_elsewhere, s->sendproc[0] = (s->sendproc[0] + 1) % WORLD)
 FAULT(receives_elsewhere, s->recvproc[0] = (s->recvproc[0] + 2) % WORLD)
 FAULT(fewer_swaps, s->spec.nswap = 1; s->spec.nghost = 2)
 FAULT(no_swaps, s->spec.nswap = 0)
-FAULT(other_dtype, s->spec.dtype = LIERNE_I32)
+FAULT(other_dtype, s->spec.dtype = LIERNE_DTYPE_I32)
 FAULT(other_width, s->spec.width = 1)
 FAULT(other_keep, s->spec.keep_ghosts = 1)
 FAULT(other_inflight, s->spec.max_inflight = 2)
 
 static const fault faults[] = {
-    {"size", LIERNE_INVALID, bad_size, "size", false},
-    {"sendproc NULL", LIERNE_INVALID, no_sendproc, "NULL", false},
-    {"recvproc NULL", LIERNE_INVALID, no_recvproc, "NULL", false},
-    {"sendnum NULL", LIERNE_INVALID, no_sendnum, "NULL", false},
-    {"recvnum NULL", LIERNE_INVALID, no_recvnum, "NULL", false},
-    {"sendlist NULL", LIERNE_INVALID, no_sendlist, "NULL", false},
-    {"a list NULL", LIERNE_INVALID, no_list, "swap 1", false},
-    {"width", LIERNE_INVALID, no_width, "width is 0", false},
-    {"stride", LIERNE_INVALID, short_stride, "stride 1", false},
-    {"dtype", LIERNE_INVALID, bad_dtype, "99", false},
-    {"max_inflight", LIERNE_INVALID, many_inflight, "65", false},
-    {"nlocal < 0", LIERNE_COUNT_RANGE, negative_local, "-1", false},
-    {"nghost < 0", LIERNE_COUNT_RANGE, negative_ghost, "-1", false},
-    {"nswap < 0", LIERNE_COUNT_RANGE, negative_swaps, "-1", false},
-    {"sendnum < 0", LIERNE_COUNT_RANGE, negative_send, "swap 1", false},
-    {"recvnum < 0", LIERNE_COUNT_RANGE, negative_receive, "swap 0", false},
-    {"rows", LIERNE_COUNT_RANGE, too_many_rows, "9223372036854775807", false},
-    {"bytes", LIERNE_COUNT_RANGE, too_many_bytes, "stride", false},
-    {"bytes of a swap", LIERNE_COUNT_RANGE, too_many_sent, "swap 0", false},
-    {"sendproc high", LIERNE_PEER_RANGE, peer_high, "swap 0: sendproc is 3", false},
-    {"recvproc low", LIERNE_PEER_RANGE, peer_low, "recvproc -1", false},
-    {"half self", LIERNE_SELF_ASYM, half_self, "swap 1", false},
-    {"self short", LIERNE_SELF_COUNT, self_short, "swap 1: sends 0", false},
-    {"nghost high", LIERNE_GHOST_COUNT, ghosts_high, "receive 3 rows, but nghost is 4", false},
-    {"nghost low", LIERNE_GHOST_COUNT, ghosts_low, "swap 1", false},
-    {"row low", LIERNE_INDEX_RANGE, row_low, "swap 0: entry 1 of sendlist is row -1", false},
-    {"row high", LIERNE_INDEX_RANGE, row_high, "swap 1: entry 0 of sendlist is row 5", false},
-    {"row of this swap", LIERNE_ROW_NOT_YET_FILLED, row_next, "swap 0: entry 0", false},
-    {"row that it fills", LIERNE_ROW_NOT_YET_FILLED, row_own, "row 4", false},
-    {"sends fewer", LIERNE_PEER_COUNT, sends_fewer, "swap 0", false},
-    {"sends none", LIERNE_PEER_COUNT, sends_none, "swap 0", false},
-    {"receives fewer", LIERNE_PEER_COUNT, receives_fewer, "sends 2 rows", false},
-    {"sends elsewhere", LIERNE_PEER_COUNT, sends_elsewhere, "swap 0", false},
-    {"receives elsewhere", LIERNE_PEER_COUNT, receives_elsewhere, "swap 0", false},
-    {"swaps", LIERNE_PLAN_DEPTH, fewer_swaps, "1", false},
-    {"no swaps", LIERNE_PLAN_DEPTH, no_swaps, "has 0", false},
-    {"dtypes", LIERNE_MISMATCH, other_dtype, "dtype", true},
-    {"widths", LIERNE_MISMATCH, other_width, "width", true},
-    {"keep_ghosts", LIERNE_MISMATCH, other_keep, "keep_ghosts", true},
-    {"max_inflights", LIERNE_MISMATCH, other_inflight, "max_inflight", true},
+    {"size", LIERNE_ERR_INVALID, bad_size, "size", false},
+    {"sendproc NULL", LIERNE_ERR_INVALID, no_sendproc, "NULL", false},
+    {"recvproc NULL", LIERNE_ERR_INVALID, no_recvproc, "NULL", false},
+    {"sendnum NULL", LIERNE_ERR_INVALID, no_sendnum, "NULL", false},
+    {"recvnum NULL", LIERNE_ERR_INVALID, no_recvnum, "NULL", false},
+    {"sendlist NULL", LIERNE_ERR_INVALID, no_sendlist, "NULL", false},
+    {"a list NULL", LIERNE_ERR_INVALID, no_list, "swap 1", false},
+    {"width", LIERNE_ERR_INVALID, no_width, "width is 0", false},
+    {"stride", LIERNE_ERR_INVALID, short_stride, "stride 1", false},
+    {"dtype", LIERNE_ERR_INVALID, bad_dtype, "99", false},
+    {"max_inflight", LIERNE_ERR_INVALID, many_inflight, "65", false},
+    {"nlocal < 0", LIERNE_ERR_COUNT_RANGE, negative_local, "-1", false},
+    {"nghost < 0", LIERNE_ERR_COUNT_RANGE, negative_ghost, "-1", false},
+    {"nswap < 0", LIERNE_ERR_COUNT_RANGE, negative_swaps, "-1", false},
+    {"sendnum < 0", LIERNE_ERR_COUNT_RANGE, negative_send, "swap 1", false},
+    {"recvnum < 0", LIERNE_ERR_COUNT_RANGE, negative_receive, "swap 0", false},
+    {"rows", LIERNE_ERR_COUNT_RANGE, too_many_rows, "9223372036854775807", false},
+    {"bytes", LIERNE_ERR_COUNT_RANGE, too_many_bytes, "stride", false},
+    {"bytes of a swap", LIERNE_ERR_COUNT_RANGE, too_many_sent, "swap 0", false},
+    {"sendproc high", LIERNE_ERR_PEER_RANGE, peer_high, "swap 0: sendproc is 3", false},
+    {"recvproc low", LIERNE_ERR_PEER_RANGE, peer_low, "recvproc -1", false},
+    {"half self", LIERNE_ERR_SELF_ASYM, half_self, "swap 1", false},
+    {"self short", LIERNE_ERR_SELF_COUNT, self_short, "swap 1: sends 0", false},
+    {"nghost high", LIERNE_ERR_GHOST_COUNT, ghosts_high, "receive 3 rows, but nghost is 4", false},
+    {"nghost low", LIERNE_ERR_GHOST_COUNT, ghosts_low, "swap 1", false},
+    {"row low", LIERNE_ERR_INDEX_RANGE, row_low, "swap 0: entry 1 of sendlist is row -1", false},
+    {"row high", LIERNE_ERR_INDEX_RANGE, row_high, "swap 1: entry 0 of sendlist is row 5", false},
+    {"row of this swap", LIERNE_ERR_ROW_NOT_YET_FILLED, row_next, "swap 0: entry 0", false},
+    {"row that it fills", LIERNE_ERR_ROW_NOT_YET_FILLED, row_own, "row 4", false},
+    {"sends fewer", LIERNE_ERR_PEER_COUNT, sends_fewer, "swap 0", false},
+    {"sends none", LIERNE_ERR_PEER_COUNT, sends_none, "swap 0", false},
+    {"receives fewer", LIERNE_ERR_PEER_COUNT, receives_fewer, "sends 2 rows", false},
+    {"sends elsewhere", LIERNE_ERR_PEER_COUNT, sends_elsewhere, "swap 0", false},
+    {"receives elsewhere", LIERNE_ERR_PEER_COUNT, receives_elsewhere, "swap 0", false},
+    {"swaps", LIERNE_ERR_PLAN_DEPTH, fewer_swaps, "1", false},
+    {"no swaps", LIERNE_ERR_PLAN_DEPTH, no_swaps, "has 0", false},
+    {"dtypes", LIERNE_ERR_MISMATCH, other_dtype, "dtype", true},
+    {"widths", LIERNE_ERR_MISMATCH, other_width, "width", true},
+    {"keep_ghosts", LIERNE_ERR_MISMATCH, other_keep, "keep_ghosts", true},
+    {"max_inflights", LIERNE_ERR_MISMATCH, other_inflight, "max_inflight", true},
 };
 
 typedef struct rejection {
@@ -166,7 +166,7 @@ static void plan_broken(lierne_context *context, void *shared) {
     if (lierne_plan_create_halo(&plan, context, &s.spec) == LIERNE_OK) {
         lierne_plan_destroy(plan);
     } else {
-        f->got[rank] = LIERNE_TRANSPORT;
+        f->got[rank] = LIERNE_ERR_TRANSPORT;
     }
 }
 
@@ -195,15 +195,16 @@ Test(halo_reject, a_fault_on_one_rank_is_the_error_of_all) {
 /* NULL in place of everything, on one rank of two or without a context. */
 static void plan_nothing(lierne_context *context, void *shared) {
     int *bad = shared, rank = lierne_context_get_rank(context);
-    lierne_halo_spec none = {.size = sizeof none, .dtype = LIERNE_F32, .width = 1}, got = {0};
+    lierne_halo_spec none = {.size = sizeof none, .dtype = LIERNE_DTYPE_F32, .width = 1}, got = {0};
     lierne_plan *plan = NULL, *other = NULL;
-    bad[rank] |= lierne_plan_create_halo(rank ? &plan : NULL, context, &none) != LIERNE_INVALID;
-    bad[rank] |= lierne_plan_create_halo(&plan, context, rank ? NULL : &none) != LIERNE_INVALID;
+    bad[rank] |= lierne_plan_create_halo(rank ? &plan : NULL, context, &none) != LIERNE_ERR_INVALID;
+    bad[rank] |= lierne_plan_create_halo(&plan, context, rank ? NULL : &none) != LIERNE_ERR_INVALID;
     bad[rank] |= lierne_plan_create_halo(&plan, context, &none) != LIERNE_OK;
-    bad[rank] |= lierne_plan_create_restricted(rank ? &other : NULL, plan, NULL) != LIERNE_INVALID;
-    bad[rank] |= lierne_plan_create_flattened(rank ? &other : NULL, plan, 0) != LIERNE_INVALID;
-    bad[rank] |= lierne_plan_get_halo_spec(&got, plan) != LIERNE_INVALID;
-    bad[rank] |= lierne_plan_get_halo_spec(NULL, plan) != LIERNE_INVALID;
+    bad[rank] |=
+        lierne_plan_create_restricted(rank ? &other : NULL, plan, NULL) != LIERNE_ERR_INVALID;
+    bad[rank] |= lierne_plan_create_flattened(rank ? &other : NULL, plan, 0) != LIERNE_ERR_INVALID;
+    bad[rank] |= lierne_plan_get_halo_spec(&got, plan) != LIERNE_ERR_INVALID;
+    bad[rank] |= lierne_plan_get_halo_spec(NULL, plan) != LIERNE_ERR_INVALID;
     bad[rank] |= lierne_plan_get_halo_roots(NULL, NULL, plan) != LIERNE_OK;
     lierne_plan_destroy(plan);
 }
@@ -214,11 +215,11 @@ Test(halo_reject, null_arguments) {
     lierne_plan *plan;
     ranks_run(2, NULL, plan_nothing, bad);
     cr_assert(!bad[0] && !bad[1]);
-    cr_assert_eq(lierne_plan_create_halo(&plan, NULL, &spec), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_halo_spec(&spec, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_create_restricted(&plan, NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_create_flattened(&plan, NULL, 0), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_halo_roots(NULL, NULL, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_halo(&plan, NULL, &spec), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_halo_spec(&spec, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_create_restricted(&plan, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_create_flattened(&plan, NULL, 0), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_halo_roots(NULL, NULL, NULL), LIERNE_ERR_INVALID);
 }
 
 typedef struct restriction {
@@ -257,7 +258,7 @@ static bool adjoint_fits(const restriction *t, int rank, lierne_plan *plan) {
             in[n++] = (int64_t)t->input[rank][i][e];
         }
     }
-    bool good = lierne_adjoint(plan, out, in, NULL) == LIERNE_OK;
+    bool good = lierne_plan_adjoint(plan, out, in, NULL) == LIERNE_OK;
     for (int64_t i = 0, at = 0; i < halo_case_rows(&t->swaps, rank); i++) {
         for (int e = 0; e < HALO_WIDTH && t->keep[rank][i]; e++) {
             good &= out[at++] == (int64_t)t->expected[rank][i][e];
@@ -305,20 +306,20 @@ Test(halo_reject, a_mask_removes_rows_and_must_agree) {
         halo_case_random(&t->swaps, 1 + (int)(seed % HALO_WORLD), seed);
         fill_masks(t, seed);
         memcpy(t->expected, t->input, sizeof t->expected);
-        halo_model_adjoint(&t->swaps, t->expected, LIERNE_I64, false);
+        halo_model_adjoint(&t->swaps, t->expected, LIERNE_DTYPE_I64, false);
         t->liar = -1;
         run_restriction(t, LIERNE_OK);
         t->liar = (int)(seed % (uint64_t)t->swaps.world);
         t->lie = (int)t->swaps.spec[t->liar].nlocal; /* its first ghost */
         if (t->swaps.spec[t->liar].nghost > 0) {
-            run_restriction(t, LIERNE_MISMATCH);
+            run_restriction(t, LIERNE_ERR_MISMATCH);
             cr_assert(strstr(t->message[0], "swap ") && strstr(t->message[0], "row "), "%s",
                       t->message[0]);
             lies++;
         }
         t->lie = -1;
         if (halo_case_rows(&t->swaps, t->liar) > 0) {
-            run_restriction(t, LIERNE_INVALID);
+            run_restriction(t, LIERNE_ERR_INVALID);
             cr_assert(strstr(t->message[0], "keep is NULL"), "%s", t->message[0]);
         }
     }
@@ -337,7 +338,7 @@ static lierne_status plan_all(lierne_context *context, lierne_brick **brick, lie
                              .cutoff = 5,
                              .nlocal = 1,
                              .positions = at};
-    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_F32, .width = 2};
+    lierne_halo_spec spec = {.size = sizeof spec, .dtype = LIERNE_DTYPE_F32, .width = 2};
     LIERNE_TRY(lierne_brick_create(brick, context, &box));
     LIERNE_TRY(lierne_brick_get_swaps(&spec, *brick));
     LIERNE_TRY(lierne_plan_create_halo(&plans[0], context, &spec));
@@ -375,7 +376,7 @@ Test(halo_reject, a_rank_that_does_not_call_is_a_timeout) {
     for (f.culprit = 0; f.culprit < WORLD; f.culprit++) {
         ranks_run(WORLD, &spec, plan_alone, &f);
         for (int r = 0; r < WORLD; r++) {
-            cr_assert(r == f.culprit || f.got[r] == LIERNE_TIMEOUT, "rank %d got %s", r,
+            cr_assert(r == f.culprit || f.got[r] == LIERNE_ERR_TIMEOUT, "rank %d got %s", r,
                       lierne_status_name(f.got[r]));
         }
     }
@@ -394,8 +395,8 @@ Test(halo_reject, running_out_of_memory_leaves_nothing) {
         lierne_mem_fail_at(0);
         rejected = f.got[0] != LIERNE_OK || f.got[1] != LIERNE_OK || f.got[2] != LIERNE_OK;
         for (int r = 0; r < WORLD; r++) {
-            cr_assert(f.got[r] == LIERNE_OK || f.got[r] == LIERNE_NO_MEMORY, "allocation %zu: %s",
-                      k, lierne_status_name(f.got[r]));
+            cr_assert(f.got[r] == LIERNE_OK || f.got[r] == LIERNE_ERR_NO_MEMORY,
+                      "allocation %zu: %s", k, lierne_status_name(f.got[r]));
             cr_assert_eq(f.got[r], f.got[0], "allocation %zu: rank %d %s, rank 0 %s", k, r,
                          lierne_status_name(f.got[r]), lierne_status_name(f.got[0]));
         }

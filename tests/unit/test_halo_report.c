@@ -40,8 +40,8 @@ static const char *check_costs(const costs *t, int rank, const lierne_plan *plan
         in[0] += receives;
         in[1] += receives ? c->recvnum[rank][s] * row : 0;
     }
-    if (lierne_plan_get_report(&f, plan, LIERNE_FORWARD) != LIERNE_OK ||
-        lierne_plan_get_report(&a, plan, LIERNE_ADJOINT) != LIERNE_OK) {
+    if (lierne_plan_get_report(&f, plan, LIERNE_DIRECTION_FORWARD) != LIERNE_OK ||
+        lierne_plan_get_report(&a, plan, LIERNE_DIRECTION_ADJOINT) != LIERNE_OK) {
         return "report";
     }
     if (f.stages != c->spec[0].nswap || a.stages != f.stages) {

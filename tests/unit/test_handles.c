@@ -39,7 +39,7 @@ static lierne_sim *world(void) {
 /* What rank 0 of a world of one gets. */
 static void expect_kind(lierne_context *context, lierne_plan *plan, const char *kind,
                         lierne_dtype dtype) {
-    lierne_dtype got = LIERNE_U8;
+    lierne_dtype got = LIERNE_DTYPE_U8;
     cr_assert_eq(lierne_plan_get_context(plan), context);
     cr_assert_eq(lierne_plan_get_dtype(&got, plan), LIERNE_OK);
     cr_assert_eq(got, dtype);
@@ -64,12 +64,12 @@ Test(handles, a_plan_says_what_it_is) {
                                        .grid = g,
                                        .naxes = 2,
                                        .shape = shape,
-                                       .dtype = LIERNE_I8,
+                                       .dtype = LIERNE_DTYPE_I8,
                                        .placements = placements};
     cr_assert_eq(lierne_layout_create(&l, &layout), LIERNE_OK);
     const lierne_redistribute_spec r = {.size = sizeof r, .src = l, .dst = l};
-    const lierne_bridge_spec b = bridge_of(g, g, LIERNE_BF16);
-    const lierne_megatron_spec m = {sizeof m, LIERNE_MEGATRON_COLLECTIVE, &b};
+    const lierne_bridge_spec b = bridge_of(g, g, LIERNE_DTYPE_BF16);
+    const lierne_megatron_spec m = {sizeof m, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, &b};
     lierne_graph_spec graph = LIERNE_GRAPH_SPEC_INIT;
     lierne_references_spec references = LIERNE_REFERENCES_SPEC_INIT;
     lierne_halo_spec halo = LIERNE_HALO_SPEC_INIT;
@@ -83,17 +83,17 @@ Test(handles, a_plan_says_what_it_is) {
     cr_assert_eq(lierne_plan_create_halo(&plans[5], context, &halo), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_transposed(&plans[6], plans[1]), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_composed(&plans[7], plans[6], plans[1]), LIERNE_OK);
-    expect_kind(context, plans[0], "redistribute", LIERNE_I8);
-    expect_kind(context, plans[1], "bridge", LIERNE_BF16);
-    expect_kind(context, plans[2], "megatron", LIERNE_BF16);
-    expect_kind(context, plans[3], "graph", LIERNE_F64);
-    expect_kind(context, plans[4], "references", LIERNE_F64);
-    expect_kind(context, plans[5], "halo", LIERNE_F64);
-    expect_kind(context, plans[6], "transposed", LIERNE_BF16);
-    expect_kind(context, plans[7], "composed", LIERNE_BF16);
+    expect_kind(context, plans[0], "redistribute", LIERNE_DTYPE_I8);
+    expect_kind(context, plans[1], "bridge", LIERNE_DTYPE_BF16);
+    expect_kind(context, plans[2], "megatron", LIERNE_DTYPE_BF16);
+    expect_kind(context, plans[3], "graph", LIERNE_DTYPE_F64);
+    expect_kind(context, plans[4], "references", LIERNE_DTYPE_F64);
+    expect_kind(context, plans[5], "halo", LIERNE_DTYPE_F64);
+    expect_kind(context, plans[6], "transposed", LIERNE_DTYPE_BF16);
+    expect_kind(context, plans[7], "composed", LIERNE_DTYPE_BF16);
     lierne_dtype dtype;
-    cr_assert_eq(lierne_plan_get_dtype(NULL, plans[0]), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_dtype(&dtype, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_get_dtype(NULL, plans[0]), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_dtype(&dtype, NULL), LIERNE_ERR_INVALID);
     cr_assert(!lierne_plan_get_context(NULL) && !lierne_plan_get_kind(NULL) &&
               !lierne_plan_get_memory_kind(NULL));
     cr_assert_eq(lierne_context_destroy_all(context), LIERNE_OK);
@@ -107,7 +107,7 @@ Test(handles, a_world_is_destroyed_with_what_was_made_from_it) {
     lierne_sim *sim = world();
     lierne_request *requests[WORLD];
     float in[SAMPLES / 4 * WIDTH], out[WORLD][SAMPLES * WIDTH];
-    lierne_bridge_spec spec = bridge_of(src, dst, LIERNE_F32);
+    lierne_bridge_spec spec = bridge_of(src, dst, LIERNE_DTYPE_F32);
     for (int i = 0; i < SAMPLES / 4 * WIDTH; i++) {
         in[i] = (float)(i + 1);
     }
@@ -118,15 +118,15 @@ Test(handles, a_world_is_destroyed_with_what_was_made_from_it) {
         cr_assert_eq(lierne_plan_create_bridge(&plan, context, &spec), LIERNE_OK);
         cr_assert_eq(lierne_plan_create_bridge(&other, context, &spec), LIERNE_OK);
         cr_assert_eq(lierne_coalesced_create(&both, (lierne_plan *[]){plan, other}, 2), LIERNE_OK);
-        cr_assert_eq(lierne_forward_begin(&requests[r], plan, out[r], in, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plan, out[r], in, NULL), LIERNE_OK);
     }
-    cr_assert_eq(lierne_context_destroy_all(lierne_sim_get_context(sim, 0)), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_destroy_all(lierne_sim_get_context(sim, 0)), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "lierne_sim_destroy_all"));
-    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_BUSY);
+    cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_ERR_BUSY);
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "3 plans and 0 groups of rank 0"));
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy_all(NULL), LIERNE_OK);
@@ -144,14 +144,14 @@ typedef struct shared {
 static void give_up(lierne_context *context, void *arg) {
     shared *s = arg;
     int rank = lierne_context_get_rank(context);
-    lierne_bridge_spec spec = bridge_of(s->src, s->dst, LIERNE_F32);
+    lierne_bridge_spec spec = bridge_of(s->src, s->dst, LIERNE_DTYPE_F32);
     lierne_plan *plan;
     float in[SAMPLES / 4 * WIDTH] = {1}, out[SAMPLES * WIDTH];
     if (lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK) {
         if (rank == 1) {
-            lierne_context_abort(context, LIERNE_IO, "the disk is full");
+            lierne_context_abort(context, LIERNE_ERR_IO, "the disk is full");
         }
-        s->status[rank] = lierne_forward(plan, out, in, NULL);
+        s->status[rank] = lierne_plan_forward(plan, out, in, NULL);
         snprintf(s->text[rank], sizeof s->text[rank], "%s", lierne_last_error());
         lierne_plan_destroy(plan);
     }
@@ -164,7 +164,7 @@ Test(handles, ranks_that_wait_learn_why_another_gave_up) {
     double start = lierne_now();
     ranks_run(WORLD, &spec, give_up, &s);
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(s.status[r], LIERNE_IO, "rank %d: %s", r, s.text[r]);
+        cr_assert_eq(s.status[r], LIERNE_ERR_IO, "rank %d: %s", r, s.text[r]);
         cr_assert(strstr(s.text[r], "the disk is full"), "%s", s.text[r]);
         cr_assert((r == 1) == !strstr(s.text[r], "gave up"), "%s", s.text[r]);
     }
@@ -176,7 +176,7 @@ Test(handles, ranks_that_wait_learn_why_another_gave_up) {
  * gradients backward. The hidden axis is cut among tp, so that rows are strided. */
 static void copies(lierne_dtype dtype, size_t size) {
     enum { OWN = SAMPLES / 4 * WIDTH, ALL = SAMPLES * WIDTH };
-    static const lierne_placement hidden[3] = {{.kind = LIERNE_SHARD, .axis = 1}};
+    static const lierne_placement hidden[3] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}};
     lierne_grid *src = grid(1, 1, 4), *dst = grid(2, 1, 2);
     lierne_sim *sim = world();
     lierne_bridge_spec spec = bridge_of(src, dst, dtype);
@@ -193,10 +193,10 @@ static void copies(lierne_dtype dtype, size_t size) {
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < WORLD; r++) {
-        lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL);
+        lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL);
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < WORLD; r++) { /* tp rank r % 2 has 2 or 1 of the 3 columns */
         int columns = r % 2 ? 1 : 2, first = r % 2 ? 2 : 0;
@@ -208,10 +208,10 @@ static void copies(lierne_dtype dtype, size_t size) {
         }
     }
     for (int r = 0; r < WORLD; r++) {
-        lierne_adjoint_begin(&requests[r], plans[r], back[r], out[r], NULL);
+        lierne_plan_adjoint_begin(&requests[r], plans[r], back[r], out[r], NULL);
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
         cr_assert_eq(memcmp(back[r], in[r], OWN * size), 0, "the adjoint, rank %d", r);
     }
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
@@ -221,7 +221,7 @@ static void copies(lierne_dtype dtype, size_t size) {
 Test(handles, opaque_elements_are_copied_bit_for_bit) {
     static const char *const names[] = {"bits8", "bits16", "bits32", "bits64", "bits128"};
     for (int i = 0; i < 5; i++) {
-        lierne_dtype dtype = (lierne_dtype)(LIERNE_BITS8 + i), parsed;
+        lierne_dtype dtype = (lierne_dtype)(LIERNE_DTYPE_BITS8 + i), parsed;
         cr_assert_eq(lierne_dtype_size(dtype), (size_t)1 << i);
         cr_assert_str_eq(lierne_dtype_name(dtype), names[i]);
         cr_assert_eq(lierne_dtype_parse(&parsed, names[i]), LIERNE_OK);
@@ -234,10 +234,10 @@ Test(handles, opaque_elements_are_copied_bit_for_bit) {
 Test(handles, opaque_elements_cannot_be_summed) {
     lierne_grid *src = grid(1, 1, 4), *dst = grid(1, 2, 2);
     lierne_sim *sim = world();
-    lierne_bridge_spec spec = bridge_of(src, dst, LIERNE_BITS16);
+    lierne_bridge_spec spec = bridge_of(src, dst, LIERNE_DTYPE_BITS16);
     lierne_plan *plan;
     cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 0), &spec),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     cr_assert_null(plan);
     cr_assert(strstr(lierne_last_error(), "the adjoint sums contributions, but dtype bits16"), "%s",
               lierne_last_error());
@@ -253,21 +253,22 @@ Test(handles, opaque_rows_are_copied_or_rejected) {
     lierne_plan *plan;
     lierne_references_spec spec = LIERNE_REFERENCES_SPEC_INIT;
     spec.nowned = 3, spec.nghosts = 2, spec.rank = rank, spec.row = once;
-    spec.dtype = LIERNE_BITS8, spec.width = 3;
+    spec.dtype = LIERNE_DTYPE_BITS8, spec.width = 3;
     cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_references(&plan, context, &spec), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_assert_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK);
     cr_assert_eq(memcmp(out, "\7\10\11\1\2\3", 6), 0);
-    cr_assert_eq(lierne_adjoint(plan, back, out, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_adjoint(plan, back, out, NULL), LIERNE_OK);
     cr_assert_eq(memcmp(back, "\1\2\3\0\0\0\7\10\11", 9), 0);
-    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, back, out, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, back, out, NULL),
+                 LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "dtype bits8 can only be copied"));
     spec.nghosts = 3, spec.row = twice;
     lierne_plan *sums;
-    cr_assert_eq(lierne_plan_create_references(&sums, context, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_references(&sums, context, &spec), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "the adjoint sums"), "%s", lierne_last_error());
     spec.nghosts = 2, spec.row = once, spec.combined = 1;
-    cr_assert_eq(lierne_plan_create_references(&sums, context, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_references(&sums, context, &spec), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_destroy_all(context), LIERNE_OK);
 }

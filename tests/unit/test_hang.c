@@ -31,7 +31,7 @@ static void open_world(world *w, bool file) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 0.2};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     memset(w, 0, sizeof *w);
     w->in[0] = 5;
     if (file) {
@@ -69,11 +69,11 @@ static void close_world(world *w) {
 static void gather(world *w) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_forward_begin(&requests[r], w->plans[r], w->out[r], w->in, NULL),
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], w->plans[r], w->out[r], w->in, NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK);
     }
 }
 
@@ -106,7 +106,7 @@ Test(hang, a_call_is_recorded_with_its_stage_and_end) {
     open_world(&w, false);
     gather(&w);
     gather(&w);
-    cJSON *json = json_of(lierne_recorder_json, w.contexts[1]);
+    cJSON *json = json_of(lierne_context_get_recorder_json, w.contexts[1]);
     const cJSON *entries = cJSON_GetObjectItem(json, "entries");
     int n = cJSON_GetArraySize(entries);
     cr_assert_eq(number(json, "rank"), 1);
@@ -135,7 +135,7 @@ Test(hang, times_are_those_of_the_calendar) {
     struct timespec now;
     open_world(&w, false);
     gather(&w);
-    cJSON *json = json_of(lierne_recorder_json, w.contexts[0]);
+    cJSON *json = json_of(lierne_context_get_recorder_json, w.contexts[0]);
     const cJSON *entries = cJSON_GetObjectItem(json, "entries");
     const cJSON *last = cJSON_GetArrayItem(entries, cJSON_GetArraySize(entries) - 1);
     clock_gettime(CLOCK_REALTIME, &now);
@@ -149,8 +149,8 @@ Test(hang, a_status_says_what_is_in_flight_and_what_killed_it) {
     world w;
     lierne_request *request;
     open_world(&w, false);
-    cr_assert_eq(lierne_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
-    cJSON *json = json_of(lierne_status_json, w.contexts[0]);
+    cr_assert_eq(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
+    cJSON *json = json_of(lierne_context_get_status_json, w.contexts[0]);
     const cJSON *calls = cJSON_GetObjectItem(json, "in_flight");
     cr_assert_eq(cJSON_GetArraySize(calls), 1);
     cr_assert_str_eq(string(cJSON_GetArrayItem(calls, 0), "what"), "forward");
@@ -158,10 +158,10 @@ Test(hang, a_status_says_what_is_in_flight_and_what_killed_it) {
     cr_assert_eq(number(json, "plans"), 1);
     cr_assert_str_eq(string(json, "state"), "open");
     cJSON_Delete(json);
-    cr_assert_eq(lierne_end(request), LIERNE_TIMEOUT);
-    json = json_of(lierne_status_json, w.contexts[0]);
+    cr_assert_eq(lierne_request_end(request), LIERNE_ERR_TIMEOUT);
+    json = json_of(lierne_context_get_status_json, w.contexts[0]);
     cr_assert_str_eq(string(json, "state"), "dead");
-    cr_assert_str_eq(string(json, "status"), "LIERNE_TIMEOUT");
+    cr_assert_str_eq(string(json, "status"), "LIERNE_ERR_TIMEOUT");
     cr_assert(strstr(string(json, "message"), "messages missing"));
     const cJSON *waits =
         cJSON_GetObjectItem(cJSON_GetArrayItem(cJSON_GetObjectItem(json, "in_flight"), 0),
@@ -178,7 +178,7 @@ Test(hang, the_ring_keeps_the_last_entries) {
     for (int i = 0; i < 100; i++) {
         gather(&w);
     }
-    cJSON *json = json_of(lierne_recorder_json, w.contexts[2]);
+    cJSON *json = json_of(lierne_context_get_recorder_json, w.contexts[2]);
     const cJSON *entries = cJSON_GetObjectItem(json, "entries");
     cr_assert_eq(cJSON_GetArraySize(entries), LIERNE_RECORDER_SIM_ENTRIES);
     cr_assert_geq(number(json, "written"), 300);
@@ -240,7 +240,7 @@ static bool exists(const char *folder) {
 Test(hang, a_folder_that_cannot_be_written_is_an_error) {
     lierne_context *context;
     setenv("LIERNE_DUMP_DIR", "/nowhere/at/all", 1);
-    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_IO);
+    cr_assert_eq(lierne_context_create_self(&context, NULL), LIERNE_ERR_IO);
     cr_assert(strstr(lierne_last_error(), "LIERNE_DUMP_DIR is '/nowhere/at/all'"));
     cr_assert_null(context);
     unsetenv("LIERNE_DUMP_DIR");
@@ -263,8 +263,8 @@ Test(hang, damaged_files_do_no_harm, .timeout = 300) {
     lierne_request *request;
     open_world(&w, true);
     gather(&w);
-    cr_assert_eq(lierne_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_end(request), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(request), LIERNE_ERR_TIMEOUT);
     char *data = read_file(w.folder, "rank1-", &length, path);
     for (int i = 0; i < 2000; i++) {
         char *copy = malloc(length);
@@ -278,8 +278,8 @@ Test(hang, damaged_files_do_no_harm, .timeout = 300) {
         fwrite(copy, 1, size, file);
         fclose(file);
         free(copy);
-        lierne_status status = lierne_recorder_read_json(&text, path);
-        cr_assert(status == LIERNE_OK || status == LIERNE_INVALID, "%s", lierne_last_error());
+        lierne_status status = lierne_recorder_file_get_json(&text, path);
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_INVALID, "%s", lierne_last_error());
         cr_assert_eq(status == LIERNE_OK, text != NULL);
         if (text) {
             cJSON *json = cJSON_Parse(text);
@@ -334,8 +334,8 @@ Test(hang, a_rank_that_gave_up_by_itself_is_named) {
     lierne_hang hang = {.size = sizeof hang};
     open_world(&w, true);
     gather(&w);
-    lierne_context_abort(w.contexts[2], LIERNE_INVALID, "the loss is \"NaN\"");
-    cr_assert_neq(lierne_forward(w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
+    lierne_context_abort(w.contexts[2], LIERNE_ERR_INVALID, "the loss is \"NaN\"");
+    cr_assert_neq(lierne_plan_forward(w.plans[0], w.out[0], w.in, NULL), LIERNE_OK);
     cr_assert_eq(lierne_hang_find(&hang, &text, w.folder), LIERNE_OK);
     cr_assert_eq(hang.kind, LIERNE_HANG_FAILED);
     cr_assert_eq(hang.rank, 2);
@@ -365,7 +365,7 @@ Test(hang, of_two_that_wait_the_silent_one_is_named) {
     usleep(300000);
     lierne_recorder_set_clock(&recorders[0]); /* of both, so that their ticks are converted alike */
     lierne_recorder_set_clock(&recorders[1]);
-    lierne_recorder_die(&recorders[0], LIERNE_TIMEOUT, "in vain");
+    lierne_recorder_die(&recorders[0], LIERNE_ERR_TIMEOUT, "in vain");
     cr_assert_eq(lierne_hang_find(&hang, &text, folder), LIERNE_OK, "%s", lierne_last_error());
     cr_assert(hang.kind == LIERNE_HANG_SILENT && hang.rank == 1 && hang.waiting == 0, "%s", text);
     cr_assert(hang.plan == 3 && hang.number == 4, "%s", text);

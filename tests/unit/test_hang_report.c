@@ -24,7 +24,7 @@ static lierne_layout *layout_of(lierne_placement placement) {
     lierne_layout_spec spec = {.size = sizeof spec,
                                .naxes = 1,
                                .shape = shape,
-                               .dtype = LIERNE_U8,
+                               .dtype = LIERNE_DTYPE_U8,
                                .placements = &placement};
     lierne_grid *grid;
     lierne_layout *layout;
@@ -39,8 +39,8 @@ static lierne_layout *layout_of(lierne_placement placement) {
  * are recorded. Nothing is received, so the buffers are not touched. */
 Test(hang_report, a_rank_is_named_once) {
     const lierne_context_spec patience = {.size = sizeof patience, .timeout = 0.2};
-    lierne_layout *src = layout_of((lierne_placement){.kind = LIERNE_SHARD});
-    lierne_layout *dst = layout_of((lierne_placement){.kind = LIERNE_REPLICATE});
+    lierne_layout *src = layout_of((lierne_placement){.kind = LIERNE_PLACEMENT_SHARD});
+    lierne_layout *dst = layout_of((lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE});
     const lierne_layout *from[TENSORS], *to[TENSORS];
     lierne_set_spec spec = {.size = sizeof spec, .ntensors = TENSORS, .src = from, .dst = to};
     char *text, *in = calloc(TENSORS, SHARD), *out = calloc(TENSORS * RANKS, SHARD);
@@ -55,12 +55,12 @@ Test(hang_report, a_rank_is_named_once) {
         cr_assert_eq(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &spec),
                      LIERNE_OK, "%s", lierne_last_error());
     }
-    cr_assert_eq(lierne_forward(plans[0], out, in, NULL), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_forward(plans[0], out, in, NULL), LIERNE_ERR_TIMEOUT);
     cr_assert(strstr(lierne_last_error(),
                      "24 of 48 messages missing after 0.2 s, with rank 1 (sim), "
                      "2 (sim)"),
               "%s", lierne_last_error());
-    cr_assert_eq(lierne_status_json(&text, lierne_sim_get_context(sim, 0)), LIERNE_OK);
+    cr_assert_eq(lierne_context_get_status_json(&text, lierne_sim_get_context(sim, 0)), LIERNE_OK);
     cr_assert(strstr(text, "\"waits_for\":[1,2]"), "%s", text);
     lierne_text_destroy(text);
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
@@ -219,7 +219,7 @@ static char *find_two(lierne_hang *hang, job *j, bool ended) {
     join(j, 1, 77, 6);
     usleep(ended ? 150000 : 20000);
     if (ended) {
-        lierne_recorder_die(&j->recorders[0], LIERNE_TIMEOUT, "in vain");
+        lierne_recorder_die(&j->recorders[0], LIERNE_ERR_TIMEOUT, "in vain");
         lierne_recorder_close(&j->recorders[0]);
         lierne_recorder_close(&j->recorders[1]);
         usleep(20000);

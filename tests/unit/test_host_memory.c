@@ -171,7 +171,7 @@ Test(host_memory, single_elements_are_added_by_list) {
         want[rows[i] * STEP] += from[i];
     }
     lierne_contribution s[2] = {{to, &listed}, {from, &packed}};
-    lierne_host_reduce(LIERNE_F64, LIERNE_SUM, 0, to, &listed, s, 2);
+    lierne_host_reduce(LIERNE_DTYPE_F64, LIERNE_REDUCTION_SUM, 0, to, &listed, s, 2);
     cr_assert_eq(memcmp(to, want, sizeof to), 0);
 }
 
@@ -181,25 +181,25 @@ Test(host_memory, sums_keep_the_order_and_round_once) {
     lierne_block one = lierne_block_range(0, 1);
     lierne_contribution abc[3] = {{a, &one}, {b, &one}, {c, &one}};
     lierne_contribution acb[3] = {{a, &one}, {c, &one}, {b, &one}};
-    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 0, out, &one, abc, 3);
+    lierne_host_reduce(LIERNE_DTYPE_F32, LIERNE_REDUCTION_SUM, 0, out, &one, abc, 3);
     cr_assert(out[0] == 1.0f);
-    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 0, out, &one, acb, 3);
+    lierne_host_reduce(LIERNE_DTYPE_F32, LIERNE_REDUCTION_SUM, 0, out, &one, acb, 3);
     cr_assert(out[0] == 0.0f);
     /* bf16: 256 + 1 + 1 is 258 when rounded once and 256 when rounded after each addition. */
     uint16_t big[1] = {0x4380}, small[1] = {0x3f80}, sum[1];
     lierne_contribution bf[3] = {{big, &one}, {small, &one}, {small, &one}};
-    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, 0, sum, &one, bf, 3);
+    lierne_host_reduce(LIERNE_DTYPE_BF16, LIERNE_REDUCTION_SUM, 0, sum, &one, bf, 3);
     cr_assert_eq(sum[0], 0x4381);
     uint16_t f16_big[1] = {0x6800}, f16_small[1] = {0x3c00}; /* 2048 + 1 + 1 */
     lierne_contribution f[3] = {{f16_big, &one}, {f16_small, &one}, {f16_small, &one}};
-    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, 0, sum, &one, f, 3);
+    lierne_host_reduce(LIERNE_DTYPE_F16, LIERNE_REDUCTION_SUM, 0, sum, &one, f, 3);
     cr_assert_eq(sum[0], 0x6801);
 }
 
 Test(host_memory, sums_of_every_type_over_long_strided_blocks) {
     enum { N = 1400 };
-    static const lierne_dtype types[5] = {LIERNE_F64, LIERNE_F32, LIERNE_I64, LIERNE_I32,
-                                          LIERNE_I8};
+    static const lierne_dtype types[5] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_F32, LIERNE_DTYPE_I64,
+                                          LIERNE_DTYPE_I32, LIERNE_DTYPE_I8};
     for (int t = 0; t < 5; t++) {
         size_t size = lierne_dtype_size(types[t]);
         unsigned char *x = calloc(4 * N, size), *out = malloc(2 * N * size);
@@ -217,7 +217,7 @@ Test(host_memory, sums_of_every_type_over_long_strided_blocks) {
         to.stride[0] = 2;
         lierne_contribution s[3] = {{x, &a}, {x, &b}, {x + (size_t)N * size, &a}};
         memset(out, 0xa5, 2 * N * size);
-        lierne_host_reduce(types[t], LIERNE_SUM, 0, out, &to, s, 3);
+        lierne_host_reduce(types[t], LIERNE_REDUCTION_SUM, 0, out, &to, s, 3);
         for (int i = 0; i < N; i++) {
             int want = i % 31 - 15 + (2 * i + 1) % 31 - 15 + (i + N) % 31 - 15;
             double d = want;
@@ -238,10 +238,10 @@ Test(host_memory, integers_wrap) {
     int32_t a[1] = {INT32_MAX}, b[1] = {2}, out[1];
     uint8_t u[1] = {250}, v[1] = {10}, w[1];
     lierne_block one = lierne_block_range(0, 1);
-    lierne_host_reduce(LIERNE_I32, LIERNE_SUM, 0, out, &one,
+    lierne_host_reduce(LIERNE_DTYPE_I32, LIERNE_REDUCTION_SUM, 0, out, &one,
                        (lierne_contribution[]){{a, &one}, {b, &one}}, 2);
     cr_assert_eq(out[0], INT32_MIN + 1);
-    lierne_host_reduce(LIERNE_U8, LIERNE_SUM, 0, w, &one,
+    lierne_host_reduce(LIERNE_DTYPE_U8, LIERNE_REDUCTION_SUM, 0, w, &one,
                        (lierne_contribution[]){{u, &one}, {v, &one}}, 2);
     cr_assert_eq(w[0], 4);
 }
@@ -250,7 +250,7 @@ static void multiply(lierne_dtype dtype, void *out, const void *a, const void *b
     lierne_block one = lierne_block_range(0, 1);
     const lierne_contribution from[3] = {{a, &one}, {b, &one}, {c, &one}};
     memset(out, 0xa5, lierne_dtype_size(dtype));
-    lierne_host_reduce(dtype, LIERNE_PROD, 0, out, &one, from, 3);
+    lierne_host_reduce(dtype, LIERNE_REDUCTION_PROD, 0, out, &one, from, 3);
 }
 
 /* 300 * 300 is infinite in f16, and 1e200 * 1e200 in f64: only in this order is a product finite.
@@ -286,14 +286,15 @@ Test(host_memory, a_divisor_divides_before_rounding) {
     for (int i = 0; i < 4; i++) {
         from[i] = (lierne_contribution){h + i, &one};
     }
-    lierne_host_reduce(LIERNE_F16, LIERNE_SUM, 3, h, &one, from, 4);
+    lierne_host_reduce(LIERNE_DTYPE_F16, LIERNE_REDUCTION_SUM, 3, h, &one, from, 4);
     cr_expect_eq(h[0], 0x6157, "%04x", h[0]);
-    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, 2, b, &one, &(lierne_contribution){b, &one}, 1);
+    lierne_host_reduce(LIERNE_DTYPE_BF16, LIERNE_REDUCTION_SUM, 2, b, &one,
+                       &(lierne_contribution){b, &one}, 1);
     cr_expect_eq(b[0], 0x3fc0, "%04x", b[0]);
-    lierne_host_reduce(LIERNE_F32, LIERNE_SUM, 5, &out, &one,
+    lierne_host_reduce(LIERNE_DTYPE_F32, LIERNE_REDUCTION_SUM, 5, &out, &one,
                        (lierne_contribution[]){{f, &one}, {f + 1, &one}}, 2);
     cr_expect(out == 7.0f / 5.0f);
-    lierne_host_reduce(LIERNE_F64, LIERNE_SUM, 2, d, &one,
+    lierne_host_reduce(LIERNE_DTYPE_F64, LIERNE_REDUCTION_SUM, 2, d, &one,
                        (lierne_contribution[]){{d, &one}, {d + 1, &one}}, 2);
     cr_expect(d[0] == 3.5);
 }

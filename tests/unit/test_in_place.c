@@ -34,7 +34,7 @@ static lierne_status plan_rows(lierne_plan **plan, lierne_context *context) {
                                          .nghosts = GHOSTS,
                                          .rank = ranks,
                                          .row = rows,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .width = WIDTH,
                                          .combined = 1};
     return lierne_plan_create_references(plan, context, &spec);
@@ -51,12 +51,12 @@ static void expect(float *y, lierne_direction d, int round, int plan, int rank) 
         y[i] = value(round, plan, rank, i);
         if (ghost >= 0) {
             int owner = (rank + owner_after[ghost]) % RANKS;
-            y[i] = d == LIERNE_ADJOINT
+            y[i] = d == LIERNE_DIRECTION_ADJOINT
                        ? 0
                        : value(round, plan, owner, row_of[ghost] * WIDTH + i % WIDTH);
         }
     }
-    for (int k = 0; d == LIERNE_ADJOINT && k < GHOSTS; k++) {
+    for (int k = 0; d == LIERNE_DIRECTION_ADJOINT && k < GHOSTS; k++) {
         int from = (rank + RANKS - owner_after[k]) % RANKS;
         for (int w = 0; w < WIDTH; w++) {
             y[row_of[k] * WIDTH + w] += value(round, plan, from, (OWNED + k) * WIDTH + w);

@@ -202,7 +202,7 @@ Test(json, rejects) {
     for (size_t i = 0; i < COUNT(rejected); i++) {
         const json_case *c = &rejected[i];
         lierne_json doc;
-        cr_assert_eq(lierne_json_parse(&doc, c->text, strlen(c->text)), LIERNE_SYNTAX, "%s",
+        cr_assert_eq(lierne_json_parse(&doc, c->text, strlen(c->text)), LIERNE_ERR_SYNTAX, "%s",
                      c->name);
         cr_expect_eq(doc.fault.number, c->number, "%s: number %d", c->name, doc.fault.number);
         cr_expect(doc.fault.place.line == c->line && doc.fault.place.column == c->column,
@@ -228,7 +228,7 @@ Test(json, rejects_zero_bytes) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         lierne_json doc;
-        cr_assert_eq(lierne_json_parse(&doc, cases[i].text, cases[i].length), LIERNE_SYNTAX);
+        cr_assert_eq(lierne_json_parse(&doc, cases[i].text, cases[i].length), LIERNE_ERR_SYNTAX);
         cr_expect_eq(doc.fault.number, cases[i].number, "case %zu", i);
         cr_expect_eq(doc.fault.place.column, cases[i].column, "case %zu", i);
         lierne_json_destroy(&doc);
@@ -240,7 +240,7 @@ Test(json, reads_no_further_than_length) {
     lierne_json doc;
     cr_assert_eq(lierne_json_parse(&doc, "[1]]]]", 3), LIERNE_OK);
     lierne_json_destroy(&doc);
-    cr_assert_eq(lierne_json_parse(&doc, NULL, 0), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_json_parse(&doc, NULL, 0), LIERNE_ERR_SYNTAX);
     lierne_json_destroy(&doc);
 }
 
@@ -258,7 +258,7 @@ Test(json, finds_all_duplicate_keys) {
     const char *text = "{\"a\":1,\"\\u0061\":{\"x\":1,\"y\":2,\"x\":3},\n"
                        "\"\xc3\xa9\":1,\"a\":2,\"\\u00e9\":3,\"A\":4}";
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_ERR_SYNTAX);
     cr_assert_eq(doc.fault.number, 0);
     cr_assert_eq(doc.duplicates.count, 4);
     check_duplicate(&doc, 0, 1, 8, "/a", 2);
@@ -272,7 +272,7 @@ Test(json, finds_all_duplicate_keys) {
 Test(json, surrogate_pairs_are_one_point) {
     const char *text = "{\"\xf0\x9f\x98\x80\":1,\"\\uD83D\\uDE00\":2,\"\\uDBFF\\uDFFF\":3}";
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_ERR_SYNTAX);
     cr_assert_eq(doc.duplicates.count, 1);
     check_duplicate(&doc, 0, 1, 11, "/\xf0\x9f\x98\x80", 2);
     check_pointer(&doc, 3, "/\xf4\x8f\xbf\xbf", "escaped");
@@ -282,7 +282,7 @@ Test(json, surrogate_pairs_are_one_point) {
 Test(json, finds_duplicates_before_a_fault) {
     const char *text = "{\"a\":1,\"a\":[{\"b\":1,\"b\":02";
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_ERR_SYNTAX);
     cr_assert_eq(doc.fault.number, LIERNE_DIAGNOSTIC_NUMBER);
     cr_assert_eq(doc.duplicates.count, 2);
     check_duplicate(&doc, 0, 1, 8, "/a", 2);
@@ -359,7 +359,7 @@ static char *build(const char *a, const char *b, const char *c, size_t count) {
 static void check_bound(char *text, int number, int column) {
     lierne_json doc;
     lierne_status status = lierne_json_parse(&doc, text, strlen(text));
-    cr_expect_eq(status, number ? LIERNE_SYNTAX : LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(status, number ? LIERNE_ERR_SYNTAX : LIERNE_OK, "%s", lierne_last_error());
     cr_expect_eq(doc.fault.number, number);
     cr_expect_eq(doc.fault.place.column, column);
     lierne_json_destroy(&doc);
@@ -411,7 +411,7 @@ Test(json, hostile_texts_take_linear_time, .timeout = 200) {
     }
     strcpy(p, "}");
     lierne_json doc;
-    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_SYNTAX);
+    cr_assert_eq(lierne_json_parse(&doc, text, strlen(text)), LIERNE_ERR_SYNTAX);
     cr_expect_eq(doc.duplicates.count, 399999);
     lierne_json_destroy(&doc);
     free(text);
@@ -429,8 +429,8 @@ Test(json, every_failed_allocation_is_reported) {
         lierne_json_destroy(&doc);
         cr_assert_eq(lierne_mem_live(), 0, "allocation %zu leaks", k);
         k++;
-    } while (status == LIERNE_NO_MEMORY);
-    cr_expect_eq(status, LIERNE_SYNTAX);
+    } while (status == LIERNE_ERR_NO_MEMORY);
+    cr_expect_eq(status, LIERNE_ERR_SYNTAX);
     cr_expect_gt(k, 4);
 }
 
@@ -444,7 +444,7 @@ Test(json, broken_texts_never_crash) {
         char *text = malloc(length);
         lierne_json doc;
         memcpy(text, good, length);
-        cr_expect_eq(lierne_json_parse(&doc, text, i), LIERNE_SYNTAX, "prefix %zu", i);
+        cr_expect_eq(lierne_json_parse(&doc, text, i), LIERNE_ERR_SYNTAX, "prefix %zu", i);
         lierne_json_destroy(&doc);
         for (size_t b = 0; b < sizeof bytes; b++) {
             text[i] = bytes[b];

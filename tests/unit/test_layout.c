@@ -21,12 +21,14 @@ static const char *const tcd[3] = {"tp", "cp", "dp"};
 static const int64_t two_each[3] = {2, 2, 2}, shape[3] = {5, 8, 3};
 
 static lierne_layout *layout(const lierne_grid *g, lierne_placement cp, uint32_t full) {
-    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
+                             cp,
+                             {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = p,
                                .full_axes = full};
     lierne_layout *l;
@@ -46,7 +48,7 @@ static void check(const lierne_layout *l, int rank, const int64_t *want, int64_t
 
 Test(layout, uneven_shares_and_replicas) {
     lierne_grid *g = grid(3, tcd, two_each, 8);
-    lierne_layout *l = layout(g, (lierne_placement){.kind = LIERNE_REPLICATE}, 0);
+    lierne_layout *l = layout(g, (lierne_placement){.kind = LIERNE_PLACEMENT_REPLICATE}, 0);
     check(l, 8, (int64_t[]){3, 8, 3}, 72);
     check(l, 15, (int64_t[]){2, 8, 3}, 48);
     check(l, 7, (int64_t[]){0, 0, 0}, 0);
@@ -56,7 +58,7 @@ Test(layout, uneven_shares_and_replicas) {
 
 Test(layout, zigzag_full_and_compact) {
     lierne_grid *g = grid(3, tcd, two_each, 0);
-    lierne_placement z = {.kind = LIERNE_SHARD_ZIGZAG, .axis = 1};
+    lierne_placement z = {.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .axis = 1};
     lierne_layout *compact = layout(g, z, 0), *full = layout(g, z, 2);
     lierne_box boxes[4];
     size_t n;
@@ -81,7 +83,7 @@ Test(layout, rows_full_and_compact) {
     for (int i = 0; i < 40; i++) {
         rows[i] = i % 8 == 3 || i == 0; /* cp 1 has row 3 of each sample and row 0 of the first */
     }
-    lierne_placement p = {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows};
+    lierne_placement p = {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows};
     lierne_layout *compact = layout(g, p, 0), *full = layout(g, p, 2);
     check(compact, 2, (int64_t[]){4, 1, 3}, 12);
     check(full, 2, (int64_t[]){3, 8, 3}, 12);
@@ -94,7 +96,10 @@ Test(layout, rows_full_and_compact) {
 Test(layout, rows_of_an_empty_tensor_are_counted) {
     static const int32_t rows[4] = {0, 1, 1, 1};
     const int64_t two = 2, empty[] = {2, 2, 0};
-    const lierne_placement p = {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows};
+    const lierne_placement p = {.kind = LIERNE_PLACEMENT_SHARD_ROWS,
+                                .axis = 0,
+                                .axis2 = 1,
+                                .rows = rows};
     const char *const name = "cp";
     const lierne_grid_spec grid = {
         .size = sizeof grid, .ndims = 1, .names = &name, .sizes = &two, .world_size = 2};
@@ -105,7 +110,7 @@ Test(layout, rows_of_an_empty_tensor_are_counted) {
                                      .grid = g,
                                      .naxes = 3,
                                      .shape = empty,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .placements = &p};
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
     for (int r = 0; r < 2; r++) {
@@ -123,14 +128,15 @@ Test(layout, full_rows_of_a_shard) {
     for (int i = 0; i < 40; i++) {
         rows[i] = i % 8 == 3 || i % 8 == 6; /* cp 1 has rows 3 and 6 of each sample */
     }
-    lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
-                             {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
-                             {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_placement p[3] = {
+        {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+        {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
+        {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = p,
                                .full_axes = 2};
     lierne_layout *l;
@@ -152,12 +158,13 @@ Test(layout, full_rows_of_a_shard) {
 Test(layout, only_one_stage_holds) {
     static const char *const names[2] = {"dp", "pp"};
     lierne_grid *g = grid(2, names, two_each, 0);
-    lierne_placement p[2] = {{.kind = LIERNE_SHARD, .axis = 0}, {.kind = LIERNE_AT, .at = 1}};
+    lierne_placement p[2] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 0},
+                             {.kind = LIERNE_PLACEMENT_AT, .at = 1}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = p};
     lierne_layout *l;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK);
@@ -169,14 +176,14 @@ Test(layout, only_one_stage_holds) {
 /* Two dims cut one axis: the slower one first. */
 Test(layout, nested_shards_cut_slowest_first) {
     lierne_grid *g = grid(3, tcd, two_each, 0);
-    lierne_placement p[3] = {{.kind = LIERNE_SHARD, .axis = 1},
-                             {.kind = LIERNE_SHARD, .axis = 1},
-                             {.kind = LIERNE_REPLICATE}};
+    lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                             {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                             {.kind = LIERNE_PLACEMENT_REPLICATE}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = p};
     lierne_layout *l;
     lierne_box box;
@@ -191,12 +198,14 @@ Test(layout, nested_shards_cut_slowest_first) {
 
 static void rejected(const lierne_grid *g, lierne_placement cp, uint32_t full, lierne_status status,
                      const char *part) {
-    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}, cp, {.kind = LIERNE_SHARD, .axis = 0}};
+    lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_REPLICATE},
+                             cp,
+                             {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0}};
     lierne_layout_spec spec = {.size = sizeof spec,
                                .grid = g,
                                .naxes = 3,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = p,
                                .full_axes = full};
     lierne_layout *l = (lierne_layout *)&spec;
@@ -212,22 +221,28 @@ Test(layout, rejections_name_value_and_bound) {
     const int64_t counts[2] = {4, 3}, bad[2] = {-1, 9};
     int32_t rows[40] = {0};
 #define P(...) ((lierne_placement){__VA_ARGS__})
-    rejected(g, P(.kind = LIERNE_SHARD, .axis = 3), 0, LIERNE_INVALID, "axis 3 of 3");
-    rejected(g, P(.kind = LIERNE_AT, .at = 2), 0, LIERNE_INVALID, "coordinate 2 of 2");
-    rejected(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_INVALID, "kind 9");
-    rejected(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = counts), 0, LIERNE_INVALID, "to 7");
-    rejected(g, P(.kind = LIERNE_SHARD, .axis = 1, .counts = bad), 0, LIERNE_INVALID, "is -1");
-    rejected(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_INDIVISIBLE, "it has 3");
-    rejected(g, P(.kind = LIERNE_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_INDIVISIBLE, "by 8, it has 5");
-    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1), 0, LIERNE_INVALID, "rows");
-    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0,
-             LIERNE_INVALID, "different");
-    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 2, .rows = rows), 0,
-             LIERNE_INVALID, "neighbouring");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 3), 0, LIERNE_ERR_INVALID, "axis 3 of 3");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_AT, .at = 2), 0, LIERNE_ERR_INVALID,
+             "coordinate 2 of 2");
+    rejected(g, P(.kind = (lierne_placement_kind)9), 0, LIERNE_ERR_INVALID, "kind 9");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 1, .counts = counts), 0,
+             LIERNE_ERR_INVALID, "to 7");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD, .axis = 1, .counts = bad), 0, LIERNE_ERR_INVALID,
+             "is -1");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .axis = 2), 0, LIERNE_ERR_INDIVISIBLE,
+             "it has 3");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .axis = 0), 0, LIERNE_ERR_INDIVISIBLE,
+             "by 8, it has 5");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 1), 0,
+             LIERNE_ERR_INVALID, "rows");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 0, .rows = rows), 0,
+             LIERNE_ERR_INVALID, "different");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 2, .rows = rows), 0,
+             LIERNE_ERR_INVALID, "neighbouring");
     rows[7] = 2;
-    rejected(g, P(.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0,
-             LIERNE_INVALID, "row 7 has owner 2, must be in 0 to 1");
-    rejected(g, P(.kind = LIERNE_REPLICATE), 8, LIERNE_INVALID, "full_axes 0x8");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows), 0,
+             LIERNE_ERR_INVALID, "row 7 has owner 2, must be in 0 to 1");
+    rejected(g, P(.kind = LIERNE_PLACEMENT_REPLICATE), 8, LIERNE_ERR_INVALID, "full_axes 0x8");
     lierne_grid_destroy(g);
 }
 
@@ -238,16 +253,16 @@ Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
                                          {0, (int64_t)1 << 58, 2},
                                          {2, 3, INT64_MAX}};
     lierne_grid *g = grid(3, tcd, two_each, 0);
-    lierne_placement p[3] = {{.kind = LIERNE_REPLICATE}};
+    lierne_placement p[3] = {{.kind = LIERNE_PLACEMENT_REPLICATE}};
     for (int i = 0; i < 4; i++) {
         lierne_layout_spec spec = {.size = sizeof spec,
                                    .grid = g,
                                    .naxes = 3,
                                    .shape = shapes[i],
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .placements = p};
         lierne_layout *l;
-        cr_assert_eq(lierne_layout_create(&l, &spec), i ? LIERNE_OVERFLOW : LIERNE_OK, "%d", i);
+        cr_assert_eq(lierne_layout_create(&l, &spec), i ? LIERNE_ERR_OVERFLOW : LIERNE_OK, "%d", i);
         lierne_layout_destroy(l);
     }
     lierne_grid_destroy(g);
@@ -256,9 +271,9 @@ Test(layout, tensors_of_more_than_2_to_60_bytes_are_refused) {
 Test(layout, dtypes) {
     lierne_dtype d;
     cr_assert_eq(lierne_dtype_parse(&d, "bf16"), LIERNE_OK);
-    cr_assert(d == LIERNE_BF16 && lierne_dtype_size(d) == 2);
-    cr_assert_eq(lierne_dtype_parse(&d, "f8"), LIERNE_INVALID);
+    cr_assert(d == LIERNE_DTYPE_BF16 && lierne_dtype_size(d) == 2);
+    cr_assert_eq(lierne_dtype_parse(&d, "f8"), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "f64, f32"));
     cr_assert_eq(lierne_dtype_size((lierne_dtype)-1), 0);
-    cr_assert_null(lierne_dtype_name((lierne_dtype)(LIERNE_BITS128 + 1)));
+    cr_assert_null(lierne_dtype_name((lierne_dtype)(LIERNE_DTYPE_BITS128 + 1)));
 }

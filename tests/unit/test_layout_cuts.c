@@ -15,7 +15,7 @@ static lierne_status create(lierne_layout **out, int n, const int64_t *sizes, in
                                .grid = g,
                                .naxes = 1,
                                .shape = &size,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = placements};
     lierne_status status = lierne_layout_create(out, &spec);
     lierne_grid_destroy(g); /* a layout does without */
@@ -47,8 +47,8 @@ static void expect(int n, const int64_t *sizes, int64_t size, const lierne_place
     lierne_layout_destroy(l);
 }
 
-#define CHUNK .kind = LIERNE_SHARD, .share = LIERNE_SHARE_CHUNK
-#define EQUAL .kind = LIERNE_SHARD
+#define CHUNK .kind = LIERNE_PLACEMENT_SHARD, .share = LIERNE_SHARE_RULE_CHUNK
+#define EQUAL .kind = LIERNE_PLACEMENT_SHARD
 
 Test(layout_cuts, share_rules) {
     const int64_t four[] = {4};
@@ -71,7 +71,7 @@ Test(layout_cuts, order_of_cuts) {
            "01 5 23 6 4 -");
     /* Zigzag over x in four chunks of 2; what an x has is then cut over y. */
     expect(2, sizes, 8,
-           (lierne_placement[]){{.kind = LIERNE_SHARD_ZIGZAG}, {EQUAL, .cut_order = 1}},
+           (lierne_placement[]){{.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG}, {EQUAL, .cut_order = 1}},
            "01 23 6 4 7 5");
 }
 
@@ -81,7 +81,7 @@ Test(layout_cuts, order_of_cuts_around_a_map_of_two_axes) {
     const int64_t sizes[] = {2, 1, 2}, shape[] = {4, 1};
     const lierne_placement placements[] = {
         {EQUAL},
-        {.kind = LIERNE_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
+        {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis = 0, .axis2 = 1, .rows = rows},
         {EQUAL, .cut_order = 2}};
     const int64_t first[] = {0, 2, 1, 3}; /* x cuts first: x has 01 or 23, of which z takes one */
     lierne_grid *g = layout_case_grid(3, sizes, 0);
@@ -89,7 +89,7 @@ Test(layout_cuts, order_of_cuts_around_a_map_of_two_axes) {
                                      .grid = g,
                                      .naxes = 2,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .placements = placements};
     lierne_layout *l;
     cr_assert_eq(lierne_layout_create(&l, &spec), LIERNE_OK, "%s", lierne_last_error());
@@ -107,9 +107,10 @@ Test(layout_cuts, order_of_cuts_around_a_map_of_two_axes) {
 Test(layout_cuts, maps_of_one_axis) {
     const int64_t sizes[] = {2, 3};
     const int32_t x[] = {0, 1, 0, 0, 1, 1, 0}, y[] = {0, 0, 2, 2, 2, 0, 0};
-    lierne_placement by_x = {.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = x};
-    lierne_placement by_y = {.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = y};
-    expect(2, sizes, 7, (lierne_placement[]){by_x, {.kind = LIERNE_AT}}, "0236 145 - - - -");
+    lierne_placement by_x = {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = x};
+    lierne_placement by_y = {.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = y};
+    expect(2, sizes, 7, (lierne_placement[]){by_x, {.kind = LIERNE_PLACEMENT_AT}},
+           "0236 145 - - - -");
     expect(2, sizes, 7, (lierne_placement[]){by_x, by_y}, "06 15 - - 23 4");
     /* An index goes to the rank that the map and the cut name: the cut is of the whole axis. */
     expect(2, sizes, 7, (lierne_placement[]){by_x, {CHUNK}}, "02 1 3 45 6 -");
@@ -129,49 +130,51 @@ static void reject(const lierne_placement *placements, lierne_status status, con
 Test(layout_cuts, errors_name_value_and_bound) {
     const int64_t three[] = {3, 3}, four[] = {2, 2, 2};
     const int32_t rows[] = {0, 0, 1, 1, 2, 0};
-    reject((lierne_placement[]){{EQUAL, .share = (lierne_share_rule)2}, {0}}, LIERNE_INVALID,
+    reject((lierne_placement[]){{EQUAL, .share = (lierne_share_rule)2}, {0}}, LIERNE_ERR_INVALID,
            "share rule 2, must be 0 or 1");
-    reject((lierne_placement[]){{CHUNK, .counts = three}, {0}}, LIERNE_INVALID,
+    reject((lierne_placement[]){{CHUNK, .counts = three}, {0}}, LIERNE_ERR_INVALID,
            "has counts and share rule 1");
-    reject((lierne_placement[]){{EQUAL, .cut_order = -1}, {0}}, LIERNE_INVALID,
+    reject((lierne_placement[]){{EQUAL, .cut_order = -1}, {0}}, LIERNE_ERR_INVALID,
            "cut_order -1, must be in 0 to 15");
-    reject((lierne_placement[]){{EQUAL, .cut_order = 16}, {0}}, LIERNE_INVALID, "cut_order 16");
-    reject((lierne_placement[]){{EQUAL, .counts = three}, {EQUAL}}, LIERNE_INVALID,
+    reject((lierne_placement[]){{EQUAL, .cut_order = 16}, {0}}, LIERNE_ERR_INVALID, "cut_order 16");
+    reject((lierne_placement[]){{EQUAL, .counts = three}, {EQUAL}}, LIERNE_ERR_INVALID,
            "dim 0 has counts, but dim 1 cuts axis 0 before it");
-    reject((lierne_placement[]){{EQUAL}, {EQUAL, .counts = four, .cut_order = 1}}, LIERNE_INVALID,
-           "dim 1 has counts, but dim 0 cuts axis 0 before it");
+    reject((lierne_placement[]){{EQUAL}, {EQUAL, .counts = four, .cut_order = 1}},
+           LIERNE_ERR_INVALID, "dim 1 has counts, but dim 0 cuts axis 0 before it");
     reject((lierne_placement[]){{EQUAL, .counts = three},
-                                {.kind = LIERNE_SHARD_ZIGZAG, .cut_order = 1}},
-           LIERNE_INVALID, "dims 1 and 0 both cut axis 0");
-    reject((lierne_placement[]){{CHUNK}, {.kind = LIERNE_SHARD_ZIGZAG, .cut_order = 1}},
-           LIERNE_INDIVISIBLE, "divisible by 12");
-    reject((lierne_placement[]){{.kind = LIERNE_SHARD_ROWS, .axis2 = -2, .rows = rows}, {0}},
-           LIERNE_INVALID, "axis2 -2");
-    reject((lierne_placement[]){{.kind = LIERNE_SHARD_ROWS, .axis2 = -1}, {0}}, LIERNE_INVALID,
-           "needs rows");
-    reject((lierne_placement[]){{.kind = LIERNE_SHARD_ROWS, .rows = rows}, {0}}, LIERNE_INVALID,
-           "for one axis, set axis2 to -1");
-    reject((lierne_placement[]){{.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = rows}, {0}},
-           LIERNE_INVALID, "row 4 has owner 2, must be in 0 to 1");
+                                {.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .cut_order = 1}},
+           LIERNE_ERR_INVALID, "dims 1 and 0 both cut axis 0");
+    reject((lierne_placement[]){{CHUNK}, {.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, .cut_order = 1}},
+           LIERNE_ERR_INDIVISIBLE, "divisible by 12");
+    reject((lierne_placement[]){{.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -2, .rows = rows},
+                                {0}},
+           LIERNE_ERR_INVALID, "axis2 -2");
+    reject((lierne_placement[]){{.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1}, {0}},
+           LIERNE_ERR_INVALID, "needs rows");
+    reject((lierne_placement[]){{.kind = LIERNE_PLACEMENT_SHARD_ROWS, .rows = rows}, {0}},
+           LIERNE_ERR_INVALID, "for one axis, set axis2 to -1");
+    reject((lierne_placement[]){{.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = rows},
+                                {0}},
+           LIERNE_ERR_INVALID, "row 4 has owner 2, must be in 0 to 1");
 }
 
 /* Every failed allocation is an error that leaves nothing behind. */
 Test(layout_cuts, without_memory) {
     const int64_t sizes[] = {2, 3}, counts[] = {2, 1, 3};
     const int32_t rows[] = {0, 1, 1, 0, 0, 1};
-    lierne_placement p[] = {{.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = rows},
+    lierne_placement p[] = {{.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = rows},
                             {EQUAL, .counts = counts}};
     lierne_layout *l;
     lierne_box box;
     size_t n, before = lierne_mem_live();
-    lierne_status status = LIERNE_NO_MEMORY;
-    for (size_t k = 1; status == LIERNE_NO_MEMORY; k++) {
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
+    for (size_t k = 1; status == LIERNE_ERR_NO_MEMORY; k++) {
         lierne_grid *g = layout_case_grid(2, sizes, 0);
         lierne_layout_spec spec = {.size = sizeof spec,
                                    .grid = g,
                                    .naxes = 1,
                                    .shape = (int64_t[]){6},
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .placements = p};
         lierne_mem_fail_at(k);
         status = lierne_layout_create(&l, &spec);
@@ -201,7 +204,7 @@ static void expect_mismatch(const lierne_placement *mine, const lierne_placement
         lierne_redistribute_spec spec = {.size = sizeof spec, .src = l, .dst = l};
         lierne_status status =
             lierne_plan_create_redistribute(&plans[r], lierne_sim_get_context(sim, r), &spec);
-        cr_assert_eq(status, r ? LIERNE_MISMATCH : LIERNE_OK);
+        cr_assert_eq(status, r ? LIERNE_ERR_MISMATCH : LIERNE_OK);
         cr_assert(!r || strstr(lierne_last_error(), field), "%s", lierne_last_error());
         lierne_layout_destroy(l);
     }
@@ -214,7 +217,8 @@ Test(layout_cuts, ranks_that_differ_are_told) {
     expect_mismatch(&(lierne_placement){EQUAL}, &(lierne_placement){CHUNK}, "src.dim[0].share");
     expect_mismatch(&(lierne_placement){EQUAL}, &(lierne_placement){EQUAL, .cut_order = 3},
                     "src.dim[0].cut_order");
-    expect_mismatch(&(lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = rows},
-                    &(lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = others},
-                    "src.dim[0].rows");
+    expect_mismatch(
+        &(lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = rows},
+        &(lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = others},
+        "src.dim[0].rows");
 }

@@ -184,16 +184,16 @@ static void move(rank_state *ranks, const layout_case *from, const layout_case *
         for (int64_t i = 0; i < nout; i++) {
             s->out[i] = POISON;
         }
-        cr_assert_eq(direction == LIERNE_FORWARD
-                         ? lierne_forward_begin(&s->request, s->plan, s->out, s->in, NULL)
-                         : lierne_adjoint_begin(&s->request, s->plan, s->out, s->in, NULL),
+        cr_assert_eq(direction == LIERNE_DIRECTION_FORWARD
+                         ? lierne_plan_forward_begin(&s->request, s->plan, s->out, s->in, NULL)
+                         : lierne_plan_adjoint_begin(&s->request, s->plan, s->out, s->in, NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < LAYOUT_CASE_WORLD; r++) {
         int64_t n;
         rank_state *s = &ranks[r];
         int32_t *want = buffer_of(to, r - to->offset, &n);
-        cr_assert_eq(lierne_end(s->request), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(s->request), LIERNE_OK);
         cr_assert_eq(memcmp(s->out, want, (size_t)n * sizeof *want), 0, "rank %d", r);
         free(want), free(s->in), free(s->out);
     }
@@ -210,8 +210,8 @@ static void redistribute(const layout_case *a, const lierne_layout *la, const la
         cr_assert_eq(lierne_plan_create_redistribute(&ranks[r].plan, context, &spec), LIERNE_OK,
                      "%s", lierne_last_error());
     }
-    move(ranks, a, b, LIERNE_FORWARD);
-    move(ranks, b, a, LIERNE_ADJOINT);
+    move(ranks, a, b, LIERNE_DIRECTION_FORWARD);
+    move(ranks, b, a, LIERNE_DIRECTION_ADJOINT);
     for (int r = 0; r < LAYOUT_CASE_WORLD; r++) {
         cr_assert_eq(lierne_plan_destroy(ranks[r].plan), LIERNE_OK);
     }

@@ -16,7 +16,8 @@ enum { WORLD = 4 };
 static lierne_report report_of(int sources, int64_t elements, const lierne_links *links,
                                const int *nodes, lierne_routing routing, int rank) {
     const char *name = "tp";
-    const lierne_placement placements[2] = {{.kind = LIERNE_SHARD}, {.kind = LIERNE_REPLICATE}};
+    const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_SHARD},
+                                            {.kind = LIERNE_PLACEMENT_REPLICATE}};
     const lierne_context_spec spec = {.size = sizeof spec, .nodes = nodes, .links = links};
     lierne_redistribute_spec r = {.size = sizeof r, .routing = routing};
     lierne_report report = {.size = sizeof report};
@@ -36,7 +37,7 @@ static lierne_report report_of(int sources, int64_t elements, const lierne_links
                                       .grid = grid,
                                       .naxes = 1,
                                       .shape = &elements,
-                                      .dtype = LIERNE_F32,
+                                      .dtype = LIERNE_DTYPE_F32,
                                       .placements = &placements[i]};
         cr_assert_eq(lierne_layout_create(&layouts[i], &l), LIERNE_OK, "%s", lierne_last_error());
         lierne_grid_destroy(grid);
@@ -45,7 +46,7 @@ static lierne_report report_of(int sources, int64_t elements, const lierne_links
     cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, rank), &r),
                  LIERNE_OK, "%s", lierne_last_error());
-    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_OK);
+    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD), LIERNE_OK);
     report.transports = NULL;
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
     lierne_layout_destroy(layouts[0]);
@@ -174,7 +175,7 @@ Test(links, compare_nothing_without_need) {
 static void rejected(lierne_links links, const char *text) {
     const lierne_context_spec spec = {.size = sizeof spec, .links = &links};
     lierne_context *context;
-    cr_expect_eq(lierne_context_create_self(&context, &spec), LIERNE_INVALID);
+    cr_expect_eq(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID);
     cr_expect(strstr(lierne_last_error(), text), "%s", lierne_last_error());
     cr_expect_null(context);
 }

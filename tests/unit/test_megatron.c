@@ -46,32 +46,33 @@ static void rejected(lierne_megatron_spec spec, int world, lierne_status wanted,
 Test(megatron, specs_that_are_rejected) {
     lierne_grid *src = grid(2, 1, 4, 0), *dst = grid(2, 2, 2, 0);
     lierne_bridge_spec bridge = bridge_of(src, dst), bad = bridge;
-    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_COLLECTIVE, &bridge};
+    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, &bridge};
     lierne_megatron_spec s = good;
     lierne_plan *plan;
     lierne_sim *sim;
-    s.size = 3, rejected(s, WORLD, LIERNE_INVALID, "spec->size is 3");
+    s.size = 3, rejected(s, WORLD, LIERNE_ERR_INVALID, "spec->size is 3");
     s = good, s.algorithm = (lierne_megatron_algorithm)0;
-    rejected(s, WORLD, LIERNE_INVALID, "algorithm is 0, must be 1 (collective) or 2 (leader)");
+    rejected(s, WORLD, LIERNE_ERR_INVALID, "algorithm is 0, must be 1 (collective) or 2 (leader)");
     s = good, s.algorithm = (lierne_megatron_algorithm)3;
-    rejected(s, WORLD, LIERNE_INVALID, "algorithm is 3");
-    s = good, s.bridge = NULL, rejected(s, WORLD, LIERNE_INVALID, "spec->bridge is NULL");
-    s = good, s.bridge = &bad, bad.naxes = 7, rejected(s, WORLD, LIERNE_INVALID, "naxes is 7");
-    bad = bridge, bad.output = LIERNE_OUTPUT_SHARDED;
-    rejected(s, WORLD, LIERNE_INVALID, "output is 1");
-    bad = bridge, bad.max_inflight = 65, rejected(s, WORLD, LIERNE_INVALID, "max_inflight is 65");
-    bad = bridge, bad.shared_output = LIERNE_SHARE_FORWARD;
-    rejected(s, WORLD, LIERNE_UNSUPPORTED, "shared_output is 1, must be 0");
-    s = good, s.algorithm = LIERNE_MEGATRON_LEADER;
-    rejected(s, WORLD, LIERNE_UNSUPPORTED, "must have none in common");
-    rejected(good, WORLD + 1, LIERNE_INVALID, "a world of 8 ranks, the context on one of 9");
-    cr_assert_eq(lierne_plan_create_megatron(&plan, NULL, &good), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_check(NULL), LIERNE_INVALID);
+    rejected(s, WORLD, LIERNE_ERR_INVALID, "algorithm is 3");
+    s = good, s.bridge = NULL, rejected(s, WORLD, LIERNE_ERR_INVALID, "spec->bridge is NULL");
+    s = good, s.bridge = &bad, bad.naxes = 7, rejected(s, WORLD, LIERNE_ERR_INVALID, "naxes is 7");
+    bad = bridge, bad.output = LIERNE_BRIDGE_OUTPUT_SHARDED;
+    rejected(s, WORLD, LIERNE_ERR_INVALID, "output is 1");
+    bad = bridge, bad.max_inflight = 65,
+    rejected(s, WORLD, LIERNE_ERR_INVALID, "max_inflight is 65");
+    bad = bridge, bad.shared_output = LIERNE_SHARING_FORWARD;
+    rejected(s, WORLD, LIERNE_ERR_UNSUPPORTED, "shared_output is 1, must be 0");
+    s = good, s.algorithm = LIERNE_MEGATRON_ALGORITHM_LEADER;
+    rejected(s, WORLD, LIERNE_ERR_UNSUPPORTED, "must have none in common");
+    rejected(good, WORLD + 1, LIERNE_ERR_INVALID, "a world of 8 ranks, the context on one of 9");
+    cr_assert_eq(lierne_plan_create_megatron(&plan, NULL, &good), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_check(NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_megatron_check(&good), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
     lierne_context *context = lierne_sim_get_context(sim, 0);
-    cr_assert_eq(lierne_plan_create_megatron(NULL, context, &good), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_create_megatron(&plan, context, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_megatron(NULL, context, &good), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_create_megatron(&plan, context, NULL), LIERNE_ERR_INVALID);
     cr_assert_null(plan);
     lierne_sim_destroy(sim);
     lierne_grid_destroy(src);
@@ -87,7 +88,7 @@ static void disagree(const lierne_megatron_spec *first, const lierne_megatron_sp
     cr_assert_eq(lierne_plan_create_megatron(&plans[0], lierne_sim_get_context(sim, 0), first),
                  LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_megatron(&plans[1], lierne_sim_get_context(sim, 1), second),
-                 LIERNE_MISMATCH, "%s", field);
+                 LIERNE_ERR_MISMATCH, "%s", field);
     cr_assert(strstr(lierne_last_error(), field), "'%s' has no '%s'", lierne_last_error(), field);
     lierne_plan_destroy(plans[0]);
     lierne_sim_destroy(sim);
@@ -99,19 +100,19 @@ Test(megatron, ranks_that_disagree) {
     lierne_grid *same = grid(4, 1, 2, 0), *same_dst = grid(2, 1, 4, 0), *flat = grid(2, 1, 4, 0);
     const lierne_bridge_spec bridge = bridge_of(src, dst);
     lierne_bridge_spec bad = bridge;
-    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_LEADER, &bridge};
+    const lierne_megatron_spec good = {sizeof good, LIERNE_MEGATRON_ALGORITHM_LEADER, &bridge};
     lierne_megatron_spec other = good;
     other.bridge = &bad;
     bad.shape = other_shape, disagree(&good, &other, "shape[2] differs between ranks");
-    bad = bridge, bad.dtype = LIERNE_I32, disagree(&good, &other, "dtype differs");
+    bad = bridge, bad.dtype = LIERNE_DTYPE_I32, disagree(&good, &other, "dtype differs");
     bad = bridge, bad.max_inflight = 2, disagree(&good, &other, "max_inflight differs");
     bad = bridge, bad.batch_axis = 1, bad.sequence_axis = 0;
     disagree(&good, &other, "batch_axis differs");
     const lierne_bridge_spec colocated = bridge_of(same, same_dst);
-    const lierne_megatron_spec collective = {sizeof collective, LIERNE_MEGATRON_COLLECTIVE,
-                                             &colocated};
+    const lierne_megatron_spec collective = {sizeof collective,
+                                             LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, &colocated};
     disagree(&good, &collective, "algorithm differs");
-    bad = colocated, bad.src = flat, other.algorithm = LIERNE_MEGATRON_COLLECTIVE;
+    bad = colocated, bad.src = flat, other.algorithm = LIERNE_MEGATRON_ALGORITHM_COLLECTIVE;
     disagree(&collective, &other, "src.dim[0].size differs");
     bad = colocated, bad.dst = same;
     disagree(&collective, &other, "dst.dim[0].size differs");

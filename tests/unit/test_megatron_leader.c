@@ -74,8 +74,8 @@ Test(megatron_leader, stages_and_an_order_with_dp_first) {
                                             grid_of(usual, SIZES(1, 1, 2, 1), 1, 12));
     const int *ranks;
     int n;
-    expect_side(l, LIERNE_MEGATRON_SRC, 2, RANKS(10, 11), 2, RANKS(8, 10, 9, 11));
-    expect_side(l, LIERNE_MEGATRON_DST, 1, RANKS(1), 1, RANKS(1));
+    expect_side(l, LIERNE_MEGATRON_SIDE_SRC, 2, RANKS(10, 11), 2, RANKS(8, 10, 9, 11));
+    expect_side(l, LIERNE_MEGATRON_SIDE_DST, 1, RANKS(1), 1, RANKS(1));
     cr_assert_eq(lierne_megatron_leaders_get_p2p_ranks(&ranks, &n, l), LIERNE_OK);
     expect_ranks(ranks, n, RANKS(1, 10, 11), 3);
     expect_peers(l, 11, 1, RANKS(1), 0, NULL);
@@ -87,7 +87,7 @@ Test(megatron_leader, stages_and_an_order_with_dp_first) {
 Test(megatron_leader, other_dims_are_replicas_inside_a_dp_rank) {
     lierne_megatron_leaders *l = leaders_of(grid_of(NAMES("tp", "ep", "dp"), SIZES(2, 2, 1), 0, 6),
                                             grid_of(NAMES("tp", "dp"), SIZES(1, 2), 4, 6));
-    expect_side(l, LIERNE_MEGATRON_SRC, 1, RANKS(3), 4, RANKS(0, 1, 2, 3));
+    expect_side(l, LIERNE_MEGATRON_SIDE_SRC, 1, RANKS(3), 4, RANKS(0, 1, 2, 3));
     expect_peers(l, 3, 2, RANKS(4, 5), 0, NULL);
     lierne_megatron_leaders_destroy(l);
 }
@@ -116,16 +116,16 @@ static void rejected(lierne_grid *src, lierne_grid *dst, lierne_status wanted, c
 Test(megatron_leader, queries_rejected) {
     size_t before = lierne_mem_live();
     rejected(grid_of(usual, SIZES(1, 3, 1, 1), 0, 6), grid_of(usual, SIZES(1, 1, 1, 1), 3, 6),
-             LIERNE_UNSUPPORTED, "source cp is 3, must be 1");
+             LIERNE_ERR_UNSUPPORTED, "source cp is 3, must be 1");
     rejected(grid_of(usual, SIZES(1, 1, 1, 1), 0, 6), grid_of(usual, SIZES(1, 2, 1, 1), 3, 6),
-             LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
+             LIERNE_ERR_UNSUPPORTED, "destination cp is 2, must be 1");
     rejected(grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 3, 1), 0, 6),
-             grid_of(usual, SIZES(1, 1, 1, 2), 3, 6), LIERNE_INDIVISIBLE,
+             grid_of(usual, SIZES(1, 1, 1, 2), 3, 6), LIERNE_ERR_INDIVISIBLE,
              "3 dp ranks at the source and 2 at the destination");
     rejected(grid_of(NAMES("dp"), SIZES(2), 0, 6), grid_of(usual, SIZES(1, 1, 1, 2), 3, 6),
-             LIERNE_INVALID, "no dim 'tp'");
-    rejected(NULL, NULL, LIERNE_INVALID, "NULL");
-    cr_assert_eq(lierne_megatron_leaders_create(NULL, NULL), LIERNE_INVALID);
+             LIERNE_ERR_INVALID, "no dim 'tp'");
+    rejected(NULL, NULL, LIERNE_ERR_INVALID, "NULL");
+    cr_assert_eq(lierne_megatron_leaders_create(NULL, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_mem_live(), before);
 }
 
@@ -140,7 +140,7 @@ Test(megatron_leader, queries_without_memory) {
         lierne_mem_fail_at(++k);
         status = lierne_megatron_leaders_create(&l, &spec);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || (status == LIERNE_NO_MEMORY && !l));
+        cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !l));
         cr_assert(status == LIERNE_OK || lierne_mem_live() == before);
     } while (status != LIERNE_OK);
     cr_assert_gt(k, 5);
@@ -155,16 +155,16 @@ Test(megatron_leader, arguments_of_queries) {
     const int *r;
     int n;
     lierne_megatron_side none = (lierne_megatron_side)2;
-    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, NULL, LIERNE_MEGATRON_SRC),
-                 LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, l, none), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_ranks(NULL, &n, l, LIERNE_MEGATRON_SRC),
-                 LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, &n, l, none), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, NULL, l, LIERNE_MEGATRON_SRC),
-                 LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_p2p_ranks(&r, NULL, l), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_leaders_get_peers(&r, &n, &r, NULL, l, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, NULL, LIERNE_MEGATRON_SIDE_SRC),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_ranks(&r, &n, l, none), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_ranks(NULL, &n, l, LIERNE_MEGATRON_SIDE_SRC),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, &n, l, none), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_groups(&r, &n, NULL, l, LIERNE_MEGATRON_SIDE_SRC),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_p2p_ranks(&r, NULL, l), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_leaders_get_peers(&r, &n, &r, NULL, l, 0), LIERNE_ERR_INVALID);
     lierne_megatron_leaders_destroy(l);
     lierne_megatron_leaders_destroy(NULL);
 }
@@ -228,7 +228,8 @@ static void set_axes(bridge_case *c, int i) {
 
 /* Either side first, with and without a gap of a rank between them. */
 static int try_pair(const int64_t *src, const int64_t *dst, int number) {
-    static const lierne_dtype dtypes[] = {LIERNE_F32, LIERNE_BF16, LIERNE_I8, LIERNE_F64};
+    static const lierne_dtype dtypes[] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, LIERNE_DTYPE_I8,
+                                          LIERNE_DTYPE_F64};
     int nsrc = (int)(src[0] * src[1] * src[2]), ndst = (int)(dst[0] * dst[1] * dst[2]);
     int64_t wide = src[1] > dst[1] ? src[1] : dst[1];
     int gap = number / 2 % 2, first = number % 2;
@@ -316,13 +317,13 @@ Test(megatron_leader, what_each_rank_sends) {
     const int64_t groups[] = {1, 2, 1, 2, 2, 1};
     plan_world(&w, &spec);
     cr_assert_eq(w.status, LIERNE_OK, "%s", lierne_last_error());
-    expect_reports(&w, LIERNE_FORWARD, SIZES(0, 48, 0, 48, 96, 0), SIZES(0, 1, 0, 1, 1, 0),
-                   SIZES(0, 1, 0, 1, 2, 2));
-    expect_reports(&w, LIERNE_ADJOINT, SIZES(0, 48, 0, 48, 96, 0), SIZES(0, 1, 0, 1, 2, 0),
-                   SIZES(2, 2, 2, 2, 1, 0));
+    expect_reports(&w, LIERNE_DIRECTION_FORWARD, SIZES(0, 48, 0, 48, 96, 0),
+                   SIZES(0, 1, 0, 1, 1, 0), SIZES(0, 1, 0, 1, 2, 2));
+    expect_reports(&w, LIERNE_DIRECTION_ADJOINT, SIZES(0, 48, 0, 48, 96, 0),
+                   SIZES(0, 1, 0, 1, 2, 0), SIZES(2, 2, 2, 2, 1, 0));
     for (int r = 0; r < 6; r++) {
         lierne_report report = {.size = sizeof report};
-        lierne_plan_get_report(&report, w.plans[r], LIERNE_FORWARD);
+        lierne_plan_get_report(&report, w.plans[r], LIERNE_DIRECTION_FORWARD);
         cr_assert_eq(report.groups, groups[r], "rank %d", r);
     }
     free_world(&w);
@@ -339,7 +340,7 @@ Test(megatron_leader, broadcasts_over_a_binomial_tree) {
     plan_world(&w, &spec);
     cr_assert_eq(w.status, LIERNE_OK, "%s", lierne_last_error());
     /* Rank 6 leads the source: rank 0 is the first behind it. */
-    expect_reports(&w, LIERNE_ADJOINT, SIZES(192, 96, 0, 0, 0, 0, 288, 96),
+    expect_reports(&w, LIERNE_DIRECTION_ADJOINT, SIZES(192, 96, 0, 0, 0, 0, 288, 96),
                    SIZES(2, 1, 0, 0, 0, 0, 3, 1), SIZES(4, 4, 4, 4, 4, 4, 4, 1));
     free_world(&w);
     lierne_grid_destroy(src);
@@ -365,23 +366,23 @@ static void grids_rejected(lierne_grid *src, lierne_grid *dst, lierne_status wan
 
 Test(megatron_leader, grids_that_it_is_not_defined_for) {
     grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(2, 1, 1, 2), 3, 8),
-                   LIERNE_UNSUPPORTED,
+                   LIERNE_ERR_UNSUPPORTED,
                    "source grid has ranks 0 to 3, the destination grid ranks 3 "
                    "to 6");
     grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), grid_of(usual, SIZES(5, 1, 1, 1), 0, 8),
-                   LIERNE_UNSUPPORTED, "ranks 4 to 7, the destination grid ranks 0 to 4");
+                   LIERNE_ERR_UNSUPPORTED, "ranks 4 to 7, the destination grid ranks 0 to 4");
     grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8), grid_of(usual, SIZES(1, 2, 1, 2), 4, 8),
-                   LIERNE_UNSUPPORTED, "destination cp is 2, must be 1");
+                   LIERNE_ERR_UNSUPPORTED, "destination cp is 2, must be 1");
     grids_rejected(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 2), 4, 8),
-                   LIERNE_INDIVISIBLE, "source dp 3 and destination dp 2");
+                   LIERNE_ERR_INDIVISIBLE, "source dp 3 and destination dp 2");
     grids_rejected(grid_of(usual, SIZES(1, 1, 1, 3), 0, 8), grid_of(usual, SIZES(1, 1, 1, 3), 4, 8),
-                   LIERNE_INDIVISIBLE,
+                   LIERNE_ERR_INDIVISIBLE,
                    "equal: the batch of 4 samples does not divide over 3 dp ranks");
     grids_rejected(grid_of(usual, SIZES(2, 1, 1, 2), 0, 8),
                    grid_of(NAMES("tp", "gtp_remat", "dp"), SIZES(1, 2, 2), 4, 8),
-                   LIERNE_UNSUPPORTED, "destination gtp_remat is 2, must be 1");
+                   LIERNE_ERR_UNSUPPORTED, "destination gtp_remat is 2, must be 1");
     grids_rejected(grid_of(NAMES("gtp_remat", "tp", "dp"), SIZES(2, 1, 2), 0, 8),
-                   grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), LIERNE_UNSUPPORTED,
+                   grid_of(usual, SIZES(2, 1, 1, 2), 4, 8), LIERNE_ERR_UNSUPPORTED,
                    "source gtp_remat is 2, must be 1");
 }
 
@@ -389,13 +390,13 @@ Test(megatron_leader, specs_that_it_is_not_defined_for) {
     lierne_grid *src = grid_of(usual, SIZES(2, 1, 1, 2), 0, 8);
     lierne_grid *dst = grid_of(usual, SIZES(2, 1, 1, 2), 4, 8);
     lierne_bridge_spec spec = spec_of(src, dst);
-    const lierne_placement placements[4] = {{.kind = LIERNE_SHARD, .axis = 1}};
-    spec.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    plan_rejected(spec, LIERNE_UNSUPPORTED, "gradient_owner is 1");
+    const lierne_placement placements[4] = {{.kind = LIERNE_PLACEMENT_SHARD, .axis = 1}};
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
+    plan_rejected(spec, LIERNE_ERR_UNSUPPORTED, "gradient_owner is 1");
     spec = spec_of(src, dst), spec.dst_counts = SIZES(1, 3);
-    plan_rejected(spec, LIERNE_UNSUPPORTED, "no counts");
+    plan_rejected(spec, LIERNE_ERR_UNSUPPORTED, "no counts");
     spec = spec_of(src, dst), spec.src_placements = placements;
-    plan_rejected(spec, LIERNE_UNSUPPORTED, "no placements");
+    plan_rejected(spec, LIERNE_ERR_UNSUPPORTED, "no placements");
     lierne_grid_destroy(src);
     lierne_grid_destroy(dst);
 }
@@ -416,7 +417,7 @@ Test(megatron_leader, a_view_joins_gtp_remat_with_dp) {
     spec.dst_view = "joined";
     plan_world(&w, &spec);
     cr_assert_eq(w.status, LIERNE_OK, "%s", lierne_last_error());
-    expect_reports(&w, LIERNE_FORWARD, SIZES(0, 48, 0, 48, 24, 0, 24, 0, 24, 0, 24, 0),
+    expect_reports(&w, LIERNE_DIRECTION_FORWARD, SIZES(0, 48, 0, 48, 24, 0, 24, 0, 24, 0, 24, 0),
                    SIZES(0, 2, 0, 2, 1, 0, 1, 0, 1, 0, 1, 0),
                    SIZES(0, 1, 0, 1, 2, 2, 2, 2, 2, 2, 2, 2));
     free_world(&w);
@@ -440,7 +441,7 @@ Test(megatron_leader, planning_without_memory) {
         lierne_mem_fail_at(++k);
         status = test_plan_bridge(&plan, lierne_sim_get_context(sim, 1), &spec, TEST_LEADER);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || (status == LIERNE_NO_MEMORY && !plan), "%s",
+        cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !plan), "%s",
                   lierne_last_error());
         cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
         cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);

@@ -82,7 +82,7 @@ Test(megatron_map, fan_in_with_cp) {
     cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_FAN_IN);
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(map), 2);
     cr_assert_str_eq(lierne_megatron_map_get_rejection(map), "");
-    cr_assert_eq(lierne_megatron_map_get_rejection_code(map), LIERNE_MEGATRON_ACCEPTED);
+    cr_assert_eq(lierne_megatron_map_get_rejection_code(map), LIERNE_MEGATRON_REJECTION_ACCEPTED);
     static const int groups[] = {0, 2, 1, 3, 4, 6, 5, 7};
     expect_groups(lierne_megatron_map_get_gather_groups, map, groups, 4, 2);
     expect_groups(lierne_megatron_map_get_cp_groups, map, groups, 4, 2);
@@ -128,15 +128,15 @@ Test(megatron_map, equal_keeps_all_samples) {
 Test(megatron_map, slices_are_rejected_with_the_numbers) {
     lierne_megatron_map *map = usual_map(SIZES(2, 1, 1, 4), SIZES(8, 1, 1, 1), 2, 10);
     int64_t start, size;
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 4, 6), LIERNE_INDIVISIBLE);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 4, 6), LIERNE_ERR_INDIVISIBLE);
     cr_assert(strstr(lierne_last_error(), "batch of 6") && strstr(lierne_last_error(), "fan_in") &&
               strstr(lierne_last_error(), "dp ratio 4"));
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 1, 4), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 10, 4), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, -4), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, NULL, 2, 4), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_slice(NULL, &size, map, 2, 4), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_slice(&start, NULL, map, 2, 4), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 1, 4), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 10, 4), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, -4), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, NULL, 2, 4), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(NULL, &size, map, 2, 4), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_slice(&start, NULL, map, 2, 4), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, 0), LIERNE_OK);
     cr_assert_eq(size, 0);
     lierne_megatron_map_destroy(map);
@@ -195,7 +195,7 @@ Test(megatron_map, rejections_come_in_the_order_of_megatron_lm) {
         cr_assert_eq(lierne_megatron_map_get_rejection_code(map), (int)i + 1);
         cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_GENERAL);
         expect_groups(lierne_megatron_map_get_gather_groups, map, NULL, 0, 0);
-        cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, 6), LIERNE_INVALID);
+        cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, 6), LIERNE_ERR_INVALID);
         lierne_megatron_map_destroy(map);
     }
 }
@@ -295,7 +295,7 @@ Test(megatron_map, scale_is_zero_where_dp_does_not_divide) {
 static void expect_invalid(lierne_grid *src, lierne_grid *dst, const char *word) {
     lierne_megatron_map *map = (lierne_megatron_map *)&map;
     lierne_bridge_spec spec = {.size = sizeof spec, .src = src, .dst = dst};
-    cr_assert_eq(lierne_megatron_map_create(&map, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_map_create(&map, &spec), LIERNE_ERR_INVALID);
     cr_assert_null(map);
     cr_assert(strstr(lierne_last_error(), word), "%s", lierne_last_error());
     lierne_grid_destroy(src);
@@ -304,7 +304,7 @@ static void expect_invalid(lierne_grid *src, lierne_grid *dst, const char *word)
 
 Test(megatron_map, what_makes_no_sense_is_an_error) {
     lierne_bridge_spec spec = {.size = 1};
-    cr_assert_eq(lierne_megatron_map_create(NULL, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_map_create(NULL, &spec), LIERNE_ERR_INVALID);
     expect_invalid(NULL, NULL, "source grid is NULL");
     expect_invalid(grid_of(usual, SIZES(1, 1, 1, 8), 0, 8), NULL, "destination grid is NULL");
     lierne_grid *cp = grid_of(NAMES("cp"), SIZES(4), 0, 8);
@@ -326,10 +326,10 @@ Test(megatron_map, null_maps) {
     cr_assert_eq(lierne_megatron_map_get_kind(NULL), LIERNE_MEGATRON_GENERAL);
     cr_assert_eq(lierne_megatron_map_get_dp_ratio(NULL), -1);
     cr_assert_str_eq(lierne_megatron_map_get_rejection(NULL), "");
-    cr_assert_eq(lierne_megatron_map_get_rejection_code(NULL), LIERNE_MEGATRON_ACCEPTED);
-    cr_assert_eq(lierne_megatron_map_get_gather_groups(&ranks, &n, &n, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_cp_groups(&ranks, &n, &n, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_megatron_map_get_misaligned(&ranks, &n, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_rejection_code(NULL), LIERNE_MEGATRON_REJECTION_ACCEPTED);
+    cr_assert_eq(lierne_megatron_map_get_gather_groups(&ranks, &n, &n, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_cp_groups(&ranks, &n, &n, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_megatron_map_get_misaligned(&ranks, &n, NULL), LIERNE_ERR_INVALID);
 }
 
 Test(megatron_map, kinds_have_names) {

@@ -98,27 +98,27 @@ Test(members, one_rank_of_a_larger_world_by_itself) {
                                          .nghosts = 2,
                                          .rank = rank,
                                          .row = row,
-                                         .dtype = LIERNE_F64,
+                                         .dtype = LIERNE_DTYPE_F64,
                                          .width = 1};
     cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_context_get_rank(context), 5);
     cr_assert_eq(lierne_context_get_world_size(context), WORLD);
     cr_assert_eq(lierne_plan_create_references(&plan, context, &references), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_assert_eq(lierne_forward(plan, out, in, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward(plan, out, in, NULL), LIERNE_OK);
     cr_assert(out[0] == 4 && out[1] == 3);
     cr_assert_eq(lierne_plan_check((const lierne_plan *const *)&plan, 1), LIERNE_OK);
     lierne_plan_destroy(plan);
     lierne_context_destroy(context);
     spec.nmembers = 2;
-    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&context, &spec), LIERNE_ERR_INVALID);
     says("spec->nmembers is 2, must be 1: a member for each rank");
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
 static void rejected(lierne_context_spec spec, const char *words) {
     lierne_sim *sim;
-    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_INVALID, "%s", words);
+    cr_assert_eq(lierne_sim_create(&sim, WORLD, &spec), LIERNE_ERR_INVALID, "%s", words);
     cr_assert_null(sim);
     says(words);
     cr_assert_eq(lierne_mem_live(), 0);
@@ -157,7 +157,7 @@ Test(members, lists_that_are_none) {
     s.nmembers = 1;
     for (int world = 0; world <= LIERNE_MAX_RANKS + 1; world += LIERNE_MAX_RANKS + 1) {
         s.world_size = world;
-        cr_assert_eq(lierne_context_create_self(&context, &s), LIERNE_INVALID);
+        cr_assert_eq(lierne_context_create_self(&context, &s), LIERNE_ERR_INVALID);
         says("must be 1 to 16777216 where spec->members is set");
     }
     cr_assert_eq(lierne_mem_live(), 0);
@@ -165,14 +165,14 @@ Test(members, lists_that_are_none) {
 
 Test(members, every_allocation_may_fail) {
     const lierne_context_spec spec = spec_of();
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     size_t k = 0;
     while (status != LIERNE_OK) {
         lierne_sim *sim;
         lierne_mem_fail_at(++k);
         status = lierne_sim_create(&sim, WORLD, &spec);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || (status == LIERNE_NO_MEMORY && !sim));
+        cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !sim));
         cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
         cr_assert_eq(lierne_mem_live(), 0);
     }
@@ -204,10 +204,10 @@ static lierne_status plan_bridge(lierne_plan **plan, lierne_context *context, in
                                      .dst = grids[1],
                                      .naxes = 3,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .sequence_axis = -1};
     const lierne_megatron_spec reference = {.size = sizeof reference,
-                                            .algorithm = LIERNE_MEGATRON_LEADER,
+                                            .algorithm = LIERNE_MEGATRON_ALGORITHM_LEADER,
                                             .bridge = &spec};
     lierne_status status = megatron ? lierne_plan_create_megatron(plan, context, &reference)
                                     : lierne_plan_create_bridge(plan, context, &spec);
@@ -220,7 +220,7 @@ static void bridge_rejected(int src, int dst, int world, bool megatron, const ch
     lierne_sim *sim = open_world();
     lierne_plan *plan;
     cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 4), src, dst, world, megatron),
-                 LIERNE_INVALID, "%s: %s", words, lierne_last_error());
+                 LIERNE_ERR_INVALID, "%s: %s", words, lierne_last_error());
     cr_assert_null(plan);
     says(words);
     close_world(sim);
@@ -241,7 +241,7 @@ Test(members, a_grid_with_a_rank_that_is_no_member) {
 }
 
 static lierne_layout *layout_at(int offset, int n) {
-    static const lierne_placement placements[2] = {{.kind = LIERNE_SHARD}};
+    static const lierne_placement placements[2] = {{.kind = LIERNE_PLACEMENT_SHARD}};
     static const int64_t shape[1] = {12};
     lierne_grid *grid = grid_at(offset, n, 1, WORLD);
     lierne_layout *layout;
@@ -249,7 +249,7 @@ static lierne_layout *layout_at(int offset, int n) {
                                      .grid = grid,
                                      .naxes = 1,
                                      .shape = shape,
-                                     .dtype = LIERNE_F32,
+                                     .dtype = LIERNE_DTYPE_F32,
                                      .placements = placements};
     cr_assert_eq(lierne_layout_create(&layout, &spec), LIERNE_OK, "%s", lierne_last_error());
     lierne_grid_destroy(grid);
@@ -271,7 +271,7 @@ Test(members, a_layout_with_a_rank_that_is_no_member) {
                                                .adjoint_src = which == 2 ? bad : good,
                                                .adjoint_dst = which == 3 ? bad : good};
         cr_assert_eq(lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec),
-                     LIERNE_INVALID);
+                     LIERNE_ERR_INVALID);
         says(words[which]);
         cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     }
@@ -297,7 +297,7 @@ static lierne_status plan_references(lierne_plan **plan, lierne_context *context
                                          .nghosts = 1,
                                          .rank = &owner,
                                          .row = &row,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .width = width};
     return lierne_plan_create_references(plan, context, &spec);
 }
@@ -305,7 +305,7 @@ static lierne_status plan_references(lierne_plan **plan, lierne_context *context
 static lierne_status plan_graph(lierne_plan **plan, lierne_context *context, int32_t owner) {
     const int32_t owners[3] = {2, 12, owner};
     const lierne_graph_spec spec = {
-        .size = sizeof spec, .nrows = 3, .owner = owners, .dtype = LIERNE_F32, .width = 1};
+        .size = sizeof spec, .nrows = 3, .owner = owners, .dtype = LIERNE_DTYPE_F32, .width = 1};
     return lierne_plan_create_graph(plan, context, &spec);
 }
 
@@ -320,7 +320,7 @@ static lierne_status plan_swap(lierne_plan **plan, lierne_context *context, int 
                                    .sendnum = &one,
                                    .recvnum = &one,
                                    .sendlist = &list,
-                                   .dtype = LIERNE_F32,
+                                   .dtype = LIERNE_DTYPE_F32,
                                    .width = 1};
     return lierne_plan_create_halo(plan, context, &spec);
 }
@@ -376,17 +376,18 @@ static void everybody_gets(mistake which, lierne_status wanted, const char *word
 }
 
 Test(members, rows_of_a_rank_that_is_no_member) {
-    everybody_gets(REFERENCE, LIERNE_PEER_RANGE,
+    everybody_gets(REFERENCE, LIERNE_ERR_PEER_RANGE,
                    "rank 9: ghost 0 is of rank 7, which must be a member of the context (2 to 5, "
                    "9, 12)");
-    everybody_gets(OWNER, LIERNE_OWNER_RANGE,
+    everybody_gets(OWNER, LIERNE_ERR_OWNER_RANGE,
                    "rank 9: row 2 has owner 7, must be a member of the context (2 to 5, 9, 12)");
-    everybody_gets(SEND, LIERNE_PEER_RANGE,
+    everybody_gets(SEND, LIERNE_ERR_PEER_RANGE,
                    "rank 9 swap 0: sendproc is 7 and recvproc 9, must be a member of the context");
-    everybody_gets(RECEIVE, LIERNE_PEER_RANGE, "sendproc is 9 and recvproc 7, must be a member");
-    everybody_gets(BRICK, LIERNE_INVALID,
+    everybody_gets(RECEIVE, LIERNE_ERR_PEER_RANGE,
+                   "sendproc is 9 and recvproc 7, must be a member");
+    everybody_gets(BRICK, LIERNE_ERR_INVALID,
                    "has 16 bricks, the context 6 ranks: there must be a brick for each");
-    everybody_gets(DIFFERS, LIERNE_MISMATCH, "on rank 9");
+    everybody_gets(DIFFERS, LIERNE_ERR_MISMATCH, "on rank 9");
 }
 
 /* A list of members that does not fit into the message is cut off. */
@@ -419,22 +420,23 @@ Test(members, a_rank_that_never_calls_is_named_as_in_the_world) {
     }
     /* 4 receives from 2 or 3, which do not begin; 5 has what it needs. */
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(lierne_forward_begin(&requests[i], plans[2 + i], out[i], in, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[i], plans[2 + i], out[i], in, NULL),
+                     LIERNE_OK);
     }
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 4)), LIERNE_OK);
     cr_assert(strstr(dump, "waits for rank 2 (sim)") || strstr(dump, "waits for rank 3 (sim)"),
               "%s", dump);
-    cr_assert_eq(lierne_end(requests[0]), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_ERR_TIMEOUT);
     says("rank 4: forward");
     cr_assert(strstr(lierne_last_error(), "with rank 2 (sim)") ||
                   strstr(lierne_last_error(), "with rank 3 (sim)"),
               "%s", lierne_last_error());
-    cr_assert_eq(lierne_end(requests[1]), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
     lierne_status status = lierne_plan_check((const lierne_plan *const *)plans, N);
     cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
     const lierne_plan *swapped[N] = {plans[1], plans[0], plans[2], plans[3], plans[4], plans[5]};
-    cr_assert_eq(lierne_plan_check(swapped, N), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, N - 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_check(swapped, N), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, N - 1), LIERNE_ERR_INVALID);
     says("5 plans of a world of 6 ranks");
     cr_assert_eq(lierne_plan_check((const lierne_plan *const *)&plans[3], 1), LIERNE_OK);
     for (int i = 0; i < N; i++) {
@@ -463,7 +465,7 @@ Test(members, a_wait_in_planning_names_ranks_of_the_world) {
     for (int i = 0; i < N - 1; i++) {
         char own[32];
         snprintf(own, sizeof own, "rank %d of 16: planning", members[i]);
-        cr_assert_eq(m.status[i], LIERNE_TIMEOUT);
+        cr_assert_eq(m.status[i], LIERNE_ERR_TIMEOUT);
         cr_assert(strstr(m.message[i], own) || strstr(m.message[i], " gave up: "), "%s",
                   m.message[i]);
         for (int other = 0; other < WORLD; other++) {

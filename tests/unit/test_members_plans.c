@@ -106,12 +106,12 @@ static void execute(lierne_plan *const *plans, int n, lierne_direction d, lierne
         size_t bytes = bytes_of(plans[r], d, dtype, true);
         out[r] = malloc(bytes + 1);
         memset(out[r], 0xa5, bytes);
-        cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], plans[r],
-                                                                       out[r], in[r], NULL),
+        cr_assert_eq((d ? lierne_plan_adjoint_begin
+                        : lierne_plan_forward_begin)(&requests[r], plans[r], out[r], in[r], NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
 }
 
@@ -302,7 +302,7 @@ static lierne_status plan_rows(lierne_plan **plan, lierne_context *context, cons
                                          .nghosts = GHOSTS,
                                          .rank = rank,
                                          .row = row,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .width = 1,
                                          .algorithm = c->algorithm};
     return lierne_plan_create_references(plan, context, &spec);
@@ -327,7 +327,7 @@ static lierne_status plan_graph(lierne_plan **plan, lierne_context *context, con
                                     .nedges = n,
                                     .source = source,
                                     .target = target,
-                                    .dtype = LIERNE_F32,
+                                    .dtype = LIERNE_DTYPE_F32,
                                     .width = 1,
                                     .algorithm = c->algorithm};
     return lierne_plan_create_graph(plan, context, &spec);
@@ -374,7 +374,7 @@ static void run_rows(lierne_context *context, void *shared) {
     lierne_status status = (c->graph ? plan_graph : plan_rows)(&plan, context, c, index);
     if (status == LIERNE_OK) {
         check_lists(c, plan, index);
-        status = lierne_plan_get_report(&report, plan, LIERNE_FORWARD);
+        status = lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD);
     }
     if (status == LIERNE_OK && strcmp(report.algorithm, c->wanted) != 0) {
         snprintf(c->wrong, sizeof c->wrong, "%s", report.algorithm);
@@ -385,7 +385,7 @@ static void run_rows(lierne_context *context, void *shared) {
         for (int i = 0; i < 64; i++) {
             in[i] = (float)(1 + (index * 13 + i * 5 + d) % 37) / 3;
         }
-        status = (d ? lierne_adjoint : lierne_forward)(plan, out, in, NULL);
+        status = (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL);
         lierne_plan_get_elements(NULL, &nout, plan, (lierne_direction)d);
         size_t most = sizeof c->out[0][0][0] / sizeof(float);
         memcpy(c->out[c->larger][d][index], out,
@@ -421,8 +421,8 @@ Test(members, rows_have_the_bits_of_a_world_of_the_members) {
     for (int n = 1; n <= MOST; n++) {
         const char *gathers = n > 1 ? "all_gather" : "direct";
         for (int graph = 0; graph < 2; graph++) {
-            rows_in_both_worlds(n, LIERNE_GRAPH_DIRECT, "direct", graph);
-            rows_in_both_worlds(n, LIERNE_GRAPH_ALL_GATHER, gathers, graph);
+            rows_in_both_worlds(n, LIERNE_GRAPH_ALGORITHM_DIRECT, "direct", graph);
+            rows_in_both_worlds(n, LIERNE_GRAPH_ALGORITHM_ALL_GATHER, gathers, graph);
         }
     }
     cr_assert_eq(lierne_mem_live(), 0);
@@ -457,7 +457,7 @@ static lierne_status plan_bricks(lierne_plan **plan, lierne_brick **brick, liern
                               .cutoff = 0.4,
                               .nlocal = POINTS,
                               .positions = points};
-    lierne_halo_spec halo = {.size = sizeof halo, .dtype = LIERNE_F64, .width = 1};
+    lierne_halo_spec halo = {.size = sizeof halo, .dtype = LIERNE_DTYPE_F64, .width = 1};
     LIERNE_TRY(lierne_brick_create(brick, context, &spec));
     LIERNE_TRY(lierne_brick_get_swaps(&halo, *brick));
     return lierne_plan_create_halo(plan, context, &halo);
@@ -474,11 +474,11 @@ static void run_bricks(lierne_context *context, void *shared) {
     }
     lierne_status status = plan_bricks(&plan, &brick, context, index);
     if (status == LIERNE_OK) {
-        lierne_plan_get_elements(&c->rows[c->larger][index], NULL, plan, LIERNE_FORWARD);
-        status = lierne_forward(plan, c->forward[c->larger][index], in, NULL);
+        lierne_plan_get_elements(&c->rows[c->larger][index], NULL, plan, LIERNE_DIRECTION_FORWARD);
+        status = lierne_plan_forward(plan, c->forward[c->larger][index], in, NULL);
     }
     if (status == LIERNE_OK) {
-        status = lierne_adjoint(plan, c->back[c->larger][index], in, NULL);
+        status = lierne_plan_adjoint(plan, c->back[c->larger][index], in, NULL);
     }
     if (status != LIERNE_OK) {
         snprintf(c->wrong, sizeof c->wrong, "%s", lierne_last_error());

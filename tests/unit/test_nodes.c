@@ -131,7 +131,7 @@ static void expect_crossing(const redistribute_case *c, const int *nodes, int64_
     for (int r = 0; r < c->world; r++) {
         lierne_plan *plan;
         cr_assert_eq(redistribute_plan(&plan, c, lierne_sim_get_context(sim, r)), LIERNE_OK);
-        add_traffic(&t, plan, LIERNE_FORWARD, nodes, r, size);
+        add_traffic(&t, plan, LIERNE_DIRECTION_FORWARD, nodes, r, size);
         lierne_plan_destroy(plan);
     }
     cr_assert_eq(t.between, expected->between * size, "seed %llu: %lld bytes cross, %lld must\n%s",
@@ -198,7 +198,7 @@ static void judge(int64_t bytes, int64_t bound, int *above, int64_t *worst) {
 static void expect_direction(const bridge_case *c, const traffic *t, lierne_direction d,
                              uint64_t seed) {
     lierne_node_bound bound = {.size = sizeof bound};
-    bool sums = d == LIERNE_ADJOINT && c->owner == LIERNE_GRADIENT_PARTIAL;
+    bool sums = d == LIERNE_DIRECTION_ADJOINT && c->owner == LIERNE_GRADIENT_OWNER_PARTIAL;
     cr_assert_eq(case_node_bound(c, d, &bound), LIERNE_OK);
     cr_expect(t->between >= bound.between_bytes && t->most_received >= bound.received_bytes &&
                   t->most_sent >= bound.sent_bytes && t->most_of_rank >= bound.rank_received_bytes,
@@ -234,14 +234,14 @@ static void run_seed(uint64_t seed) {
         lierne_plan *plan;
         cr_assert_eq(case_plan(&plan, lierne_sim_get_context(sim, r), &c), LIERNE_OK, "%s",
                      lierne_last_error());
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             add_traffic(&t[d], plan, (lierne_direction)d, c.nodes, r,
                         (int64_t)lierne_dtype_size(c.dtype));
         }
         lierne_plan_destroy(plan);
     }
-    expect_direction(&c, &t[0], LIERNE_FORWARD, seed);
-    expect_direction(&c, &t[1], LIERNE_ADJOINT, seed);
+    expect_direction(&c, &t[0], LIERNE_DIRECTION_FORWARD, seed);
+    expect_direction(&c, &t[1], LIERNE_DIRECTION_ADJOINT, seed);
     lierne_sim_destroy(sim);
 }
 
@@ -254,7 +254,7 @@ Test(nodes, busiest_nodes_and_ranks_are_near_the_bound) {
     for (uint64_t seed = first; seed < end; seed++) {
         run_seed(seed);
     }
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         printf("%s, %d pairs: more than 5%% above the bound: busiest sending node %d (at most "
                "%.3f), busiest rank from other nodes %d (at most %.3f)\n",
                d ? "adjoint" : "forward", seen[d].cases, seen[d].node_sent,

@@ -101,9 +101,9 @@ static void agree_with_an_error(lierne_context *context, void *shared) {
     char text[100];
     ((lierne_oob_state *)context->control_self)->page_bytes = 128;
     if (rank == b->odd) {
-        mine = LIERNE_FAIL(LIERNE_INDEX_RANGE, "row 7 of rank %d%200s", rank, "the end");
+        mine = LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE, "row 7 of rank %d%200s", rank, "the end");
     }
-    NOTE(b, lierne_context_agree_all(context, mine, NULL, 0, NULL) == LIERNE_INDEX_RANGE);
+    NOTE(b, lierne_context_agree_all(context, mine, NULL, 0, NULL) == LIERNE_ERR_INDEX_RANGE);
     NOTE(b, strstr(lierne_last_error(), "row 7 of rank") != NULL);
     NOTE(b, strstr(lierne_last_error(), "the end") != NULL);
     lierne_field fields[9] = {0};
@@ -113,13 +113,13 @@ static void agree_with_an_error(lierne_context *context, void *shared) {
     }
     snprintf(text, sizeof text, "width 7 differs between ranks: %d on rank 0, %d on rank %d",
              b->odd == 0 ? 3 : 4, b->odd == 0 ? 4 : 3, b->odd == 0 ? 1 : b->odd);
-    NOTE(b, lierne_context_agree_all(context, LIERNE_OK, fields, 9, NULL) == LIERNE_MISMATCH);
+    NOTE(b, lierne_context_agree_all(context, LIERNE_OK, fields, 9, NULL) == LIERNE_ERR_MISMATCH);
     NOTE(b, strstr(lierne_last_error(), text) != NULL);
     /* Some fields more. */
     size_t n = rank == b->odd ? 9 : 5;
     fields[7].value = 4;
-    NOTE(b, world == 1 ||
-                lierne_context_agree_all(context, LIERNE_OK, fields, n, NULL) == LIERNE_MISMATCH);
+    NOTE(b, world == 1 || lierne_context_agree_all(context, LIERNE_OK, fields, n, NULL) ==
+                              LIERNE_ERR_MISMATCH);
     NOTE(b, strstr(lierne_last_error(), "width 5 differs") != NULL);
     NOTE(b, exchange(b, context, ALL_TO_ALL, 0) == LIERNE_OK);
 }
@@ -142,7 +142,7 @@ static void follow_direction(shared_state *b, const redistribute_case *c, lierne
     redistribute_fill(c, rank, d, in);
     for (int round = 0; round < 3; round++) {
         memset(out, 0xa5, (size_t)n_out * size);
-        NOTE(b, (d ? lierne_adjoint : lierne_forward)(plan, out, in, NULL) == LIERNE_OK);
+        NOTE(b, (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, out, in, NULL) == LIERNE_OK);
         NOTE(b, !redistribute_check(c, rank, d, out));
     }
     free(in), free(out);
@@ -156,8 +156,8 @@ static void redistribute_all(lierne_context *context, void *shared) {
         lierne_plan *plan = NULL;
         NOTE(b, redistribute_plan(&plan, c, context) == LIERNE_OK);
         if (plan) {
-            follow_direction(b, c, plan, rank, LIERNE_FORWARD);
-            follow_direction(b, c, plan, rank, LIERNE_ADJOINT);
+            follow_direction(b, c, plan, rank, LIERNE_DIRECTION_FORWARD);
+            follow_direction(b, c, plan, rank, LIERNE_DIRECTION_ADJOINT);
             NOTE(b, lierne_plan_destroy(plan) == LIERNE_OK);
         }
     }
@@ -184,10 +184,11 @@ static lierne_status plan_of(lierne_plan **plan, lierne_context *context) {
     int world = lierne_context_get_world_size(context);
     random_redistribute(&c, 1, world);
     c.stated_adjoint = 0;
-    c.dtype = LIERNE_I64;
+    c.dtype = LIERNE_DTYPE_I64;
     for (int which = CASE_SRC; which <= CASE_DST; which++) {
         c.layouts[which] = (case_layout){.ndims = 1, .sizes = {world}};
-        c.layouts[which].placements[0].kind = which == CASE_SRC ? LIERNE_SHARD : LIERNE_REPLICATE;
+        c.layouts[which].placements[0].kind =
+            which == CASE_SRC ? LIERNE_PLACEMENT_SHARD : LIERNE_PLACEMENT_REPLICATE;
     }
     return redistribute_plan(plan, &c, context);
 }
@@ -200,7 +201,7 @@ static void begin_in_another_order(lierne_context *context, void *shared) {
     int64_t *in[2], *out[2], n_in = 0, n_out = 0;
     for (int p = 0; p < 2; p++) {
         NOTE(b, plan_of(&plans[p], context) == LIERNE_OK);
-        lierne_plan_get_elements(&n_in, &n_out, plans[p], LIERNE_FORWARD);
+        lierne_plan_get_elements(&n_in, &n_out, plans[p], LIERNE_DIRECTION_FORWARD);
         in[p] = calloc((size_t)n_in + 1, 8);
         out[p] = calloc((size_t)n_out + 1, 8);
         for (int64_t i = 0; i < n_in; i++) {
@@ -212,10 +213,11 @@ static void begin_in_another_order(lierne_context *context, void *shared) {
         for (int i = 0; i < 2; i++) {
             int p = i ^ odd;
             memset(out[p], 0xa5, (size_t)n_out * 8);
-            NOTE(b, lierne_forward_begin(&requests[p], plans[p], out[p], in[p], NULL) == LIERNE_OK);
+            NOTE(b, lierne_plan_forward_begin(&requests[p], plans[p], out[p], in[p], NULL) ==
+                        LIERNE_OK);
         }
         for (int p = 0; p < 2; p++) {
-            NOTE(b, lierne_end(requests[p]) == LIERNE_OK);
+            NOTE(b, lierne_request_end(requests[p]) == LIERNE_OK);
             for (int64_t i = 0; i < n_out; i++) {
                 NOTE(b, out[p][i] == p + 1);
             }
@@ -240,7 +242,7 @@ Test(oob, messages_of_two_plans_are_not_mixed_up) {
 static void plan_without_messages(lierne_context *context, void *shared) {
     shared_state *b = shared;
     lierne_plan *plan;
-    NOTE(b, plan_of(&plan, context) == LIERNE_UNSUPPORTED);
+    NOTE(b, plan_of(&plan, context) == LIERNE_ERR_UNSUPPORTED);
     NOTE(b, !plan && strstr(lierne_last_error(), "reaches rank") != NULL);
     NOTE(b, exchange(b, context, RING, 1) == LIERNE_OK);
 }
@@ -345,7 +347,7 @@ Test(oob, a_rank_that_stays_away_is_a_timeout) {
         actor actors[3] = {0};
         act_all(actors, 3, (oob_way)way, 2, stay_away);
         for (int r = 0; r < 3; r += 2) {
-            cr_assert_eq(actors[r].status, LIERNE_TIMEOUT, "%s", actors[r].message);
+            cr_assert_eq(actors[r].status, LIERNE_ERR_TIMEOUT, "%s", actors[r].message);
             cr_assert(strstr(actors[r].message, "not all ranks called within 2 s"), "%s",
                       actors[r].message);
             cr_assert_lt(actors[r].seconds, 20);
@@ -365,13 +367,13 @@ Test(oob, a_rank_that_never_comes_is_named) {
     actor actors[3] = {0};
     act_all(actors, 3, OOB_NODE, 0.5, never_come);
     for (int r = 0; r < 3; r += 2) {
-        bool says = actors[r].status == LIERNE_TIMEOUT &&
+        bool says = actors[r].status == LIERNE_ERR_TIMEOUT &&
                     strstr(actors[r].message, "no connection to rank 1 of job 'actors-");
         /* The first that gives up ends its connection to the other one. */
-        cr_assert(says || actors[r].status == LIERNE_PEER_FAILED, "%s", actors[r].message);
+        cr_assert(says || actors[r].status == LIERNE_ERR_PEER_FAILED, "%s", actors[r].message);
         cr_assert(!actors[r].context);
     }
-    cr_assert(actors[0].status == LIERNE_TIMEOUT || actors[2].status == LIERNE_TIMEOUT);
+    cr_assert(actors[0].status == LIERNE_ERR_TIMEOUT || actors[2].status == LIERNE_ERR_TIMEOUT);
     cr_assert_eq(lierne_mem_live(), 0);
 }
 
@@ -395,7 +397,7 @@ Test(oob, destroying_while_others_plan) {
         actor actors[3] = {0};
         act_all(actors, 3, (oob_way)way, 30, destroy_while_others_plan);
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(actors[r].status, LIERNE_MISMATCH, "%s", actors[r].message);
+            cr_assert_eq(actors[r].status, LIERNE_ERR_MISMATCH, "%s", actors[r].message);
             cr_assert(strstr(actors[r].message, "rank 2 destroys its context while rank 0"), "%s",
                       actors[r].message);
         }
@@ -428,9 +430,9 @@ static void *do_everything(void *argument) {
     }
     if (status == LIERNE_OK) {
         int64_t n_in, n_out;
-        lierne_plan_get_elements(&n_in, &n_out, plan, LIERNE_FORWARD);
+        lierne_plan_get_elements(&n_in, &n_out, plan, LIERNE_DIRECTION_FORWARD);
         int64_t *in = calloc((size_t)n_in + 1, 8), *out = calloc((size_t)n_out + 1, 8);
-        status = lierne_forward(plan, out, in, NULL);
+        status = lierne_plan_forward(plan, out, in, NULL);
         free(in), free(out);
     }
     finish(a, status, start);
@@ -449,7 +451,7 @@ Test(oob, a_function_that_fails) {
             continue;
         }
         failures++;
-        cr_assert_eq(actors[1].status, LIERNE_TRANSPORT, "call %d: %s", k, actors[1].message);
+        cr_assert_eq(actors[1].status, LIERNE_ERR_TRANSPORT, "call %d: %s", k, actors[1].message);
         cr_assert(strstr(actors[1].message, "function returned 77"), "%s", actors[1].message);
         for (int r = 0; r < 3; r += 2) {
             cr_assert(actors[r].status == LIERNE_OK || strstr(actors[r].message, "gave up"),
@@ -467,10 +469,11 @@ Test(oob, a_function_that_fails_while_creating) {
         actor actors[3] = {{.world = oob_world_create(3)}};
         oob_world_fail(actors[0].world, 1, k, -5);
         act_all(actors, 3, OOB_CALLS, 0.3, only_create);
-        cr_assert_eq(actors[1].status, LIERNE_TRANSPORT, "call %d: %s", k, actors[1].message);
+        cr_assert_eq(actors[1].status, LIERNE_ERR_TRANSPORT, "call %d: %s", k, actors[1].message);
         cr_assert(strstr(actors[1].message, "function returned -5"), "%s", actors[1].message);
         bool met = actors[0].gathers == actors[1].gathers;
-        cr_assert(actors[0].status == LIERNE_TIMEOUT || actors[0].status == LIERNE_TRANSPORT ||
+        cr_assert(actors[0].status == LIERNE_ERR_TIMEOUT ||
+                      actors[0].status == LIERNE_ERR_TRANSPORT ||
                       (met && actors[0].status == LIERNE_OK),
                   "call %d: %d, %s", k, actors[0].status, actors[0].message);
     }
@@ -498,7 +501,7 @@ Test(oob, requests_that_cannot_be_taken_back) {
     actor actors[3] = {{.world = oob_world_create(3)}};
     oob_world_take_back(actors[0].world, false);
     act_all(actors, 3, OOB_CALLS, 0.5, stay_away);
-    cr_assert_eq(actors[0].status, LIERNE_TIMEOUT);
+    cr_assert_eq(actors[0].status, LIERNE_ERR_TIMEOUT);
     cr_assert_gt(lierne_mem_live(), 0);
 }
 
@@ -516,27 +519,27 @@ Test(oob, invalid_specs) {
                                   .calls = oob_world_calls(world, 0, true)};
     lierne_context *context = (lierne_context *)world;
     lierne_oob_spec bad = good;
-    cr_assert_eq(lierne_context_create_oob(&context, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_oob(&context, NULL), LIERNE_ERR_INVALID);
     cr_assert(!context);
-    cr_assert_eq(lierne_context_create_oob(NULL, &good), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_oob(NULL, &good), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "out is NULL"));
     bad.size = 3;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     bad = good, bad.nranks = 0;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     bad = good, bad.rank = 1;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "rank is 1, must be 0 to 0"), "%s", lierne_last_error());
     bad = good, bad.calls.test = NULL;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     bad = good, bad.calls.allgather = NULL;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     bad = good, bad.calls.send = NULL;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "calls.send is NULL"), "%s", lierne_last_error());
     lierne_context_spec spec = {.size = sizeof spec, .timeout = -1};
     bad = good, bad.context = &spec;
-    cr_assert_eq(create_with(bad), LIERNE_INVALID);
+    cr_assert_eq(create_with(bad), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "timeout is -1"), "%s", lierne_last_error());
     oob_world_destroy(world);
     cr_assert_eq(lierne_mem_live(), 0);

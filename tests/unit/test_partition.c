@@ -40,14 +40,14 @@ Test(partition, corners_of_a_cube) {
     const uint32_t want[8] = {7 * x, 6 * x, 5 * x, 4 * x, 3 * x, 2 * x, x, 0};
     uint32_t codes[8];
     int32_t owner[8];
-    cr_assert_eq(lierne_morton_codes(codes, corners, LIERNE_F32, 8), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, corners, LIERNE_DTYPE_F32, 8), LIERNE_OK);
     for (int i = 0; i < 8; i++) {
         cr_expect_eq(codes[i], want[i], "corner %d: %x", i, codes[i]);
     }
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 4), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 4), LIERNE_OK);
     expect_owners(owner, (int32_t[]){3, 3, 2, 2, 1, 1, 0, 0}, 8);
     /* floor(i * 3 / 8) is 0 0 0 1 1 1 2 2 from the end of the list on. */
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 3), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 3), LIERNE_OK);
     expect_owners(owner, (int32_t[]){2, 2, 1, 1, 1, 0, 0, 0}, 8);
 }
 
@@ -55,7 +55,7 @@ Test(partition, one_scale_for_all_axes) {
     /* x spans 4, y 2, z 1 (and a low of its own): cells of the high ends 1023, 511, 255. */
     const double p[9] = {-3, 5, 7, 1, 5, 7, -3, 7, 8};
     uint32_t codes[3];
-    cr_assert_eq(lierne_morton_codes(codes, p, LIERNE_F64, 3), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 3), LIERNE_OK);
     cr_expect_eq(codes[0], 0);
     cr_expect_eq(codes[1], 0x09249249);
     cr_expect_eq(codes[2], (0x01249249 << 1) | (0x00249249 << 2), "%x", codes[2]);
@@ -69,9 +69,9 @@ Test(partition, cells_in_the_type_of_the_positions) {
     for (int i = 0; i < 6; i++) {
         f[i] = (float)d[i];
     }
-    cr_assert_eq(lierne_morton_codes(codes, d, LIERNE_F64, 2), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, d, LIERNE_DTYPE_F64, 2), LIERNE_OK);
     cr_expect_eq(codes[1], 0x09249249 | 0x01249249 << 1, "%x", codes[1]);
-    cr_assert_eq(lierne_morton_codes(codes, f, LIERNE_F32, 2), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, f, LIERNE_DTYPE_F32, 2), LIERNE_OK);
     cr_expect_eq(codes[1], 0x09249249 | 1 << (9 * 3 + 1), "%x", codes[1]);
 }
 
@@ -81,9 +81,9 @@ Test(partition, ties_stay_in_index_order) {
     for (int i = 0; i < 15; i++) {
         same[i] = 7;
     }
-    cr_assert_eq(lierne_partition_morton(owner, same, LIERNE_F32, 5, 2), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, same, LIERNE_DTYPE_F32, 5, 2), LIERNE_OK);
     expect_owners(owner, (int32_t[]){0, 0, 0, 1, 1}, 5);
-    cr_assert_eq(lierne_partition_morton(owner, zeros, LIERNE_F32, 5, 4), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, zeros, LIERNE_DTYPE_F32, 5, 4), LIERNE_OK);
     expect_owners(owner, (int32_t[]){0, 0, 1, 2, 3}, 5);
 }
 
@@ -91,26 +91,26 @@ Test(partition, ties_stay_in_index_order) {
 Test(partition, an_extent_of_nothing) {
     const double p[6] = {0, 0, 0, 0.25e-8, 0, 0};
     uint32_t codes[2] = {1, 1};
-    cr_assert_eq(lierne_morton_codes(codes, p, LIERNE_F64, 2), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 2), LIERNE_OK);
     cr_expect_eq(codes[0], 0);
     cr_expect_eq(codes[1], 0x00249249, "%x", codes[1]); /* cell 255 */
-    cr_assert_eq(lierne_morton_codes(codes, p, LIERNE_F64, 1), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F64, 1), LIERNE_OK);
     cr_expect_eq(codes[0], 0);
 }
 
 /* With no more rows than ranks the curve is not used. */
 Test(partition, few_rows) {
     int32_t owner[8];
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 8), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 8), LIERNE_OK);
     expect_owners(owner, (int32_t[]){0, 1, 2, 3, 4, 5, 6, 7}, 8);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 3, 100), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 3, 100), LIERNE_OK);
     expect_owners(owner, (int32_t[]){0, 1, 2}, 3);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 1), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 1), LIERNE_OK);
     expect_owners(owner, (int32_t[]){0, 0, 0, 0, 0, 0, 0, 0}, 8);
-    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 1, 1), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 1, 1), LIERNE_OK);
     cr_expect_eq(owner[0], 0);
-    cr_assert_eq(lierne_partition_morton(NULL, NULL, LIERNE_F64, 0, 3), LIERNE_OK);
-    cr_assert_eq(lierne_morton_codes(NULL, NULL, LIERNE_F32, 0), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(NULL, NULL, LIERNE_DTYPE_F64, 0, 3), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(NULL, NULL, LIERNE_DTYPE_F32, 0), LIERNE_OK);
 }
 
 typedef struct row {
@@ -164,8 +164,8 @@ static void check_random(row *rows, const float *p, int64_t n, int world) {
     int32_t *owner = malloc((size_t)n * sizeof *owner);
     uint32_t *codes = malloc((size_t)n * sizeof *codes);
     cr_assert(owner && codes);
-    cr_assert_eq(lierne_morton_codes(codes, p, LIERNE_F32, n), LIERNE_OK);
-    cr_assert_eq(lierne_partition_morton(owner, p, LIERNE_F32, n, world), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_F32, n), LIERNE_OK);
+    cr_assert_eq(lierne_partition_morton(owner, p, LIERNE_DTYPE_F32, n, world), LIERNE_OK);
     float_codes(rows, p, n);
     for (int64_t i = 0; i < n; i++) {
         cr_assert_eq(codes[i], rows[i].code, "row %lld: %x, not %x", (long long)i, codes[i],
@@ -235,17 +235,22 @@ Test(partition, bad_arguments) {
     int32_t o[3];
     uint32_t codes[3];
     float p[9] = {0};
-    rejected(lierne_partition_split(NULL, 1, 2), LIERNE_INVALID, "NULL");
-    rejected(lierne_partition_split(o, -1, 2), LIERNE_INVALID, "nrows is -1");
-    rejected(lierne_partition_split(o, 3, 0), LIERNE_INVALID, "world is 0");
-    rejected(lierne_partition_morton(NULL, p, LIERNE_F32, 3, 2), LIERNE_INVALID, "NULL");
-    rejected(lierne_partition_morton(o, NULL, LIERNE_F32, 3, 2), LIERNE_INVALID, "positions");
-    rejected(lierne_partition_morton(o, p, LIERNE_F32, -3, 2), LIERNE_INVALID, "nrows is -3");
-    rejected(lierne_partition_morton(o, p, LIERNE_F32, 3, -2), LIERNE_INVALID, "world is -2");
-    rejected(lierne_partition_morton(o, p, LIERNE_BF16, 3, 2), LIERNE_INVALID, "bf16");
-    rejected(lierne_partition_morton(o, p, (lierne_dtype)77, 3, 2), LIERNE_INVALID, "77");
-    rejected(lierne_morton_codes(NULL, p, LIERNE_F32, 3), LIERNE_INVALID, "NULL");
-    rejected(lierne_morton_codes(codes, p, LIERNE_I32, 3), LIERNE_INVALID, "i32");
+    rejected(lierne_partition_split(NULL, 1, 2), LIERNE_ERR_INVALID, "NULL");
+    rejected(lierne_partition_split(o, -1, 2), LIERNE_ERR_INVALID, "nrows is -1");
+    rejected(lierne_partition_split(o, 3, 0), LIERNE_ERR_INVALID, "world is 0");
+    rejected(lierne_partition_morton(NULL, p, LIERNE_DTYPE_F32, 3, 2), LIERNE_ERR_INVALID, "NULL");
+    rejected(lierne_partition_morton(o, NULL, LIERNE_DTYPE_F32, 3, 2), LIERNE_ERR_INVALID,
+             "positions");
+    rejected(lierne_partition_morton(o, p, LIERNE_DTYPE_F32, -3, 2), LIERNE_ERR_INVALID,
+             "nrows is -3");
+    rejected(lierne_partition_morton(o, p, LIERNE_DTYPE_F32, 3, -2), LIERNE_ERR_INVALID,
+             "world is -2");
+    rejected(lierne_partition_morton(o, p, LIERNE_DTYPE_BF16, 3, 2), LIERNE_ERR_INVALID, "bf16");
+    rejected(lierne_partition_morton(o, p, (lierne_dtype)77, 3, 2), LIERNE_ERR_INVALID, "77");
+    rejected(lierne_partition_morton_codes(NULL, p, LIERNE_DTYPE_F32, 3), LIERNE_ERR_INVALID,
+             "NULL");
+    rejected(lierne_partition_morton_codes(codes, p, LIERNE_DTYPE_I32, 3), LIERNE_ERR_INVALID,
+             "i32");
 }
 
 Test(partition, positions_that_are_not_finite) {
@@ -259,9 +264,10 @@ Test(partition, positions_that_are_not_finite) {
         snprintf(says, sizeof says, "%c of row %d is", "xyz"[i % 3], i / 3);
         f[i] = bad[i % 3];
         d[i] = bad[i / 4];
-        rejected(lierne_partition_morton(o, f, LIERNE_F32, 4, 2), LIERNE_INVALID, says);
-        rejected(lierne_partition_morton(o, d, LIERNE_F64, 4, 9), LIERNE_INVALID, says);
-        rejected(lierne_morton_codes(codes, f, LIERNE_F32, 4), LIERNE_INVALID, says);
+        rejected(lierne_partition_morton(o, f, LIERNE_DTYPE_F32, 4, 2), LIERNE_ERR_INVALID, says);
+        rejected(lierne_partition_morton(o, d, LIERNE_DTYPE_F64, 4, 9), LIERNE_ERR_INVALID, says);
+        rejected(lierne_partition_morton_codes(codes, f, LIERNE_DTYPE_F32, 4), LIERNE_ERR_INVALID,
+                 says);
     }
 }
 
@@ -270,12 +276,12 @@ Test(partition, sizes_beyond_their_types) {
     const double d[6] = {0, 0, -DBL_MAX, 0, 0, DBL_MAX};
     int32_t o[2];
     uint32_t codes[2];
-    rejected(lierne_partition_morton(o, f, LIERNE_F32, 2, 2), LIERNE_OVERFLOW, "y from");
-    rejected(lierne_partition_morton(o, d, LIERNE_F64, 2, 2), LIERNE_OVERFLOW, "z from");
-    rejected(lierne_partition_morton(o, f, LIERNE_F32, INT64_C(1) << 62, 2), LIERNE_OVERFLOW,
-             "4611686018427387904");
-    rejected(lierne_morton_codes(codes, f, LIERNE_F32, INT64_C(1) << 60), LIERNE_OVERFLOW,
-             "1152921504606846976");
+    rejected(lierne_partition_morton(o, f, LIERNE_DTYPE_F32, 2, 2), LIERNE_ERR_OVERFLOW, "y from");
+    rejected(lierne_partition_morton(o, d, LIERNE_DTYPE_F64, 2, 2), LIERNE_ERR_OVERFLOW, "z from");
+    rejected(lierne_partition_morton(o, f, LIERNE_DTYPE_F32, INT64_C(1) << 62, 2),
+             LIERNE_ERR_OVERFLOW, "4611686018427387904");
+    rejected(lierne_partition_morton_codes(codes, f, LIERNE_DTYPE_F32, INT64_C(1) << 60),
+             LIERNE_ERR_OVERFLOW, "1152921504606846976");
 }
 
 Test(partition, running_out_of_memory_leaves_nothing) {
@@ -283,10 +289,11 @@ Test(partition, running_out_of_memory_leaves_nothing) {
     size_t live = lierne_mem_live();
     for (size_t k = 1; k <= 2; k++) {
         lierne_mem_fail_at(k);
-        cr_expect_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 2), LIERNE_NO_MEMORY);
+        cr_expect_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 2),
+                     LIERNE_ERR_NO_MEMORY);
         cr_expect_eq(lierne_mem_live(), live);
     }
     lierne_mem_fail_at(0);
-    cr_expect_eq(lierne_partition_morton(owner, corners, LIERNE_F32, 8, 2), LIERNE_OK);
+    cr_expect_eq(lierne_partition_morton(owner, corners, LIERNE_DTYPE_F32, 8, 2), LIERNE_OK);
     cr_expect_eq(lierne_mem_live(), live);
 }

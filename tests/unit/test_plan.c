@@ -19,13 +19,13 @@ Test(plan, fan_out_along_the_leading_axis_is_an_alias) {
         int64_t offset;
         cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
                      LIERNE_OK);
-        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_FORWARD), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
         cr_assert_eq(offset, 16 * r);
-        cr_assert_eq(lierne_forward(plans[r], NULL, in, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward(plans[r], NULL, in, NULL), LIERNE_OK);
         memset(out, 0xa5, sizeof out);
-        cr_assert_eq(lierne_forward(plans[r], out, in, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward(plans[r], out, in, NULL), LIERNE_OK);
         cr_assert_eq(memcmp(out, in + offset, sizeof out), 0);
-        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_ADJOINT), LIERNE_OK);
+        cr_assert_eq(lierne_plan_get_alias(&offset, plans[r], LIERNE_DIRECTION_ADJOINT), LIERNE_OK);
         cr_assert_eq(offset, -1, "the adjoint gathers");
     }
     spec.batch_axis = 1;
@@ -35,9 +35,9 @@ Test(plan, fan_out_along_the_leading_axis_is_an_alias) {
         int64_t offset;
         cr_assert_eq(lierne_plan_create_bridge(&strided, lierne_sim_get_context(sim, r), &spec),
                      LIERNE_OK);
-        lierne_plan_get_alias(&offset, strided, LIERNE_FORWARD);
+        lierne_plan_get_alias(&offset, strided, LIERNE_DIRECTION_FORWARD);
         cr_assert_eq(offset, -1, "a narrow of an inner axis is no alias");
-        cr_assert_eq(lierne_forward(strided, NULL, in, NULL), LIERNE_INVALID);
+        cr_assert_eq(lierne_plan_forward(strided, NULL, in, NULL), LIERNE_ERR_INVALID);
         lierne_plan_destroy(strided);
         lierne_plan_destroy(plans[r]);
     }
@@ -68,11 +68,11 @@ static void *work(void *arg) {
             in[k] = (float)(16 * dp + k + i);
         }
         memset(out, 0xa5, sizeof out);
-        w->bad |= lierne_forward(plan, out, in, NULL) != LIERNE_OK;
+        w->bad |= lierne_plan_forward(plan, out, in, NULL) != LIERNE_OK;
         for (int k = 0; k < 32; k++) {
             w->bad |= out[k] != (float)(dp / 2 * 32 + k + i);
         }
-        w->bad |= lierne_adjoint(plan, back, out, NULL) != LIERNE_OK;
+        w->bad |= lierne_plan_adjoint(plan, back, out, NULL) != LIERNE_OK;
         for (int k = 0; k < 16; k++) { /* both cp ranks gave the whole: their sum */
             w->bad |= back[k] != 2 * in[k];
         }
@@ -119,16 +119,18 @@ Test(plan, requests_in_flight_and_busy) {
             for (int k = 0; k < 32; k++) {
                 in[r][i][k] = (float)(1000 * i + 100 * r + k);
             }
-            cr_assert_eq(lierne_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL), 0);
+            cr_assert_eq(lierne_plan_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL),
+                         0);
         }
     }
-    cr_assert_eq(lierne_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_forward_begin(&q[0][2], plans[0], out[0][2], in[0][2], NULL),
+                 LIERNE_ERR_BUSY);
     cr_assert(strstr(lierne_last_error(), "all 2 requests are in flight"));
     cr_assert_null(q[0][2]);
-    cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_destroy(plans[0]), LIERNE_ERR_BUSY);
     for (int i = 1; i >= 0; i--) { /* ended in reverse order */
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_end(q[r][i]), LIERNE_OK);
+            cr_assert_eq(lierne_request_end(q[r][i]), LIERNE_OK);
             cr_assert(out[r][i][0] == (float)(1000 * i) &&
                       out[r][i][32] == (float)(1000 * i + 100));
         }
@@ -136,26 +138,27 @@ Test(plan, requests_in_flight_and_busy) {
     /* The second of two ended first: a third can begin while the first is in flight. */
     for (int i = 0; i < 2; i++) {
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL), 0);
+            cr_assert_eq(lierne_plan_forward_begin(&q[r][i], plans[r], out[r][i], in[r][i], NULL),
+                         0);
         }
     }
     for (int k = 0; k < 100; k++) { /* after 64 calls tags repeat: the first must end before */
         lierne_status status[2];
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_end(q[r][1]), k < 63 ? LIERNE_OK : LIERNE_INVALID);
-            status[r] = lierne_forward_begin(&q[r][2], plans[r], out[r][2], in[r][1], NULL);
+            cr_assert_eq(lierne_request_end(q[r][1]), k < 63 ? LIERNE_OK : LIERNE_ERR_INVALID);
+            status[r] = lierne_plan_forward_begin(&q[r][2], plans[r], out[r][2], in[r][1], NULL);
             q[r][1] = q[r][2] ? q[r][2] : q[r][1];
         }
         cr_assert(status[0] == status[1]);
-        cr_assert_eq(status[0], k < 62 ? LIERNE_OK : LIERNE_BUSY, "call %d: %s", k,
+        cr_assert_eq(status[0], k < 62 ? LIERNE_OK : LIERNE_ERR_BUSY, "call %d: %s", k,
                      lierne_last_error());
     }
     for (int r = 0; r < 2; r++) {
-        cr_assert_eq(lierne_end(q[r][0]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(q[r][0]), LIERNE_OK);
         cr_assert(out[r][2][32] == 1100.0f);
     }
-    cr_assert_eq(lierne_end(q[0][0]), LIERNE_INVALID, "ending twice");
-    cr_assert_eq(lierne_end(NULL), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(q[0][0]), LIERNE_ERR_INVALID, "ending twice");
+    cr_assert_eq(lierne_request_end(NULL), LIERNE_OK);
     for (int r = 0; r < 2; r++) {
         cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
     }
@@ -176,15 +179,15 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
                      LIERNE_OK);
     }
     double start = lierne_now();
-    cr_assert_eq(lierne_forward(plans[0], y, x, NULL), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_forward(plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT);
     cr_assert(lierne_now() - start < 10);
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages "
                                           "missing after 0.2 s, with rank 1"),
               "%s", lierne_last_error());
-    cr_assert_eq(lierne_forward_begin(&request, plans[0], y, x, NULL), LIERNE_TIMEOUT,
+    cr_assert_eq(lierne_plan_forward_begin(&request, plans[0], y, x, NULL), LIERNE_ERR_TIMEOUT,
                  "it is dead");
-    const char *dead =
-        "lierne_forward_begin: the context is dead, destroy it; lierne_forward failed: rank 0: ";
+    const char *dead = "lierne_plan_forward_begin: the context is dead, destroy it; "
+                       "lierne_plan_forward failed: rank 0: ";
     cr_assert_eq(strncmp(lierne_last_error(), dead, strlen(dead)), 0, "%s", lierne_last_error());
     char dump[1024], little[10];
     cr_assert_eq(lierne_context_dump(dump, sizeof dump, lierne_sim_get_context(sim, 0)), LIERNE_OK);
@@ -194,16 +197,17 @@ Test(plan, a_rank_that_waits_for_nobody_times_out) {
     cr_assert(strstr(dump, "call 0: planning of plan -1, LIERNE_OK after"), "%s", dump);
     cr_assert_eq(lierne_context_dump(little, sizeof little, lierne_sim_get_context(sim, 1)),
                  LIERNE_OK);
-    cr_assert_eq(lierne_forward(plans[1], y, x, NULL), LIERNE_TIMEOUT, "rank 0 gave up before");
+    cr_assert_eq(lierne_plan_forward(plans[1], y, x, NULL), LIERNE_ERR_TIMEOUT,
+                 "rank 0 gave up before");
     cr_assert(strstr(lierne_last_error(),
-                     "lierne_forward: rank 0 gave up: lierne_forward: rank 0: "),
+                     "lierne_plan_forward: rank 0 gave up: lierne_plan_forward: rank 0: "),
               "%s", lierne_last_error());
     cr_assert_str_eq(little, "rank 1 of");
-    cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_dump(dump, sizeof dump, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_context_dump(dump, 0, lierne_sim_get_context(sim, 1)), LIERNE_ERR_INVALID);
     lierne_plan *third;
     cr_assert_eq(lierne_plan_create_bridge(&third, lierne_sim_get_context(sim, 0), &spec),
-                 LIERNE_TIMEOUT);
+                 LIERNE_ERR_TIMEOUT);
     for (int r = 0; r < 2; r++) {
         cr_assert_eq(lierne_plan_destroy(plans[r]), LIERNE_OK);
     }
@@ -227,14 +231,15 @@ Test(plan, calls_are_compared_where_the_context_checks) {
             lierne_plan_create_bridge(&b[r], lierne_sim_get_context(sim, r), &spec);
         }
         for (int r = 0; r < 2; r++) {
-            cr_assert_eq(lierne_forward_begin(&q[r], a[r], r ? z : y, x, NULL), LIERNE_OK);
+            cr_assert_eq(lierne_plan_forward_begin(&q[r], a[r], r ? z : y, x, NULL), LIERNE_OK);
         }
-        cr_assert_eq(lierne_end(q[0]), LIERNE_OK);
-        cr_assert_eq(lierne_end(q[1]), LIERNE_OK);
-        cr_assert_eq(lierne_forward_begin(&q[0], a[0], y, x, NULL), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(q[0]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(q[1]), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&q[0], a[0], y, x, NULL), LIERNE_OK);
         memset(z, 0x5a, sizeof z);
-        cr_assert_eq(kind ? lierne_forward(b[1], z, x, NULL) : lierne_adjoint(a[1], z, x, NULL),
-                     LIERNE_MISMATCH);
+        cr_assert_eq(kind ? lierne_plan_forward(b[1], z, x, NULL)
+                          : lierne_plan_adjoint(a[1], z, x, NULL),
+                     LIERNE_ERR_MISMATCH);
         cr_assert(strstr(lierne_last_error(),
                          kind ? "plan differs between ranks: 0 on rank 0, 1 on "
                                 "rank 1"
@@ -242,7 +247,7 @@ Test(plan, calls_are_compared_where_the_context_checks) {
                                 "adjoint on rank 1: "),
                   "%s", lierne_last_error());
         cr_assert_eq(((unsigned char *)z)[0], 0x5a, "nothing moved");
-        cr_assert_eq(lierne_end(q[0]), LIERNE_MISMATCH, "who called first is told");
+        cr_assert_eq(lierne_request_end(q[0]), LIERNE_ERR_MISMATCH, "who called first is told");
         for (int r = 0; r < 2; r++) {
             lierne_plan_destroy(a[r]), lierne_plan_destroy(b[r]);
         }
@@ -257,13 +262,14 @@ Test(plan, groups_are_shared_and_freed_with_the_last_plan) {
     lierne_sim *sim = sim_of(8, 5);
     lierne_plan *a, *b;
     lierne_report report = {.size = sizeof report};
-    const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_COLLECTIVE, &spec};
+    const lierne_megatron_spec megatron = {sizeof megatron, LIERNE_MEGATRON_ALGORITHM_COLLECTIVE,
+                                           &spec};
     lierne_context *context = lierne_sim_get_context(sim, 3);
     cr_assert_eq(lierne_plan_create_megatron(&a, context, &megatron), LIERNE_OK);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
     cr_assert_eq(lierne_plan_create_megatron(&b, context, &megatron), LIERNE_OK);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);
-    cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_ADJOINT), LIERNE_OK);
+    cr_assert_eq(lierne_plan_get_report(&report, b, LIERNE_DIRECTION_ADJOINT), LIERNE_OK);
     cr_assert_eq(report.groups, 2);
     lierne_plan_destroy(a);
     cr_assert_eq(lierne_context_get_ngroups(lierne_sim_get_context(sim, 3)), 2);

@@ -34,7 +34,7 @@ static world open_world(void) {
                                .dst = w.dst,
                                .naxes = 2,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .sequence_axis = 1};
     cr_assert_eq(lierne_sim_create(&w.sim, RANKS, NULL), LIERNE_OK);
     for (int p = 0; p < 2; p++) {
@@ -78,13 +78,14 @@ static void begin_plans(bool opposite) {
             for (int s = 0; s < SAMPLE; s++) {
                 in[p][r][s] = value(p, r, s);
             }
-            cr_assert_eq(lierne_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r], NULL),
+            cr_assert_eq(lierne_plan_forward_begin(&q[p][r], w.plans[p][r], out[p][r], in[p][r],
+                                                   NULL),
                          LIERNE_OK);
         }
     }
     for (int r = 0; r < RANKS; r++) {
         for (int p = 0; p < 2; p++) {
-            cr_assert_eq(lierne_end(q[p][r]), LIERNE_OK);
+            cr_assert_eq(lierne_request_end(q[p][r]), LIERNE_OK);
         }
     }
     for (int r = 0; r < RANKS; r++) {
@@ -111,14 +112,15 @@ static void begin_directions(bool opposite) {
         }
         for (int i = 0; i < 2; i++) {
             cr_assert_eq(i == (r == 1 && opposite)
-                             ? lierne_forward_begin(&forward[r], plan, out[r], in[r], NULL)
-                             : lierne_adjoint_begin(&adjoint[r], plan, back[r], gradient[r], NULL),
+                             ? lierne_plan_forward_begin(&forward[r], plan, out[r], in[r], NULL)
+                             : lierne_plan_adjoint_begin(&adjoint[r], plan, back[r], gradient[r],
+                                                         NULL),
                          LIERNE_OK);
         }
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_end(forward[r]), LIERNE_OK);
-        cr_assert_eq(lierne_end(adjoint[r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(forward[r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(adjoint[r]), LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
         check_whole(out[r], 0);

@@ -24,28 +24,30 @@ Test(plan, errors_name_the_function_that_was_called) {
     float x[128] = {0};
     cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
-    expect_error_of("lierne_forward");
-    cr_assert_eq(lierne_adjoint(plan, x, NULL, NULL), LIERNE_INVALID);
-    expect_error_of("lierne_adjoint");
-    cr_assert_eq(lierne_reduce(plan, LIERNE_MAX, x, x + 64, NULL), LIERNE_INVALID);
-    expect_error_of("lierne_reduce");
-    cr_assert_eq(lierne_plan_get_route(&route, plan, (lierne_direction)2), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_forward(NULL, x, x + 64, NULL), LIERNE_ERR_INVALID);
+    expect_error_of("lierne_plan_forward");
+    cr_assert_eq(lierne_plan_adjoint(plan, x, NULL, NULL), LIERNE_ERR_INVALID);
+    expect_error_of("lierne_plan_adjoint");
+    cr_assert_eq(lierne_plan_reduce(plan, LIERNE_REDUCTION_MAX, x, x + 64, NULL),
+                 LIERNE_ERR_INVALID);
+    expect_error_of("lierne_plan_reduce");
+    cr_assert_eq(lierne_plan_get_route(&route, plan, (lierne_direction)2), LIERNE_ERR_INVALID);
     expect_error_of("lierne_plan_get_route");
     cr_assert(strstr(lierne_last_error(), "direction is 2, must be 0"));
-    cr_assert_eq(lierne_plan_get_elements(NULL, NULL, NULL, LIERNE_FORWARD), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_get_elements(NULL, NULL, NULL, LIERNE_DIRECTION_FORWARD),
+                 LIERNE_ERR_INVALID);
     expect_error_of("lierne_plan_get_elements");
-    cr_assert_eq(lierne_forward_begin(&first, plan, x, x + 64, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_forward_begin(&second, plan, x, x + 64, NULL), LIERNE_BUSY);
-    expect_error_of("lierne_forward_begin");
-    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_BUSY);
+    cr_assert_eq(lierne_plan_forward_begin(&first, plan, x, x + 64, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward_begin(&second, plan, x, x + 64, NULL), LIERNE_ERR_BUSY);
+    expect_error_of("lierne_plan_forward_begin");
+    cr_assert_eq(lierne_plan_destroy(plan), LIERNE_ERR_BUSY);
     expect_error_of("lierne_plan_destroy");
-    cr_assert_eq(lierne_end(first), LIERNE_OK);
-    cr_assert_eq(lierne_plan_create_composed(&other, plan, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_request_end(first), LIERNE_OK);
+    cr_assert_eq(lierne_plan_create_composed(&other, plan, NULL), LIERNE_ERR_INVALID);
     expect_error_of("lierne_plan_create_composed");
-    cr_assert_eq(lierne_plan_create_graph(&other, self, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_graph(&other, self, NULL), LIERNE_ERR_INVALID);
     expect_error_of("lierne_plan_create_graph");
-    cr_assert_eq(lierne_plan_update_graph(plan, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_update_graph(plan, NULL), LIERNE_ERR_INVALID);
     expect_error_of("lierne_plan_update_graph");
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_context_destroy(self), LIERNE_OK);
@@ -64,23 +66,24 @@ Test(plan, bad_arguments_start_nothing) {
     cr_assert_eq(lierne_context_create_self(&self, NULL), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK, "%s",
                  lierne_last_error());
-    cr_assert_eq(lierne_context_destroy(self), LIERNE_INVALID, "a plan is alive");
-    cr_assert_eq(lierne_forward(NULL, x, x + 64, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_forward(plan, x, NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_forward(plan, x, x + 32, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_ERR_INVALID, "a plan is alive");
+    cr_assert_eq(lierne_plan_forward(NULL, x, x + 64, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_forward(plan, x, NULL, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_forward(plan, x, x + 32, NULL), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "overlap"));
-    cr_assert_eq(lierne_forward(plan, x, x + 64, &offset), LIERNE_UNSUPPORTED);
+    cr_assert_eq(lierne_plan_forward(plan, x, x + 64, &offset), LIERNE_ERR_UNSUPPORTED);
     cr_assert(strstr(lierne_last_error(), "stream"));
-    cr_assert_eq(lierne_forward_begin(NULL, plan, x, x + 64, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_alias(&offset, plan, (lierne_direction)2), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_alias(NULL, plan, LIERNE_FORWARD), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_print(NULL, plan, LIERNE_FORWARD), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_check(NULL, 1), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_forward_begin(NULL, plan, x, x + 64, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_alias(&offset, plan, (lierne_direction)2), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_alias(NULL, plan, LIERNE_DIRECTION_FORWARD), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD),
+                 LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_print(NULL, plan, LIERNE_DIRECTION_FORWARD), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_check(NULL, 1), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 0), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_check((const lierne_plan *const[]){plan}, 1), LIERNE_OK);
     x[64] = 7;
-    cr_assert_eq(lierne_forward(plan, x, x + 64, NULL), LIERNE_OK);
+    cr_assert_eq(lierne_plan_forward(plan, x, x + 64, NULL), LIERNE_OK);
     cr_assert(x[0] == 7);
     cr_assert_eq(lierne_plan_destroy(plan), LIERNE_OK);
     cr_assert_eq(lierne_plan_destroy(NULL), LIERNE_OK);
@@ -118,40 +121,43 @@ Test(plan, bad_specs_are_rejected_with_value_and_bound) {
     const int64_t odd_shape[3] = {7, 6, 2}, counts[4] = {3, 3, 1, 2}, negative[3] = {8, -4, 2};
     int32_t rows[32] = {0};
     lierne_bridge_spec s;
-    s = good, s.size = 3, rejected(s, LIERNE_INVALID, "size", 8);
-    s = good, s.src = NULL, rejected(s, LIERNE_INVALID, "source grid is NULL", 8);
-    s = good, rejected(s, LIERNE_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
-    s = good, s.naxes = 4, rejected(s, LIERNE_INVALID, "naxes is 4, must be 2 or 3", 8);
-    s = good, s.shape = negative, rejected(s, LIERNE_INVALID, "-4", 8);
-    s = good, s.batch_axis = 3, rejected(s, LIERNE_INVALID, "batch_axis is 3", 8);
-    s = good, s.sequence_axis = 0, rejected(s, LIERNE_INVALID, "sequence_axis 0", 8);
-    s = good, s.dtype = (lierne_dtype)99, rejected(s, LIERNE_INVALID, "dtype 99", 8);
-    s = good, s.max_inflight = 65, rejected(s, LIERNE_INVALID, "65, must be in 0 to 64", 8);
+    s = good, s.size = 3, rejected(s, LIERNE_ERR_INVALID, "size", 8);
+    s = good, s.src = NULL, rejected(s, LIERNE_ERR_INVALID, "source grid is NULL", 8);
+    s = good, rejected(s, LIERNE_ERR_INVALID, "on a world of 8 ranks, the context on one of 4", 4);
+    s = good, s.naxes = 4, rejected(s, LIERNE_ERR_INVALID, "naxes is 4, must be 2 or 3", 8);
+    s = good, s.shape = negative, rejected(s, LIERNE_ERR_INVALID, "-4", 8);
+    s = good, s.batch_axis = 3, rejected(s, LIERNE_ERR_INVALID, "batch_axis is 3", 8);
+    s = good, s.sequence_axis = 0, rejected(s, LIERNE_ERR_INVALID, "sequence_axis 0", 8);
+    s = good, s.dtype = (lierne_dtype)99, rejected(s, LIERNE_ERR_INVALID, "dtype 99", 8);
+    s = good, s.max_inflight = 65, rejected(s, LIERNE_ERR_INVALID, "65, must be in 0 to 64", 8);
     s = good, s.routing = (lierne_routing)-1;
-    rejected(s, LIERNE_INVALID, "routing is -1, must be in 0 to 2", 8);
-    s = good, s.src_counts = counts, rejected(s, LIERNE_INVALID, "add up to 9", 8);
-    s = good, s.gradient_owner = LIERNE_GRADIENT_ROWS;
-    rejected(s, LIERNE_INVALID, "row_owner is NULL", 8);
-    rows[5] = 2, s.row_owner = rows, rejected(s, LIERNE_INVALID, "row 5 has owner 2", 8);
-    s = good, s.gradient_storage = LIERNE_COMPACT, rejected(s, LIERNE_INVALID, "compact", 8);
-    s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.sequence_axis = -1;
-    rejected(s, LIERNE_INVALID, "needs a sequence axis", 8);
-    s = good, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG, s.shape = odd_shape;
-    rejected(s, LIERNE_INDIVISIBLE, "divisible by 4, it has 6", 8);
-    s = good, s.require_divisible = 1, s.shape = odd_shape, rejected(s, LIERNE_INDIVISIBLE, "7", 8);
-    s = good, s.require_divisible = 1, s.src = odd, rejected(s, LIERNE_INDIVISIBLE, "dp 3", 8);
-    s = good, s.src = cp, rejected(s, LIERNE_UNSUPPORTED, "source cp is 2, must be 1", 8);
+    rejected(s, LIERNE_ERR_INVALID, "routing is -1, must be in 0 to 2", 8);
+    s = good, s.src_counts = counts, rejected(s, LIERNE_ERR_INVALID, "add up to 9", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
+    rejected(s, LIERNE_ERR_INVALID, "row_owner is NULL", 8);
+    rows[5] = 2, s.row_owner = rows, rejected(s, LIERNE_ERR_INVALID, "row 5 has owner 2", 8);
+    s = good, s.gradient_storage = LIERNE_STORAGE_COMPACT,
+    rejected(s, LIERNE_ERR_INVALID, "compact", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_OWNER_ZIGZAG, s.sequence_axis = -1;
+    rejected(s, LIERNE_ERR_INVALID, "needs a sequence axis", 8);
+    s = good, s.gradient_owner = LIERNE_GRADIENT_OWNER_ZIGZAG, s.shape = odd_shape;
+    rejected(s, LIERNE_ERR_INDIVISIBLE, "divisible by 4, it has 6", 8);
+    s = good, s.require_divisible = 1, s.shape = odd_shape,
+    rejected(s, LIERNE_ERR_INDIVISIBLE, "7", 8);
+    s = good, s.require_divisible = 1, s.src = odd, rejected(s, LIERNE_ERR_INDIVISIBLE, "dp 3", 8);
+    s = good, s.src = cp, rejected(s, LIERNE_ERR_UNSUPPORTED, "source cp is 2, must be 1", 8);
     s = good, s.src = odd;
-    collective_rejected(s, LIERNE_UNSUPPORTED, "source grid has 3 ranks", 8);
+    collective_rejected(s, LIERNE_ERR_UNSUPPORTED, "source grid has 3 ranks", 8);
     s = good, s.shape = odd_shape;
-    collective_rejected(s, LIERNE_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide", 8);
+    collective_rejected(s, LIERNE_ERR_INDIVISIBLE, "fan_in: the batch of 7 samples does not divide",
+                        8);
     const char *const names[2] = {"dp", "tp"};
     const int64_t sizes[2] = {4, 2};
     lierne_grid_spec g = {
         .size = sizeof g, .ndims = 2, .names = names, .sizes = sizes, .world_size = 8};
     lierne_grid_create(&swapped, &g);
     s = good, s.src = swapped;
-    collective_rejected(s, LIERNE_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
+    collective_rejected(s, LIERNE_ERR_MISALIGNED, "on 4 ranks: 2, 3, 4, 5", 8);
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(cp),
         lierne_grid_destroy(odd);
     lierne_grid_destroy(swapped);
@@ -163,10 +169,10 @@ Test(plan, variable_rows_reject_what_they_cannot_do) {
     lierne_bridge_spec s;
     spec.variable_rows = 1;
     s = spec, s.batch_axis = 1, s.sequence_axis = 0;
-    rejected(s, LIERNE_INVALID, "needs axes batch, sequence, hidden", 4);
-    collective_rejected(spec, LIERNE_UNSUPPORTED, "variable_rows must be 0", 4);
-    s = spec, s.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    rejected(s, LIERNE_UNSUPPORTED, "gradient_owner is 1", 4);
+    rejected(s, LIERNE_ERR_INVALID, "needs axes batch, sequence, hidden", 4);
+    collective_rejected(spec, LIERNE_ERR_UNSUPPORTED, "variable_rows must be 0", 4);
+    s = spec, s.gradient_owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
+    rejected(s, LIERNE_ERR_UNSUPPORTED, "gradient_owner is 1", 4);
     lierne_grid_destroy(src), lierne_grid_destroy(dst);
 }
 
@@ -181,21 +187,22 @@ Test(plan, ranks_that_disagree_get_mismatch) {
     cr_assert_eq(lierne_plan_create_bridge(&first, lierne_sim_get_context(sim, 0), &good),
                  LIERNE_OK);
     cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &bad),
-                 LIERNE_MISMATCH);
+                 LIERNE_ERR_MISMATCH);
     cr_assert(strstr(lierne_last_error(),
                      "shape[2] differs between ranks: 2 on rank 0, 3 on rank 1"),
               "%s", lierne_last_error());
     cr_assert_null(second);
     cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 2), &good),
-                 LIERNE_MISMATCH);
-    cr_assert_eq(lierne_forward(first, y, x, NULL), LIERNE_MISMATCH, "who came first is told too");
+                 LIERNE_ERR_MISMATCH);
+    cr_assert_eq(lierne_plan_forward(first, y, x, NULL), LIERNE_ERR_MISMATCH,
+                 "who came first is told too");
     lierne_plan_destroy(first);
     bad = good, bad.dst = other;
     cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 1), &good),
                  LIERNE_OK);
     lierne_plan_destroy(second);
     cr_assert_eq(lierne_plan_create_bridge(&second, lierne_sim_get_context(sim, 0), &bad),
-                 LIERNE_MISMATCH);
+                 LIERNE_ERR_MISMATCH);
     cr_assert(strstr(lierne_last_error(), "dst.dim[0].size"), "%s", lierne_last_error());
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     lierne_grid_destroy(src), lierne_grid_destroy(dst), lierne_grid_destroy(other);
@@ -205,15 +212,15 @@ Test(plan, bad_contexts) {
     lierne_context *c;
     lierne_sim *sim;
     lierne_context_spec spec = {.size = 1};
-    cr_assert_eq(lierne_context_create_self(NULL, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(NULL, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_ERR_INVALID);
     spec = (lierne_context_spec){.size = sizeof spec, .timeout = -1};
-    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, &spec), LIERNE_ERR_INVALID);
     cr_assert_null(c);
-    cr_assert_eq(lierne_sim_create(&sim, 0, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_sim_create(&sim, 1 << 25, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_create(&sim, 0, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_sim_create(&sim, 1 << 25, NULL), LIERNE_ERR_INVALID);
     setenv("LIERNE_TIMEOUT_MS", "soon", 1);
-    cr_assert_eq(lierne_context_create_self(&c, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_create_self(&c, NULL), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "LIERNE_TIMEOUT_MS is 'soon'"));
     setenv("LIERNE_TIMEOUT_MS", "250", 1);
     cr_assert_eq(lierne_context_create_self(&c, NULL), LIERNE_OK);
@@ -223,7 +230,7 @@ Test(plan, bad_contexts) {
     cr_assert_eq(lierne_context_destroy(c), LIERNE_OK);
     unsetenv("LIERNE_TIMEOUT_MS");
     cr_assert_eq(lierne_sim_create(&sim, 2, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(lierne_sim_get_context(sim, 0)), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_destroy(lierne_sim_get_context(sim, 0)), LIERNE_ERR_INVALID);
     cr_assert_null(lierne_sim_get_context(sim, 2));
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     cr_assert_eq(lierne_sim_destroy(NULL), LIERNE_OK);
@@ -238,10 +245,11 @@ Test(plan, running_out_of_memory_leaves_nothing) {
     }
     for (int owner = 0; owner < 5; owner++) {
         lierne_bridge_spec spec = spec_of(src, dst);
-        spec.gradient_owner = owner < 4 ? (lierne_gradient_owner)owner : LIERNE_GRADIENT_PARTIAL;
-        spec.row_owner = owner == LIERNE_GRADIENT_ROWS ? rows : NULL;
+        spec.gradient_owner =
+            owner < 4 ? (lierne_gradient_owner)owner : LIERNE_GRADIENT_OWNER_PARTIAL;
+        spec.row_owner = owner == LIERNE_GRADIENT_OWNER_ROWS ? rows : NULL;
         test_algorithm algorithm = owner < 4 ? TEST_DIRECT : TEST_COLLECTIVE;
-        lierne_status status = LIERNE_NO_MEMORY;
+        lierne_status status = LIERNE_ERR_NO_MEMORY;
         for (size_t k = 1; status != LIERNE_OK; k++) {
             size_t before = lierne_mem_live();
             lierne_sim *sim = NULL;
@@ -253,7 +261,8 @@ Test(plan, running_out_of_memory_leaves_nothing) {
                 status = test_plan_bridge(&plan, lierne_sim_get_context(sim, 2), &spec, algorithm);
             }
             lierne_mem_fail_at(0);
-            cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY, "%s", lierne_last_error());
+            cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY, "%s",
+                      lierne_last_error());
             cr_assert((status == LIERNE_OK) == (plan != NULL));
             lierne_plan_destroy(plan);
             lierne_sim_destroy(sim);
@@ -268,7 +277,7 @@ Test(plan, running_out_of_memory_leaves_nothing) {
 Test(plan, a_rank_without_memory_fails_the_ranks_after_it) {
     lierne_grid *src = grid(2, 1, 1, 2), *dst = grid(2, 1, 2, 1);
     lierne_bridge_spec spec = spec_of(src, dst);
-    lierne_status first = LIERNE_NO_MEMORY;
+    lierne_status first = LIERNE_ERR_NO_MEMORY;
     for (size_t k = 1; first != LIERNE_OK; k++) {
         lierne_sim *sim = sim_of(2, 5);
         lierne_plan *plans[2][2];

@@ -21,8 +21,8 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
         rows[i] = i % 4;
     }
     lierne_bridge_spec spec = spec_of(src, dst);
-    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
-    spec.gradient_storage = LIERNE_COMPACT;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
+    spec.gradient_storage = LIERNE_STORAGE_COMPACT;
     spec.row_owner = rows;
     for (int r = 0; r < 4; r++) {
         cr_assert_eq(lierne_plan_create_bridge(&plans[r], lierne_sim_get_context(sim, r), &spec),
@@ -43,21 +43,22 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
                     in[r][2 * n++ + 1] = (float)(100 * step + 2 * i + 1);
                 }
             }
-            lierne_plan_get_shape(NULL, shape, NULL, plans[r], LIERNE_ADJOINT);
+            lierne_plan_get_shape(NULL, shape, NULL, plans[r], LIERNE_DIRECTION_ADJOINT);
             cr_assert(shape[0] == n && (shape[1] == 1 || n == 0), "%d rows", (int)shape[0]);
         }
         memset(out, 0xa5, sizeof out);
         for (int r = 0; r < 4; r++) {
-            cr_assert_eq(lierne_adjoint_begin(&q[r], plans[r], out[r], in[r], NULL), LIERNE_OK);
+            cr_assert_eq(lierne_plan_adjoint_begin(&q[r], plans[r], out[r], in[r], NULL),
+                         LIERNE_OK);
         }
         for (int r = 0; r < 4; r++) {
-            cr_assert_eq(lierne_end(q[r]), LIERNE_OK, "%s", lierne_last_error());
+            cr_assert_eq(lierne_request_end(q[r]), LIERNE_OK, "%s", lierne_last_error());
         }
         for (int i = 0; i < 128; i++) { /* source dp rank of rank r is r / 2: samples 4 r / 2 on */
             int r = i / 32, element = r / 2 * 32 + i % 32;
             cr_assert(out[r][i % 32] == (float)(100 * step + element), "step %d rank %d", step, r);
         }
-        cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, 3), LIERNE_INVALID);
+        cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, 3), LIERNE_ERR_INVALID);
         cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, 4), LIERNE_OK);
         if (step == 1) {
             before = lierne_mem_live();
@@ -66,11 +67,11 @@ Test(plan, a_row_map_is_replaced_without_a_new_plan) {
     cr_assert_leq(lierne_mem_live(), before + 200, "planning again keeps nothing");
     rows[3] = 4;
     for (int r = 0; r < 4; r++) {
-        cr_assert_eq(lierne_plan_update_rows(plans[r], rows), LIERNE_INVALID);
+        cr_assert_eq(lierne_plan_update_rows(plans[r], rows), LIERNE_ERR_INVALID);
         cr_assert(strstr(lierne_last_error(), "row 3 has owner 4"));
     }
-    cr_assert_eq(lierne_plan_update_rows(plans[0], NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_update_rows(NULL, rows), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_update_rows(plans[0], NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_update_rows(NULL, rows), LIERNE_ERR_INVALID);
     for (int r = 0; r < 4; r++) {
         lierne_plan_destroy(plans[r]);
     }
@@ -85,19 +86,19 @@ Test(plan, only_a_plan_with_a_row_map_takes_one) {
     int32_t rows[32] = {0};
     lierne_context_create_self(&self, NULL);
     cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
-    cr_assert_eq(lierne_plan_update_rows(plan, rows), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_update_rows(plan, rows), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "has no row map"));
     lierne_plan_destroy(plan);
-    spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     spec.row_owner = rows;
     cr_assert_eq(lierne_plan_create_bridge(&plan, self, &spec), LIERNE_OK);
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     for (size_t k = 1; status != LIERNE_OK; k++) {
         size_t before = lierne_mem_live();
         lierne_mem_fail_at(k);
         status = lierne_plan_update_rows(plan, rows);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || status == LIERNE_NO_MEMORY);
+        cr_assert(status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY);
         /* An update keeps the memory of both directions for the next one. */
         cr_assert_eq(lierne_mem_live(), before + (status == LIERNE_OK ? 2 : 0), "k = %zu", k);
     }
@@ -183,18 +184,18 @@ static int variable_step(variable_worker *w, lierne_plan *plan, int step) {
     }
     bad |= lierne_plan_update_counts(plan, rows) != LIERNE_OK;
     n = fill_samples(step, from, to, 1, x);
-    lierne_plan_get_elements(&in, &out, plan, LIERNE_FORWARD);
+    lierne_plan_get_elements(&in, &out, plan, LIERNE_DIRECTION_FORWARD);
     samples_of(w->dst_dp, w->dst_rank, &from, &to);
     m = fill_samples(step, from, to, 1, want);
     bad |= in != n || out != m;
     memset(y, 0xa5, sizeof y);
-    bad |= lierne_forward(plan, y, x, w->stream) != LIERNE_OK;
+    bad |= lierne_plan_forward(plan, y, x, w->stream) != LIERNE_OK;
     bad |= memcmp(y, want, (size_t)m * sizeof *y) != 0;
     bad |= ((unsigned char *)(y + m))[0] != 0xa5;
     /* Contributions are cp + 1 times the output: their sum is cp (cp + 1) / 2 times the input. */
     fill_samples(step, from, to, (float)(w->cp_coord + 1), y);
     memset(x, 0xa5, sizeof x);
-    bad |= lierne_adjoint(plan, x, y, w->stream) != LIERNE_OK;
+    bad |= lierne_plan_adjoint(plan, x, y, w->stream) != LIERNE_OK;
     samples_of(w->src_dp, w->src_rank, &from, &to);
     fill_samples(step, from, to, (float)(w->cp * (w->cp + 1) / 2), want);
     bad |= memcmp(x, want, (size_t)n * sizeof *x) != 0;
@@ -217,8 +218,9 @@ static void *variable_work(void *arg) {
     /* On sim a rank that gave nothing wrong, as an empty dp rank does, would wait for those that
      * did.
      */
-    w->bad |= (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_INVALID)
-              << 20;
+    w->bad |=
+        (w->src_dp <= BATCH && lierne_plan_update_counts(plan, bad_rows) != LIERNE_ERR_INVALID)
+        << 20;
     w->bad |= (lierne_plan_destroy(plan) != LIERNE_OK) << 21;
     return NULL;
 }

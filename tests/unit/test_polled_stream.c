@@ -81,9 +81,10 @@ static void open_world(world *w, bool aware, bool two_shot) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = 2};
     const lierne_all_reduce_spec reduce = {.size = sizeof reduce,
                                            .count = COUNT,
-                                           .dtype = LIERNE_F32,
-                                           .algorithm = two_shot ? LIERNE_COLLECTIVE_TWO_SHOT
-                                                                 : LIERNE_COLLECTIVE_ONE_SHOT};
+                                           .dtype = LIERNE_DTYPE_F32,
+                                           .algorithm = two_shot
+                                                            ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
+                                                            : LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT};
     arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     used = 0;
     memory = test_device_memory;
@@ -129,12 +130,12 @@ static void run(world *w, bool adjoint) {
     lierne_request *requests[RANKS];
     for (int r = 0; r < RANKS; r++) {
         lierne_status (*begin)(lierne_request **, lierne_plan *, void *, const void *, void *) =
-            adjoint ? lierne_adjoint_begin : lierne_forward_begin;
+            adjoint ? lierne_plan_adjoint_begin : lierne_plan_forward_begin;
         cr_assert_eq(begin(&requests[r], w->plans[r], w->out[r], w->in[r], &streams[r]), LIERNE_OK,
                      "%s", lierne_last_error());
     }
     for (int r = RANKS; r-- > 0;) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
     protect(false);
     for (int i = 0; i < RANKS * COUNT; i++) {
@@ -147,7 +148,7 @@ static void run(world *w, bool adjoint) {
 
 static void expect_host_bytes(const world *w, bool staged) {
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, w->plans[0], LIERNE_FORWARD), LIERNE_OK);
+    cr_assert_eq(lierne_plan_get_report(&report, w->plans[0], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
     cr_assert_eq(report.host_bytes, staged ? report.sent_bytes + report.received_bytes : 0);
     cr_assert_gt(report.sent_bytes, 0);
 }
@@ -185,7 +186,7 @@ static lierne_status never(void *event, bool *passed) {
 static lierne_status fails(void *event, bool *passed) {
     (void)event;
     *passed = false;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "the device is gone");
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "the device is gone");
 }
 
 /* Nothing is posted before the stream has done its part; then the wait has a deadline. */
@@ -195,8 +196,10 @@ Test(polled_stream, a_stream_that_hangs_or_fails_is_an_error) {
         lierne_request *request;
         open_world(&w, false, false);
         driver.event_query = i ? fails : never;
-        lierne_status begun = lierne_forward_begin(&request, w.plans[0], w.out[0], w.in[0], &w);
-        cr_assert_eq(i ? begun : lierne_end(request), i ? LIERNE_TRANSPORT : LIERNE_TIMEOUT);
+        lierne_status begun =
+            lierne_plan_forward_begin(&request, w.plans[0], w.out[0], w.in[0], &w);
+        cr_assert_eq(i ? begun : lierne_request_end(request),
+                     i ? LIERNE_ERR_TRANSPORT : LIERNE_ERR_TIMEOUT);
         cr_assert(strstr(lierne_last_error(), i ? "the device is gone"
                                                 : "the stream has not done the work before its "
                                                   "messages within 2 s"),

@@ -38,14 +38,14 @@ static void execute(const redistribute_case *c, lierne_plan **plans, lierne_dire
     bool shared = (c->sharing >> d & 1) != 0;
     for (int r = 0; r < c->world; r++) {
         memset(b->out[r], 0xa5, b->bytes[r]);
-        cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], plans[r],
-                                                                       shared ? NULL : b->out[r],
-                                                                       b->in[r], NULL),
+        cr_assert_eq((d ? lierne_plan_adjoint_begin
+                        : lierne_plan_forward_begin)(&requests[r], plans[r],
+                                                     shared ? NULL : b->out[r], b->in[r], NULL),
                      LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < c->world; r++) {
         const void *out;
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
         if (shared) {
             cr_assert_eq(lierne_plan_get_shared_output(&out, plans[r], d), LIERNE_OK);
             redistribute_copy_owned(c, r, d, b->out[r], out);
@@ -68,7 +68,7 @@ static int64_t run(const redistribute_case *c, lierne_plan **plans, lierne_direc
         }
     }
     for (int r = 0; r < c->world; r++) {
-        dot += c->dtype == LIERNE_I64 ? redistribute_dot(c, r, d, b.out[r]) : 0;
+        dot += c->dtype == LIERNE_DTYPE_I64 ? redistribute_dot(c, r, d, b.out[r]) : 0;
         free(b.in[r]);
         free(b.out[r]);
     }
@@ -106,8 +106,8 @@ static void run_seed(uint64_t seed, lierne_sharing sharing) {
     cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, c.world), LIERNE_OK,
                  "seed %llu: %s", (unsigned long long)seed, lierne_last_error());
     expect_fewest_bytes(&c, plans, seed);
-    int64_t forward = run(&c, plans, LIERNE_FORWARD, seed);
-    int64_t adjoint = run(&c, plans, LIERNE_ADJOINT, seed);
+    int64_t forward = run(&c, plans, LIERNE_DIRECTION_FORWARD, seed);
+    int64_t adjoint = run(&c, plans, LIERNE_DIRECTION_ADJOINT, seed);
     if (!c.stated_adjoint) {
         cr_assert_eq(forward, adjoint, "seed %llu: <Fx, y> is %lld, <x, F*y> is %lld\n%s",
                      (unsigned long long)seed, (long long)forward, (long long)adjoint,
@@ -122,7 +122,7 @@ static void run_seed(uint64_t seed, lierne_sharing sharing) {
 Test(redistribute, random_layouts_of_any_dims_and_axes) {
     size_t before = lierne_mem_live();
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        run_seed(seed, LIERNE_SHARE_NONE);
+        run_seed(seed, LIERNE_SHARING_NONE);
     }
     cr_assert_eq(lierne_mem_live(), before);
 }
@@ -149,7 +149,8 @@ Test(redistribute, blocking_equals_begin_and_end) {
             buffers b;
             open_buffers(&b, &c, &plan, (lierne_direction)d);
             memset(b.out[0], 0xa5, b.bytes[0]);
-            cr_assert_eq((d ? lierne_adjoint : lierne_forward)(plan, b.out[0], b.in[0], NULL),
+            cr_assert_eq((d ? lierne_plan_adjoint : lierne_plan_forward)(plan, b.out[0], b.in[0],
+                                                                         NULL),
                          LIERNE_OK);
             const char *wrong = redistribute_check(&c, 0, (lierne_direction)d, b.out[0]);
             cr_assert(!wrong, "seed %llu: %s", (unsigned long long)seed, wrong);
@@ -176,7 +177,7 @@ static lierne_layout *layout_of(lierne_placement x, lierne_placement y) {
     lierne_layout_spec spec = {.size = sizeof spec,
                                .naxes = 2,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = placements};
     lierne_grid *grid;
     lierne_layout *layout;
@@ -187,8 +188,8 @@ static lierne_layout *layout_of(lierne_placement x, lierne_placement y) {
     return layout;
 }
 
-static const lierne_placement replicate, shard = {.kind = LIERNE_SHARD},
-                                         partial = {.kind = LIERNE_PARTIAL};
+static const lierne_placement replicate, shard = {.kind = LIERNE_PLACEMENT_SHARD},
+                                         partial = {.kind = LIERNE_PLACEMENT_PARTIAL};
 
 /* A contribution of each x rank; after the sum, y cuts the rows and x holds replicas. */
 Test(redistribute, the_derived_adjoint_gives_every_contributor_the_whole_gradient) {
@@ -208,20 +209,21 @@ Test(redistribute, the_derived_adjoint_gives_every_contributor_the_whole_gradien
         }
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_forward_begin(&requests[0][r], plans[r], y[r], x[r], NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[0][r], plans[r], y[r], x[r], NULL),
+                     LIERNE_OK);
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[0][r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(requests[0][r]), LIERNE_OK);
         for (int i = 0; i < 12; i++) {
             cr_assert(y[r][i] == (float)(2 * (i + 12 * (r / 2)) + 100), "rank %d, %d", r, i);
         }
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_adjoint_begin(&requests[1][r], plans[r], back[r], y[r], NULL),
+        cr_assert_eq(lierne_plan_adjoint_begin(&requests[1][r], plans[r], back[r], y[r], NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[1][r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(requests[1][r]), LIERNE_OK);
         for (int i = 0; i < 24; i++) {
             cr_assert(back[r][i] == (float)(2 * i + 100), "rank %d, %d: %g", r, i, back[r][i]);
         }
@@ -265,8 +267,8 @@ Test(redistribute, a_rank_makes_its_route_alone) {
         cr_assert_eq(redistribute_plan(&plan, &c, lierne_sim_get_context(sim, rank)), LIERNE_OK);
         cr_assert_eq(lierne_route_create_redistribute(&route, &least, src, dst, rank, NULL),
                      LIERNE_OK);
-        expect_same_route(route, plan, LIERNE_FORWARD);
-        cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_FORWARD), LIERNE_OK);
+        expect_same_route(route, plan, LIERNE_DIRECTION_FORWARD);
+        cr_assert_eq(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD), LIERNE_OK);
         cr_assert_eq(least * (int64_t)lierne_dtype_size(c.dtype), report.min_bytes);
         lierne_route_destroy(route);
         lierne_plan_destroy(plan);
@@ -290,7 +292,7 @@ Test(redistribute, many_replicas_are_planned_in_a_short_time, .timeout = 10) {
                                .grid = grid,
                                .naxes = 1,
                                .shape = &n,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = &replicate};
     cr_assert_eq(lierne_layout_create(&src, &spec), LIERNE_OK);
     spec.placements = &shard;
@@ -316,12 +318,13 @@ static void route_rejected(const lierne_layout *src, const lierne_layout *dst, i
 Test(redistribute, routes_that_do_not_exist) {
     lierne_layout *src = layout_of(shard, replicate), *dst = layout_of(replicate, shard);
     lierne_layout *sums = layout_of(partial, shard);
-    cr_assert_eq(lierne_route_create_redistribute(NULL, NULL, src, dst, 0, NULL), LIERNE_INVALID);
-    route_rejected(NULL, dst, 0, LIERNE_INVALID, "src is NULL");
-    route_rejected(src, NULL, 0, LIERNE_INVALID, "dst is NULL");
-    route_rejected(src, dst, -1, LIERNE_INVALID, "rank is -1, must be in 0 to 3");
-    route_rejected(src, dst, WORLD, LIERNE_INVALID, "rank is 4, must be in 0 to 3");
-    route_rejected(src, sums, 0, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
+    cr_assert_eq(lierne_route_create_redistribute(NULL, NULL, src, dst, 0, NULL),
+                 LIERNE_ERR_INVALID);
+    route_rejected(NULL, dst, 0, LIERNE_ERR_INVALID, "src is NULL");
+    route_rejected(src, NULL, 0, LIERNE_ERR_INVALID, "dst is NULL");
+    route_rejected(src, dst, -1, LIERNE_ERR_INVALID, "rank is -1, must be in 0 to 3");
+    route_rejected(src, dst, WORLD, LIERNE_ERR_INVALID, "rank is 4, must be in 0 to 3");
+    route_rejected(src, sums, 0, LIERNE_ERR_UNSUPPORTED, "dim 0 of dst is PARTIAL");
     lierne_layout_destroy(src);
     lierne_layout_destroy(dst);
     lierne_layout_destroy(sums);
@@ -339,19 +342,20 @@ Test(redistribute, a_bridge_is_a_redistribution_of_its_layouts) {
     cr_assert_eq(lierne_grid_create(&src, &g), LIERNE_OK);
     g.sizes = dst_sizes;
     cr_assert_eq(lierne_grid_create(&dst, &g), LIERNE_OK);
-    for (int owner = LIERNE_GRADIENT_PARTIAL; owner <= LIERNE_GRADIENT_CONTIGUOUS; owner++) {
+    for (int owner = LIERNE_GRADIENT_OWNER_PARTIAL; owner <= LIERNE_GRADIENT_OWNER_CONTIGUOUS;
+         owner++) {
         const lierne_bridge_spec spec = {.size = sizeof spec,
                                          .src = src,
                                          .dst = dst,
                                          .naxes = 3,
                                          .shape = shape,
-                                         .dtype = LIERNE_F32,
+                                         .dtype = LIERNE_DTYPE_F32,
                                          .sequence_axis = 1,
                                          .gradient_owner = (lierne_gradient_owner)owner};
         lierne_layout *l[3];
         lierne_sim *sim;
         lierne_plan *plan;
-        cr_assert_eq(lierne_bridge_layouts_create(&l[0], &l[1], &l[2], &spec), LIERNE_OK);
+        cr_assert_eq(lierne_layout_create_bridge(&l[0], &l[1], &l[2], &spec), LIERNE_OK);
         cr_assert_eq(lierne_sim_create(&sim, 8, NULL), LIERNE_OK);
         cr_assert_eq(lierne_plan_create_bridge(&plan, lierne_sim_get_context(sim, 3), &spec),
                      LIERNE_OK);

@@ -28,13 +28,13 @@ static const int64_t uneven[2] = {1, 5}, other_uneven[2] = {5, 1};
 static const int32_t owners[24] = {0, 1, 1, 0}, other_owners[24] = {1, 0, 1, 0};
 
 static variant usual(void) {
-    return (variant){.x = {.kind = LIERNE_SHARD, .axis = 1},
-                     .y = {.kind = LIERNE_SHARD, .counts = uneven},
+    return (variant){.x = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 1},
+                     .y = {.kind = LIERNE_PLACEMENT_SHARD, .counts = uneven},
                      .sizes = {2, 2},
                      .shape = {6, 4, 1},
                      .naxes = 2,
                      .world = WORLD,
-                     .dtype = LIERNE_F32};
+                     .dtype = LIERNE_DTYPE_F32};
 }
 
 static lierne_layout *make(const variant *v) {
@@ -84,22 +84,22 @@ Test(redistribute_reject, specs_that_are_incomplete_or_out_of_range) {
     lierne_redistribute_spec s = good;
     lierne_sim *sim;
     lierne_plan *plan;
-    s.size = 3, rejected(s, LIERNE_INVALID, "spec->size is 3");
-    s = good, s.src = NULL, rejected(s, LIERNE_INVALID, "src is NULL");
-    s = good, s.dst = NULL, rejected(s, LIERNE_INVALID, "dst is NULL");
-    s = good, s.adjoint_src = l, rejected(s, LIERNE_INVALID, "adjoint_dst is NULL");
-    s = good, s.adjoint_dst = l, rejected(s, LIERNE_INVALID, "adjoint_src is NULL");
+    s.size = 3, rejected(s, LIERNE_ERR_INVALID, "spec->size is 3");
+    s = good, s.src = NULL, rejected(s, LIERNE_ERR_INVALID, "src is NULL");
+    s = good, s.dst = NULL, rejected(s, LIERNE_ERR_INVALID, "dst is NULL");
+    s = good, s.adjoint_src = l, rejected(s, LIERNE_ERR_INVALID, "adjoint_dst is NULL");
+    s = good, s.adjoint_dst = l, rejected(s, LIERNE_ERR_INVALID, "adjoint_src is NULL");
     s = good, s.max_inflight = -1;
-    rejected(s, LIERNE_INVALID, "max_inflight is -1, must be in 0 to 64");
-    s = good, s.max_inflight = 65, rejected(s, LIERNE_INVALID, "max_inflight is 65");
+    rejected(s, LIERNE_ERR_INVALID, "max_inflight is -1, must be in 0 to 64");
+    s = good, s.max_inflight = 65, rejected(s, LIERNE_ERR_INVALID, "max_inflight is 65");
     s = good, s.routing = (lierne_routing)3;
-    rejected(s, LIERNE_INVALID, "routing is 3, must be in 0 to 2");
-    rejected_in(WORLD + 1, good, LIERNE_INVALID, "a world of 4 ranks, the context one of 5");
-    cr_assert_eq(lierne_plan_create_redistribute(&plan, NULL, &good), LIERNE_INVALID);
+    rejected(s, LIERNE_ERR_INVALID, "routing is 3, must be in 0 to 2");
+    rejected_in(WORLD + 1, good, LIERNE_ERR_INVALID, "a world of 4 ranks, the context one of 5");
+    cr_assert_eq(lierne_plan_create_redistribute(&plan, NULL, &good), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_sim_create(&sim, WORLD, NULL), LIERNE_OK);
     lierne_context *context = lierne_sim_get_context(sim, 0);
-    cr_assert_eq(lierne_plan_create_redistribute(NULL, context, &good), LIERNE_INVALID);
-    cr_assert_eq(lierne_plan_create_redistribute(&plan, context, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_plan_create_redistribute(NULL, context, &good), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_plan_create_redistribute(&plan, context, NULL), LIERNE_ERR_INVALID);
     cr_assert_null(plan);
     cr_assert_eq(lierne_sim_destroy(sim), LIERNE_OK);
     lierne_layout_destroy(l);
@@ -124,26 +124,26 @@ static void rejected_everywhere(const variant *v, lierne_status wanted, const ch
 Test(redistribute_reject, layouts_of_different_tensors) {
     variant v = usual();
     v.naxes = 3;
-    rejected_everywhere(&v, LIERNE_INVALID, "has 2 axes");
+    rejected_everywhere(&v, LIERNE_ERR_INVALID, "has 2 axes");
     v = usual(), v.shape[1] = 5;
-    rejected_everywhere(&v, LIERNE_INVALID, "axis 1 has size 4");
-    v = usual(), v.dtype = LIERNE_I32;
-    rejected_everywhere(&v, LIERNE_INVALID, "has dtype f32");
+    rejected_everywhere(&v, LIERNE_ERR_INVALID, "axis 1 has size 4");
+    v = usual(), v.dtype = LIERNE_DTYPE_I32;
+    rejected_everywhere(&v, LIERNE_ERR_INVALID, "has dtype f32");
     v = usual(), v.world = WORLD + 1;
-    rejected_everywhere(&v, LIERNE_INVALID, "a world of 4 ranks");
+    rejected_everywhere(&v, LIERNE_ERR_INVALID, "a world of 4 ranks");
 }
 
 Test(redistribute_reject, partial_at_a_destination) {
     variant v = usual();
-    v.x = (lierne_placement){.kind = LIERNE_PARTIAL};
+    v.x = (lierne_placement){.kind = LIERNE_PLACEMENT_PARTIAL};
     lierne_layout *sums = make(&v);
     v = usual();
     lierne_layout *l = make(&v);
     lierne_redistribute_spec s = {.size = sizeof s, .src = l, .dst = sums};
-    rejected(s, LIERNE_UNSUPPORTED, "dim 0 of dst is PARTIAL");
+    rejected(s, LIERNE_ERR_UNSUPPORTED, "dim 0 of dst is PARTIAL");
     s = (lierne_redistribute_spec){
         .size = sizeof s, .src = l, .dst = l, .adjoint_src = l, .adjoint_dst = sums};
-    rejected(s, LIERNE_UNSUPPORTED, "dim 0 of adjoint_dst is PARTIAL");
+    rejected(s, LIERNE_ERR_UNSUPPORTED, "dim 0 of adjoint_dst is PARTIAL");
     lierne_layout_destroy(sums);
     lierne_layout_destroy(l);
 }
@@ -171,7 +171,7 @@ static void disagree(const variant *first, const variant *second, const char *fi
                      LIERNE_OK, "%s", lierne_last_error());
         cr_assert_eq(lierne_plan_create_redistribute(&plans[1], lierne_sim_get_context(sim, 1),
                                                      &other),
-                     LIERNE_MISMATCH, "%s", expected);
+                     LIERNE_ERR_MISMATCH, "%s", expected);
         cr_assert(strstr(lierne_last_error(), expected), "'%s' has no '%s'", lierne_last_error(),
                   expected);
         cr_assert_null(plans[1]);
@@ -186,17 +186,18 @@ Test(redistribute_reject, layouts_that_differ_between_ranks) {
     const variant v = usual();
     variant w = v;
     w.sizes[0] = 1, disagree(&v, &w, "dim[0].size");
-    w = v, w.x.kind = LIERNE_REPLICATE, disagree(&v, &w, "dim[0].kind");
-    w = v, w.x.kind = LIERNE_SHARD_ZIGZAG, disagree(&v, &w, "dim[0].kind");
+    w = v, w.x.kind = LIERNE_PLACEMENT_REPLICATE, disagree(&v, &w, "dim[0].kind");
+    w = v, w.x.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG, disagree(&v, &w, "dim[0].kind");
     w = v, w.x.axis = 0, w.y = (lierne_placement){0};
     variant u = v;
     u.y = (lierne_placement){0}, disagree(&u, &w, "dim[0].axis");
     w = v, w.y.counts = NULL, disagree(&v, &w, "dim[1].counts");
     w = v, w.y.counts = other_uneven, disagree(&v, &w, "dim[1].counts[1]");
     w = v, w.full_axes = 2, disagree(&v, &w, "full_axes");
-    u = v, u.x = (lierne_placement){.kind = LIERNE_AT};
+    u = v, u.x = (lierne_placement){.kind = LIERNE_PLACEMENT_AT};
     w = u, w.x.at = 1, disagree(&u, &w, "dim[0].at");
-    u = v, u.x = (lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = 1, .rows = owners};
+    u = v,
+    u.x = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = 1, .rows = owners};
     w = u, w.x.rows = other_owners, disagree(&u, &w, "dim[0].rows[0]");
     u.full_axes = 3, w = u, w.x.axis = 1, w.x.axis2 = 0, disagree(&u, &w, "dim[0].axis");
     u = v, u.sizes[0] = 1, w = u, w.offset = 1, disagree(&u, &w, "offset");
@@ -208,7 +209,7 @@ Test(redistribute_reject, specs_that_differ_between_ranks) {
     static const char *const fields[3] = {"naxes", "shape[1]", "dtype"};
     w[0].naxes = 3;
     w[1].shape[1] = 5;
-    w[2].dtype = LIERNE_I32;
+    w[2].dtype = LIERNE_DTYPE_I32;
     for (int i = 0; i < 4; i++) {
         lierne_layout *a = make(&v), *b = make(i < 3 ? &w[i] : &v);
         const lierne_redistribute_spec s = {.size = sizeof s, .src = a, .dst = a};
@@ -223,7 +224,7 @@ Test(redistribute_reject, specs_that_differ_between_ranks) {
                      LIERNE_OK);
         cr_assert_eq(lierne_plan_create_redistribute(&plans[1], lierne_sim_get_context(sim, 1),
                                                      &other),
-                     LIERNE_MISMATCH);
+                     LIERNE_ERR_MISMATCH);
         cr_assert(strstr(lierne_last_error(), i < 3 ? fields[i] : "max_inflight"), "%s",
                   lierne_last_error());
         lierne_plan_destroy(plans[0]);
@@ -238,7 +239,7 @@ Test(redistribute_reject, specs_that_differ_between_ranks) {
 
 Test(redistribute_reject, running_out_of_memory_leaves_nothing) {
     redistribute_case c;
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     random_redistribute(&c, 5, 8);
     lierne_layout *src = redistribute_layout(&c, CASE_SRC);
     lierne_layout *dst = redistribute_layout(&c, CASE_DST);
@@ -253,7 +254,7 @@ Test(redistribute_reject, running_out_of_memory_leaves_nothing) {
         lierne_mem_fail_at(k);
         status = lierne_plan_create_redistribute(&plan, lierne_sim_get_context(sim, 2), &spec);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || (status == LIERNE_NO_MEMORY && !plan), "%s",
+        cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !plan), "%s",
                   lierne_last_error());
         lierne_plan_destroy(plan);
         lierne_sim_destroy(sim);

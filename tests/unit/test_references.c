@@ -29,7 +29,8 @@ static lierne_status execute(lierne_plan *plan, bool forward, bool in_place, con
     for (int i = 0; i < ROWS; i++) {
         out[i] = in_place ? in[i] : -1;
     }
-    return (forward ? lierne_forward : lierne_adjoint)(plan, out, in_place ? out : in, NULL);
+    return (forward ? lierne_plan_forward : lierne_plan_adjoint)(plan, out, in_place ? out : in,
+                                                                 NULL);
 }
 
 static void run_rank(lierne_context *context, void *shared) {
@@ -60,8 +61,11 @@ static void run_rank(lierne_context *context, void *shared) {
 static void fill_specs(state *s) {
     memset(s, 0, sizeof *s);
     for (int r = 0; r < WORLD; r++) {
-        s->spec[r] = (lierne_references_spec){
-            .nowned = OWNED, .nghosts = GHOSTS, .dtype = LIERNE_I64, .width = 1, .combined = 1};
+        s->spec[r] = (lierne_references_spec){.nowned = OWNED,
+                                              .nghosts = GHOSTS,
+                                              .dtype = LIERNE_DTYPE_I64,
+                                              .width = 1,
+                                              .combined = 1};
     }
 }
 
@@ -114,8 +118,8 @@ Test(references, separate_buffers_not_in_place) {
     }
     ranks_run(WORLD, NULL, run_rank, &s);
     for (int r = 0; r < WORLD; r++) {
-        cr_expect(s.status[r] == LIERNE_INVALID && strstr(s.message[r], "in and out overlap"), "%s",
-                  s.message[r]);
+        cr_expect(s.status[r] == LIERNE_ERR_INVALID && strstr(s.message[r], "in and out overlap"),
+                  "%s", s.message[r]);
     }
 }
 
@@ -124,17 +128,17 @@ Test(references, fields_that_contradict_each_other) {
     static state s;
     fill_specs(&s);
     s.spec[1].accumulate = 1;
-    expect_rejected(&s, LIERNE_INVALID, "rank 1: combined and accumulate are set");
+    expect_rejected(&s, LIERNE_ERR_INVALID, "rank 1: combined and accumulate are set");
     fill_specs(&s);
-    s.spec[1].algorithm = LIERNE_GRAPH_ALL_GATHER;
-    expect_rejected(&s, LIERNE_INVALID, "rank 1: combined is set, and algorithm is");
+    s.spec[1].algorithm = LIERNE_GRAPH_ALGORITHM_ALL_GATHER;
+    expect_rejected(&s, LIERNE_ERR_INVALID, "rank 1: combined is set, and algorithm is");
     fill_specs(&s);
     s.spec[2].combined = 0;
     s.spec[2].keep_ghosts = 1;
-    expect_rejected(&s, LIERNE_INVALID, "rank 2: keep_ghosts is set, but combined is not");
+    expect_rejected(&s, LIERNE_ERR_INVALID, "rank 2: keep_ghosts is set, but combined is not");
     fill_specs(&s);
     s.spec[2].combined = 0;
-    expect_rejected(&s, LIERNE_MISMATCH, "combined");
+    expect_rejected(&s, LIERNE_ERR_MISMATCH, "combined");
 }
 
 /* A ring of WORLD * OWNED rows, where row i has an edge from row i + shift. */
@@ -150,7 +154,7 @@ static lierne_graph_spec ring(int rank, int shift, int64_t *source, int64_t *tar
                                .nedges = OWNED,
                                .source = source,
                                .target = target,
-                               .dtype = LIERNE_I64,
+                               .dtype = LIERNE_DTYPE_I64,
                                .width = 1,
                                .combined = 1,
                                .keep_ghosts = shift == OWNED};
@@ -175,10 +179,10 @@ static void run_ring(lierne_context *context, void *shared) {
         s->adjoint[r][i] = value(r, i);
     }
     if (s->status[r] == LIERNE_OK) {
-        s->status[r] = lierne_forward(plan, s->forward[r], s->forward[r], NULL);
+        s->status[r] = lierne_plan_forward(plan, s->forward[r], s->forward[r], NULL);
     }
     if (s->status[r] == LIERNE_OK) {
-        s->status[r] = lierne_adjoint(plan, s->adjoint[r], s->adjoint[r], NULL);
+        s->status[r] = lierne_plan_adjoint(plan, s->adjoint[r], s->adjoint[r], NULL);
     }
     snprintf(s->message[r], sizeof s->message[r], "%s", lierne_last_error());
     lierne_plan_destroy(plan);

@@ -51,8 +51,8 @@ static void close_world(world *w) {
 
 static lierne_request *begin(world *w, int r) {
     lierne_request *request;
-    cr_assert_eq(lierne_forward_begin(&request, w->plans[r], w->out[r], w->in[r], NULL), LIERNE_OK,
-                 "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_forward_begin(&request, w->plans[r], w->out[r], w->in[r], NULL),
+                 LIERNE_OK, "%s", lierne_last_error());
     return request;
 }
 
@@ -76,9 +76,9 @@ Test(request, is_done_when_its_data_is_there) {
     }
     cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_OK);
     cr_assert(done[0], "no longer done");
-    cr_assert_eq(lierne_end(first), LIERNE_OK);
-    cr_assert_eq(lierne_end(second), LIERNE_OK);
-    cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_INVALID, "it has ended");
+    cr_assert_eq(lierne_request_end(first), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(second), LIERNE_OK);
+    cr_assert_eq(lierne_request_test(&done[0], first), LIERNE_ERR_INVALID, "it has ended");
     cr_assert(strstr(lierne_last_error(), "has ended"));
     close_world(&w);
 }
@@ -89,13 +89,13 @@ Test(request, progress_needs_no_request) {
     open_world(&w, 30);
     lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
     for (int i = 0; i < 10; i++) {
-        cr_assert_eq(lierne_progress(lierne_sim_get_context(w.sim, i % RANKS)), LIERNE_OK);
+        cr_assert_eq(lierne_context_progress(lierne_sim_get_context(w.sim, i % RANKS)), LIERNE_OK);
     }
     cr_assert(w.out[0][2 * ROWS - 1] == w.in[1][ROWS - 1], "nothing progressed");
     cr_assert_eq(lierne_request_test(&done, requests[0]), LIERNE_OK);
     cr_assert(done);
-    cr_assert_eq(lierne_end(requests[0]), LIERNE_OK);
-    cr_assert_eq(lierne_end(requests[1]), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
     close_world(&w);
 }
 
@@ -110,12 +110,12 @@ Test(request, a_loop_of_tests_times_out) {
     while (status == LIERNE_OK && !done) {
         status = lierne_request_test(&done, request);
     }
-    cr_assert_eq(status, LIERNE_TIMEOUT, "%s", lierne_status_name(status));
+    cr_assert_eq(status, LIERNE_ERR_TIMEOUT, "%s", lierne_status_name(status));
     cr_assert(strstr(lierne_last_error(), "with rank 1 (sim)"), "%s", lierne_last_error());
     lierne_context *context = lierne_sim_get_context(w.sim, 0);
-    cr_assert_eq(lierne_progress(context), LIERNE_TIMEOUT, "the context is dead");
-    cr_assert_eq(lierne_end(request), LIERNE_TIMEOUT);
-    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_progress(context), LIERNE_ERR_TIMEOUT, "the context is dead");
+    cr_assert_eq(lierne_request_end(request), LIERNE_ERR_TIMEOUT);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_plan_destroy(w.plans[0]), LIERNE_OK);
     w.plans[0] = NULL;
     cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &borrowed, context), LIERNE_OK);
@@ -128,16 +128,16 @@ Test(request, bad_arguments) {
     int done;
     size_t n;
     open_world(&w, 30);
-    cr_assert_eq(lierne_request_test(&done, NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_progress(NULL), LIERNE_INVALID);
-    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &n, NULL), LIERNE_INVALID);
+    cr_assert_eq(lierne_request_test(&done, NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_context_progress(NULL), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_context_get_borrowed(NULL, 0, &n, NULL), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_get_borrowed(NULL, 1, &n, lierne_sim_get_context(w.sim, 0)),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_context_get_borrowed(NULL, 0, NULL, lierne_sim_get_context(w.sim, 0)),
-                 LIERNE_INVALID);
+                 LIERNE_ERR_INVALID);
     lierne_request *requests[RANKS] = {begin(&w, 0), begin(&w, 1)};
-    cr_assert_eq(lierne_request_test(NULL, requests[0]), LIERNE_INVALID);
-    cr_assert_eq(lierne_end(requests[0]), LIERNE_OK);
-    cr_assert_eq(lierne_end(requests[1]), LIERNE_OK);
+    cr_assert_eq(lierne_request_test(NULL, requests[0]), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_request_end(requests[0]), LIERNE_OK);
+    cr_assert_eq(lierne_request_end(requests[1]), LIERNE_OK);
     close_world(&w);
 }

@@ -55,7 +55,7 @@ Test(route, blocks_that_continue_extend_the_message) {
     lierne_stage *s;
     cr_assert_eq(lierne_route_create(&r, 0, 10, 10), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-    lierne_message *m = message(&s->sends, 1, LIERNE_IN, 2, 3);
+    lierne_message *m = message(&s->sends, 1, LIERNE_BUFFER_IN, 2, 3);
     cr_assert_eq(lierne_message_add(m, lierne_block_range(5, 2)), LIERNE_OK);
     cr_assert_eq(m->blocks.count, 1);
     cr_assert_eq(lierne_message_add(m, lierne_block_range(9, 1)), LIERNE_OK);
@@ -71,10 +71,10 @@ static lierne_route *half(int rank) {
     cr_assert_eq(lierne_route_create(&r, rank, 2, rank ? 0 : 4), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 0) {
-        message(&s->recvs, 1, LIERNE_OUT, 2, 2);
-        copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
+        message(&s->recvs, 1, LIERNE_BUFFER_OUT, 2, 2);
+        copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 0, 2);
     } else {
-        message(&s->sends, 0, LIERNE_IN, 0, 2);
+        message(&s->sends, 0, LIERNE_BUFFER_IN, 0, 2);
     }
     return r;
 }
@@ -86,22 +86,22 @@ Test(route, check_finds_what_is_wrong) {
     cr_assert_eq(lierne_routes_pair((const lierne_route *const *)r, 2), LIERNE_OK);
 
     r[0]->stages.at[0].copies.count = 0; /* element 0 is never written */
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "element 0 of out is read before it was written"));
     r[0]->stages.at[0].copies.count = 1;
 
     r[0]->stages.at[0].copies.at[0].to.block.offset = 1; /* element 2 twice */
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "element 2 of out is written twice"));
     r[0]->stages.at[0].copies.at[0].to.block.offset = 3;
-    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_check(r[0], &owned, 1), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "element 4 of out is outside") ||
               strstr(lierne_last_error(), "element 3 of out is written twice"));
     r[0]->stages.at[0].copies.at[0].to.block.offset = 0;
 
     r[1]->stages.at[0].sends.at[0].elements = 1;
-    cr_assert_eq(lierne_route_check(r[1], NULL, 0), LIERNE_INVALID);
-    cr_assert_eq(lierne_routes_pair((const lierne_route *const *)r, 2), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_check(r[1], NULL, 0), LIERNE_ERR_INVALID);
+    cr_assert_eq(lierne_routes_pair((const lierne_route *const *)r, 2), LIERNE_ERR_INVALID);
     lierne_route_destroy(r[0]);
     lierne_route_destroy(r[1]);
 }
@@ -114,26 +114,26 @@ static lierne_route *relay(int rank) {
     cr_assert_eq(lierne_route_create(&r, rank, 3, 3), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 0) {
-        message(&s->sends, 1, LIERNE_IN, 0, 2);
+        message(&s->sends, 1, LIERNE_BUFFER_IN, 0, 2);
     } else if (rank == 1) {
-        message(&s->recvs, 0, LIERNE_OUT, 0, 2);
+        message(&s->recvs, 0, LIERNE_BUFFER_OUT, 0, 2);
     }
     if (rank != 1) {
-        copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 1, 2);
+        copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 1, 2);
     }
-    copy(&s->copies, LIERNE_OUT, 2, LIERNE_IN, 0, 1);
+    copy(&s->copies, LIERNE_BUFFER_OUT, 2, LIERNE_BUFFER_IN, 0, 1);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
     if (rank == 1) {
-        message(&s->sends, 2, LIERNE_OUT, 0, 3);
+        message(&s->sends, 2, LIERNE_BUFFER_OUT, 0, 3);
     } else if (rank == 2) {
         lierne_op *op;
         cr_assert_eq(lierne_route_scratch(r, 3, &landing), LIERNE_OK);
-        message(&s->recvs, 1, LIERNE_SCRATCH, landing, 3);
-        lierne_place out = lierne_place_at(LIERNE_OUT, lierne_block_range(0, 3));
+        message(&s->recvs, 1, LIERNE_BUFFER_SCRATCH, landing, 3);
+        lierne_place out = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(0, 3));
         cr_assert_eq(lierne_ops_add(&s->sums, out, &op), LIERNE_OK);
         cr_assert_eq(lierne_op_add(op, out), LIERNE_OK);
-        cr_assert_eq(lierne_op_add(op,
-                                   lierne_place_at(LIERNE_SCRATCH, lierne_block_range(landing, 3))),
+        cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_SCRATCH,
+                                                       lierne_block_range(landing, 3))),
                      LIERNE_OK);
     }
     return r;
@@ -156,16 +156,17 @@ static lierne_route *halves(lierne_reduction reduction, int64_t divisor) {
     lierne_stage *s;
     cr_assert_eq(lierne_route_create(&r, 0, 4, 2), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-    copy(&s->sums, LIERNE_OUT, 0, LIERNE_IN, 0, 2);
+    copy(&s->sums, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 0, 2);
     lierne_op *op = &s->sums.at[0];
-    cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_IN, lierne_block_range(2, 2))), 0);
+    cr_assert_eq(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_IN, lierne_block_range(2, 2))), 0);
     op->reduction = reduction;
     op->divisor = divisor;
     return r;
 }
 
 static void expect_text(lierne_reduction reduction, int64_t divisor, const char *wanted) {
-    static const lierne_buffer same[] = {LIERNE_IN, LIERNE_OUT, LIERNE_SCRATCH};
+    static const lierne_buffer same[] = {LIERNE_BUFFER_IN, LIERNE_BUFFER_OUT,
+                                         LIERNE_BUFFER_SCRATCH};
     lierne_route *r = halves(reduction, divisor), *copied;
     lierne_text text = {0};
     cr_assert_eq(lierne_route_create(&copied, 0, 4, 2), LIERNE_OK);
@@ -178,11 +179,11 @@ static void expect_text(lierne_reduction reduction, int64_t divisor, const char 
 }
 
 Test(route, reductions_are_copied_and_printed) {
-    expect_text(LIERNE_SUM, 0, "  out[0 : 2] = in[0 : 2] + in[2 : 2]\n");
-    expect_text(LIERNE_SUM, 4, "  out[0 : 2] = in[0 : 2] + in[2 : 2], divided by 4\n");
-    expect_text(LIERNE_PROD, 0, "  out[0 : 2] = in[0 : 2] * in[2 : 2]\n");
-    expect_text(LIERNE_MAX, 0, "  out[0 : 2] = maximum of in[0 : 2], in[2 : 2]\n");
-    expect_text(LIERNE_MIN, 0, "  out[0 : 2] = minimum of in[0 : 2], in[2 : 2]\n");
+    expect_text(LIERNE_REDUCTION_SUM, 0, "  out[0 : 2] = in[0 : 2] + in[2 : 2]\n");
+    expect_text(LIERNE_REDUCTION_SUM, 4, "  out[0 : 2] = in[0 : 2] + in[2 : 2], divided by 4\n");
+    expect_text(LIERNE_REDUCTION_PROD, 0, "  out[0 : 2] = in[0 : 2] * in[2 : 2]\n");
+    expect_text(LIERNE_REDUCTION_MAX, 0, "  out[0 : 2] = maximum of in[0 : 2], in[2 : 2]\n");
+    expect_text(LIERNE_REDUCTION_MIN, 0, "  out[0 : 2] = minimum of in[0 : 2], in[2 : 2]\n");
 }
 
 Test(route, a_view_is_found_and_only_a_view) {
@@ -190,8 +191,8 @@ Test(route, a_view_is_found_and_only_a_view) {
     lierne_stage *s;
     cr_assert_eq(lierne_route_create(&r, 0, 6, 3), LIERNE_OK);
     cr_assert_eq(lierne_route_add_stage(r, &s), LIERNE_OK);
-    copy(&s->copies, LIERNE_OUT, 0, LIERNE_IN, 2, 1);
-    copy(&s->copies, LIERNE_OUT, 1, LIERNE_IN, 3, 2);
+    copy(&s->copies, LIERNE_BUFFER_OUT, 0, LIERNE_BUFFER_IN, 2, 1);
+    copy(&s->copies, LIERNE_BUFFER_OUT, 1, LIERNE_BUFFER_IN, 3, 2);
     cr_assert_eq(lierne_route_alias(r), 2);
     s->copies.at[1].from.at[0].block.offset = 4;
     cr_assert_eq(lierne_route_alias(r), -1);

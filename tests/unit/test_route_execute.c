@@ -64,9 +64,9 @@ static lierne_status plan_references(world *w, lierne_context *context, int *kin
                                    .stride = w->stride,
                                    .accumulate = w->accumulate};
     lierne_plan **direct = next(w, kind, rank);
-    spec.algorithm = LIERNE_GRAPH_DIRECT;
+    spec.algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT;
     LIERNE_TRY(lierne_plan_create_references(direct, context, &spec));
-    spec.algorithm = LIERNE_GRAPH_ALL_GATHER;
+    spec.algorithm = LIERNE_GRAPH_ALGORITHM_ALL_GATHER;
     LIERNE_TRY(lierne_plan_create_references(next(w, kind, rank), context, &spec));
     if (w->accumulate) {
         return LIERNE_OK;
@@ -212,12 +212,12 @@ Test(route_execute, updated_plans_are_their_public_routes) {
                            .dst = dst,
                            .naxes = 3,
                            .shape = shape,
-                           .dtype = LIERNE_F32,
+                           .dtype = LIERNE_DTYPE_F32,
                            .sequence_axis = 1,
                            .variable_rows = 1}};
     compare_changing(&c);
     c.spec.variable_rows = 0;
-    c.spec.gradient_owner = LIERNE_GRADIENT_ROWS;
+    c.spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS;
     c.spec.row_owner = first;
     compare_changing(&c);
     lierne_grid_destroy(src);

@@ -26,7 +26,7 @@ static void open(fixture *f, int stages) {
 static void add(const fixture *f, int rank, int stage, bool sends, int peer, int64_t elements) {
     lierne_stage *s = &f->routes[rank]->stages.at[stage];
     lierne_messages *messages = sends ? &s->sends : &s->recvs;
-    cr_assert_eq(lierne_messages_put(messages, peer, sends ? LIERNE_IN : LIERNE_OUT,
+    cr_assert_eq(lierne_messages_put(messages, peer, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT,
                                      lierne_block_range(0, elements)),
                  LIERNE_OK);
 }
@@ -47,7 +47,7 @@ static void fill(const fixture *f) {
 
 static void check(fixture *f, const char *wanted) {
     lierne_status status = lierne_routes_pair((const lierne_route *const *)f->routes, RANKS);
-    cr_expect_eq(status, wanted ? LIERNE_INVALID : LIERNE_OK, "%s", lierne_last_error());
+    cr_expect_eq(status, wanted ? LIERNE_ERR_INVALID : LIERNE_OK, "%s", lierne_last_error());
     cr_expect(!wanted || strstr(lierne_last_error(), wanted), "%s, expected %s",
               lierne_last_error(), wanted);
     for (int r = 0; r < RANKS; r++) {

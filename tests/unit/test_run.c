@@ -44,13 +44,13 @@ typedef struct layer {
 static void make_plans(layer *l, lierne_context *context, state *s) {
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     const lierne_all_to_all_spec exchange = {.size = sizeof exchange,
                                              .count = COUNT,
-                                             .dtype = LIERNE_I32};
+                                             .dtype = LIERNE_DTYPE_I32};
     const lierne_reduce_scatter_spec scatter = {.size = sizeof scatter,
                                                 .count = COUNT,
-                                                .dtype = LIERNE_I32};
+                                                .dtype = LIERNE_DTYPE_I32};
     NOTE(s, lierne_plan_create_all_gather(&l->plans[0], context, &gather) == LIERNE_OK);
     NOTE(s, lierne_plan_create_all_to_all(&l->plans[1], context, &exchange) == LIERNE_OK);
     NOTE(s, lierne_plan_create_all_to_all(&l->plans[3], context, &exchange) == LIERNE_OK);
@@ -172,11 +172,11 @@ static lierne_run *commit(lierne_context *context, const lierne_schedule *schedu
 /* A run that cannot end before this rank computes is open. */
 static void call_beside(const layer *l, lierne_run *run, lierne_context *context, state *s) {
     char dump[256];
-    NOTE(s, lierne_forward(l->plans[0], l->out[0], l->in[0], NULL) == LIERNE_BUSY);
+    NOTE(s, lierne_plan_forward(l->plans[0], l->out[0], l->in[0], NULL) == LIERNE_ERR_BUSY);
     NOTE(s, strstr(lierne_last_error(), "call lierne_run_end first"));
-    NOTE(s, lierne_run_begin(run, l->out, l->in) == LIERNE_BUSY);
-    NOTE(s, lierne_run_destroy(run) == LIERNE_BUSY);
-    NOTE(s, lierne_progress(context) == LIERNE_OK);
+    NOTE(s, lierne_run_begin(run, l->out, l->in) == LIERNE_ERR_BUSY);
+    NOTE(s, lierne_run_destroy(run) == LIERNE_ERR_BUSY);
+    NOTE(s, lierne_context_progress(context) == LIERNE_OK);
     NOTE(s, lierne_context_get_status(context) == LIERNE_OK);
     NOTE(s, lierne_context_dump(dump, sizeof dump, context) == LIERNE_OK);
 }
@@ -193,7 +193,7 @@ static void beside(lierne_context *context, void *shared) {
         NOTE(s, lierne_run_begin(run, l.out, l.in) == LIERNE_OK);
         call_beside(&l, run, context, s);
         NOTE(s, carry_on(&l, run, rank) == LIERNE_OK && exact(&l, rank));
-        NOTE(s, lierne_forward(l.plans[0], l.out[0], l.in[0], NULL) == LIERNE_OK);
+        NOTE(s, lierne_plan_forward(l.plans[0], l.out[0], l.in[0], NULL) == LIERNE_OK);
     }
     NOTE(s, lierne_run_destroy(run) == LIERNE_OK);
     destroy_layer(&l, s);
@@ -216,9 +216,9 @@ static void gives_up(lierne_context *context, void *shared) {
     fill(&l, rank);
     NOTE(s, lierne_run_begin(run, l.out, l.in) == LIERNE_OK);
     if (rank == 0) {
-        NOTE(s, lierne_context_abort(context, LIERNE_NO_MEMORY, "no crystal") == LIERNE_OK);
+        NOTE(s, lierne_context_abort(context, LIERNE_ERR_NO_MEMORY, "no crystal") == LIERNE_OK);
     } else {
-        NOTE(s, carry_on(&l, run, rank) == LIERNE_NO_MEMORY);
+        NOTE(s, carry_on(&l, run, rank) == LIERNE_ERR_NO_MEMORY);
         NOTE(s, strstr(lierne_last_error(), "rank 0 gave up: "));
         NOTE(s, strstr(lierne_last_error(), "no crystal"));
     }
@@ -251,7 +251,7 @@ static void overlaps(lierne_context *context, void *shared) {
     record(&l, rank, s);
     lierne_run *run = commit(context, l.isolated, s);
     NOTE(s, lierne_context_get_ngroups(context) == 1);
-    NOTE(s, lierne_plan_destroy(l.plans[0]) == LIERNE_BUSY);
+    NOTE(s, lierne_plan_destroy(l.plans[0]) == LIERNE_ERR_BUSY);
     for (int i = 0; i < 3 && run; i++) {
         fill(&l, rank);
         NOTE(s, step(&l, run, rank) == LIERNE_OK && exact(&l, rank));
@@ -285,7 +285,7 @@ static void cannot_complete(lierne_context *context, void *shared) {
     record(&l, rank, s);
     lierne_run *run = commit(context, l.schedule, s);
     fill(&l, rank);
-    NOTE(s, run && step(&l, run, rank) == LIERNE_TIMEOUT);
+    NOTE(s, run && step(&l, run, rank) == LIERNE_ERR_TIMEOUT);
     if (rank == 1) {
         NOTE(s, strstr(lierne_last_error(), "operation 0 (all_gather of group 'world') is held"));
         NOTE(s, strstr(lierne_last_error(), "operation 1 waits behind it in the same queue"));
@@ -329,10 +329,10 @@ static void reject(lierne_context *context, void *shared) {
 
 Test(run, one_rank_that_deviates_is_every_ranks_error) {
     const state cases[] = {
-        {.wanted = LIERNE_INVALID, .message = "rank 2: the schedule is of rank 0"},
-        {.wanted = LIERNE_MISMATCH, .message = "rank 2: ", .which = 1},
-        {.wanted = LIERNE_MISMATCH, .message = "concurrent", .which = 2},
-        {.wanted = LIERNE_INVALID, .message = "schedule is NULL", .which = 3},
+        {.wanted = LIERNE_ERR_INVALID, .message = "rank 2: the schedule is of rank 0"},
+        {.wanted = LIERNE_ERR_MISMATCH, .message = "rank 2: ", .which = 1},
+        {.wanted = LIERNE_ERR_MISMATCH, .message = "concurrent", .which = 2},
+        {.wanted = LIERNE_ERR_INVALID, .message = "schedule is NULL", .which = 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         state s = cases[i];

@@ -85,10 +85,10 @@ static void created_groups(lierne_context *context, void *shared) {
         NOTE(s, strcmp(g.name, i ? "ep@7" : "ep@8") == 0 && g.priority == LIERNE_PRIORITY_HIGH);
         NOTE(s, g.nranks == 2 && memcmp(g.ranks, ranks[i], sizeof ranks[i]) == 0);
     }
-    NOTE(s, lierne_run_get_created(&g, first, 2) == LIERNE_INVALID);
-    NOTE(s, lierne_run_get_created(&g, first, -1) == LIERNE_INVALID);
-    NOTE(s, lierne_run_get_created(&g, NULL, 0) == LIERNE_INVALID);
-    NOTE(s, lierne_run_begin(first, NULL, NULL) == LIERNE_INVALID &&
+    NOTE(s, lierne_run_get_created(&g, first, 2) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_run_get_created(&g, first, -1) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_run_get_created(&g, NULL, 0) == LIERNE_ERR_INVALID);
+    NOTE(s, lierne_run_begin(first, NULL, NULL) == LIERNE_ERR_INVALID &&
                 strstr(lierne_last_error(), "external"));
     NOTE(s, lierne_run_create(&second, context, schedule, &external) == LIERNE_OK);
     NOTE(s, lierne_run_get_ncreated(second) == 0 && lierne_context_get_ngroups(context) == 1);
@@ -144,13 +144,13 @@ static void reject(lierne_context *context, void *shared) {
         lierne_status status;
         const char *text;
     } wanted[] = {
-        {LIERNE_MISMATCH,
+        {LIERNE_ERR_MISMATCH,
          "rank 2: operation 1 'exchange' (all_to_all 0 of group 'ep@8 (even)', uid 8): count "
          "is 7, expected 6 as on rank 0"},
-        {LIERNE_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
-        {LIERNE_INVALID, "rank 2: progress_thread is set"},
-        {LIERNE_MISMATCH, "external"},
-        {LIERNE_INVALID, "out is NULL"},
+        {LIERNE_ERR_INVALID, "rank 2: operation 0 (all_gather) has no plan to run"},
+        {LIERNE_ERR_INVALID, "rank 2: progress_thread is set"},
+        {LIERNE_ERR_MISMATCH, "external"},
+        {LIERNE_ERR_INVALID, "out is NULL"},
     };
     state *s = shared;
     int rank = lierne_context_get_rank(context);
@@ -188,7 +188,8 @@ static void exceed(lierne_context *context, void *shared) {
     lierne_schedule *both = isolate_gathers(one, s);
     lierne_run *first, *second;
     NOTE(s, lierne_run_create(&first, context, one, &external) == LIERNE_OK);
-    NOTE(s, lierne_run_create(&second, context, both, &external) == LIERNE_NO_RESOURCE && !second);
+    NOTE(s,
+         lierne_run_create(&second, context, both, &external) == LIERNE_ERR_NO_RESOURCE && !second);
     NOTE(s, strstr(lierne_last_error(), "no group left for 'ag' with 2 ranks: max_groups is 1"));
     NOTE(s, lierne_context_get_ngroups(context) == 1);
     lierne_run_destroy(first);

@@ -44,7 +44,7 @@ static lierne_plan *plan_message(lierne_context *context, int from, state *s) {
     int rank = lierne_context_get_rank(context), to = (from + 1) % RANKS;
     int64_t sends[RANKS] = {0}, recvs[RANKS] = {0};
     const lierne_all_to_all_spec spec = {.size = sizeof spec,
-                                         .dtype = LIERNE_I32,
+                                         .dtype = LIERNE_DTYPE_I32,
                                          .send_counts = sends,
                                          .recv_counts = recvs};
     lierne_plan *plan = NULL;
@@ -174,7 +174,9 @@ Test(run_messages, arrows_lead_from_each_send_to_its_receive) {
 /* Rank 2 is in no group, and the plan of the operation needs it. */
 static void leaves(lierne_context *context, void *shared) {
     static const int two[2] = {0, 1};
-    const lierne_all_reduce_spec spec = {.size = sizeof spec, .count = COUNT, .dtype = LIERNE_I32};
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = COUNT,
+                                         .dtype = LIERNE_DTYPE_I32};
     state *s = shared;
     int rank = lierne_context_get_rank(context);
     lierne_plan *plan;
@@ -185,7 +187,7 @@ static void leaves(lierne_context *context, void *shared) {
         add(schedule, LIERNE_OPERATION_ALL_REDUCE, 0, plan, s);
     }
     lierne_schedule_freeze(schedule);
-    NOTE(s, lierne_run_create(&run, context, schedule, NULL) == LIERNE_INVALID && !run);
+    NOTE(s, lierne_run_create(&run, context, schedule, NULL) == LIERNE_ERR_INVALID && !run);
     snprintf(s->errors[rank], sizeof s->errors[rank], "%s", lierne_last_error());
     NOTE(s, lierne_context_get_status(context) == LIERNE_OK);
     lierne_schedule_destroy(schedule);

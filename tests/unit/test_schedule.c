@@ -38,10 +38,10 @@ static lierne_schedule *create(int rank) {
 
 static char cycle[512];
 
-static lierne_status check(lierne_order *order, lierne_schedule *const *schedules, int n) {
-    *order = (lierne_order){.size = sizeof *order};
-    return lierne_schedules_check(order, cycle, sizeof cycle,
-                                  (const lierne_schedule *const *)schedules, n);
+static lierne_status check(lierne_schedule_order *order, lierne_schedule *const *schedules, int n) {
+    *order = (lierne_schedule_order){.size = sizeof *order};
+    return lierne_schedule_check(order, cycle, sizeof cycle,
+                                 (const lierne_schedule *const *)schedules, n);
 }
 
 static void destroy(lierne_schedule *const *schedules, int n) {
@@ -73,10 +73,10 @@ static void deviate(lierne_operation_spec *o, int which) {
         o->root = 0;
     }
     o->tag = which == 1 ? "norm" : o->tag;
-    o->dtype = which == 2 ? LIERNE_F64 : o->dtype;
+    o->dtype = which == 2 ? LIERNE_DTYPE_F64 : o->dtype;
     o->count += which == 3;
     o->root += which == 4;
-    o->direction = which == 5 ? LIERNE_ADJOINT : o->direction;
+    o->direction = which == 5 ? LIERNE_DIRECTION_ADJOINT : o->direction;
 }
 
 /* Two groups of all ranks, in another order; operation 2 is number 1 of the first, and has another
@@ -90,7 +90,7 @@ static lierne_schedule *record(int rank, int which) {
     add(s, operation(LIERNE_OPERATION_ALL_GATHER, a, "fsdp"));
     add(s, operation(LIERNE_OPERATION_ALL_REDUCE, b, "tp"));
     lierne_operation_spec o = operation(LIERNE_OPERATION_BROADCAST, a, "grad");
-    o.dtype = LIERNE_F32, o.count = 12, o.root = 2, o.name = name;
+    o.dtype = LIERNE_DTYPE_F32, o.count = 12, o.root = 2, o.name = name;
     deviate(&o, which);
     if (which != DEVIATIONS - 1) {
         add(s, o);
@@ -101,13 +101,13 @@ static lierne_schedule *record(int rank, int which) {
 
 static void deviates(int rank, int which) {
     lierne_schedule *s[RANKS];
-    lierne_order order;
+    lierne_schedule_order order;
     char text[128];
     for (int r = 0; r < RANKS; r++) {
         s[r] = record(r, r == rank ? which : NONE);
     }
-    cr_assert_eq(check(&order, s, RANKS), LIERNE_MISMATCH, "%s on rank %d", deviations[which].field,
-                 rank);
+    cr_assert_eq(check(&order, s, RANKS), LIERNE_ERR_MISMATCH, "%s on rank %d",
+                 deviations[which].field, rank);
     /* The others are compared with rank 0, so it deviates where they are named. */
     const deviation *d = &deviations[which];
     int named = rank == 0 && d->expected ? 1 : rank;
@@ -131,7 +131,7 @@ static void deviates(int rank, int which) {
 Test(schedule, a_difference_in_any_field_on_any_rank_is_named) {
     size_t before = lierne_mem_live();
     lierne_schedule *s[RANKS];
-    lierne_order order;
+    lierne_schedule_order order;
     for (int r = 0; r < RANKS; r++) {
         s[r] = record(r, NONE);
     }
@@ -149,7 +149,7 @@ Test(schedule, a_difference_in_any_field_on_any_rank_is_named) {
 
 Test(schedule, other_ranks_of_one_uid_and_a_lost_message_are_named) {
     static const int ab[2] = {0, 1}, ba[2] = {1, 0};
-    lierne_order order;
+    lierne_schedule_order order;
     for (int wrong = 0; wrong < 4; wrong++) {
         lierne_schedule *s[2];
         for (int r = 0; r < 2; r++) {
@@ -166,7 +166,7 @@ Test(schedule, other_ranks_of_one_uid_and_a_lost_message_are_named) {
         }
         const char *const texts[4] = {"", "one uid is one group", "count is 5, expected 4",
                                       "expected operation 0 (send 0 of group 'pp', uid 3) as on"};
-        cr_assert_eq(check(&order, s, 2), wrong ? LIERNE_MISMATCH : LIERNE_OK, "%d: %s", wrong,
+        cr_assert_eq(check(&order, s, 2), wrong ? LIERNE_ERR_MISMATCH : LIERNE_OK, "%d: %s", wrong,
                      lierne_last_error());
         cr_assert(!wrong || (strstr(lierne_last_error(), "rank 1: ") &&
                              strstr(lierne_last_error(), texts[wrong])),
@@ -181,7 +181,7 @@ Test(schedule, a_cycle_that_no_pair_of_ranks_shows_is_found) {
     static const char *const names[3] = {"A", "B", "C"}, *const node_names[3] = {"x", "y", "z"};
     for (int turned = 0; turned < 2; turned++) {
         lierne_schedule *s[3];
-        lierne_order order;
+        lierne_schedule_order order;
         for (int r = 0; r < 3; r++) {
             /* Rank r is in the group of its number and in the one before. */
             int first = r, second = (r + 2) % 3, g[3];
@@ -217,7 +217,7 @@ Test(schedule, dependencies_can_close_a_cycle_of_concurrent_queues) {
     static const int both[2] = {0, 1};
     for (int depends = 0; depends < 2; depends++) {
         lierne_schedule *s[2];
-        lierne_order order;
+        lierne_schedule_order order;
         for (int r = 0; r < 2; r++) {
             s[r] = create(r);
             int g[2] = {add_group(s[r], "A", 1, both, 2), add_group(s[r], "B", 2, both, 2)};
@@ -270,7 +270,7 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     int n;
     cr_assert_eq(lierne_schedule_get_ngroups(s), 3);
     cr_assert_eq(lierne_schedule_serialize(&text, s), LIERNE_OK);
-    cr_assert_eq(lierne_schedules_deserialize(&read, &n, text, strlen(text)), LIERNE_OK, "%s",
+    cr_assert_eq(lierne_schedule_deserialize(&read, &n, text, strlen(text)), LIERNE_OK, "%s",
                  lierne_last_error());
     cr_assert_eq(n, 1);
     lierne_operation_spec o = {.size = sizeof o};
@@ -280,11 +280,11 @@ Test(schedule, a_text_is_read_as_it_was_written) {
     }
     cr_assert_eq(lierne_schedule_serialize(&again, read[0]), LIERNE_OK);
     cr_assert_str_eq(text, again);
-    lierne_schedules_destroy(read, n);
+    lierne_schedule_destroy_all(read, n);
     snprintf(both, sizeof both, "{\"schedules\":[%s,%s]}", text, text);
-    cr_assert_eq(lierne_schedules_deserialize(&read, &n, both, strlen(both)), LIERNE_OK);
+    cr_assert_eq(lierne_schedule_deserialize(&read, &n, both, strlen(both)), LIERNE_OK);
     cr_assert_eq(n, 2);
-    lierne_schedules_destroy(read, n);
+    lierne_schedule_destroy_all(read, n);
     lierne_text_destroy(text);
     lierne_text_destroy(again);
     lierne_schedule_destroy(s);
@@ -299,7 +299,7 @@ Test(schedule, a_name_has_at_most_63_characters) {
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     o.name = name;
-    cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_INVALID);
+    cr_assert_eq(lierne_schedule_add_operation(&index, s, &o), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "at most 63 characters"), "%s", lierne_last_error());
     name[LIERNE_MAX_OPERATION_NAME] = '\0';
     add(s, o);
@@ -314,27 +314,27 @@ static const struct {
     lierne_status status;
     const char *message;
 } bad[] = {
-    {"", LIERNE_SYNTAX, "1:1"},
-    {"[]", LIERNE_INVALID, "must be an object"},
-    {"{\"rank\":0,\n\"groups\":[]}", LIERNE_INVALID, "1:1: member 'operations' is missing"},
-    {"{\"rank\":0,\"rank\":0}", LIERNE_SYNTAX, "1:11"},
-    {"{\"rank\":0.5,\"groups\":[],\"operations\":[]}", LIERNE_INVALID, "member 'rank'"},
-    {"{\"rank\":0,\"groups\":[],\n\"operations\":[],\"more\":1}", LIERNE_INVALID,
+    {"", LIERNE_ERR_SYNTAX, "1:1"},
+    {"[]", LIERNE_ERR_INVALID, "must be an object"},
+    {"{\"rank\":0,\n\"groups\":[]}", LIERNE_ERR_INVALID, "1:1: member 'operations' is missing"},
+    {"{\"rank\":0,\"rank\":0}", LIERNE_ERR_SYNTAX, "1:11"},
+    {"{\"rank\":0.5,\"groups\":[],\"operations\":[]}", LIERNE_ERR_INVALID, "member 'rank'"},
+    {"{\"rank\":0,\"groups\":[],\n\"operations\":[],\"more\":1}", LIERNE_ERR_INVALID,
      "2:24: member 'more'"},
     {"{\"rank\":0,\"groups\":[{\"name\":\"g\",\"uid\":0,\"ranks\":[0]}],\"operations\":[]}",
-     LIERNE_INVALID, "uid of group 'g' is 0"},
+     LIERNE_ERR_INVALID, "uid of group 'g' is 0"},
     {"{\"rank\":0,\"groups\":[{\"name\":\"g\",\"uid\":1,\"ranks\":[0,0]}],\"operations\":[]}",
-     LIERNE_INVALID, "ranks[1] of group 'g' is 0 again"},
-    {"{\"rank\":0," GROUP ",\"operations\":[\n{\"kind\":\"sum\",\"group\":\"g\"}]}", LIERNE_INVALID,
-     "2:9: kind 'sum'"},
+     LIERNE_ERR_INVALID, "ranks[1] of group 'g' is 0 again"},
+    {"{\"rank\":0," GROUP ",\"operations\":[\n{\"kind\":\"sum\",\"group\":\"g\"}]}",
+     LIERNE_ERR_INVALID, "2:9: kind 'sum'"},
     {"{\"rank\":0," GROUP ",\"operations\":[\n{\"kind\":\"barrier\",\"group\":\"h\"}]}",
-     LIERNE_INVALID, "group 'h'"},
+     LIERNE_ERR_INVALID, "group 'h'"},
     {"{\"rank\":0," GROUP ",\"operations\":[{\"kind\":\"barrier\",\"group\":\"g\",\"after\":[0]}]}",
-     LIERNE_INVALID, "must be an earlier operation"},
+     LIERNE_ERR_INVALID, "must be an earlier operation"},
     {"{\"rank\":2," GROUP ",\"operations\":[{\"kind\":\"barrier\",\"group\":\"g\"}]}",
-     LIERNE_INVALID, "does not have this rank"},
+     LIERNE_ERR_INVALID, "does not have this rank"},
     {"{\"rank\":0," GROUP ",\"operations\":[{\"kind\":\"send\",\"group\":\"g\",\"peer\":0}]}",
-     LIERNE_INVALID, "peer is 0"},
+     LIERNE_ERR_INVALID, "peer is 0"},
 };
 
 Test(schedule, a_faulty_text_is_rejected_with_its_place) {
@@ -343,7 +343,7 @@ Test(schedule, a_faulty_text_is_rejected_with_its_place) {
         lierne_schedule **read;
         int n;
         lierne_status status =
-            lierne_schedules_deserialize(&read, &n, bad[i].text, strlen(bad[i].text));
+            lierne_schedule_deserialize(&read, &n, bad[i].text, strlen(bad[i].text));
         cr_assert_eq(status, bad[i].status, "%s: %s", bad[i].text, lierne_last_error());
         cr_assert(strstr(lierne_last_error(), bad[i].message), "%s", lierne_last_error());
         cr_assert(!read && n == 0);
@@ -361,20 +361,22 @@ Test(schedule, allocation_failures_leave_nothing) {
     bool failed = true;
     for (size_t k = 1; failed; k++) {
         lierne_schedule *out = NULL, **read = NULL;
-        lierne_order order = {.size = sizeof order};
+        lierne_schedule_order order = {.size = sizeof order};
         char *again = NULL;
         int n = 0;
         lierne_mem_fail_at(k);
-        failed = lierne_schedule_isolate(&out, s, &split) == LIERNE_NO_MEMORY;
-        failed |= lierne_schedules_check(&order, cycle, sizeof cycle,
-                                         (const lierne_schedule *const *)&s, 1) == LIERNE_NO_MEMORY;
-        failed |= lierne_schedules_deserialize(&read, &n, text, strlen(text)) == LIERNE_NO_MEMORY;
-        failed |= lierne_schedule_serialize(&again, s) == LIERNE_NO_MEMORY;
+        failed = lierne_schedule_isolate(&out, s, &split) == LIERNE_ERR_NO_MEMORY;
+        failed |=
+            lierne_schedule_check(&order, cycle, sizeof cycle, (const lierne_schedule *const *)&s,
+                                  1) == LIERNE_ERR_NO_MEMORY;
+        failed |=
+            lierne_schedule_deserialize(&read, &n, text, strlen(text)) == LIERNE_ERR_NO_MEMORY;
+        failed |= lierne_schedule_serialize(&again, s) == LIERNE_ERR_NO_MEMORY;
         lierne_mem_fail_at(0);
         failures += failed;
         lierne_text_destroy(again);
         lierne_schedule_destroy(out);
-        lierne_schedules_destroy(read, n);
+        lierne_schedule_destroy_all(read, n);
         cr_assert_eq(lierne_mem_live(), before, "allocation %zu", k);
     }
     cr_assert_gt(failures, 50);

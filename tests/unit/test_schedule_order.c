@@ -195,10 +195,10 @@ static lierne_schedule *record(const program *p, int rank) {
 
 static char cycle[512];
 
-static lierne_order judge(lierne_schedule *const *s, int n) {
-    lierne_order order = {.size = sizeof order};
-    cr_assert_eq(lierne_schedules_check(&order, cycle, sizeof cycle,
-                                        (const lierne_schedule *const *)s, n),
+static lierne_schedule_order judge(lierne_schedule *const *s, int n) {
+    lierne_schedule_order order = {.size = sizeof order};
+    cr_assert_eq(lierne_schedule_check(&order, cycle, sizeof cycle,
+                                       (const lierne_schedule *const *)s, n),
                  LIERNE_OK, "%s", lierne_last_error());
     for (int r = 0; r < n; r++) {
         lierne_schedule_destroy(s[r]);
@@ -215,7 +215,7 @@ Test(schedule_order, both_verdicts_are_those_of_all_interleavings, .timeout = 12
         for (int r = 0; r < p.nranks; r++) {
             s[r] = record(&p, r);
         }
-        lierne_order order = judge(s, p.nranks);
+        lierne_schedule_order order = judge(s, p.nranks);
         bool serialised = is_safe(&p, false), concurrent = is_safe(&p, true);
         cr_assert_eq(!!order.safe_serialised, serialised, "program %d: %s", i, cycle);
         cr_assert_eq(!!order.safe_concurrent, concurrent, "program %d: %s", i, cycle);
@@ -263,7 +263,7 @@ Test(schedule_order, ten_thousand_operations_of_64_ranks_are_judged, .timeout = 
         for (int r = 0; r < MANY_RANKS; r++) {
             s[r] = record_many(r, turned);
         }
-        lierne_order order = judge(s, MANY_RANKS);
+        lierne_schedule_order order = judge(s, MANY_RANKS);
         cr_assert(order.safe_serialised == !turned && order.safe_concurrent);
         cr_assert_eq(order.ngroups, MANY_RANKS);
         cr_assert_str_eq(cycle, turned ? "rank 0 launches send 0 of B before send 0 of A; rank 1 "

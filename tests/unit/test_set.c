@@ -23,12 +23,13 @@ static int64_t run(const set_case *c, lierne_plan **plans, lierne_direction d, u
         lierne_request *requests[MOST];
         for (int r = 0; r < c->world; r++) {
             set_poison(&b[r]);
-            cr_assert_eq((d ? lierne_adjoint_begin : lierne_forward_begin)(&requests[r], plans[r],
-                                                                           b[r].out, b[r].in, NULL),
+            cr_assert_eq((d ? lierne_plan_adjoint_begin
+                            : lierne_plan_forward_begin)(&requests[r], plans[r], b[r].out, b[r].in,
+                                                         NULL),
                          LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < c->world; r++) {
-            cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+            cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < c->world; r++) {
             const char *wrong = set_check(&b[r], c, r, d, &dots[round]);
@@ -65,8 +66,8 @@ static void run_seed(uint64_t seed) {
     cr_assert_eq(lierne_plan_check((const lierne_plan *const *)plans, c.world), LIERNE_OK,
                  "seed %d: %s", (int)seed, lierne_last_error());
     expect_fewest_bytes(&c, plans, seed);
-    int64_t forward = run(&c, plans, LIERNE_FORWARD, seed);
-    int64_t adjoint = run(&c, plans, LIERNE_ADJOINT, seed);
+    int64_t forward = run(&c, plans, LIERNE_DIRECTION_FORWARD, seed);
+    int64_t adjoint = run(&c, plans, LIERNE_DIRECTION_ADJOINT, seed);
     cr_assert_eq(forward, adjoint, "seed %d: <Fx, y> is %lld, <x, F*y> is %lld", (int)seed,
                  (long long)forward, (long long)adjoint);
     for (int r = 0; r < c.world; r++) {
@@ -96,7 +97,8 @@ Test(set, blocking_equals_begin_and_end) {
             int64_t dot = 0;
             cr_assert(set_open(&b, &c, plan, 0, (lierne_direction)d));
             set_poison(&b);
-            cr_assert_eq((d ? lierne_adjoint : lierne_forward)(plan, b.out, b.in, NULL), LIERNE_OK);
+            cr_assert_eq((d ? lierne_plan_adjoint : lierne_plan_forward)(plan, b.out, b.in, NULL),
+                         LIERNE_OK);
             const char *wrong = set_check(&b, &c, 0, (lierne_direction)d, &dot);
             cr_assert(!wrong, "seed %d: %s", (int)seed, wrong);
             set_close(&b);
@@ -133,8 +135,8 @@ static lierne_layout *layout_of(int64_t rows, int64_t ranks, int offset, lierne_
     return layout;
 }
 
-static const lierne_placement replicate = {.kind = LIERNE_REPLICATE};
-static const lierne_placement shard = {.kind = LIERNE_SHARD, .axis = 0};
+static const lierne_placement replicate = {.kind = LIERNE_PLACEMENT_REPLICATE};
+static const lierne_placement shard = {.kind = LIERNE_PLACEMENT_SHARD, .axis = 0};
 
 /* Tensors of 2 sizes by turns, replicated on ranks 0 to 3, to ranks 4 to 6, where those of `rows`
  * rows are sharded and those of 2 rows replicated. */
@@ -146,10 +148,10 @@ typedef struct by_hand {
 } by_hand;
 
 static void open_set(by_hand *h, int64_t n, int64_t rows) {
-    h->own[0] = layout_of(rows, HOLDERS, 0, replicate, LIERNE_I64);
-    h->own[1] = layout_of(rows, WORLD - HOLDERS, HOLDERS, shard, LIERNE_I64);
-    h->own[2] = layout_of(2, HOLDERS, 0, replicate, LIERNE_I64);
-    h->own[3] = layout_of(2, WORLD - HOLDERS, HOLDERS, replicate, LIERNE_I64);
+    h->own[0] = layout_of(rows, HOLDERS, 0, replicate, LIERNE_DTYPE_I64);
+    h->own[1] = layout_of(rows, WORLD - HOLDERS, HOLDERS, shard, LIERNE_DTYPE_I64);
+    h->own[2] = layout_of(2, HOLDERS, 0, replicate, LIERNE_DTYPE_I64);
+    h->own[3] = layout_of(2, WORLD - HOLDERS, HOLDERS, replicate, LIERNE_DTYPE_I64);
     for (int i = 0; i < n; i++) {
         h->src[i] = h->own[i % 2 * 2];
         h->dst[i] = h->own[i % 2 * 2 + 1];
@@ -229,8 +231,8 @@ Test(set, small_classes_take_turns) {
     lierne_layout *src[N], *dst[N];
     int64_t sent[WORLD], messages[WORLD];
     for (int i = 0; i < N; i++) {
-        src[i] = layout_of(60 + i, HOLDERS, 0, replicate, LIERNE_I64);
-        dst[i] = layout_of(60 + i, WORLD - HOLDERS, HOLDERS, replicate, LIERNE_I64);
+        src[i] = layout_of(60 + i, HOLDERS, 0, replicate, LIERNE_DTYPE_I64);
+        dst[i] = layout_of(60 + i, WORLD - HOLDERS, HOLDERS, replicate, LIERNE_DTYPE_I64);
     }
     const lierne_set_spec spec = {.size = sizeof spec,
                                   .ntensors = N,
@@ -258,17 +260,18 @@ Test(set, large_tensors_are_divided) {
     for (int r = 0; r < WORLD; r++) {
         cr_assert_eq(lierne_plan_create_set(&plans[r], lierne_sim_get_context(sim, r), &h.spec),
                      LIERNE_OK, "%s", lierne_last_error());
-        lierne_plan_get_elements(&sizes[0], &sizes[1], plans[r], LIERNE_FORWARD);
+        lierne_plan_get_elements(&sizes[0], &sizes[1], plans[r], LIERNE_DIRECTION_FORWARD);
         in[r] = malloc((size_t)sizes[0] * sizeof(int64_t) + 1);
         out[r] = malloc((size_t)sizes[1] * sizeof(int64_t) + 1);
         memset(out[r], 0xa5, (size_t)sizes[1] * sizeof(int64_t));
         for (int64_t k = 0; k < sizes[0]; k++) {
             in[r][k] = 7 * k + 1;
         }
-        cr_assert_eq(lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL), LIERNE_OK);
+        cr_assert_eq(lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL),
+                     LIERNE_OK);
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = HOLDERS; r < WORLD; r++) {
         int64_t first = (r - HOLDERS) * 667, rows = r < WORLD - 1 ? 667 : 666, at = 0;
@@ -312,37 +315,39 @@ static void rejected(lierne_set_spec spec, lierne_status wanted, const char *wor
 Test(set, specs_that_are_rejected) {
     by_hand h;
     open_set(&h, 4, 6);
-    lierne_layout *f32 = layout_of(2, HOLDERS, 0, replicate, LIERNE_F32);
+    lierne_layout *f32 = layout_of(2, HOLDERS, 0, replicate, LIERNE_DTYPE_F32);
     lierne_layout *partial =
-        layout_of(2, HOLDERS, 0, (lierne_placement){.kind = LIERNE_PARTIAL}, LIERNE_I64);
+        layout_of(2, HOLDERS, 0, (lierne_placement){.kind = LIERNE_PLACEMENT_PARTIAL},
+                  LIERNE_DTYPE_I64);
     int64_t offsets[4] = {0, 1000, 383, 2000};
     const lierne_layout *dst0 = h.dst[0], *src3 = h.src[3], *dst3 = h.dst[3];
     lierne_set_spec s = h.spec;
-    s.size = 1, rejected(s, LIERNE_INVALID, "spec->size");
-    s = h.spec, s.ntensors = 0, rejected(s, LIERNE_INVALID, "ntensors is 0, must be in 1");
-    s = h.spec, s.src = NULL, rejected(s, LIERNE_INVALID, "src is NULL");
-    s = h.spec, s.dst = NULL, rejected(s, LIERNE_INVALID, "dst is NULL");
-    s = h.spec, s.max_inflight = -1, rejected(s, LIERNE_INVALID, "max_inflight is -1");
+    s.size = 1, rejected(s, LIERNE_ERR_INVALID, "spec->size");
+    s = h.spec, s.ntensors = 0, rejected(s, LIERNE_ERR_INVALID, "ntensors is 0, must be in 1");
+    s = h.spec, s.src = NULL, rejected(s, LIERNE_ERR_INVALID, "src is NULL");
+    s = h.spec, s.dst = NULL, rejected(s, LIERNE_ERR_INVALID, "dst is NULL");
+    s = h.spec, s.max_inflight = -1, rejected(s, LIERNE_ERR_INVALID, "max_inflight is -1");
     s = h.spec, s.src_offsets = offsets;
-    rejected(s, LIERNE_INVALID, "tensor 0 ends at element 384 of src's buffer, tensor 2 begins at");
-    offsets[2] = -5, rejected(s, LIERNE_INVALID, "src_offsets[2] is -5, must be at least 0");
-    offsets[2] = (1LL << 57) - 383, rejected(s, LIERNE_OVERFLOW, "ends beyond 2^60 bytes");
-    offsets[2] = INT64_MAX - 3, rejected(s, LIERNE_OVERFLOW, "tensor 2 of 384 elements");
+    rejected(s, LIERNE_ERR_INVALID,
+             "tensor 0 ends at element 384 of src's buffer, tensor 2 begins at");
+    offsets[2] = -5, rejected(s, LIERNE_ERR_INVALID, "src_offsets[2] is -5, must be at least 0");
+    offsets[2] = (1LL << 57) - 383, rejected(s, LIERNE_ERR_OVERFLOW, "ends beyond 2^60 bytes");
+    offsets[2] = INT64_MAX - 3, rejected(s, LIERNE_ERR_OVERFLOW, "tensor 2 of 384 elements");
     s = h.spec;
-    h.src[3] = NULL, rejected(s, LIERNE_INVALID, "src[3] is NULL");
-    h.src[3] = src3, h.dst[3] = NULL, rejected(s, LIERNE_INVALID, "dst[3] is NULL");
-    h.dst[3] = dst0, rejected(s, LIERNE_INVALID, "axis 0 has size 2 in src[3] and 6 in dst[3]");
+    h.src[3] = NULL, rejected(s, LIERNE_ERR_INVALID, "src[3] is NULL");
+    h.src[3] = src3, h.dst[3] = NULL, rejected(s, LIERNE_ERR_INVALID, "dst[3] is NULL");
+    h.dst[3] = dst0, rejected(s, LIERNE_ERR_INVALID, "axis 0 has size 2 in src[3] and 6 in dst[3]");
     h.src[3] = partial, h.dst[3] = dst3;
-    rejected(s, LIERNE_UNSUPPORTED, "dim 0 of src[3] is PARTIAL");
-    h.src[3] = f32, rejected(s, LIERNE_INVALID, "src[3] has dtype f32, src[0] has i64");
+    rejected(s, LIERNE_ERR_UNSUPPORTED, "dim 0 of src[3] is PARTIAL");
+    h.src[3] = f32, rejected(s, LIERNE_ERR_INVALID, "src[3] has dtype f32, src[0] has i64");
     h.src[3] = src3, h.dst[3] = f32;
-    rejected(s, LIERNE_INVALID, "src[3] has dtype i64, dst[3] has f32");
+    rejected(s, LIERNE_ERR_INVALID, "src[3] has dtype i64, dst[3] has f32");
     h.dst[3] = dst3;
     lierne_route *route;
-    cr_assert_eq(lierne_route_create_set(&route, NULL, &h.spec, WORLD), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_create_set(&route, NULL, &h.spec, WORLD), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "rank is 7, must be in 0 to 6"), "%s",
               lierne_last_error());
-    cr_assert_eq(lierne_route_create_set(NULL, NULL, &h.spec, 0), LIERNE_INVALID);
+    cr_assert_eq(lierne_route_create_set(NULL, NULL, &h.spec, 0), LIERNE_ERR_INVALID);
     lierne_layout_destroy(f32);
     lierne_layout_destroy(partial);
     close_set(&h);
@@ -357,7 +362,7 @@ static void disagree(const lierne_set_spec *first, const lierne_set_spec *second
     cr_assert_eq(lierne_plan_create_set(&plans[0], lierne_sim_get_context(sim, 0), first),
                  LIERNE_OK, "%s", lierne_last_error());
     cr_assert_eq(lierne_plan_create_set(&plans[1], lierne_sim_get_context(sim, 1), second),
-                 LIERNE_MISMATCH, "%s", words);
+                 LIERNE_ERR_MISMATCH, "%s", words);
     cr_assert(strstr(lierne_last_error(), words), "'%s' has no '%s'", lierne_last_error(), words);
     cr_assert_null(plans[1]);
     lierne_plan_destroy(plans[0]);
@@ -368,7 +373,7 @@ Test(set, ranks_that_disagree) {
     by_hand h, other;
     open_set(&h, 6, 6);
     open_set(&other, 6, 6);
-    lierne_layout *changed = layout_of(2, WORLD - HOLDERS, HOLDERS, shard, LIERNE_I64);
+    lierne_layout *changed = layout_of(2, WORLD - HOLDERS, HOLDERS, shard, LIERNE_DTYPE_I64);
     lierne_set_spec s = h.spec;
     s.ntensors = 5, disagree(&h.spec, &s, "ntensors differs between ranks: 6 on rank 0, 5");
     s = h.spec, s.max_inflight = 2, disagree(&h.spec, &s, "max_inflight differs");
@@ -385,26 +390,26 @@ Test(set, different_layouts_have_different_hashes) {
     enum { N = 14 };
     static const int64_t counts[2][3] = {{2, 1, 61}, {1, 2, 61}};
     int32_t owners[2][64] = {{0, 1, 1}, {1, 0, 1}};
-    const lierne_placement zigzag = {.kind = LIERNE_SHARD_ZIGZAG};
+    const lierne_placement zigzag = {.kind = LIERNE_PLACEMENT_SHARD_ZIGZAG};
     lierne_placement p[8] = {shard, shard, shard, shard, shard, shard, shard, shard};
     p[0].axis = 1;
-    p[1].share = LIERNE_SHARE_CHUNK;
+    p[1].share = LIERNE_SHARE_RULE_CHUNK;
     p[2].counts = counts[0];
     p[3].counts = counts[1];
-    p[4] = (lierne_placement){.kind = LIERNE_AT, .at = 1};
-    p[5] = (lierne_placement){.kind = LIERNE_AT, .at = 2};
-    p[6] = (lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = owners[0]};
-    p[7] = (lierne_placement){.kind = LIERNE_SHARD_ROWS, .axis2 = -1, .rows = owners[1]};
+    p[4] = (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = 1};
+    p[5] = (lierne_placement){.kind = LIERNE_PLACEMENT_AT, .at = 2};
+    p[6] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = owners[0]};
+    p[7] = (lierne_placement){.kind = LIERNE_PLACEMENT_SHARD_ROWS, .axis2 = -1, .rows = owners[1]};
     uint64_t hashes[2][N];
     for (int again = 0; again < 2; again++) {
-        lierne_layout *l[N] = {layout_of(64, 3, 0, shard, LIERNE_I64),
-                               layout_of(64, 3, 1, shard, LIERNE_I64),
-                               layout_of(63, 3, 0, shard, LIERNE_I64),
-                               layout_of(64, 3, 0, shard, LIERNE_F64),
-                               layout_of(64, 2, 0, shard, LIERNE_I64),
-                               layout_of(64, 2, 0, zigzag, LIERNE_I64)};
+        lierne_layout *l[N] = {layout_of(64, 3, 0, shard, LIERNE_DTYPE_I64),
+                               layout_of(64, 3, 1, shard, LIERNE_DTYPE_I64),
+                               layout_of(63, 3, 0, shard, LIERNE_DTYPE_I64),
+                               layout_of(64, 3, 0, shard, LIERNE_DTYPE_F64),
+                               layout_of(64, 2, 0, shard, LIERNE_DTYPE_I64),
+                               layout_of(64, 2, 0, zigzag, LIERNE_DTYPE_I64)};
         for (int i = 6; i < N; i++) {
-            l[i] = layout_of(64, 3, 0, p[i - 6], LIERNE_I64);
+            l[i] = layout_of(64, 3, 0, p[i - 6], LIERNE_DTYPE_I64);
         }
         for (int i = 0; i < N; i++) {
             hashes[again][i] = lierne_layout_hash(l[i]);
@@ -420,7 +425,7 @@ Test(set, different_layouts_have_different_hashes) {
 
 Test(set, running_out_of_memory_leaves_nothing) {
     by_hand h;
-    lierne_status status = LIERNE_NO_MEMORY;
+    lierne_status status = LIERNE_ERR_NO_MEMORY;
     int64_t offsets[6] = {0, 400, 600, 1000, 1200, 1600};
     open_set(&h, 6, 6);
     h.spec.src_offsets = offsets;
@@ -434,7 +439,7 @@ Test(set, running_out_of_memory_leaves_nothing) {
         lierne_mem_fail_at(k);
         status = lierne_plan_create_set(&plan, lierne_sim_get_context(sim, 2), &h.spec);
         lierne_mem_fail_at(0);
-        cr_assert(status == LIERNE_OK || (status == LIERNE_NO_MEMORY && !plan), "%s",
+        cr_assert(status == LIERNE_OK || (status == LIERNE_ERR_NO_MEMORY && !plan), "%s",
                   lierne_last_error());
         lierne_plan_destroy(plan);
         lierne_sim_destroy(sim);
@@ -459,20 +464,21 @@ static void run_coalesced(lierne_coalesced **both, float *from, float *to) {
     for (int r = 0; r < WORLD; r++) {
         void *const out[2] = {r == 1 ? to : NULL, r == 1 ? to + n : NULL};
         const void *const in[2] = {r ? NULL : from, r ? NULL : from + n};
-        cr_assert_eq(lierne_coalesced_begin(both[r], LIERNE_FORWARD, out, in, NULL), LIERNE_OK,
-                     "%s", lierne_last_error());
+        cr_assert_eq(lierne_coalesced_begin(both[r], LIERNE_DIRECTION_FORWARD, out, in, NULL),
+                     LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_coalesced_end(both[r], LIERNE_FORWARD), LIERNE_OK, "%s",
+        cr_assert_eq(lierne_coalesced_end(both[r], LIERNE_DIRECTION_FORWARD), LIERNE_OK, "%s",
                      lierne_last_error());
     }
     cr_assert_eq(memcmp(from, to, 2 * n * sizeof *to), 0, "what arrived differs");
 }
 
 Test(set, several_messages_with_one_peer_are_coalesced) {
-    const lierne_placement first = {.kind = LIERNE_AT}, second = {.kind = LIERNE_AT, .at = 1};
-    lierne_layout *src = layout_of(PIECE / 64, 2, 0, first, LIERNE_F32);
-    lierne_layout *dst = layout_of(PIECE / 64, 2, 0, second, LIERNE_F32);
+    const lierne_placement first = {.kind = LIERNE_PLACEMENT_AT},
+                           second = {.kind = LIERNE_PLACEMENT_AT, .at = 1};
+    lierne_layout *src = layout_of(PIECE / 64, 2, 0, first, LIERNE_DTYPE_F32);
+    lierne_layout *dst = layout_of(PIECE / 64, 2, 0, second, LIERNE_DTYPE_F32);
     const lierne_layout *srcs[LARGE] = {src, src, src}, *dsts[LARGE] = {dst, dst, dst};
     const lierne_set_spec spec = {.size = sizeof spec, .ntensors = LARGE, .src = srcs, .dst = dsts};
     float *from = malloc(2 * LARGE * PIECE * sizeof *from),
@@ -492,7 +498,7 @@ Test(set, several_messages_with_one_peer_are_coalesced) {
                      lierne_last_error());
     }
     lierne_report report = {.size = sizeof report};
-    cr_assert_eq(lierne_plan_get_report(&report, plans[0][0], LIERNE_FORWARD), LIERNE_OK);
+    cr_assert_eq(lierne_plan_get_report(&report, plans[0][0], LIERNE_DIRECTION_FORWARD), LIERNE_OK);
     cr_assert_eq(report.sent_messages, LARGE);
     run_coalesced(both, from, to);
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);

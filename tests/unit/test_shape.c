@@ -44,7 +44,7 @@ static lierne_bridge_spec spec_of(const world *w, const int64_t *shape) {
     lierne_bridge_spec spec = LIERNE_BRIDGE_SPEC_INIT;
     spec.src = w->src, spec.dst = w->dst;
     spec.naxes = 3, spec.shape = shape, spec.sequence_axis = 1;
-    spec.dtype = LIERNE_I32;
+    spec.dtype = LIERNE_DTYPE_I32;
     return spec;
 }
 
@@ -55,7 +55,7 @@ static lierne_status plan_rank(lierne_plan **plan, const world *w, int rank,
     if (!w->layouts) {
         return lierne_plan_create_bridge(plan, context, spec);
     }
-    cr_assert_eq(lierne_bridge_layouts_create(&src, &dst, &gradient, spec), LIERNE_OK);
+    cr_assert_eq(lierne_layout_create_bridge(&src, &dst, &gradient, spec), LIERNE_OK);
     const lierne_redistribute_spec r = {
         .size = sizeof r, .src = src, .dst = dst, .adjoint_src = gradient, .adjoint_dst = src};
     lierne_status status = lierne_plan_create_redistribute(plan, context, &r);
@@ -77,12 +77,13 @@ static void run(lierne_plan *const *plans, lierne_direction d, int32_t (*out)[MO
         }
         memset(out[r], 0xa5, sizeof out[r]);
         lierne_status status =
-            d == LIERNE_FORWARD ? lierne_forward_begin(&requests[r], plans[r], out[r], in[r], NULL)
-                                : lierne_adjoint_begin(&requests[r], plans[r], out[r], in[r], NULL);
+            d == LIERNE_DIRECTION_FORWARD
+                ? lierne_plan_forward_begin(&requests[r], plans[r], out[r], in[r], NULL)
+                : lierne_plan_adjoint_begin(&requests[r], plans[r], out[r], in[r], NULL);
         cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < WORLD; r++) {
-        cr_assert_eq(lierne_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(requests[r]), LIERNE_OK, "%s", lierne_last_error());
     }
 }
 
@@ -151,7 +152,7 @@ Test(shape, a_redistribution_follows_its_shape) {
 }
 
 static const void *memory_of(const world *w, int rank) {
-    return w->plans[rank]->requests[LIERNE_ADJOINT][0].execution->memory;
+    return w->plans[rank]->requests[LIERNE_DIRECTION_ADJOINT][0].execution->memory;
 }
 
 Test(shape, memory_is_used_again) {
@@ -201,22 +202,23 @@ Test(shape, what_cannot_change_is_rejected) {
     world none = {0};
     const lierne_bridge_spec plain = spec_of(&none, shape);
     lierne_bridge_spec spec = plain;
-    cr_assert_eq(lierne_plan_update_shape(NULL, shape), LIERNE_INVALID);
-    try_one(plain, false, NULL, LIERNE_INVALID, "shape is NULL");
-    try_one(plain, false, negative, LIERNE_INVALID, "-1");
-    try_one(plain, true, negative, LIERNE_INVALID, "-1");
-    try_one(plain, false, huge, LIERNE_OVERFLOW, "axis");
+    cr_assert_eq(lierne_plan_update_shape(NULL, shape), LIERNE_ERR_INVALID);
+    try_one(plain, false, NULL, LIERNE_ERR_INVALID, "shape is NULL");
+    try_one(plain, false, negative, LIERNE_ERR_INVALID, "-1");
+    try_one(plain, true, negative, LIERNE_ERR_INVALID, "-1");
+    try_one(plain, false, huge, LIERNE_ERR_OVERFLOW, "axis");
     spec.src_counts = counts;
-    try_one(spec, false, larger, LIERNE_INVALID, "add up to 8");
-    try_one(spec, true, larger, LIERNE_INVALID, "the counts of dim 2 divide it: make a new plan");
+    try_one(spec, false, larger, LIERNE_ERR_INVALID, "add up to 8");
+    try_one(spec, true, larger, LIERNE_ERR_INVALID,
+            "the counts of dim 2 divide it: make a new plan");
     spec = plain, spec.require_divisible = 1;
-    try_one(spec, false, larger, LIERNE_INDIVISIBLE, "batch of 9");
-    spec = plain, spec.gradient_owner = LIERNE_GRADIENT_ZIGZAG;
-    try_one(spec, false, odd, LIERNE_INDIVISIBLE, "zigzag");
-    try_one(spec, true, odd, LIERNE_INDIVISIBLE, "zigzag");
-    spec = plain, spec.gradient_owner = LIERNE_GRADIENT_ROWS, spec.row_owner = rows;
-    try_one(spec, false, larger, LIERNE_INVALID, "has a row map of its shape");
-    try_one(spec, true, larger, LIERNE_INVALID, "the rows of dim 1 divide it: make a new plan");
+    try_one(spec, false, larger, LIERNE_ERR_INDIVISIBLE, "batch of 9");
+    spec = plain, spec.gradient_owner = LIERNE_GRADIENT_OWNER_ZIGZAG;
+    try_one(spec, false, odd, LIERNE_ERR_INDIVISIBLE, "zigzag");
+    try_one(spec, true, odd, LIERNE_ERR_INDIVISIBLE, "zigzag");
+    spec = plain, spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS, spec.row_owner = rows;
+    try_one(spec, false, larger, LIERNE_ERR_INVALID, "has a row map of its shape");
+    try_one(spec, true, larger, LIERNE_ERR_INVALID, "the rows of dim 1 divide it: make a new plan");
     spec = plain, spec.variable_rows = 1;
     world w = {0};
     open_world(&w);
@@ -225,14 +227,14 @@ Test(shape, what_cannot_change_is_rejected) {
     for (int r = 0; r < WORLD; r++) {
         cr_assert_eq(plan_rank(&w.plans[r], &w, r, &spec), LIERNE_OK);
     }
-    rejected(&w, larger, LIERNE_INVALID, "has variable rows of its shape");
+    rejected(&w, larger, LIERNE_ERR_INVALID, "has variable rows of its shape");
     close_world(&w);
     open_world(&w);
     spec = spec_of(&w, shape);
     cr_assert_eq(plan_rank(&w.plans[0], &w, 0, &spec), LIERNE_OK);
     cr_assert_eq(lierne_plan_create_transposed(&transposed, w.plans[0]), LIERNE_OK);
     w.plans[0] = transposed;
-    rejected(&w, shape, LIERNE_INVALID, "kind is transposed, must be bridge or redistribute");
+    rejected(&w, shape, LIERNE_ERR_INVALID, "kind is transposed, must be bridge or redistribute");
     close_world(&w);
 }
 
@@ -245,7 +247,7 @@ Test(shape, ranks_agree_on_the_shape) {
         cr_assert_eq(plan_rank(&w.plans[r], &w, r, &spec), LIERNE_OK);
     }
     cr_assert_eq(lierne_plan_update_shape(w.plans[0], shape), LIERNE_OK);
-    cr_assert_eq(lierne_plan_update_shape(w.plans[1], other), LIERNE_MISMATCH);
+    cr_assert_eq(lierne_plan_update_shape(w.plans[1], other), LIERNE_ERR_MISMATCH);
     cr_assert(strstr(lierne_last_error(),
                      "shape[2] differs between ranks: 4 on rank 0, 2 on rank 1"),
               "%s", lierne_last_error());
@@ -261,7 +263,7 @@ Test(shape, a_map_keeps_its_axes_and_the_others_change) {
         rows[i] = i * 5 / 3 % 2;
     }
     lierne_bridge_spec spec = spec_of(&w, shape);
-    spec.gradient_owner = LIERNE_GRADIENT_ROWS, spec.row_owner = rows;
+    spec.gradient_owner = LIERNE_GRADIENT_OWNER_ROWS, spec.row_owner = rows;
     for (int r = 0; r < WORLD; r++) {
         cr_assert_eq(plan_rank(&w.plans[r], &w, r, &spec), LIERNE_OK, "%s", lierne_last_error());
     }
@@ -273,8 +275,8 @@ Test(shape, a_map_keeps_its_axes_and_the_others_change) {
     for (int r = 0; r < WORLD; r++) {
         cr_assert_eq(plan_rank(&fresh[r], &w, r, &spec), LIERNE_OK, "%s", lierne_last_error());
     }
-    run(w.plans, LIERNE_ADJOINT, got, n);
-    run(fresh, LIERNE_ADJOINT, wanted, n);
+    run(w.plans, LIERNE_DIRECTION_ADJOINT, got, n);
+    run(fresh, LIERNE_DIRECTION_ADJOINT, wanted, n);
     cr_assert_eq(memcmp(got, wanted, sizeof got), 0);
     close_world(&w);
 }

@@ -117,7 +117,7 @@ static int use_segment(lierne_segment_name name, uint64_t offset, const char *pr
     }
     lierne_segment_close(&other);
     name.token++; /* what a process finds that took over another one's number */
-    return lierne_segment_attach(&other, name) == LIERNE_UNSUPPORTED ? 0 : 6;
+    return lierne_segment_attach(&other, name) == LIERNE_ERR_UNSUPPORTED ? 0 : 6;
 }
 
 Test(shm, another_process_maps_a_segment_only_by_its_token) {
@@ -189,12 +189,12 @@ Test(shm, a_full_segment_is_no_memory_and_keeps_nothing) {
     void *memory;
     size_t before = lierne_mem_live();
     lierne_mem_fail_at(1);
-    cr_assert_eq(lierne_segment_open(&s), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_segment_open(&s), LIERNE_ERR_NO_MEMORY);
     lierne_mem_fail_at(0);
     cr_assert_eq(lierne_mem_live(), before);
     cr_assert_eq(lierne_segment_open(&s), LIERNE_OK, "%s", lierne_last_error());
     size_t opened = lierne_mem_live();
-    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_segment_alloc(&memory, NULL, &s, SIZE_MAX), LIERNE_ERR_NO_MEMORY);
     cr_assert(strstr(lierne_last_error(), "memory of the machine"), "%s", lierne_last_error());
     cr_assert_not(lierne_segment_free(&s, &s));
     cr_assert_eq(lierne_mem_live(), opened);
@@ -216,10 +216,11 @@ static void use_memory(lierne_context *context) {
     }
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_OK);
-        cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_INVALID);
+        cr_assert_eq(lierne_context_dealloc(context, memory[i]), LIERNE_ERR_INVALID);
     }
     cr_assert_eq(lierne_context_dealloc(context, NULL), LIERNE_OK);
-    cr_assert_eq(lierne_context_alloc((void **)&memory[0], context, SIZE_MAX), LIERNE_NO_MEMORY);
+    cr_assert_eq(lierne_context_alloc((void **)&memory[0], context, SIZE_MAX),
+                 LIERNE_ERR_NO_MEMORY);
     cr_assert_null(memory[0]);
 }
 
@@ -233,12 +234,12 @@ Test(shm, memory_of_a_context_without_shm) {
     use_memory(self);
     use_memory(lierne_sim_get_context(sim, 1));
     cr_assert_eq(lierne_context_alloc(&memory, self, 1), LIERNE_OK);
-    cr_assert_eq(lierne_context_destroy(self), LIERNE_INVALID);
+    cr_assert_eq(lierne_context_destroy(self), LIERNE_ERR_INVALID);
     cr_assert(strstr(lierne_last_error(), "lierne_context_destroy: 1 buffers"), "%s",
               lierne_last_error());
     cr_assert_eq(lierne_context_destroy_all(self), LIERNE_OK);
     cr_assert_eq(lierne_context_alloc(&memory, lierne_sim_get_context(sim, 1), 1), LIERNE_OK);
-    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_INVALID);
+    cr_assert_eq(lierne_sim_destroy(sim), LIERNE_ERR_INVALID);
     cr_assert_eq(lierne_sim_destroy_all(sim), LIERNE_OK);
     cr_assert_eq(lierne_mem_live(), before);
 }

@@ -12,7 +12,7 @@
 
 #define SOURCES 17 /* one more than a kernel gets */
 
-static const lierne_dtype types[3] = {LIERNE_F32, LIERNE_BF16, LIERNE_F16};
+static const lierne_dtype types[3] = {LIERNE_DTYPE_F32, LIERNE_DTYPE_BF16, LIERNE_DTYPE_F16};
 
 static uint64_t random_bits(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -20,10 +20,10 @@ static uint64_t random_bits(uint64_t *state) {
 }
 
 static bool is_nan(lierne_dtype dtype, uint32_t bits) {
-    uint32_t magnitude = dtype == LIERNE_F32 ? bits & 0x7fffffff : bits & 0x7fff;
-    return magnitude > (dtype == LIERNE_F32    ? 0x7f800000u
-                        : dtype == LIERNE_BF16 ? 0x7f80u
-                                               : 0x7c00u);
+    uint32_t magnitude = dtype == LIERNE_DTYPE_F32 ? bits & 0x7fffffff : bits & 0x7fff;
+    return magnitude > (dtype == LIERNE_DTYPE_F32    ? 0x7f800000u
+                        : dtype == LIERNE_DTYPE_BF16 ? 0x7f80u
+                                                     : 0x7c00u);
 }
 
 static uint32_t bits_at(size_t size, const char *memory, size_t i) {
@@ -45,8 +45,8 @@ static void compare(lierne_dtype dtype, const char *simd, const char *plain, siz
 
 static void sum_both(lierne_dtype dtype, char *simd, char *plain, const lierne_block *to,
                      const lierne_contribution *from, size_t n) {
-    lierne_host_reduce_by(true, dtype, LIERNE_SUM, 0, simd, to, from, n);
-    lierne_host_reduce_by(false, dtype, LIERNE_SUM, 0, plain, to, from, n);
+    lierne_host_reduce_by(true, dtype, LIERNE_REDUCTION_SUM, 0, simd, to, from, n);
+    lierne_host_reduce_by(false, dtype, LIERNE_REDUCTION_SUM, 0, plain, to, from, n);
 }
 
 /* Bits of zeros, subnormals, ties, the largest number, infinities and NaNs; then random ones, half
@@ -60,13 +60,16 @@ static uint32_t value(lierne_dtype dtype, uint64_t *state) {
     static const uint32_t f16[] = {0,      0x8000, 1,      0x83ff, 0x0400, 0x7bff, 0xfbff, 0x7c00,
                                    0xfc00, 0x7c01, 0xffff, 0x3c00, 0xbc00, 0x1000, 0x6800};
     static const uint32_t one[] = {
-        [LIERNE_F32] = 0x3f800000, [LIERNE_BF16] = 0x3f80, [LIERNE_F16] = 0x3c00};
+        [LIERNE_DTYPE_F32] = 0x3f800000, [LIERNE_DTYPE_BF16] = 0x3f80, [LIERNE_DTYPE_F16] = 0x3c00};
     uint32_t bits = (uint32_t)random_bits(state), kind = (uint32_t)(*state >> 56);
-    const uint32_t *special = dtype == LIERNE_F32 ? f32 : dtype == LIERNE_BF16 ? bf16 : f16;
+    const uint32_t *special = dtype == LIERNE_DTYPE_F32    ? f32
+                              : dtype == LIERNE_DTYPE_BF16 ? bf16
+                                                           : f16;
     if (kind % 8 == 0) {
         return special[bits % 15];
     }
-    return kind % 2 ? bits : one[dtype] ^ (bits & (dtype == LIERNE_F32 ? 0x80ffffffu : 0x81ffu));
+    return kind % 2 ? bits
+                    : one[dtype] ^ (bits & (dtype == LIERNE_DTYPE_F32 ? 0x80ffffffu : 0x81ffu));
 }
 
 static void fill(lierne_dtype dtype, char *memory, size_t n, uint64_t *state) {
@@ -106,8 +109,8 @@ static void every_pattern(lierne_dtype dtype) {
 }
 
 Test(simd, every_pattern_of_16_bits_is_added_alike) {
-    every_pattern(LIERNE_BF16);
-    every_pattern(LIERNE_F16);
+    every_pattern(LIERNE_DTYPE_BF16);
+    every_pattern(LIERNE_DTYPE_F16);
 }
 
 #ifdef __SSE2__
@@ -115,7 +118,7 @@ Test(simd, every_pattern_of_16_bits_is_added_alike) {
 Test(simd, f16_is_added_alike_where_floats_are_flushed) {
     unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
-    every_pattern(LIERNE_F16);
+    every_pattern(LIERNE_DTYPE_F16);
     _mm_setcsr(before);
 }
 #endif
@@ -192,9 +195,11 @@ Test(simd, blocks_of_every_form) {
                                                 {second, forms[f][2]},
                                                 {first, forms[f][1]}};
                     size_t n = 2 + (size_t)width % 2;
-                    lierne_host_reduce_by(true, types[t], LIERNE_SUM, 0, simd, forms[f][0], a, n);
+                    lierne_host_reduce_by(true, types[t], LIERNE_REDUCTION_SUM, 0, simd,
+                                          forms[f][0], a, n);
                     a[0].base = onto ? plain : first;
-                    lierne_host_reduce_by(false, types[t], LIERNE_SUM, 0, plain, forms[f][0], a, n);
+                    lierne_host_reduce_by(false, types[t], LIERNE_REDUCTION_SUM, 0, plain,
+                                          forms[f][0], a, n);
                     compare(types[t], (char *)simd, (char *)plain, ALL, "rows");
                 }
             }
@@ -224,7 +229,8 @@ Test(simd, sums_past_the_cache) {
 
 /* Maxima and minima have loops in C only, and a sum of another type has no kernel. */
 Test(simd, only_sums_of_short_floats_have_kernels) {
-    static const lierne_dtype others[] = {LIERNE_F64, LIERNE_I64, LIERNE_I32, LIERNE_I8, LIERNE_U8};
+    static const lierne_dtype others[] = {LIERNE_DTYPE_F64, LIERNE_DTYPE_I64, LIERNE_DTYPE_I32,
+                                          LIERNE_DTYPE_I8, LIERNE_DTYPE_U8};
     for (size_t t = 0; t < sizeof others / sizeof *others; t++) {
         cr_assert(!lierne_simd_sum(others[t]));
     }
@@ -236,7 +242,7 @@ Test(simd, only_sums_of_short_floats_have_kernels) {
         fill(types[t], (char *)x[0], 64, &state);
         fill(types[t], (char *)x[1], 64, &state);
         for (int r = 1; r < 3; r++) {
-            lierne_reduction reduction = r == 1 ? LIERNE_MAX : LIERNE_MIN;
+            lierne_reduction reduction = r == 1 ? LIERNE_REDUCTION_MAX : LIERNE_REDUCTION_MIN;
             lierne_host_reduce_by(true, types[t], reduction, 0, simd, &all, from, 2);
             lierne_host_reduce_by(false, types[t], reduction, 0, plain, &all, from, 2);
             compare(types[t], (char *)simd, (char *)plain, 64, "an extreme");

@@ -80,7 +80,7 @@ Test(sparse_exchange, world_of_one) {
     cr_assert_eq(lierne_context_agree_all(context, LIERNE_OK, NULL, 0, NULL), LIERNE_OK);
     for (size_t k = 1; k <= 2; k++) {
         lierne_mem_fail_at(k);
-        cr_assert_eq(exchange_round(&b, context, ALL_TO_ALL, 0), LIERNE_NO_MEMORY);
+        cr_assert_eq(exchange_round(&b, context, ALL_TO_ALL, 0), LIERNE_ERR_NO_MEMORY);
     }
     cr_assert_eq(b.faults.wrong, 0, "%s", b.faults.message);
     cr_assert_eq(lierne_context_destroy(context), LIERNE_OK);
@@ -134,12 +134,12 @@ static void agree_with_an_error(lierne_context *context, void *shared) {
     int rank = lierne_context_get_rank(context);
     lierne_status mine = LIERNE_OK;
     if (rank == b->absent) {
-        mine = LIERNE_FAIL(LIERNE_INDEX_RANGE, "row 7 of rank %d", rank);
+        mine = LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE, "row 7 of rank %d", rank);
     }
-    NOTE(b, lierne_context_agree_all(context, mine, NULL, 0, NULL) == LIERNE_INDEX_RANGE);
+    NOTE(b, lierne_context_agree_all(context, mine, NULL, 0, NULL) == LIERNE_ERR_INDEX_RANGE);
     NOTE(b, strstr(lierne_last_error(), "row 7 of rank") != NULL);
     lierne_field field = {.name = "width", .value = rank == b->absent ? 3 : 4};
-    NOTE(b, lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL) == LIERNE_MISMATCH);
+    NOTE(b, lierne_context_agree_all(context, LIERNE_OK, &field, 1, NULL) == LIERNE_ERR_MISMATCH);
     NOTE(b, exchange_round(b, context, ALL_TO_ALL, 0) == LIERNE_OK);
 }
 
@@ -182,14 +182,14 @@ static void one_rank_stays_away(lierne_context *context, void *shared) {
             sched_yield();
         }
         start = lierne_now();
-        NOTE(b, call_exchange(b, context) == LIERNE_TIMEOUT);
+        NOTE(b, call_exchange(b, context) == LIERNE_ERR_TIMEOUT);
         NOTE(b, lierne_now() - start < 5);
         return;
     }
-    NOTE(b, waiting_calls[b->rounds](b, context) == LIERNE_TIMEOUT);
+    NOTE(b, waiting_calls[b->rounds](b, context) == LIERNE_ERR_TIMEOUT);
     snprintf(b->errors[rank], sizeof b->errors[rank], "%s", lierne_last_error());
     NOTE(b, lierne_now() - start < 10);
-    NOTE(b, call_exchange(b, context) == LIERNE_TIMEOUT);
+    NOTE(b, call_exchange(b, context) == LIERNE_ERR_TIMEOUT);
     NOTE(b, strcmp(b->errors[rank], lierne_last_error()) == 0);
     atomic_fetch_add(&b->arrived, 1);
 }
@@ -217,8 +217,8 @@ static void exchange_without_memory(lierne_context *context, void *shared) {
         lierne_mem_fail_at(b->fail_at);
     }
     lierne_status status = exchange_round(b, context, ALL_TO_ALL, 3);
-    NOTE(b, status == LIERNE_OK || status == LIERNE_NO_MEMORY);
-    atomic_fetch_add(&b->without_memory, status == LIERNE_NO_MEMORY);
+    NOTE(b, status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY);
+    atomic_fetch_add(&b->without_memory, status == LIERNE_ERR_NO_MEMORY);
     NOTE(b, call_allreduce_max(b, context) == LIERNE_OK);
     lierne_mem_fail_at(0);
     NOTE(b, exchange_round(b, context, ALL_TO_ALL, 4) == LIERNE_OK);

@@ -47,13 +47,15 @@ static void execute(side *x, lierne_direction d, int from, int to) {
     for (int r = 0; r < RANKS; r++) {
         fill(x->in[r], from == 1 ? 0 : r % from, from);
         memset(x->out[r], 251, (size_t)S * B * H);
-        cr_assert_eq(d == LIERNE_FORWARD
-                         ? lierne_forward_begin(&request[r], x->plan[r], x->out[r], x->in[r], NULL)
-                         : lierne_adjoint_begin(&request[r], x->plan[r], x->out[r], x->in[r], NULL),
+        cr_assert_eq(d == LIERNE_DIRECTION_FORWARD
+                         ? lierne_plan_forward_begin(&request[r], x->plan[r], x->out[r], x->in[r],
+                                                     NULL)
+                         : lierne_plan_adjoint_begin(&request[r], x->plan[r], x->out[r], x->in[r],
+                                                     NULL),
                      LIERNE_OK);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_end(request[r]), LIERNE_OK, "%s", lierne_last_error());
+        cr_assert_eq(lierne_request_end(request[r]), LIERNE_OK, "%s", lierne_last_error());
     }
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(wrong(x->out[r], to == 1 ? 0 : r % to, to), 0, "rank %d, %d to %d", r, from,
@@ -90,7 +92,7 @@ static void try_bridge(int src_dp, int dst_dp) {
                                          .dst = dst,
                                          .naxes = 3,
                                          .shape = shape,
-                                         .dtype = LIERNE_U8,
+                                         .dtype = LIERNE_DTYPE_U8,
                                          .batch_axis = 1,
                                          .sequence_axis = 0};
         cr_assert_eq(lierne_plan_create_bridge(&x.plan[r], lierne_sim_get_context(sim, r), &spec),
@@ -102,8 +104,8 @@ static void try_bridge(int src_dp, int dst_dp) {
         }
     }
     for (int again = 0; again < 2; again++) {
-        execute(&x, LIERNE_FORWARD, src_dp, dst_dp);
-        execute(&x, LIERNE_ADJOINT, dst_dp, src_dp);
+        execute(&x, LIERNE_DIRECTION_FORWARD, src_dp, dst_dp);
+        execute(&x, LIERNE_DIRECTION_ADJOINT, dst_dp, src_dp);
     }
     for (int r = 0; r < RANKS; r++) {
         cr_assert_eq(lierne_plan_destroy(x.plan[r]), LIERNE_OK);

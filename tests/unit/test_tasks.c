@@ -23,11 +23,11 @@ static void fill(lierne_dtype dtype, unsigned char *at, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         at[i] = (unsigned char)draw(256);
     }
-    for (size_t i = 0; dtype == LIERNE_F64 && i + 8 <= bytes; i += 8) {
+    for (size_t i = 0; dtype == LIERNE_DTYPE_F64 && i + 8 <= bytes; i += 8) {
         double x = (double)draw(60000) / 7 - 4000;
         memcpy(at + i, &x, 8);
     }
-    for (size_t i = 0; dtype == LIERNE_F32 && i + 4 <= bytes; i += 4) {
+    for (size_t i = 0; dtype == LIERNE_DTYPE_F32 && i + 4 <= bytes; i += 4) {
         float x = (float)draw(60000) / 7 - 4000;
         memcpy(at + i, &x, 4);
     }
@@ -40,10 +40,10 @@ static bool is_nan(lierne_dtype dtype, const unsigned char *at) {
     memcpy(&half, at, 2);
     memcpy(&f, at, 4);
     memcpy(&d, at, 8);
-    return dtype == LIERNE_F64   ? isnan(d)
-           : dtype == LIERNE_F32 ? isnan(f)
-           : dtype == LIERNE_F16 ? (half & 0x7fff) > 0x7c00
-                                 : dtype == LIERNE_BF16 && (half & 0x7fff) > 0x7f80;
+    return dtype == LIERNE_DTYPE_F64   ? isnan(d)
+           : dtype == LIERNE_DTYPE_F32 ? isnan(f)
+           : dtype == LIERNE_DTYPE_F16 ? (half & 0x7fff) > 0x7c00
+                                       : dtype == LIERNE_DTYPE_BF16 && (half & 0x7fff) > 0x7f80;
 }
 
 /* Any NaN equals any NaN. */
@@ -153,14 +153,15 @@ static void compare(lierne_dtype dtype, unsigned seed) {
     lierne_contribution contributions[MOST + 1];
     buffers b = draw_buffers(dtype);
     loops l = draw_loops();
-    bool dense = draw(2), floats = dtype <= LIERNE_F16, accumulates = draw(2);
-    size_t size = lierne_dtype_size(dtype), n = dtype >= LIERNE_BITS8 ? draw(2) : draw(MOST + 1);
+    bool dense = draw(2), floats = dtype <= LIERNE_DTYPE_F16, accumulates = draw(2);
+    size_t size = lierne_dtype_size(dtype),
+           n = dtype >= LIERNE_DTYPE_BITS8 ? draw(2) : draw(MOST + 1);
     for (size_t i = 0; i <= n; i++) {
         blocks[i] = draw_block(&l, dense, draw(2) ? rows[i] : NULL, i > 0);
         from[i] = (lierne_operand){(int)i, (int)i, 0, &blocks[i]};
         contributions[i] = (lierne_contribution){i ? b.at[i] : b.expected, &blocks[i]};
     }
-    size_t first = accumulates && n > 0 && dtype < LIERNE_BITS8 ? 0 : 1, used = n + 1 - first;
+    size_t first = accumulates && n > 0 && dtype < LIERNE_DTYPE_BITS8 ? 0 : 1, used = n + 1 - first;
     lierne_work work = {.kind = used == 0   ? LIERNE_TASK_ZERO
                                 : used == 1 ? LIERNE_TASK_COPY
                                             : LIERNE_TASK_REDUCE,
@@ -175,7 +176,7 @@ static void compare(lierne_dtype dtype, unsigned seed) {
     cr_assert_eq(lierne_program_open(&p), LIERNE_OK);
     cr_assert_eq(lierne_program_add(&p, &work, true), LIERNE_OK);
     check_alignment(&p);
-    run_program(&p, LIERNE_SUM, b.at, (int)n + 1);
+    run_program(&p, LIERNE_REDUCTION_SUM, b.at, (int)n + 1);
     if (used > 1) {
         lierne_host_reduce(dtype, work.reduction, work.divisor, b.expected, &blocks[0],
                            contributions + first, used);
@@ -192,7 +193,7 @@ static void compare(lierne_dtype dtype, unsigned seed) {
 
 Test(tasks, random_work_has_the_bits_of_the_host) {
     size_t live = lierne_mem_live();
-    for (int dtype = LIERNE_F64; dtype <= LIERNE_BITS128; dtype++) {
+    for (int dtype = LIERNE_DTYPE_F64; dtype <= LIERNE_DTYPE_BITS128; dtype++) {
         for (unsigned seed = 0; seed < 120; seed++) {
             compare((lierne_dtype)dtype, seed);
         }
@@ -215,7 +216,7 @@ Test(tasks, mentions_of_a_row_are_added_in_their_order) {
     lierne_operand sources[2] = {{0, 0, 0, &target}, {1, 1, 0, &source}};
     lierne_work work = {.kind = LIERNE_TASK_REDUCE,
                         .size = 2,
-                        .dtype = LIERNE_BF16,
+                        .dtype = LIERNE_DTYPE_BF16,
                         .divisor = 1,
                         .to = sources[0],
                         .from = sources,
@@ -225,9 +226,9 @@ Test(tasks, mentions_of_a_row_are_added_in_their_order) {
     cr_assert_eq(lierne_program_add(&p, &work, true), LIERNE_OK);
     cr_assert_eq(p.tasks.at[0].elements, 12);
     unsigned char *bases[2] = {(unsigned char *)to, (unsigned char *)from};
-    run_program(&p, LIERNE_SUM, bases, 2);
+    run_program(&p, LIERNE_REDUCTION_SUM, bases, 2);
     lierne_contribution c[2] = {{expected, &target}, {from, &source}};
-    lierne_host_reduce(LIERNE_BF16, LIERNE_SUM, 1, expected, &target, c, 2);
+    lierne_host_reduce(LIERNE_DTYPE_BF16, LIERNE_REDUCTION_SUM, 1, expected, &target, c, 2);
     cr_assert_arr_eq(to, expected, sizeof to);
     lierne_program_destroy(&p);
 }
@@ -237,7 +238,7 @@ static void add_range(lierne_program *p, int to, int64_t to_at, int from, int64_
     lierne_operand target = {to, to, 0, &a}, source = {from, from, 0, &b};
     lierne_work work = {.kind = LIERNE_TASK_COPY,
                         .size = 4,
-                        .dtype = LIERNE_F32,
+                        .dtype = LIERNE_DTYPE_F32,
                         .to = target,
                         .from = &source,
                         .nfrom = 1};
@@ -283,7 +284,7 @@ Test(tasks, long_tasks_share_a_launch) {
     cr_assert_eq(p.launches.count, 1u);
     cr_assert_eq(p.launches.at[0].tiles, 4 * ((4 * N + LIERNE_TILE - 1) / LIERNE_TILE));
     unsigned char *bases[2] = {(unsigned char *)out, (unsigned char *)memory};
-    run_program(&p, LIERNE_SUM, bases, 2);
+    run_program(&p, LIERNE_REDUCTION_SUM, bases, 2);
     for (int i = 0; i < 4 * N; i++) {
         cr_assert_eq(out[i], memory[(3 - i / N) * N + i % N]);
     }

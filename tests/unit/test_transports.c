@@ -73,9 +73,10 @@ static void begin(world *w, int c, int r) {
         w->in[c][r][i] = (float)(1 + (c * 131 + r * 17 + i * 7) % 101) / 3;
     }
     memset(w->out[c][r], 0xa5, sizeof w->out[c][r]);
-    lierne_status status = (c % 2 ? lierne_adjoint_begin
-                                  : lierne_forward_begin)(&w->requests[c][r], w->plans[c / 2][r],
-                                                          w->out[c][r], w->in[c][r], NULL);
+    lierne_status status =
+        (c % 2 ? lierne_plan_adjoint_begin
+               : lierne_plan_forward_begin)(&w->requests[c][r], w->plans[c / 2][r], w->out[c][r],
+                                            w->in[c][r], NULL);
     cr_assert_eq(status, LIERNE_OK, "%s", lierne_last_error());
 }
 
@@ -88,7 +89,7 @@ static void run_calls(world *w) {
     }
     for (int r = 0; r < RANKS; r++) {
         for (int c = 0; c < CALLS; c++) {
-            cr_assert_eq(lierne_end(w->requests[(c * 5 + r) % CALLS][r]), LIERNE_OK, "%s",
+            cr_assert_eq(lierne_request_end(w->requests[(c * 5 + r) % CALLS][r]), LIERNE_OK, "%s",
                          lierne_last_error());
         }
     }
@@ -137,7 +138,7 @@ Test(transports, the_dump_says_what_serves_whom) {
         begin(w, 1, r);
     }
     for (int r = 0; r < RANKS; r++) {
-        cr_assert_eq(lierne_end(w->requests[1][r]), LIERNE_OK);
+        cr_assert_eq(lierne_request_end(w->requests[1][r]), LIERNE_OK);
     }
     close_world(w);
     free(w);
@@ -152,7 +153,7 @@ Test(transports, a_peer_that_none_reaches_is_named) {
     for (int r = 0; r < RANKS; r++) {
         lierne_sim_get_context(sim, r)->ncarriers = 2;
     }
-    cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 0)), LIERNE_UNSUPPORTED);
+    cr_assert_eq(plan_bridge(&plan, lierne_sim_get_context(sim, 0)), LIERNE_ERR_UNSUPPORTED);
     cr_assert(strstr(lierne_last_error(), "none of the transports of the context (exposing, "
                                           "ordered) reaches rank "),
               "%s", lierne_last_error());
@@ -177,11 +178,11 @@ Test(transports, the_list_of_the_environment) {
     expect_list("", LIERNE_OK, "");
     expect_list("sim", LIERNE_OK, "");
     expect_list("mpi,sim,self", LIERNE_OK, "");
-    expect_list("smi", LIERNE_INVALID, "LIERNE_TRANSPORTS names 'smi'");
-    expect_list("sim,", LIERNE_INVALID, "LIERNE_TRANSPORTS names ''");
-    expect_list("sim,sim", LIERNE_INVALID, "names 'sim' twice");
-    expect_list("sim ", LIERNE_INVALID, "names 'sim '");
-    expect_list("mpi,self", LIERNE_INVALID, "must name one that the context has (sim)");
+    expect_list("smi", LIERNE_ERR_INVALID, "LIERNE_TRANSPORTS names 'smi'");
+    expect_list("sim,", LIERNE_ERR_INVALID, "LIERNE_TRANSPORTS names ''");
+    expect_list("sim,sim", LIERNE_ERR_INVALID, "names 'sim' twice");
+    expect_list("sim ", LIERNE_ERR_INVALID, "names 'sim '");
+    expect_list("mpi,self", LIERNE_ERR_INVALID, "must name one that the context has (sim)");
 }
 
 /* The list orders what a context has. */

@@ -1,6 +1,6 @@
-/* Calls that go on after lierne_end: on detached streams of the host, whose steps fail, and on a
- * device that is played, whose events pass when the test says so. What fails then is found by the
- * watchdog, kills the context, and is told by a query and by the next call. */
+/* Calls that go on after lierne_request_end: on detached streams of the host, whose steps fail, and
+ * on a device that is played, whose events pass when the test says so. What fails then is found by
+ * the watchdog, kills the context, and is told by a query and by the next call. */
 #include "plan/object.h"
 #include "runtime/context/context.h"
 #include "runtime/execute/execution.h"
@@ -43,7 +43,7 @@ static void open_world(world *w) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = TIMEOUT};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     cr_assert_eq(lierne_sim_create(&w->sim, RANKS, &spec), LIERNE_OK);
     for (int r = 0; r < RANKS; r++) {
         w->contexts[r] = lierne_sim_get_context(w->sim, r);
@@ -75,8 +75,8 @@ Test(watchdog, calls_end_before_their_stream) {
     for (int call = 0; call < 20; call++) {
         for (int r = 0; r < RANKS; r++) {
             w.in[r][0] = 100 * call + r;
-            cr_assert_eq(lierne_forward(w.plans[r], w.out[r], w.in[r], w.streams[r]), LIERNE_OK,
-                         "%s", lierne_last_error());
+            cr_assert_eq(lierne_plan_forward(w.plans[r], w.out[r], w.in[r], w.streams[r]),
+                         LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < RANKS; r++) { /* waits for the forward of both */
             cr_assert_eq(lierne_execution_settle(w.plans[r]->requests[0][0].execution), LIERNE_OK);
@@ -92,24 +92,26 @@ Test(watchdog, calls_end_before_their_stream) {
     cr_assert_eq(lierne_mem_live(), live);
 }
 
-/* The other rank never calls: lierne_end has returned long before. */
+/* The other rank never calls: lierne_request_end has returned long before. */
 Test(watchdog, a_call_that_fails_after_its_end_kills_the_context) {
     size_t live = lierne_mem_live();
     world w;
     open_world(&w);
     double start = lierne_now();
-    cr_assert_eq(lierne_forward(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_OK);
-    cr_assert_lt(lierne_now() - start, TIMEOUT, "lierne_end waited");
+    cr_assert_eq(lierne_plan_forward(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_OK);
+    cr_assert_lt(lierne_now() - start, TIMEOUT, "lierne_request_end waited");
     cr_assert_eq(lierne_context_get_status(w.contexts[0]), LIERNE_OK);
-    cr_assert_eq(await_status(w.contexts[0], 20), LIERNE_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "the context is dead, destroy it; lierne_forward failed: "
-                                          "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages"),
+    cr_assert_eq(await_status(w.contexts[0], 20), LIERNE_ERR_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(),
+                     "the context is dead, destroy it; lierne_plan_forward failed: "
+                     "rank 0: forward, call 1, stage 0 of 1: 1 of 2 messages"),
               "%s", lierne_last_error());
-    cr_assert_eq(lierne_adjoint(w.plans[0], w.out[0], w.in[0], w.streams[0]), LIERNE_TIMEOUT);
-    cr_assert(strstr(lierne_last_error(), "lierne_adjoint: the context is dead"), "%s",
+    cr_assert_eq(lierne_plan_adjoint(w.plans[0], w.out[0], w.in[0], w.streams[0]),
+                 LIERNE_ERR_TIMEOUT);
+    cr_assert(strstr(lierne_last_error(), "lierne_plan_adjoint: the context is dead"), "%s",
               lierne_last_error());
     cr_assert_eq(lierne_context_get_status(w.contexts[1]), LIERNE_OK);
-    cr_assert_eq(lierne_forward(w.plans[1], w.out[1], w.in[1], NULL), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_forward(w.plans[1], w.out[1], w.in[1], NULL), LIERNE_ERR_TIMEOUT);
     cr_assert(strstr(lierne_last_error(), "rank 0 gave up"), "%s", lierne_last_error());
     close_world(&w);
     cr_assert_eq(lierne_mem_live(), live);
@@ -178,7 +180,7 @@ static lierne_status event_record(void *stream, void *event) {
 
 static lierne_status event_query(void *event, bool *has) {
     *has = ((mark *)event)->number <= passed;
-    return broken && !*has ? LIERNE_FAIL(LIERNE_TRANSPORT, "the device is broken") : LIERNE_OK;
+    return broken && !*has ? LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "the device is broken") : LIERNE_OK;
 }
 
 static atomic_int entered;
@@ -210,7 +212,7 @@ static lierne_context *open_device(lierne_plan **plan, double timeout) {
     const lierne_context_spec spec = {.size = sizeof spec, .timeout = timeout};
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_I32};
+                                           .dtype = LIERNE_DTYPE_I32};
     lierne_context *context;
     recorded = passed = broken = aborted = entered = 0;
     memset(advancing, 0, sizeof advancing);
@@ -230,7 +232,7 @@ static char stream;
 static int32_t in[COUNT] = {3, 1, 4, 1, 5}, out[COUNT];
 
 static void call_device(lierne_plan *plan) {
-    cr_assert_eq(lierne_forward(plan, out, in, &stream), LIERNE_OK, "%s", lierne_last_error());
+    cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_OK, "%s", lierne_last_error());
 }
 
 static void close_device(lierne_context *context, lierne_plan *plan) {
@@ -246,12 +248,12 @@ Test(watchdog, the_deadline_counts_from_the_begin_on_the_stream) {
     call_device(plan);
     cr_assert_eq(await_status(context, 2 * TIMEOUT), LIERNE_OK, "%s", lierne_last_error());
     passed = 1; /* its begin */
-    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+    cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT);
     cr_assert(strstr(lierne_last_error(), "rank 0: forward, call 1: the stream reached it"), "%s",
               lierne_last_error());
     cr_assert_eq(aborted, 1);
     cr_assert_eq(entered, 5, "the thread is not on the context's device");
-    cr_assert_eq(lierne_forward(plan, out, in, &stream), LIERNE_TIMEOUT);
+    cr_assert_eq(lierne_plan_forward(plan, out, in, &stream), LIERNE_ERR_TIMEOUT);
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);
 }
@@ -274,7 +276,7 @@ static lierne_context *hang_in(lierne_plan **plan, int n, int full) {
 static void found_hanging(int n, int full, const char *says) {
     lierne_plan *plan;
     lierne_context *context = hang_in(&plan, n, full);
-    cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT, "call %d of %d", full, n);
+    cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT, "call %d of %d", full, n);
     cr_assert(strstr(lierne_last_error(), says), "%s", lierne_last_error());
     cr_assert_eq(aborted, 1);
     close_device(context, plan);
@@ -339,10 +341,10 @@ Test(watchdog, a_full_queue_does_not_hide_a_hang) {
         pass(1); /* stands in the first call */
         double start = lierne_now();
         while (aborted == 0 && lierne_now() - start < 10) {
-            lierne_forward(plan, out, in, &stream);
+            lierne_plan_forward(plan, out, in, &stream);
         }
         cr_assert_eq(aborted, 1, "%d calls ahead", ahead);
-        cr_assert_eq(await_status(context, 20), LIERNE_TIMEOUT);
+        cr_assert_eq(await_status(context, 20), LIERNE_ERR_TIMEOUT);
         pass(1000000);
         close_device(context, plan);
     }
@@ -355,9 +357,9 @@ Test(watchdog, an_error_of_the_device_is_told) {
     passed = recorded;
     call_device(plan);
     broken = 1;
-    cr_assert_eq(await_status(context, 20), LIERNE_TRANSPORT);
+    cr_assert_eq(await_status(context, 20), LIERNE_ERR_TRANSPORT);
     cr_assert(strstr(lierne_last_error(),
-                     "lierne_forward failed: rank 0: forward, call 2, after it "
+                     "lierne_plan_forward failed: rank 0: forward, call 2, after it "
                      "was begun: the device is broken"),
               "%s", lierne_last_error());
     broken = 0;

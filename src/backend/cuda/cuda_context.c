@@ -17,7 +17,7 @@ static lierne_status start(int *device, void **stream) {
 /* Everything that can fail on this rank alone. */
 static lierne_status prepare(const lierne_context *context, int *device, void **stream) {
     if (context->nplans > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: %zu plans of the context are alive, must be 0: choose the "
                            "memory before the first plan",
                            context->rank, context->nplans);
@@ -25,7 +25,7 @@ static lierne_status prepare(const lierne_context *context, int *device, void **
     lierne_status status = start(device, stream);
     return status == LIERNE_OK
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d: no CUDA device can be used: %s",
                              context->rank, lierne_error_text());
 }
 
@@ -45,7 +45,7 @@ lierne_status lierne_context_use_cuda(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     const lierne_field fields[1] = {{.name = "lierne_context_use_cuda"}};
     if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
     }
     LIERNE_TRY(lierne_context_alive(context));
     int device = 0;
@@ -82,7 +82,7 @@ lierne_status lierne_cuda_get_summary(char *text, size_t size) {
     LIERNE_PUBLIC_CALL();
     int runtime = 0, driver = 0, devices = 0;
     if (!text || size == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL or size is 0");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "text is NULL or size is 0");
     }
     cudaRuntimeGetVersion(&runtime);
     cudaDriverGetVersion(&driver);

@@ -31,7 +31,7 @@ static lierne_status load_one(const char *name, void **function) {
         return LIERNE_OK;
     }
     cudaGetLastError(); /* others must not find it again */
-    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "CUDA's driver has no %s, which is in versions from %d.%d on", name,
                        VERSION / 1000, VERSION % 1000 / 10);
 }

@@ -58,7 +58,7 @@ static lierne_status clear(void *memory, size_t bytes) {
 
 static lierne_status refused(cudaError_t error, const char *call) {
     lierne_status status = lierne_cuda_check(error, call);
-    return status == LIERNE_TRANSPORT ? LIERNE_UNSUPPORTED : status;
+    return status == LIERNE_ERR_TRANSPORT ? LIERNE_ERR_UNSUPPORTED : status;
 }
 
 /* Loads the kernel of the current device, which would otherwise happen in a call. */

@@ -20,7 +20,8 @@ lierne_status lierne_cuda_check(cudaError_t error, const char *call) {
         return LIERNE_OK;
     }
     cudaGetLastError(); /* an error that is not sticky must not be found again by others */
-    return LIERNE_FAIL(error == cudaErrorMemoryAllocation ? LIERNE_NO_MEMORY : LIERNE_TRANSPORT,
+    return LIERNE_FAIL(error == cudaErrorMemoryAllocation ? LIERNE_ERR_NO_MEMORY
+                                                          : LIERNE_ERR_TRANSPORT,
                        "%s: %s (%s)", call, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
@@ -96,14 +97,14 @@ static lierne_status check(const void *buffer, size_t align, int device, const c
     lierne_cuda_leave(device, previous);
     LIERNE_TRY(lierne_cuda_check(error, "cudaPointerGetAttributes"));
     if (attributes.type == cudaMemoryTypeUnregistered || attributes.devicePointer != buffer) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s is %s (%p), must be memory that device %d reads and writes: of "
                            "cudaMalloc, cudaMallocManaged or cudaHostAlloc",
                            name, what_is(&attributes), buffer, device);
     }
     return (uintptr_t)buffer % align == 0
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "%s is at address %p, must be a multiple of the %zu bytes of an "
                              "element",
                              name, buffer, align);

@@ -50,14 +50,14 @@ static lierne_status check(const void *stream, int device, bool *captures) {
     *captures = capture > 0;
     if (error == cudaErrorStreamCaptureImplicit) {
         cudaGetLastError();
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "the stream is the default one, which takes no work while another "
                            "stream is being captured into a CUDA graph");
     }
     LIERNE_TRY(lierne_cuda_check(error, "cudaStreamGetCaptureInfo"));
     return status != cudaStreamCaptureStatusInvalidated
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "the stream is in a capture into a CUDA graph that an earlier error "
                              "invalidated: end that capture first");
 }
@@ -134,7 +134,7 @@ static lierne_status wait_for_last(cudaStream_t stream, const event *f) {
         return f->recorded ? wait_for(stream, f->event, 0) : LIERNE_OK;
     }
     if (capture == f->earlier) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "the stream is in a capture that has calls of this plan, as another one "
                            "has that began later: end a capture before another one has such calls");
     }

@@ -16,8 +16,8 @@
 static lierne_status check(CUresult result, const char *call) {
     return result == CUDA_SUCCESS
                ? LIERNE_OK
-               : LIERNE_FAIL(result == CUDA_ERROR_OUT_OF_MEMORY ? LIERNE_NO_MEMORY
-                                                                : LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(result == CUDA_ERROR_OUT_OF_MEMORY ? LIERNE_ERR_NO_MEMORY
+                                                                : LIERNE_ERR_UNSUPPORTED,
                              "%s: error %d of CUDA's driver", call, (int)result);
 }
 
@@ -25,7 +25,8 @@ static lierne_status require(const lierne_cuda_driver *cu, CUdevice_attribute at
                              const char *what) {
     int has = 0;
     LIERNE_TRY(check(cu->cuDeviceGetAttribute(&has, attribute, device), "cuDeviceGetAttribute"));
-    return has ? LIERNE_OK : LIERNE_FAIL(LIERNE_UNSUPPORTED, "device %d has no %s", device, what);
+    return has ? LIERNE_OK
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "device %d has no %s", device, what);
 }
 
 /* On the device, for sharing by descriptors. */
@@ -51,7 +52,7 @@ static lierne_status check_device(const lierne_cuda_driver *cu, size_t bytes, in
                      "cuMemGetAllocationGranularity"));
     return granularity > 0 && bytes % granularity == 0
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "%zu bytes are no multiple of the granularity of device %d, %zu bytes",
                              bytes, device, granularity);
 }
@@ -162,7 +163,7 @@ static lierne_status fetch(int *descriptor, const lierne_cuda_share *share) {
     lierne_cuda_share own;
     describe(&own);
     if (!is_in_sight(share, &own)) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "process %lld is in another container or pid namespace",
                            (long long)share->process);
     }
@@ -175,7 +176,7 @@ static lierne_status fetch(int *descriptor, const lierne_cuda_share *share) {
     }
     return *descriptor >= 0
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "the system does not let this process copy a descriptor of process "
                              "%lld (%s): %s",
                              (long long)share->process, process < 0 ? "pidfd_open" : "pidfd_getfd",
@@ -216,7 +217,7 @@ lierne_status lierne_cuda_vmm_open(void **out, const lierne_cuda_share *share, i
     LIERNE_TRY(lierne_cuda_driver_load(&cu));
     lierne_status status =
         is_own(share) ? open_own(&cu, out, share, device) : open_other(&cu, out, share, device);
-    return status == LIERNE_NO_MEMORY ? LIERNE_UNSUPPORTED : status;
+    return status == LIERNE_ERR_NO_MEMORY ? LIERNE_ERR_UNSUPPORTED : status;
 }
 
 void lierne_cuda_vmm_close(void *memory, const lierne_cuda_share *share) {

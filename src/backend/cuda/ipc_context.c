@@ -46,7 +46,7 @@ static lierne_status map_peers(lierne_context *context, lierne_ipc *ipc,
         const lierne_control_message *m = &received->at[i];
         offer theirs;
         if (m->count != OFFER_WORDS) {
-            return LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d has no window", m->peer);
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d has no window", m->peer);
         }
         memcpy(&theirs, m->words, sizeof theirs);
         int index = lierne_context_index(context, m->peer);
@@ -95,7 +95,7 @@ static lierne_status meet(lierne_context *context, lierne_ipc *ipc, lists *l) {
 /* Whether the ranks go on without it after an error. */
 static bool is_refusal(const lierne_context *context, lierne_status status) {
     return context->dead == LIERNE_OK &&
-           (status == LIERNE_UNSUPPORTED || status == LIERNE_TRANSPORT);
+           (status == LIERNE_ERR_UNSUPPORTED || status == LIERNE_ERR_TRANSPORT);
 }
 
 static lierne_status give_up(lierne_context *context, lierne_ipc *ipc, lierne_status status) {

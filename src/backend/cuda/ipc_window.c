@@ -25,7 +25,7 @@ static lierne_status add_chunk(lierne_ipc *ipc, size_t bytes) {
     size_t granule = ipc->driver->granule;
     void *memory;
     if (n == LIERNE_IPC_CHUNKS) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY,
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
                            "%zu bytes of a window: its table of %d chunks is full", bytes,
                            LIERNE_IPC_CHUNKS);
     }
@@ -171,7 +171,7 @@ lierne_status lierne_ipc_peer_address(char **out, lierne_ipc *ipc, int index,
                                       const lierne_ipc_place *place) {
     lierne_ipc_peer *peer = &ipc->peers[index];
     if (place->chunk < 0 || place->chunk >= LIERNE_IPC_CHUNKS) {
-        return LIERNE_FAIL(LIERNE_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                            "rank %d names chunk %lld of its window, must be below %d",
                            lierne_members_rank(&ipc->members, index), (long long)place->chunk,
                            LIERNE_IPC_CHUNKS);
@@ -194,14 +194,14 @@ lierne_status lierne_ipc_check(const lierne_ipc *ipc) {
     case 0:
         return LIERNE_OK;
     case LIERNE_IPC_LATE:
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: ipc: rank %d did not send, or take, a message within %g s",
                            own, peer, ipc->timeout);
     case LIERNE_IPC_GAVE_UP:
-        return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: ipc: rank %d gave up after an error", own,
-                           peer);
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "rank %d: ipc: rank %d gave up after an error",
+                           own, peer);
     default:
-        return LIERNE_FAIL(LIERNE_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                            "rank %d: ipc: what waited for rank %d was ended after an error", own,
                            peer);
     }
@@ -210,7 +210,7 @@ lierne_status lierne_ipc_check(const lierne_ipc *ipc) {
 lierne_status lierne_ipc_check_peers(const lierne_ipc *ipc) {
     for (int r = 0; r < ipc->world; r++) {
         if (lierne_process_ended(ipc->peers[r].watch)) {
-            return LIERNE_FAIL(LIERNE_PEER_FAILED, "ipc: the process of rank %d has ended",
+            return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "ipc: the process of rank %d has ended",
                                lierne_members_rank(&ipc->members, r));
         }
     }

@@ -151,7 +151,7 @@ lierne_status lierne_mpi_agree(void *state, lierne_status mine, const lierne_fie
     set_decision(m, mine);
     LIERNE_TRY(reduce(m, mine != LIERNE_OK ? m->rank : m->world, lierne_fields_hash(fields, n)));
     if (m->reduce_out[FAILED] < 0) {
-        return LIERNE_FAIL(LIERNE_MISMATCH, "rank %d destroys its context while others plan",
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH, "rank %d destroys its context while others plan",
                            lierne_mpi_name(m, (int)(-1 - m->reduce_out[FAILED])));
     }
     if (m->reduce_out[FAILED] < m->world) {

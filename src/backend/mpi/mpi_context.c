@@ -22,15 +22,15 @@ static lierne_status check_comm(MPI_Comm comm) {
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (!initialized || finalized) {
-        return LIERNE_FAIL(LIERNE_INVALID, "MPI is %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "MPI is %s",
                            finalized ? "finalised" : "not initialised");
     }
     if (comm == MPI_COMM_NULL) {
-        return LIERNE_FAIL(LIERNE_INVALID, "comm is MPI_COMM_NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "comm is MPI_COMM_NULL");
     }
     MPI_Comm_test_inter(comm, &inter);
     if (inter) {
-        return LIERNE_FAIL(LIERNE_INVALID, "comm is an intercommunicator");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "comm is an intercommunicator");
     }
     return LIERNE_OK;
 }
@@ -160,7 +160,7 @@ lierne_status lierne_context_create_mpi(lierne_context **out, MPI_Comm comm,
     LIERNE_TRY(create_state(&m, comm, spec, &mine));
     if (mine == LIERNE_OK) {
         mine = out ? lierne_alloc(&context, 1, sizeof *context)
-                   : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+                   : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     if (mine == LIERNE_OK) {
         mine = prepare(context, m, spec);

@@ -9,6 +9,6 @@ lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char 
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
     int length;
     MPI_Error_string(code, text, &length);
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s: %s", lierne_mpi_name(m, m->rank), what,
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s: %s", lierne_mpi_name(m, m->rank), what,
                        text);
 }

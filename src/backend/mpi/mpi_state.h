@@ -64,7 +64,7 @@ typedef struct lierne_mpi_state {
 
 /* mpi_error.c. The rank of the context that a rank of comm is, for messages. */
 int lierne_mpi_name(const lierne_mpi_state *m, int rank);
-/* LIERNE_TRANSPORT with MPI's text for code. */
+/* LIERNE_ERR_TRANSPORT with MPI's text for code. */
 lierne_status lierne_mpi_failed(const lierne_mpi_state *m, int code, const char *what);
 
 /* mpi_liveness.c. Begins to watch the processes of ranks in the same pid namespace. */

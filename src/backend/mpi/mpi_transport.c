@@ -41,8 +41,9 @@ static lierne_status reserve(batch *b, size_t capacity) {
         return LIERNE_OK;
     }
     if (capacity > INT_MAX) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "%zu pieces of messages in flight, must be at most %d",
-                           capacity, INT_MAX);
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
+                           "%zu pieces of messages in flight, must be at most %d", capacity,
+                           INT_MAX);
     }
     LIERNE_TRY(lierne_realloc(&b->requests, capacity, sizeof *b->requests));
     LIERNE_TRY(lierne_realloc(&b->pieces, capacity, sizeof *b->pieces));
@@ -107,7 +108,7 @@ static lierne_status fail(const batch *b, const slot *s, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
     int length;
     MPI_Error_string(code, text, &length);
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s rank %d with tag %d: %s",
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s rank %d with tag %d: %s",
                        lierne_mpi_name(b->state, b->state->rank),
                        s->receives ? "receiving from" : "sending to",
                        lierne_mpi_name(b->state, s->peer), s->tag, text);
@@ -164,7 +165,7 @@ static lierne_status check_piece(const batch *b, const piece *p, int code,
     }
     MPI_Get_count(status, MPI_BYTE, &got);
     if (got != p->bytes) {
-        return LIERNE_FAIL(LIERNE_TRANSPORT,
+        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                            "rank %d expects %d bytes from rank %d with tag %d and received %d",
                            lierne_mpi_name(b->state, b->state->rank), p->bytes,
                            lierne_mpi_name(b->state, s->peer), s->tag, got);

@@ -34,7 +34,8 @@ static lierne_status check_peers(lierne_mpi_state *m) {
 
 static lierne_status check_deadline(lierne_mpi_state *m, const char *what) {
     if (lierne_deadline_passed(&m->deadline, lierne_now())) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks called within %g s",
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
+                           "rank %d of %d: %s: not all ranks called within %g s",
                            lierne_mpi_name(m, m->rank),
                            m->members.count ? m->members.world : m->world, what, m->timeout);
     }

@@ -20,7 +20,7 @@ static lierne_status check_device(const lierne_nccl *n, const lierne_context *co
         lierne_nccl_check(n, n->call.ncclCommCuDevice(n->comm, &device), "ncclCommCuDevice"));
     return device == context->device
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_INVALID,
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
                              "rank %d: the communicator is on device %d, must be on %d, the one "
                              "that was current in lierne_context_use_cuda: call cudaSetDevice",
                              context->rank, device, context->device);
@@ -32,7 +32,7 @@ static lierne_status check_given(const lierne_nccl *n) {
     LIERNE_TRY(lierne_nccl_check(n, n->call.ncclCommCount(n->comm, &count), "ncclCommCount"));
     return rank == n->rank && count == n->world
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_INVALID,
+               : LIERNE_FAIL(LIERNE_ERR_INVALID,
                              "comm has rank %d of %d, must have rank %d of %d: the ranks of the "
                              "context, in their order",
                              rank, count, n->rank, n->world);
@@ -41,20 +41,21 @@ static lierne_status check_given(const lierne_nccl *n) {
 static lierne_status check_context(const lierne_context *context) {
     for (int i = 0; i < context->ncarriers; i++) {
         if (context->carriers[i].transport == &lierne_nccl_transport) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the context uses NCCL already",
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the context uses NCCL already",
                                context->rank);
         }
     }
     if (strcmp(context->memory->name, "cuda") != 0 || context->nplans > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the context has %s memory and %zu plans: call "
                            "lierne_context_use_cuda first, and both before the first plan",
                            context->rank, context->memory->name, context->nplans);
     }
     return context->ncarriers < LIERNE_MAX_TRANSPORTS
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: the context has %d transports already",
-                             context->rank, context->ncarriers);
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
+                             "rank %d: the context has %d transports already", context->rank,
+                             context->ncarriers);
 }
 
 static lierne_status get_id(const lierne_nccl *n, ncclUniqueId *id) {
@@ -158,7 +159,7 @@ lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
     if (!context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
     }
     LIERNE_TRY(lierne_context_alive(context));
     lierne_status status = prepare(&n, context, comm, &id);
@@ -183,7 +184,7 @@ lierne_status lierne_nccl_get_summary(char *text, size_t size) {
     lierne_nccl_functions nccl;
     int version = 0;
     if (!text || size == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "text is NULL or size is 0");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "text is NULL or size is 0");
     }
     if (lierne_nccl_load(&nccl) != LIERNE_OK) {
         snprintf(text, size, "%s", lierne_error_text());

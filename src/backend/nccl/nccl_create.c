@@ -128,7 +128,7 @@ lierne_status lierne_context_create_nccl(lierne_context **out, struct ncclComm *
     lierne_context *context = NULL;
     lierne_oob_state *s;
     if (!comm) {
-        return LIERNE_FAIL(LIERNE_INVALID, "comm is NULL, must be an ncclComm_t");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "comm is NULL, must be an ncclComm_t");
     }
     lierne_status mine = lierne_context_take_spec(&spec, given);
     LIERNE_TRY(open_state(&s, comm, &mine));

@@ -14,7 +14,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
     int version = 0;
     void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
     if (!library) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "NCCL is not found (%s): put its folder into LD_LIBRARY_PATH",
                            dlerror());
     }
@@ -22,7 +22,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
 #define FIND(name)                                                                                 \
     LOOK_UP(name)                                                                                  \
     if (!nccl->name) {                                                                             \
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,                                                     \
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,                                                 \
                            LIBRARY " has no function " #name ": it is too old");                   \
     }
     LIERNE_NCCL_FUNCTIONS(FIND)
@@ -32,7 +32,7 @@ lierne_status lierne_nccl_load(lierne_nccl_functions *nccl) {
     nccl->ncclGetVersion(&version);
     return version >= OLDEST
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED, LIBRARY " has version %d, must be at least %d",
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, LIBRARY " has version %d, must be at least %d",
                              version, OLDEST);
 }
 
@@ -41,7 +41,7 @@ lierne_status lierne_nccl_check(const lierne_nccl *n, ncclResult_t result, const
         return LIERNE_OK;
     }
     const char *detail = n->comm ? n->call.ncclGetLastError(n->comm) : NULL;
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s: %s%s%s", n->rank, what,
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s: %s%s%s", n->rank, what,
                        n->call.ncclGetErrorString(result), detail && *detail ? ": " : "",
                        detail ? detail : "");
 }
@@ -52,7 +52,7 @@ lierne_status lierne_nccl_enter(lierne_nccl *n) {
         return LIERNE_OK;
     }
     pthread_mutex_unlock(&n->lock);
-    return LIERNE_FAIL(LIERNE_TRANSPORT,
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                        "rank %d: the communicator was aborted: a call failed after it was ended",
                        n->rank);
 }
@@ -86,7 +86,7 @@ lierne_status lierne_nccl_wait_within(lierne_nccl *n, const char *what, double t
             return status;
         }
         if (lierne_deadline_passed(&deadline, lierne_now())) {
-            return LIERNE_FAIL(LIERNE_TIMEOUT,
+            return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                                "rank %d: %s: NCCL is not ready within %g s: a rank is missing or "
                                "late",
                                n->rank, what, timeout);

@@ -30,7 +30,7 @@ lierne_status lierne_nccl_heap_reserve(void *self, int64_t bytes) {
     int64_t least = lierne_heap_bytes(&n->heap) / 4;
     void *memory = NULL;
     if (!lierne_nccl_has_windows(&n->call)) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: this NCCL has no windows", n->rank);
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d: this NCCL has no windows", n->rank);
     }
     bytes = ((bytes > least ? bytes : least) + GRANULE - 1) / GRANULE * GRANULE;
     LIERNE_TRY(lierne_nccl_enter(n));
@@ -64,7 +64,7 @@ lierne_status lierne_nccl_heap_enlist(void *self) {
     chunk->handle = n->window;
     return chunk->handle
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED, "rank %d: NCCL makes no window", n->rank);
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "rank %d: NCCL makes no window", n->rank);
 }
 
 /* Windows that are left, the end of the communicator ends, and an abort. */

@@ -53,7 +53,7 @@ typedef struct joining {
 } joining;
 
 static lierne_status system_error(const char *what) {
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "%s: %s%s", what, strerror(errno),
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "%s: %s%s", what, strerror(errno),
                        errno == EMFILE || errno == ENFILE
                            ? "; a rank needs a descriptor for every other rank (ulimit -n)"
                            : "");
@@ -109,7 +109,7 @@ static lierne_status name_is_taken(const joining *j) {
         close(probe);
     }
     return LIERNE_FAIL(
-        LIERNE_INVALID,
+        LIERNE_ERR_INVALID,
         "rank %d of job '%.100s' is taken by process %d of user %ld: jobs that begin "
         "at once need different names",
         j->mesh->rank, j->name, (int)other.pid, (long)other.uid);
@@ -133,7 +133,7 @@ static lierne_status check_hello(const joining *j, const hello *h, int socket) {
     int pid = (int)peer_of(socket).pid;
     if (h->version != own.version || h->world != own.world) {
         return LIERNE_FAIL(
-            LIERNE_MISMATCH,
+            LIERNE_ERR_MISMATCH,
             "process %d, rank %d of job '%.100s', has %s; this rank, %d, has a world "
             "of %d and lierne %s",
             pid, h->rank, j->name,
@@ -141,7 +141,7 @@ static lierne_status check_hello(const joining *j, const hello *h, int socket) {
             own.world, lierne_version());
     }
     if (h->rank <= own.rank || h->rank >= own.world || j->joined[h->rank]) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "process %d claims rank %d of job '%.100s', which another process has: "
                            "jobs that begin at once need different names",
                            pid, h->rank, j->name);
@@ -243,7 +243,7 @@ static lierne_status connect_to(joining *j, int rank) {
     struct ucred peer = peer_of(socket);
     if (peer.uid != geteuid()) {
         close(socket);
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the address of rank %d of job '%.100s' is taken by process %d of user "
                            "%ld, not of user %ld: use another name",
                            rank, j->name, (int)peer.pid, (long)peer.uid, (long)geteuid());
@@ -261,7 +261,7 @@ static lierne_status take_answer(joining *j, int rank) {
     if (status != LIERNE_OK) {
         return LIERNE_FAIL(status, "rank %d of job '%.100s' turned rank %d of %d away: %s", rank,
                            j->name, j->mesh->rank, j->mesh->world,
-                           status == LIERNE_MISMATCH
+                           status == LIERNE_ERR_MISMATCH
                                ? "it has another world, or another version of lierne"
                                : "another process has that rank; jobs that begin at once need "
                                  "different names");
@@ -292,7 +292,7 @@ static lierne_status check_joined(const joining *j) {
     for (int r = 0; r < j->mesh->world; r++) {
         struct pollfd end = {.fd = j->mesh->sockets[r], .events = POLLRDHUP};
         if (j->joined[r] && poll(&end, 1, 0) > 0 && (end.revents & (POLLRDHUP | POLLHUP))) {
-            return LIERNE_FAIL(LIERNE_PEER_FAILED,
+            return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
                                "rank %d of job '%.100s' ended, or failed, while rank %d waited for "
                                "the others",
                                r, j->name, j->mesh->rank);
@@ -310,7 +310,7 @@ static lierne_status time_out(const joining *j) {
                 (size_t)snprintf(missing + used, sizeof missing - used, used ? ", %d" : "%d", r);
         }
     }
-    return LIERNE_FAIL(LIERNE_TIMEOUT,
+    return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d of %d: no connection to rank %s of job '%.100s' within %g s; ranks "
                        "of another node, network namespace or user cannot join: use "
                        "lierne_context_create_oob for them",

@@ -53,7 +53,7 @@ static lierne_status read_number(const char *variable, int *number) {
     char *end;
     long value = text ? strtol(text, &end, 10) : -1;
     if (!text || end == text || *end || value < 0 || value > INT_MAX) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is '%.40s', must be a whole number from 0 on",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is '%.40s', must be a whole number from 0 on",
                            variable, text ? text : "");
     }
     *number = (int)value;
@@ -70,7 +70,7 @@ static lierne_status check_node(const launcher *l, int world) {
         LIERNE_TRY(read_number(l->nodes, &nodes));
     }
     if (local != world || nodes > 1) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s is %d and %s is %d: the world is larger than this node; use "
                            "lierne_context_create_oob with your own all-gather, send and receive, "
                            "or lierne_context_create_mpi",
@@ -104,7 +104,7 @@ lierne_status lierne_launch_find(lierne_launch *launch) {
         return check_node(l, launch->world);
     }
     return LIERNE_FAIL(
-        LIERNE_INVALID,
+        LIERNE_ERR_INVALID,
         "spec->world is 0, and no launcher has set its variables (RANK and WORLD_SIZE "
         "of torchrun, OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and PMI_SIZE, "
         "SLURM_PROCID and SLURM_NTASKS): set world, rank and name");

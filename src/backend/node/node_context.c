@@ -13,13 +13,14 @@ static lierne_status check_spec(const lierne_node_spec *spec) {
     size_t length = spec->name ? strnlen(spec->name, NAME_BYTES + 1) : 0;
     if (spec->world < 0 || (spec->world == 0 && spec->rank != 0)) {
         return LIERNE_FAIL(
-            LIERNE_INVALID,
+            LIERNE_ERR_INVALID,
             "rank is %d and world is %d: world must be at least 1, or both 0 for the "
             "launcher's variables",
             spec->rank, spec->world);
     }
     if ((spec->name || spec->world > 0) && (length == 0 || length > NAME_BYTES)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "name is %s, must have 1 to %d bytes where world is set",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "name is %s, must have 1 to %d bytes where world is set",
                            !spec->name ? "NULL"
                            : length    ? "longer"
                                        : "empty",
@@ -47,7 +48,7 @@ static lierne_status find_job(lierne_launch *job, const lierne_node_spec *spec) 
 
 static lierne_status check_job(const lierne_launch *job) {
     if (job->world < 1 || job->rank < 0 || job->rank >= job->world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank is %d of a world of %d, must be 0 to %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d of a world of %d, must be 0 to %d",
                            job->rank, job->world, job->world - 1);
     }
     return LIERNE_OK;
@@ -66,22 +67,22 @@ static lierne_status find_place(int *index, int *count, uint64_t *key, const lie
         *key = lierne_hash(*key, members.ranks, (size_t)members.count * sizeof *members.ranks);
     }
     if (*count < job->world && spec->world_size != job->world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "spec->context->world_size is %d, must be %d, the ranks of the job",
                            spec->world_size, job->world);
     }
     if (*index < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank is %d, which is none of the %d in spec->context->members: only "
                            "members call",
                            job->rank, *count);
     }
-    if (*count > LIERNE_NODE_MOST_RANKS) {
+    if (*count > LIERNE_NODE_MAX_RANKS) {
         return LIERNE_FAIL(
-            LIERNE_INVALID,
+            LIERNE_ERR_INVALID,
             "%d ranks, must be at most %d: every rank has a connection to every other "
             "one; use lierne_context_create_oob or lierne_context_create_mpi",
-            *count, LIERNE_NODE_MOST_RANKS);
+            *count, LIERNE_NODE_MAX_RANKS);
     }
     return LIERNE_OK;
 }

@@ -22,7 +22,7 @@ lierne_status lierne_oob_begin(lierne_oob_state *s, lierne_oob_kind kind) {
     LIERNE_TRY(lierne_oob_gather(s, &s->mine, s->records, sizeof s->mine, "agreeing"));
     for (int r = 0; r < s->world; r++) {
         if (s->records[r].kind != s->records[0].kind) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "rank %d %s while rank %d %s: ranks must call alike",
                                lierne_oob_name(s, r), name_of(s->records[r].kind),
                                lierne_oob_name(s, 0), name_of(s->records[0].kind));

@@ -74,7 +74,7 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
     s->timeout = lierne_context_timeout(spec);
     if (mine == LIERNE_OK) {
         mine = out ? lierne_alloc(&context, 1, sizeof *context)
-                   : LIERNE_FAIL(LIERNE_INVALID, "out is NULL");
+                   : LIERNE_FAIL(LIERNE_ERR_INVALID, "out is NULL");
     }
     if (mine == LIERNE_OK) {
         mine = prepare(context, s, transport, spec);
@@ -94,20 +94,21 @@ lierne_status lierne_context_open_oob(lierne_context **out, lierne_oob_state *s,
 /* Errors of this rank alone: without the functions it cannot tell the others. */
 static lierne_status check_spec(const lierne_oob_spec *spec) {
     if (spec->nranks < 1 || spec->nranks > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", spec->nranks,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nranks is %d, must be 1 to %d", spec->nranks,
                            LIERNE_MAX_RANKS);
     }
     if (spec->rank < 0 || spec->rank >= spec->nranks) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be 0 to %d", spec->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be 0 to %d", spec->rank,
                            spec->nranks - 1);
     }
     const lierne_oob_calls *calls = &spec->calls;
     if (!calls->allgather || !calls->test) {
-        return LIERNE_FAIL(LIERNE_INVALID, "calls.%s is NULL, must be a function",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "calls.%s is NULL, must be a function",
                            calls->allgather ? "test" : "allgather");
     }
     if (!calls->send != !calls->receive) {
-        return LIERNE_FAIL(LIERNE_INVALID, "calls.%s is NULL, must be a function where calls.%s is",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "calls.%s is NULL, must be a function where calls.%s is",
                            calls->send ? "receive" : "send", calls->send ? "send" : "receive");
     }
     return LIERNE_OK;

@@ -9,9 +9,9 @@ lierne_status lierne_oob_failed(const lierne_oob_state *s, int code, const char 
     if (s->hooks) {
         /* Lierne's own functions have set the message. Without memory for a message that arrives, a
          * call cannot go on, unlike one of a planner without memory. */
-        return code == LIERNE_NO_MEMORY ? LIERNE_TRANSPORT : (lierne_status)code;
+        return code == LIERNE_ERR_NO_MEMORY ? LIERNE_ERR_TRANSPORT : (lierne_status)code;
     }
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d: %s: the caller's function returned %d",
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "rank %d: %s: the caller's function returned %d",
                        lierne_oob_name(s, s->rank), what, code);
 }
 

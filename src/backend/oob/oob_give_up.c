@@ -41,11 +41,11 @@ lierne_status lierne_oob_check_given_up(lierne_oob_state *s) {
 lierne_status lierne_oob_alive(void *state, int peer) {
     const lierne_oob_state *s = state;
     if (s->watches && lierne_process_ended(s->watches[peer])) {
-        return LIERNE_FAIL(LIERNE_PEER_FAILED, "rank %d: the process of rank %d has ended",
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED, "rank %d: the process of rank %d has ended",
                            lierne_oob_name(s, s->rank), lierne_oob_name(s, peer));
     }
     if (s->hooks && s->hooks->ended && s->hooks->ended(s->calls.user, peer)) {
-        return LIERNE_FAIL(LIERNE_PEER_FAILED,
+        return LIERNE_FAIL(LIERNE_ERR_PEER_FAILED,
                            "rank %d: the connection to rank %d has ended: its process has ended, "
                            "or destroyed its context",
                            lierne_oob_name(s, s->rank), lierne_oob_name(s, peer));

@@ -45,7 +45,7 @@ static lierne_status fail(const batch *b, const message *m, int code) {
     const lierne_oob_state *s = b->state;
     return s->hooks
                ? lierne_oob_failed(s, code, "")
-               : LIERNE_FAIL(LIERNE_TRANSPORT,
+               : LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                              "rank %d: %s rank %d %zu bytes with tag %d: the caller's function "
                              "returned %d",
                              lierne_oob_name(s, s->rank),

@@ -51,7 +51,8 @@ lierne_status lierne_oob_pause(lierne_oob_state *s, const char *what) {
     LIERNE_TRY(lierne_oob_check_given_up(s));
     LIERNE_TRY(check_peers(s));
     if (lierne_deadline_passed(&s->deadline, lierne_now())) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT, "rank %d of %d: %s: not all ranks called within %g s",
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
+                           "rank %d of %d: %s: not all ranks called within %g s",
                            lierne_oob_name(s, s->rank),
                            s->members.count ? s->members.world : s->world, what, s->timeout);
     }

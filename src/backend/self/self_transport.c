@@ -19,7 +19,7 @@ static void batch_destroy(void *batch) {
 static lierne_status reject(void *batch, int match, const lierne_posting *postings, size_t n) {
     (void)batch, (void)match;
     return n == 0 ? LIERNE_OK
-                  : LIERNE_FAIL(LIERNE_TRANSPORT, "no rank %d in a world of one rank",
+                  : LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "no rank %d in a world of one rank",
                                 postings[0].peer);
 }
 

@@ -46,7 +46,7 @@ static void *map(const lierne_segment_name *name, lierne_extent extent) {
 }
 
 static lierne_status refused(const lierne_segment_name *name) {
-    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "the system refuses to map the shared memory of process %llu: %s",
                        (unsigned long long)name->process, strerror(errno));
 }
@@ -89,7 +89,7 @@ static int chunk_of(const lierne_segment *s, uint64_t offset, size_t bytes) {
 void *lierne_segment_address(lierne_segment *s, uint64_t offset, size_t bytes) {
     int c = chunk_of(s, offset, bytes);
     if (c < 0) {
-        LIERNE_FAIL(LIERNE_TRANSPORT, "process %llu has no shared memory at offset %llu",
+        LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "process %llu has no shared memory at offset %llu",
                     (unsigned long long)s->name.process, (unsigned long long)offset);
         return NULL;
     }

@@ -45,7 +45,7 @@ static lierne_status open_file(lierne_segment *s) {
         if (descriptor >= 0) {
             close(descriptor);
         }
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "the system refuses shared memory without a name (memfd): %s",
                            strerror(code));
     }
@@ -94,7 +94,7 @@ static bool find_gap(const lierne_segment *s, const lierne_extent *chunk, uint64
 }
 
 static lierne_status no_memory(uint64_t bytes, const char *reason) {
-    return LIERNE_FAIL(LIERNE_NO_MEMORY,
+    return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
                        "%llu bytes of memory that the ranks of the node share: %s",
                        (unsigned long long)bytes, reason);
 }

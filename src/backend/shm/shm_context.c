@@ -89,7 +89,7 @@ lierne_status lierne_context_start_shm(lierne_context *context,
     note(context, answers[LIERNE_SHM_SHARED] ? "no two ranks are on one node"
                                              : "the system refuses it to another rank");
     if (only) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "LIERNE_TRANSPORTS names shm alone, but on some rank the system does "
                            "not allow shared memory (memfd, /proc): add another transport");
     }

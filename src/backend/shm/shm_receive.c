@@ -27,7 +27,7 @@ static lierne_status show_window(lierne_shm_message *m) {
             first = lierne_segment_address(&m->peer->segment, m->found->line->bases[i],
                                            (size_t)(s->high - s->low));
             if (!first) {
-                return LIERNE_TRANSPORT;
+                return LIERNE_ERR_TRANSPORT;
             }
             first -= s->low;
         }
@@ -54,8 +54,9 @@ static lierne_status cannot_pull(const lierne_shm *shm, lierne_shm_message *m, i
         m->found = NULL;
         return LIERNE_OK;
     }
-    return LIERNE_FAIL(LIERNE_TRANSPORT, "reading %zu bytes of the memory of rank %d: %s", m->bytes,
-                       lierne_members_rank(&shm->members, m->peer->index), strerror(code));
+    return LIERNE_FAIL(LIERNE_ERR_TRANSPORT, "reading %zu bytes of the memory of rank %d: %s",
+                       m->bytes, lierne_members_rank(&shm->members, m->peer->index),
+                       strerror(code));
 }
 
 static lierne_status pull(const lierne_shm *shm, lierne_shm_message *m) {
@@ -97,8 +98,9 @@ static lierne_status begin(const lierne_shm *shm, lierne_shm_message *m) {
     const lierne_line *line = m->found->line;
     m->way = (lierne_way)line->way;
     if (line->bytes != m->bytes) {
-        return LIERNE_FAIL(LIERNE_TRANSPORT, "%zu bytes are expected of rank %d, which sends %llu",
-                           m->bytes, lierne_members_rank(&shm->members, m->peer->index),
+        return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+                           "%zu bytes are expected of rank %d, which sends %llu", m->bytes,
+                           lierne_members_rank(&shm->members, m->peer->index),
                            (unsigned long long)line->bytes);
     }
     switch (m->way) {

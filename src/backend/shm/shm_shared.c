@@ -42,7 +42,7 @@ lierne_status lierne_shm_shared_open(void **shared, void **memory, size_t bytes,
     }
     *memory = lierne_segment_address(segment, (uint64_t)name->words[3], bytes);
     if (!*memory) {
-        return fail(segment, LIERNE_UNSUPPORTED);
+        return fail(segment, LIERNE_ERR_UNSUPPORTED);
     }
     *shared = segment;
     return LIERNE_OK;

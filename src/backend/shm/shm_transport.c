@@ -227,7 +227,7 @@ static lierne_status view_line(const lierne_shm_message *m, lierne_line_view *vi
     view->line = lierne_segment_address(segment, (uint64_t)words[0], bytes);
     view->slot =
         words[2] ? lierne_segment_address(segment, (uint64_t)words[1], (size_t)words[2]) : NULL;
-    return view->line && (view->slot || !words[2]) ? LIERNE_OK : LIERNE_TRANSPORT;
+    return view->line && (view->slot || !words[2]) ? LIERNE_OK : LIERNE_ERR_TRANSPORT;
 }
 
 /* Whether the batch has a receive from a peer with one execution, so that its calls are those of

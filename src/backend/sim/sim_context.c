@@ -94,7 +94,7 @@ lierne_status lierne_sim_create(lierne_sim **out, int nranks, const lierne_conte
     lierne_sim *sim;
     LIERNE_TRY(lierne_check_set(out, "out"));
     if (nranks < 1 || nranks > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "nranks is %d, must be 1 to %d", nranks,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nranks is %d, must be 1 to %d", nranks,
                            LIERNE_MAX_RANKS);
     }
     LIERNE_TRY(lierne_context_take_spec(spec, given));
@@ -124,7 +124,7 @@ lierne_status lierne_sim_destroy(lierne_sim *sim) {
     for (const lierne_context *context = sim ? sim->used : NULL; context;
          context = context->next_used) {
         if (context->nplans > 0 || context->groups.count > 0) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "%zu plans and %zu groups of rank %d are alive, must be 0: destroy "
                                "them first, or use lierne_sim_destroy_all",
                                context->nplans, context->groups.count, context->rank);

@@ -144,7 +144,7 @@ static lierne_status take_part(lierne_sim_rank *s, lierne_status mine, const lie
         world->full = open_agreement(world, s->rank, fields, n) != LIERNE_OK;
     }
     if ((size_t)id >= world->agreements.count) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY,
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
                            "there was no memory to record agreement %d of the world", id);
     }
     lierne_sim_agreement *a = &world->agreements.at[id];
@@ -199,7 +199,7 @@ static lierne_status agreement_status(void *self, int id) {
 static lierne_status check_given_up(lierne_sim_rank *s) {
     const lierne_sim_world *world = s->world;
     if (world->timed_out >= 0) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d of %d: planning: rank %d timed out waiting for other ranks",
                            lierne_sim_name(world, s->rank), world->members.world,
                            lierne_sim_name(world, world->timed_out));
@@ -216,7 +216,7 @@ static lierne_status pause(lierne_sim_rank *s, lierne_deadline *deadline, size_t
     if (lierne_deadline_passed(deadline, lierne_now())) {
         s->world->timed_out = s->rank;
         s->world->dirty = true;
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d of %d: planning: %zu ranks did not call within %g s",
                            lierne_sim_name(s->world, s->rank), s->world->members.world, missing,
                            s->world->timeout);

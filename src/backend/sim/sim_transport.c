@@ -67,10 +67,10 @@ static lierne_status post(void *self, int match, const lierne_posting *postings,
 static lierne_status deliver(const batch *b, const slot *s, lierne_sim_message *m) {
     lierne_status status = LIERNE_OK;
     if (m->bytes != s->bytes) {
-        status =
-            LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d expects %zu bytes from rank %d and received %zu",
-                        lierne_sim_name(b->rank->world, b->rank->rank), s->bytes,
-                        lierne_sim_name(b->rank->world, s->peer), m->bytes);
+        status = LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+                             "rank %d expects %zu bytes from rank %d and received %zu",
+                             lierne_sim_name(b->rank->world, b->rank->rank), s->bytes,
+                             lierne_sim_name(b->rank->world, s->peer), m->bytes);
     } else if (m->bytes) {
         memcpy(s->data, m->data, m->bytes);
     }

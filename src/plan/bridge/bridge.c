@@ -10,15 +10,15 @@
 /* Both grids lie on the context's world, and all their ranks are its members. */
 static lierne_status check_ranks(const lierne_context *context, const lierne_bridge_spec *spec) {
     if (lierne_grid_get_world_size(spec->src) != context->members.world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grids lie on a world of %d ranks, the context on one of %d",
                            lierne_grid_get_world_size(spec->src), context->members.world);
     }
     LIERNE_TRY(lierne_context_check_ranks(context, "the source grid",
-                                          lierne_grid_get_offset(spec->src),
+                                          lierne_grid_get_rank_offset(spec->src),
                                           lierne_grid_get_size(spec->src)));
     return lierne_context_check_ranks(context, "the destination grid",
-                                      lierne_grid_get_offset(spec->dst),
+                                      lierne_grid_get_rank_offset(spec->dst),
                                       lierne_grid_get_size(spec->dst));
 }
 
@@ -32,13 +32,14 @@ static lierne_status fill(lierne_context *context, const lierne_bridge_spec *spe
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
     LIERNE_TRY(lierne_bridge_sides_create(sides, spec));
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
-    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, sides->src,
-                                             sides->dst, spec->routing,
-                                             (spec->shared_output & LIERNE_SHARE_FORWARD) != 0));
-    return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, sides->gradient,
-                                         sides->src, spec->routing,
-                                         (spec->shared_output & LIERNE_SHARE_ADJOINT) != 0);
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "direct";
+    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
+                                             sides->src, sides->dst, spec->routing,
+                                             (spec->shared_output & LIERNE_SHARING_FORWARD) != 0));
+    return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
+                                         sides->gradient, sides->src, spec->routing,
+                                         (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0);
 }
 
 static void add_placements(lierne_plan_fields *f, const char *prefix, const lierne_grid *grid,
@@ -111,7 +112,7 @@ static lierne_status fill_variable(lierne_context *context, const lierne_bridge_
     lierne_plan_parts model = {0};
     for (int a = 0; a < 3; a++) {
         if (spec->shape[a] < 0 || !lierne_mul_i64(bytes, spec->shape[a], &bytes)) {
-            return LIERNE_FAIL(spec->shape[a] < 0 ? LIERNE_INVALID : LIERNE_OVERFLOW,
+            return LIERNE_FAIL(spec->shape[a] < 0 ? LIERNE_ERR_INVALID : LIERNE_ERR_OVERFLOW,
                                "shape of axis %d is %lld", a, (long long)spec->shape[a]);
         }
     }
@@ -137,9 +138,10 @@ static lierne_status reshape(const lierne_saved_spec *saved, lierne_context *con
     lierne_bridge_saved_spec *next;
     lierne_bridge_sides sides = {0};
     lierne_bridge_spec spec = old->spec;
-    if (old->variable || spec.gradient_owner == LIERNE_GRADIENT_ROWS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan has %s of its shape: make a new plan",
-                           context->rank, old->variable ? "variable rows" : "a row map");
+    if (old->variable || spec.gradient_owner == LIERNE_GRADIENT_OWNER_ROWS) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "rank %d: the plan has %s of its shape: make a new plan", context->rank,
+                           old->variable ? "variable rows" : "a row map");
     }
     spec.shape = shape;
     lierne_status status = fill(context, &spec, &sides, parts);
@@ -169,7 +171,7 @@ static lierne_status plan_counts(lierne_plan **out, lierne_context *context) {
     lierne_bridge_saved_spec *saved = (lierne_bridge_saved_spec *)base;
     int64_t shape[2];
     lierne_bridge_spec spec = sample_spec(&saved->spec, shape);
-    spec.dtype = LIERNE_I64;
+    spec.dtype = LIERNE_DTYPE_I64;
     spec.max_inflight = 1;
     lierne_status status = lierne_plan_create_bridge(&saved->variable->exchange, context, &spec);
     if (status != LIERNE_OK) {
@@ -191,8 +193,9 @@ lierne_status lierne_plan_create_bridge(lierne_plan **out, lierne_context *conte
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? lierne_bridge_resolve(spec, &r)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? lierne_bridge_resolve(spec, &r)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = fill_all(context, &r.spec, &sides, &parts);
     }
@@ -213,8 +216,8 @@ static lierne_status fill_again(const lierne_plan *plan, const int32_t *row_owne
     const lierne_bridge_saved_spec *saved =
         (const lierne_bridge_saved_spec *)lierne_plan_saved_spec(plan,
                                                                  lierne_bridge_saved_spec_destroy);
-    if (!saved || !row_owner || saved->spec.gradient_owner != LIERNE_GRADIENT_ROWS) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
+    if (!saved || !row_owner || saved->spec.gradient_owner != LIERNE_GRADIENT_OWNER_ROWS) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", lierne_plan_context(plan)->rank,
                            row_owner ? "the plan has no row map" : "row_owner is NULL");
     }
     lierne_bridge_spec spec = saved->spec;

@@ -46,7 +46,7 @@ void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
 
 /* The side that a buffer belongs to: the source for forward's in and adjoint's out. */
 static int side_of(lierne_direction d, lierne_buffer buffer) {
-    return (d == LIERNE_FORWARD) == (buffer == LIERNE_IN) ? 0 : 1;
+    return (d == LIERNE_DIRECTION_FORWARD) == (buffer == LIERNE_BUFFER_IN) ? 0 : 1;
 }
 
 static void add_up(lierne_bridge_counts *c) {
@@ -62,7 +62,7 @@ static void add_up(lierne_bridge_counts *c) {
 static lierne_block measure(const lierne_bridge_counts *c, lierne_direction d, lierne_buffer buffer,
                             const lierne_block *samples) {
     int64_t at = samples->offset, n = lierne_block_elements(samples);
-    if (buffer == LIERNE_SCRATCH) {
+    if (buffer == LIERNE_BUFFER_SCRATCH) {
         return lierne_block_range(at * c->most * c->width, n * c->most * c->width);
     }
     const int64_t *first = c->first[side_of(d, buffer)];
@@ -85,7 +85,7 @@ static void measure_messages(const lierne_bridge_counts *c, lierne_direction d,
 static void set_landing(lierne_messages *recvs, int64_t offset, int64_t count) {
     for (size_t m = 0; m < recvs->count; m++) {
         lierne_message *r = &recvs->at[m];
-        if (r->buffer == LIERNE_SCRATCH && r->blocks.at[0].offset == offset) {
+        if (r->buffer == LIERNE_BUFFER_SCRATCH && r->blocks.at[0].offset == offset) {
             r->blocks.at[0].count[0] = r->elements = count;
         }
     }
@@ -100,7 +100,7 @@ static void measure_ops(const lierne_bridge_counts *c, lierne_direction d, const
         for (size_t s = 0; s < from->from.count; s++) {
             lierne_place *place = &to->from.at[s];
             place->block = measure(c, d, place->buffer, &from->from.at[s].block);
-            if (place->buffer == LIERNE_SCRATCH) {
+            if (place->buffer == LIERNE_BUFFER_SCRATCH) {
                 place->block.count[0] = to->to.block.count[0];
                 set_landing(recvs, place->block.offset, place->block.count[0]);
             }
@@ -128,15 +128,15 @@ static void set_shape(const lierne_bridge_counts *c, int side, int64_t *shape) {
 
 static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
                          lierne_plan_side *side) {
-    int in = side_of(d, LIERNE_IN), out = side_of(d, LIERNE_OUT);
+    int in = side_of(d, LIERNE_BUFFER_IN), out = side_of(d, LIERNE_BUFFER_OUT);
     measure_route(c, d, side->route);
     set_shape(c, in, side->in);
     set_shape(c, out, side->out);
     side->naxes = 3;
-    side->route->elements[LIERNE_IN] = side->in[0] * c->width;
-    side->route->elements[LIERNE_OUT] = side->out[0] * c->width;
+    side->route->elements[LIERNE_BUFFER_IN] = side->in[0] * c->width;
+    side->route->elements[LIERNE_BUFFER_OUT] = side->out[0] * c->width;
     if (side->owned.count) {
-        side->owned.at[0] = lierne_block_range(0, side->route->elements[LIERNE_OUT]);
+        side->owned.at[0] = lierne_block_range(0, side->route->elements[LIERNE_BUFFER_OUT]);
         side->owned.count = 1;
     }
     /* Whatever the counts, each overlap moves what it must; see
@@ -147,8 +147,8 @@ static void measure_side(const lierne_bridge_counts *c, lierne_direction d,
 void lierne_bridge_counts_measure(lierne_bridge_counts *c, lierne_plan_side *forward,
                                   lierne_plan_side *adjoint) {
     add_up(c);
-    measure_side(c, LIERNE_FORWARD, forward);
-    measure_side(c, LIERNE_ADJOINT, adjoint);
+    measure_side(c, LIERNE_DIRECTION_FORWARD, forward);
+    measure_side(c, LIERNE_DIRECTION_ADJOINT, adjoint);
 }
 
 static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spec,
@@ -158,7 +158,7 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
     for (int d = 0; d < 2; d++) {
         const lierne_route *route = model->side[d].route;
         /* Forward's in belongs to the source, adjoint's in to the destination. */
-        c->samples[d] = route->elements[LIERNE_IN];
+        c->samples[d] = route->elements[LIERNE_BUFFER_IN];
         LIERNE_TRY(alloc_rows(c, c->samples[d], &c->rows[d]));
         LIERNE_TRY(lierne_alloc(&c->first[d], (size_t)c->samples[d] + 1, sizeof *c->first[d]));
         for (int64_t k = 0; k < c->samples[d]; k++) {
@@ -166,9 +166,10 @@ static lierne_status fill(lierne_bridge_counts *c, const lierne_bridge_spec *spe
         }
     }
     for (int d = 0; d < 2; d++) {
-        parts->side[d].route->elements[LIERNE_SCRATCH] *= c->most * c->width;
+        parts->side[d].route->elements[LIERNE_BUFFER_SCRATCH] *= c->most * c->width;
     }
-    lierne_bridge_counts_measure(c, &parts->side[LIERNE_FORWARD], &parts->side[LIERNE_ADJOINT]);
+    lierne_bridge_counts_measure(c, &parts->side[LIERNE_DIRECTION_FORWARD],
+                                 &parts->side[LIERNE_DIRECTION_ADJOINT]);
     return LIERNE_OK;
 }
 

@@ -15,7 +15,7 @@ typedef struct planning {
 static lierne_status check_lists(const planning *p, int rank) {
     const lierne_all_to_all_spec *s = &p->spec;
     if (s->recv_counts && !s->send_counts) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: recv_counts is set, but send_counts is NULL: set both, or "
                            "send_counts alone",
                            rank);
@@ -93,7 +93,7 @@ static lierne_status compare_counts(const planning *p, int rank) {
     const int64_t *expected = p->spec.recv_counts;
     for (int i = 0; i < p->team.n && expected && p->team.me >= 0; i++) {
         if (expected[i] != p->received[i]) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "rank %d: recv_counts[%d] is %lld, but rank %d sends %lld elements "
                                "to this one: they must be the same",
                                rank, i, (long long)expected[i], lierne_team_rank(&p->team, i),
@@ -118,10 +118,10 @@ static lierne_status fill_sides(lierne_plan_parts *parts, const planning *p) {
     LIERNE_TRY(lierne_parts_by_count(&in, n, p->spec.count, p->spec.send_counts));
     lierne_status status = lierne_parts_by_count(&out, n, p->spec.count, received);
     if (status == LIERNE_OK) {
-        status = fill_side(&parts->side[LIERNE_FORWARD], &p->team, in, out);
+        status = fill_side(&parts->side[LIERNE_DIRECTION_FORWARD], &p->team, in, out);
     }
     if (status == LIERNE_OK) {
-        status = fill_side(&parts->side[LIERNE_ADJOINT], &p->team, out, in);
+        status = fill_side(&parts->side[LIERNE_DIRECTION_ADJOINT], &p->team, out, in);
     }
     lierne_mem_free(in);
     lierne_mem_free(out);
@@ -132,7 +132,8 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const planning *p, int
     parts->kind = "all_to_all";
     parts->dtype = p->spec.dtype;
     parts->max_inflight = p->spec.max_inflight ? p->spec.max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "direct";
     return p->team.me >= 0 ? fill_sides(parts, p) : lierne_collective_absent(parts->side, rank);
 }
 
@@ -171,7 +172,7 @@ lierne_status lierne_plan_create_all_to_all(lierne_plan **out, lierne_context *c
     LIERNE_TRY(lierne_collective_begin(out, context));
     lierne_status status = lierne_spec_take_at(&p.spec, sizeof p.spec, given, context->rank);
     if (status == LIERNE_OK && !out) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+        status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     }
     if (status == LIERNE_OK) {
         status = check(&p, context);

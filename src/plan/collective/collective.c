@@ -12,7 +12,8 @@ typedef lierne_status fill_sides(lierne_plan_side *sides, const lierne_team *tea
 
 lierne_status lierne_collective_begin(lierne_plan **out, lierne_context *context) {
     LIERNE_NULL_OUTPUT(out);
-    return context ? lierne_context_alive(context) : LIERNE_FAIL(LIERNE_INVALID, "context is NULL");
+    return context ? lierne_context_alive(context)
+                   : LIERNE_FAIL(LIERNE_ERR_INVALID, "context is NULL");
 }
 
 lierne_status lierne_collective_side(lierne_plan_side *side, int rank, int64_t in, int64_t out,
@@ -26,17 +27,20 @@ lierne_status lierne_collective_side(lierne_plan_side *side, int rank, int64_t i
 }
 
 lierne_status lierne_collective_absent(lierne_plan_side *sides, int rank) {
-    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_FORWARD], rank, 0, 0, 0));
-    return lierne_collective_side(&sides[LIERNE_ADJOINT], rank, 0, 0, 0);
+    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_DIRECTION_FORWARD], rank, 0, 0, 0));
+    return lierne_collective_side(&sides[LIERNE_DIRECTION_ADJOINT], rank, 0, 0, 0);
 }
 
 /* Why a collective has no adjoint; NULL: it has one. */
 static const char *reason_without_adjoint(const lierne_collective *spec) {
     static const char *const reasons[] = {
-        [LIERNE_MAX] = "its reduction is LIERNE_MAX, and only LIERNE_SUM and LIERNE_AVG have one",
-        [LIERNE_MIN] = "its reduction is LIERNE_MIN, and only LIERNE_SUM and LIERNE_AVG have one",
-        [LIERNE_PROD] = "its reduction is LIERNE_PROD, and only LIERNE_SUM and LIERNE_AVG have one",
-        [LIERNE_AVG] = NULL,
+        [LIERNE_REDUCTION_MAX] = "its reduction is LIERNE_REDUCTION_MAX, and only "
+                                 "LIERNE_REDUCTION_SUM and LIERNE_REDUCTION_AVG have one",
+        [LIERNE_REDUCTION_MIN] = "its reduction is LIERNE_REDUCTION_MIN, and only "
+                                 "LIERNE_REDUCTION_SUM and LIERNE_REDUCTION_AVG have one",
+        [LIERNE_REDUCTION_PROD] = "its reduction is LIERNE_REDUCTION_PROD, and only "
+                                  "LIERNE_REDUCTION_SUM and LIERNE_REDUCTION_AVG have one",
+        [LIERNE_REDUCTION_AVG] = NULL,
     };
     bool copies = spec->kind == LIERNE_ALL_GATHER || spec->kind == LIERNE_BROADCAST;
     return copies && lierne_dtype_is_opaque(spec->dtype)
@@ -57,10 +61,10 @@ static bool is_divided(const lierne_collective *spec) {
 }
 
 static const char *algorithm_of(const lierne_collective *spec) {
-    return spec->kind == LIERNE_BARRIER                    ? "dissemination"
-           : !is_divided(spec)                             ? "direct"
-           : spec->algorithm == LIERNE_COLLECTIVE_TWO_SHOT ? "two_shot"
-                                                           : "one_shot";
+    return spec->kind == LIERNE_BARRIER                              ? "dissemination"
+           : !is_divided(spec)                                       ? "direct"
+           : spec->algorithm == LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT ? "two_shot"
+                                                                     : "one_shot";
 }
 
 static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *team,
@@ -68,12 +72,13 @@ static lierne_status fill_parts(lierne_plan_parts *parts, const lierne_team *tea
     parts->kind = kind_of(spec);
     parts->dtype = spec->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = algorithm_of(spec);
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        algorithm_of(spec);
     parts->no_adjoint = reason_without_adjoint(spec);
     LIERNE_TRY(team->me >= 0 ? fill(parts->side, team, spec)
                              : lierne_collective_absent(parts->side, rank));
     if (parts->no_adjoint) {
-        parts->side[LIERNE_ADJOINT].owned.count = 0; /* nothing writes it */
+        parts->side[LIERNE_DIRECTION_ADJOINT].owned.count = 0; /* nothing writes it */
     }
     return LIERNE_OK;
 }
@@ -86,7 +91,7 @@ static lierne_status create(lierne_plan **out, lierne_context *context, lierne_s
     lierne_collective spec = *given;
     lierne_team team;
     if (status == LIERNE_OK && !out) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+        status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     }
     if (status == LIERNE_OK) {
         status = lierne_collective_check(&team, context, &spec);
@@ -107,13 +112,14 @@ static lierne_status gather(lierne_plan_side *sides, const lierne_team *team, co
                             const lierne_collective *spec) {
     int rank = lierne_team_rank(team, team->me), others = team->n - 1;
     int64_t all = parts[team->n], own = parts[team->me + 1] - parts[team->me];
-    lierne_plan_side *forward = &sides[LIERNE_FORWARD], *adjoint = &sides[LIERNE_ADJOINT];
+    lierne_plan_side *forward = &sides[LIERNE_DIRECTION_FORWARD],
+                     *adjoint = &sides[LIERNE_DIRECTION_ADJOINT];
     LIERNE_TRY(lierne_collective_side(forward, rank, own, all, all - own));
     LIERNE_TRY(lierne_collective_side(adjoint, rank, all, own, others * own));
     LIERNE_TRY(lierne_route_all_gather(forward->route, team, parts, 0));
     return reason_without_adjoint(spec)
                ? LIERNE_OK
-               : lierne_route_reduce_scatter(adjoint->route, team, parts, LIERNE_SUM);
+               : lierne_route_reduce_scatter(adjoint->route, team, parts, LIERNE_REDUCTION_SUM);
 }
 
 static lierne_status fill_all_gather(lierne_plan_side *sides, const lierne_team *team,
@@ -145,14 +151,15 @@ static lierne_status scatter(lierne_plan_side *sides, const lierne_team *team, c
                              const lierne_collective *spec) {
     int rank = lierne_team_rank(team, team->me), others = team->n - 1;
     int64_t all = parts[team->n], own = parts[team->me + 1] - parts[team->me];
-    lierne_plan_side *forward = &sides[LIERNE_FORWARD], *adjoint = &sides[LIERNE_ADJOINT];
+    lierne_plan_side *forward = &sides[LIERNE_DIRECTION_FORWARD],
+                     *adjoint = &sides[LIERNE_DIRECTION_ADJOINT];
     LIERNE_TRY(lierne_collective_side(forward, rank, all, own, others * own));
     LIERNE_TRY(lierne_collective_side(adjoint, rank, own, all, all - own));
     LIERNE_TRY(lierne_route_reduce_scatter(forward->route, team, parts, spec->reduction));
     return reason_without_adjoint(spec)
                ? LIERNE_OK
                : lierne_route_all_gather(adjoint->route, team, parts,
-                                         spec->reduction == LIERNE_AVG ? team->n : 0);
+                                         spec->reduction == LIERNE_REDUCTION_AVG ? team->n : 0);
 }
 
 static lierne_status fill_reduce_scatter(lierne_plan_side *sides, const lierne_team *team,
@@ -191,10 +198,10 @@ static lierne_status all_reduce(lierne_plan_side *sides, const lierne_team *team
                                 const int64_t *parts, const lierne_collective *spec) {
     int rank = lierne_team_rank(team, team->me), n = reason_without_adjoint(spec) ? 1 : 2;
     int64_t count = parts[team->n], least = min_all_reduce(team, parts);
-    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_FORWARD], rank, count, count, least));
-    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_ADJOINT], rank, count, count, least));
+    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_DIRECTION_FORWARD], rank, count, count, least));
+    LIERNE_TRY(lierne_collective_side(&sides[LIERNE_DIRECTION_ADJOINT], rank, count, count, least));
     for (int d = 0; d < n; d++) {
-        LIERNE_TRY(spec->algorithm == LIERNE_COLLECTIVE_TWO_SHOT
+        LIERNE_TRY(spec->algorithm == LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
                        ? lierne_route_two_shot(sides[d].route, team, parts, spec->reduction)
                        : lierne_route_one_shot(sides[d].route, team, parts, spec->reduction));
     }
@@ -231,7 +238,8 @@ static lierne_status broadcast(lierne_plan_side *sides, const lierne_team *team,
                                const int64_t *parts, const lierne_collective *spec, int root) {
     int rank = lierne_team_rank(team, team->me);
     int64_t count = parts[team->n], at_root = team->me == root ? count : 0;
-    lierne_plan_side *forward = &sides[LIERNE_FORWARD], *adjoint = &sides[LIERNE_ADJOINT];
+    lierne_plan_side *forward = &sides[LIERNE_DIRECTION_FORWARD],
+                     *adjoint = &sides[LIERNE_DIRECTION_ADJOINT];
     LIERNE_TRY(lierne_collective_side(forward, rank, at_root, count, count - at_root));
     LIERNE_TRY(lierne_collective_side(adjoint, rank, count, at_root, (team->n - 1) * at_root));
     LIERNE_TRY(lierne_route_broadcast(forward->route, team, parts, root));
@@ -243,7 +251,7 @@ static lierne_status fill_broadcast(lierne_plan_side *sides, const lierne_team *
                                     const lierne_collective *spec) {
     int64_t *parts;
     int root = lierne_team_find(team, *spec->root);
-    LIERNE_TRY(spec->algorithm == LIERNE_COLLECTIVE_TWO_SHOT
+    LIERNE_TRY(spec->algorithm == LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
                    ? lierne_parts_two_shot(&parts, team->n, spec->count, spec->dtype)
                    : lierne_parts_at(&parts, team->n, spec->count, root));
     lierne_status status = broadcast(sides, team, parts, spec, root);
@@ -287,7 +295,7 @@ lierne_status lierne_plan_create_barrier(lierne_plan **out, lierne_context *cont
     const lierne_collective spec = {.kind = LIERNE_BARRIER,
                                     .ranks = s.ranks,
                                     .nranks = s.nranks,
-                                    .dtype = LIERNE_U8,
+                                    .dtype = LIERNE_DTYPE_U8,
                                     .max_inflight = s.max_inflight};
     return create(out, context, status, &spec, fill_barrier);
 }

@@ -31,16 +31,17 @@ static lierne_status receive(lierne_stage *stage, const lierne_team *team, int i
 }
 
 static lierne_status copy(lierne_stage *stage, lierne_block to, lierne_block from) {
-    lierne_place place = lierne_place_at(LIERNE_IN, from);
+    lierne_place place = lierne_place_at(LIERNE_BUFFER_IN, from);
     return from.count[0] > 0
-               ? lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_OUT, to), false, &place, 1)
+               ? lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_BUFFER_OUT, to), false,
+                                &place, 1)
                : LIERNE_OK;
 }
 
 /* Of n contributions; an average is a sum with a divisor. */
 static void set_reduction(lierne_op *op, lierne_reduction reduction, int n) {
-    bool average = reduction == LIERNE_AVG;
-    op->reduction = average ? LIERNE_SUM : reduction;
+    bool average = reduction == LIERNE_REDUCTION_AVG;
+    op->reduction = average ? LIERNE_REDUCTION_SUM : reduction;
     op->divisor = average ? n : 0;
 }
 
@@ -59,10 +60,10 @@ static lierne_status reduce(lierne_route *route, lierne_stage *stage, const lier
         set_reduction(op, reduction, team->n);
     }
     for (int i = 0; i < team->n; i++) {
-        lierne_place from = lierne_place_at(LIERNE_IN, own);
+        lierne_place from = lierne_place_at(LIERNE_BUFFER_IN, own);
         if (i != team->me) {
-            from = lierne_place_at(LIERNE_SCRATCH, lierne_block_range(at, count));
-            LIERNE_TRY(receive(stage, team, i, LIERNE_SCRATCH, from.block));
+            from = lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(at, count));
+            LIERNE_TRY(receive(stage, team, i, LIERNE_BUFFER_SCRATCH, from.block));
             at += count;
         }
         LIERNE_TRY(lierne_op_add(op, from));
@@ -78,7 +79,7 @@ static lierne_status reduce_parts(lierne_route *route, const lierne_team *team,
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     for (int k = 1; k < team->n; k++) {
         int i = after(team, k);
-        LIERNE_TRY(send(stage, team, i, LIERNE_IN, part_of(parts, i)));
+        LIERNE_TRY(send(stage, team, i, LIERNE_BUFFER_IN, part_of(parts, i)));
     }
     return reduce(route, stage, team, part_of(parts, team->me), to, reduction);
 }
@@ -93,7 +94,7 @@ static lierne_status gather_parts(lierne_stage *stage, const lierne_team *team,
             LIERNE_TRY(send(stage, team, i, own.buffer, own.block));
         }
         if (team->me != skip) {
-            LIERNE_TRY(receive(stage, team, i, LIERNE_OUT, part_of(parts, i)));
+            LIERNE_TRY(receive(stage, team, i, LIERNE_BUFFER_OUT, part_of(parts, i)));
         }
     }
     return LIERNE_OK;
@@ -109,7 +110,7 @@ static lierne_status divide(lierne_route *route, lierne_place *own, int64_t divi
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     LIERNE_TRY(lierne_route_scratch(route, own->block.count[0], &own->block.offset));
-    own->buffer = LIERNE_SCRATCH;
+    own->buffer = LIERNE_BUFFER_SCRATCH;
     if (own->block.count[0] > 0) {
         LIERNE_TRY(lierne_ops_put(&stage->sums, *own, false, &from, 1));
         stage->sums.at[0].divisor = divisor;
@@ -120,7 +121,7 @@ static lierne_status divide(lierne_route *route, lierne_place *own, int64_t divi
 lierne_status lierne_route_all_gather(lierne_route *route, const lierne_team *team,
                                       const int64_t *parts, int64_t divisor) {
     lierne_block mine = part_of(parts, team->me);
-    lierne_place own = lierne_place_at(LIERNE_IN, lierne_block_range(0, mine.count[0]));
+    lierne_place own = lierne_place_at(LIERNE_BUFFER_IN, lierne_block_range(0, mine.count[0]));
     lierne_stage *stage;
     if (divisor > 1) {
         LIERNE_TRY(divide(route, &own, divisor));
@@ -128,14 +129,15 @@ lierne_status lierne_route_all_gather(lierne_route *route, const lierne_team *te
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     LIERNE_TRY(gather_parts(stage, team, parts, own, -1));
     return mine.count[0] > 0
-               ? lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_OUT, mine), false, &own, 1)
+               ? lierne_ops_put(&stage->copies, lierne_place_at(LIERNE_BUFFER_OUT, mine), false,
+                                &own, 1)
                : LIERNE_OK;
 }
 
 lierne_status lierne_route_reduce_scatter(lierne_route *route, const lierne_team *team,
                                           const int64_t *parts, lierne_reduction reduction) {
     lierne_block mine = part_of(parts, team->me);
-    lierne_place out = lierne_place_at(LIERNE_OUT, lierne_block_range(0, mine.count[0]));
+    lierne_place out = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_range(0, mine.count[0]));
     return reduce_parts(route, team, parts, out, reduction);
 }
 
@@ -145,14 +147,14 @@ lierne_status lierne_route_one_shot(lierne_route *route, const lierne_team *team
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     for (int k = 1; k < team->n; k++) {
-        LIERNE_TRY(send(stage, team, after(team, k), LIERNE_IN, all));
+        LIERNE_TRY(send(stage, team, after(team, k), LIERNE_BUFFER_IN, all));
     }
-    return reduce(route, stage, team, all, lierne_place_at(LIERNE_OUT, all), reduction);
+    return reduce(route, stage, team, all, lierne_place_at(LIERNE_BUFFER_OUT, all), reduction);
 }
 
 lierne_status lierne_route_two_shot(lierne_route *route, const lierne_team *team,
                                     const int64_t *parts, lierne_reduction reduction) {
-    lierne_place own = own_part(team, parts, LIERNE_OUT);
+    lierne_place own = own_part(team, parts, LIERNE_BUFFER_OUT);
     lierne_stage *stage;
     LIERNE_TRY(reduce_parts(route, team, parts, own, reduction));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
@@ -165,11 +167,11 @@ static lierne_status scatter(lierne_route *route, const lierne_team *team, const
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     if (team->me != root) {
-        return receive(stage, team, root, LIERNE_OUT, part_of(parts, team->me));
+        return receive(stage, team, root, LIERNE_BUFFER_OUT, part_of(parts, team->me));
     }
     for (int k = 1; k < team->n; k++) {
         int i = after(team, k);
-        LIERNE_TRY(send(stage, team, i, LIERNE_IN, part_of(parts, i)));
+        LIERNE_TRY(send(stage, team, i, LIERNE_BUFFER_IN, part_of(parts, i)));
     }
     return LIERNE_OK;
 }
@@ -188,7 +190,7 @@ lierne_status lierne_route_broadcast(lierne_route *route, const lierne_team *tea
         LIERNE_TRY(scatter(route, team, parts, root));
     }
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    lierne_place own = own_part(team, parts, at_root ? LIERNE_IN : LIERNE_OUT);
+    lierne_place own = own_part(team, parts, at_root ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
     LIERNE_TRY(gather_parts(stage, team, parts, own, root));
     return at_root ? copy(stage, all, all) : LIERNE_OK;
 }
@@ -203,19 +205,19 @@ static lierne_status collect(lierne_route *route, const lierne_team *team, const
     }
     for (int k = 1; k < team->n; k++) {
         int i = after(team, k);
-        LIERNE_TRY(receive(stage, team, i, LIERNE_OUT, part_of(parts, i)));
+        LIERNE_TRY(receive(stage, team, i, LIERNE_BUFFER_OUT, part_of(parts, i)));
     }
     return LIERNE_OK;
 }
 
 lierne_status lierne_route_reduce_to(lierne_route *route, const lierne_team *team,
                                      const int64_t *parts, int root) {
-    lierne_place own = own_part(team, parts, LIERNE_OUT);
+    lierne_place own = own_part(team, parts, LIERNE_BUFFER_OUT);
     if (team->me != root) {
-        own.buffer = LIERNE_SCRATCH;
+        own.buffer = LIERNE_BUFFER_SCRATCH;
         LIERNE_TRY(lierne_route_scratch(route, own.block.count[0], &own.block.offset));
     }
-    LIERNE_TRY(reduce_parts(route, team, parts, own, LIERNE_SUM));
+    LIERNE_TRY(reduce_parts(route, team, parts, own, LIERNE_REDUCTION_SUM));
     return divided(team, parts, root) ? collect(route, team, parts, own, root) : LIERNE_OK;
 }
 
@@ -225,8 +227,8 @@ lierne_status lierne_route_all_to_all(lierne_route *route, const lierne_team *te
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     for (int k = 1; k < team->n; k++) {
         int i = after(team, k);
-        LIERNE_TRY(send(stage, team, i, LIERNE_IN, part_of(sent, i)));
-        LIERNE_TRY(receive(stage, team, i, LIERNE_OUT, part_of(received, i)));
+        LIERNE_TRY(send(stage, team, i, LIERNE_BUFFER_IN, part_of(sent, i)));
+        LIERNE_TRY(receive(stage, team, i, LIERNE_BUFFER_OUT, part_of(received, i)));
     }
     return copy(stage, part_of(received, team->me), part_of(sent, team->me));
 }
@@ -239,12 +241,13 @@ lierne_status lierne_route_barrier(lierne_route *route, const lierne_team *team)
     lierne_stage *stage;
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     LIERNE_TRY(lierne_route_scratch(route, 1, &at));
-    LIERNE_TRY(lierne_ops_put(&stage->sums, lierne_place_at(LIERNE_SCRATCH, sent), false, NULL, 0));
+    LIERNE_TRY(
+        lierne_ops_put(&stage->sums, lierne_place_at(LIERNE_BUFFER_SCRATCH, sent), false, NULL, 0));
     for (int step = 1; step < team->n; step *= 2) {
         LIERNE_TRY(lierne_route_scratch(route, 1, &at));
         LIERNE_TRY(lierne_route_add_stage(route, &stage));
-        LIERNE_TRY(send(stage, team, after(team, step), LIERNE_SCRATCH, sent));
-        LIERNE_TRY(receive(stage, team, after(team, team->n - step), LIERNE_SCRATCH,
+        LIERNE_TRY(send(stage, team, after(team, step), LIERNE_BUFFER_SCRATCH, sent));
+        LIERNE_TRY(receive(stage, team, after(team, team->n - step), LIERNE_BUFFER_SCRATCH,
                            lierne_block_range(at, 1)));
     }
     return LIERNE_OK;

@@ -48,12 +48,13 @@ lierne_status lierne_collective_read_environment(lierne_collective_algorithm *al
         return LIERNE_OK;
     }
     if (!one && !two) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: LIERNE_COLLECTIVE is '%.40s', must be one_shot or two_shot",
                            rank, text);
     }
-    if (*algorithm == LIERNE_COLLECTIVE_AUTO) {
-        *algorithm = one ? LIERNE_COLLECTIVE_ONE_SHOT : LIERNE_COLLECTIVE_TWO_SHOT;
+    if (*algorithm == LIERNE_COLLECTIVE_ALGORITHM_AUTO) {
+        *algorithm =
+            one ? LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT : LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT;
     }
     return LIERNE_OK;
 }
@@ -61,11 +62,12 @@ lierne_status lierne_collective_read_environment(lierne_collective_algorithm *al
 lierne_collective_algorithm lierne_collective_choose(lierne_collective_algorithm asked, int n,
                                                      int64_t bytes) {
     int64_t least = INT64_MAX; /* with two ranks both move equally many bytes */
-    if (asked != LIERNE_COLLECTIVE_AUTO) {
+    if (asked != LIERNE_COLLECTIVE_ALGORITHM_AUTO) {
         return asked;
     }
     for (size_t i = 0; i < sizeof two_shot_from / sizeof *two_shot_from; i++) {
         least = n >= two_shot_from[i].ranks ? two_shot_from[i].bytes : least;
     }
-    return bytes >= least ? LIERNE_COLLECTIVE_TWO_SHOT : LIERNE_COLLECTIVE_ONE_SHOT;
+    return bytes >= least ? LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT
+                          : LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT;
 }

@@ -38,12 +38,12 @@ static lierne_status check_ranks(const lierne_team *team, int rank) {
         if (index < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, team->members);
-            status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks[%d] is %d, must be %s", rank, i,
-                                 team->ranks[i], members);
+            status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: ranks[%d] is %d, must be %s", rank,
+                                 i, team->ranks[i], members);
         } else if (seen[index]++) {
-            status =
-                LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks[%d] is %d again: list every rank once",
-                            rank, i, team->ranks[i]);
+            status = LIERNE_FAIL(LIERNE_ERR_INVALID,
+                                 "rank %d: ranks[%d] is %d again: list every rank once", rank, i,
+                                 team->ranks[i]);
         }
     }
     lierne_mem_free(seen);
@@ -55,7 +55,7 @@ static lierne_status find_team(lierne_team *team, const lierne_context *context,
     int count = context->members.count;
     *team = (lierne_team){&context->members, spec->ranks, spec->ranks ? spec->nranks : count, -1};
     if (spec->ranks ? spec->nranks < 1 || spec->nranks > count : spec->nranks != 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            spec->ranks ? "rank %d: nranks is %d, must be 1 to %d, the ranks of the "
                                          "context"
                                        : "rank %d: nranks is %d, must be 0 without ranks: all %d "
@@ -82,27 +82,29 @@ lierne_status lierne_collective_check_counts(const lierne_team *team, int rank, 
             snprintf(entry, sizeof entry, "%s[%d]", name, i);
         }
         if (value < 0 || value > most) {
-            return LIERNE_FAIL(LIERNE_COUNT_RANGE, "rank %d: %s is %lld, must be 0 to %lld", rank,
-                               entry, (long long)value, (long long)most);
+            return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE, "rank %d: %s is %lld, must be 0 to %lld",
+                               rank, entry, (long long)value, (long long)most);
         }
     }
     return LIERNE_OK;
 }
 
 static lierne_status check_reduction(const lierne_collective *spec, int rank) {
-    bool floating = spec->dtype == LIERNE_F64 || spec->dtype == LIERNE_F32 ||
-                    spec->dtype == LIERNE_BF16 || spec->dtype == LIERNE_F16;
-    if (spec->reduction < LIERNE_SUM || spec->reduction > LIERNE_AVG) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: reduction is %d, must be LIERNE_SUM, _MAX, _MIN, _PROD or "
-                           "_AVG",
-                           rank, (int)spec->reduction);
+    bool floating = spec->dtype == LIERNE_DTYPE_F64 || spec->dtype == LIERNE_DTYPE_F32 ||
+                    spec->dtype == LIERNE_DTYPE_BF16 || spec->dtype == LIERNE_DTYPE_F16;
+    if (spec->reduction < LIERNE_REDUCTION_SUM || spec->reduction > LIERNE_REDUCTION_AVG) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "rank %d: reduction is %d, must be LIERNE_REDUCTION_SUM, _MAX, _MIN, _PROD or "
+            "_AVG",
+            rank, (int)spec->reduction);
     }
-    if (spec->reduction == LIERNE_AVG && !floating) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: reduction is LIERNE_AVG and dtype %s: averages need f64, f32, "
-                           "bf16 or f16; take LIERNE_SUM and divide",
-                           rank, lierne_dtype_name(spec->dtype));
+    if (spec->reduction == LIERNE_REDUCTION_AVG && !floating) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "rank %d: reduction is LIERNE_REDUCTION_AVG and dtype %s: averages need f64, f32, "
+            "bf16 or f16; take LIERNE_REDUCTION_SUM and divide",
+            rank, lierne_dtype_name(spec->dtype));
     }
     return LIERNE_OK;
 }
@@ -110,21 +112,23 @@ static lierne_status check_reduction(const lierne_collective *spec, int rank) {
 static lierne_status check_values(const lierne_team *team, const lierne_collective *spec,
                                   int rank) {
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
                            rank, (int)spec->dtype);
     }
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d", rank,
-                           spec->max_inflight, LIERNE_MAX_INFLIGHT);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
+                           rank, spec->max_inflight, LIERNE_MAX_INFLIGHT);
     }
-    if (spec->algorithm < LIERNE_COLLECTIVE_AUTO || spec->algorithm > LIERNE_COLLECTIVE_TWO_SHOT) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: algorithm is %d, must be LIERNE_COLLECTIVE_AUTO, _ONE_SHOT or "
-                           "_TWO_SHOT",
-                           rank, (int)spec->algorithm);
+    if (spec->algorithm < LIERNE_COLLECTIVE_ALGORITHM_AUTO ||
+        spec->algorithm > LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "rank %d: algorithm is %d, must be LIERNE_COLLECTIVE_ALGORITHM_AUTO, _ONE_SHOT or "
+            "_TWO_SHOT",
+            rank, (int)spec->algorithm);
     }
     if (spec->root && lierne_team_find(team, *spec->root) < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: root is %d, must be one of the %d ranks that take part", rank,
                            *spec->root, team->n);
     }

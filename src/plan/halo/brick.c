@@ -85,7 +85,7 @@ static int most_hops(const axis *a) {
 static lierne_status check_splits(const double *splits, int bricks, int d, int rank) {
     for (int i = 0; splits && i < bricks; i++) {
         if (!(splits[i] < splits[i + 1]) || splits[0] != 0 || splits[bricks] != 1) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: splits[%d] go from %g to %g, entry %d is %g and the "
                                "next %g: must ascend from 0 to 1",
                                rank, d, splits[0], splits[bricks], i, splits[i], splits[i + 1]);
@@ -97,13 +97,13 @@ static lierne_status check_splits(const double *splits, int bricks, int d, int r
 static lierne_status check_axis(const lierne_brick_spec *spec, int d, int rank) {
     double box = spec->box[d], cutoff = spec->cutoff;
     if (!(box > 0 && isfinite(box)) || !(cutoff > 0 && isfinite(cutoff))) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: box[%d] is %g and cutoff %g, must be positive and "
                            "finite",
                            rank, d, box, cutoff);
     }
     if (!(cutoff * spec->grid[d] / box < MOST_HOPS)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: cutoff %g reaches over %g bricks of axis %d, must be "
                            "below %d",
                            rank, cutoff, cutoff * spec->grid[d] / box, d, MOST_HOPS);
@@ -115,12 +115,12 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int nra
     int64_t bricks = 1;
     for (int d = 0; d < 3; d++) {
         if (spec->grid[d] < 1 || !lierne_mul_i64(bricks, spec->grid[d], &bricks)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "rank %d: grid[%d] is %d, must be at least 1", rank,
-                               d, spec->grid[d]);
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: grid[%d] is %d, must be at least 1",
+                               rank, d, spec->grid[d]);
         }
     }
     if (bricks != nranks) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the grid %d x %d x %d has %lld bricks, the context %d "
                            "ranks: there must be a brick for each",
                            rank, spec->grid[0], spec->grid[1], spec->grid[2], (long long)bricks,
@@ -128,7 +128,7 @@ static lierne_status check_grid(const lierne_brick_spec *spec, int rank, int nra
     }
     if ((spec->dims != 0 && spec->dims != 2 && spec->dims != 3) ||
         (spec->dims == 2 && spec->grid[2] != 1)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: dims is %d and grid[2] %d, must be 0, 3, or 2 with one "
                            "brick along z",
                            rank, spec->dims, spec->grid[2]);
@@ -143,13 +143,13 @@ static lierne_status check(const lierne_brick_spec *spec, int rank, int nranks) 
         LIERNE_TRY(check_axis(spec, d, rank));
     }
     if (spec->nlocal < 0 || !lierne_mul_i64(spec->nlocal, 3 * sizeof(double), &bytes)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: nlocal is %lld: negative, or the bytes do not fit", rank,
                            (long long)spec->nlocal);
     }
     if (!spec->positions && spec->nlocal > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: positions is NULL, but nlocal is %lld", rank,
-                           (long long)spec->nlocal);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: positions is NULL, but nlocal is %lld",
+                           rank, (long long)spec->nlocal);
     }
     return LIERNE_OK;
 }
@@ -183,7 +183,7 @@ static lierne_status check_points(const planner *b, const lierne_brick_spec *spe
             const axis *a = &b->axes[d];
             double x = spec->positions[3 * i + d];
             if (!(x >= a->low && x < a->high)) {
-                return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+                return LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE,
                                    "rank %d: point %lld has coordinate %d %.17g, "
                                    "outside its brick, which goes from %.17g to %.17g",
                                    b->context->rank, (long long)i, d, x, a->low, a->high);
@@ -364,8 +364,9 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
     int number = 0;
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? prepare(&b, spec, &f)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? prepare(&b, spec, &f)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     status = lierne_context_agree_all(context, status, f.fields, f.n, NULL);
     if (status == LIERNE_OK) {
         for (int d = 0; d < b.naxes; d++) {

@@ -12,7 +12,7 @@ static lierne_references_spec references_of(const lierne_halo_saved_spec *saved,
                                     .dtype = halo->dtype,
                                     .width = halo->width,
                                     .stride = halo->stride,
-                                    .algorithm = LIERNE_GRAPH_DIRECT,
+                                    .algorithm = LIERNE_GRAPH_ALGORITHM_DIRECT,
                                     .combined = !separate,
                                     .keep_ghosts = !separate && halo->keep_ghosts,
                                     .max_inflight = halo->max_inflight};
@@ -21,11 +21,11 @@ static lierne_references_spec references_of(const lierne_halo_saved_spec *saved,
 static lierne_status check(const lierne_halo_saved_spec *saved, const void *out, int separate,
                            int rank) {
     if (!saved || !out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", rank,
                            saved ? "out is NULL" : "the plan is not one of swaps");
     }
     if (separate && saved->spec.nswap == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: the plan has no swaps: its ghosts have no owner, and cannot "
                            "have a buffer of their own",
                            rank);

@@ -19,7 +19,7 @@ static lierne_status compare_depth(lierne_context *context, int nswap) {
     LIERNE_TRY(lierne_context_allreduce_max(context, extremes, 2));
     int most = (int)(extremes[0] / shift), least = INT_MAX - (int)(extremes[1] / shift);
     if (most != least) {
-        return LIERNE_FAIL(LIERNE_PLAN_DEPTH, "rank %d has %d swaps, but rank %d has %d",
+        return LIERNE_FAIL(LIERNE_ERR_PLAN_DEPTH, "rank %d has %d swaps, but rank %d has %d",
                            (int)(shift - 1 - extremes[1] % shift), least,
                            (int)(shift - 1 - extremes[0] % shift), most);
     }
@@ -46,7 +46,8 @@ static lierne_status fill(lierne_plan_parts *parts, lierne_halo_saved_spec *r, i
     parts->kind = "halo";
     parts->dtype = r->spec.dtype;
     parts->max_inflight = r->spec.max_inflight;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "swaps";
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "swaps";
     parts->in_place = true;
     parts->rows = true;
     parts->waits = true;
@@ -123,8 +124,9 @@ lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_context *context
     lierne_halo_spec spec;
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? lierne_spec_take_at(&spec, sizeof spec, given, context->rank)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? lierne_spec_take_at(&spec, sizeof spec, given, context->rank)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     return lierne_halo_plan(out, context, status, &spec);
 }
 
@@ -138,7 +140,7 @@ lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_pla
     LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     if (!r) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
     }
     return lierne_spec_give(spec, &r->spec, sizeof r->spec, "spec");
 }
@@ -147,14 +149,15 @@ lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row, const lier
     LIERNE_PUBLIC_CALL();
     const lierne_halo_saved_spec *r = lierne_halo_saved_spec_of(plan);
     if (!r) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "plan is %s", plan ? "not one of swaps" : "NULL");
     }
     if (r->spec.nghost > 0) {
         LIERNE_TRY(lierne_check_set(rank, "rank"));
         LIERNE_TRY(lierne_check_set(row, "row"));
     }
     if (r->spec.nghost > 0 && r->spec.nswap == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "the plan has %lld ghosts but no swaps that fill them",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "the plan has %lld ghosts but no swaps that fill them",
                            (long long)r->spec.nghost);
     }
     if (r->spec.nghost > 0) {

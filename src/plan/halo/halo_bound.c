@@ -81,11 +81,11 @@ lierne_status lierne_halo_count_rows(lierne_context *context, const lierne_halo_
     }
     size_t n = status == LIERNE_OK ? messages.count : 0;
     for (size_t i = 0; i < n; i++) {
-        rows[LIERNE_FORWARD] += list.at[i].count;
+        rows[LIERNE_DIRECTION_FORWARD] += list.at[i].count;
     }
     lierne_status sent = lierne_context_sparse_exchange(context, messages.at, n, &received);
     for (size_t i = 0; i < received.count; i++) {
-        rows[LIERNE_ADJOINT] += received.at[i].words[0];
+        rows[LIERNE_DIRECTION_ADJOINT] += received.at[i].words[0];
     }
     lierne_control_messages_destroy(&received);
     lierne_mem_free(messages.at);

@@ -9,22 +9,22 @@
 
 static lierne_status check_arguments(const lierne_halo_spec *spec, int rank) {
     if (spec->width < 1 || (spec->stride != 0 && spec->stride < spec->width)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: width is %lld, must be at least 1, and stride %lld, must be 0 "
                            "or at least width",
                            rank, (long long)spec->width, (long long)spec->stride);
     }
     if (lierne_dtype_size(spec->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
                            rank, (int)spec->dtype);
     }
     if (spec->max_inflight < 0 || spec->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d", rank,
-                           spec->max_inflight, LIERNE_MAX_INFLIGHT);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
+                           rank, spec->max_inflight, LIERNE_MAX_INFLIGHT);
     }
     if (spec->nswap > 0 && (!spec->sendproc || !spec->recvproc || !spec->sendnum ||
                             !spec->recvnum || !spec->sendlist)) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: nswap is %d, but one of sendproc, recvproc, sendnum, recvnum "
                            "and sendlist is NULL",
                            rank, spec->nswap);
@@ -42,13 +42,13 @@ static bool fits(const lierne_halo_spec *spec, int64_t rows) {
 static lierne_status check_counts(const lierne_halo_spec *spec, int rank) {
     int64_t rows;
     if (spec->nlocal < 0 || spec->nghost < 0 || spec->nswap < 0) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: nlocal is %lld, nghost %lld and nswap %d, must not be "
                            "negative",
                            rank, (long long)spec->nlocal, (long long)spec->nghost, spec->nswap);
     }
     if (!lierne_add_i64(spec->nlocal, spec->nghost, &rows) || !fits(spec, rows)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: bytes of %lld + %lld rows of width %lld and stride %lld do "
                            "not fit",
                            rank, (long long)spec->nlocal, (long long)spec->nghost,
@@ -56,7 +56,7 @@ static lierne_status check_counts(const lierne_halo_spec *spec, int rank) {
     }
     for (int s = 0; s < spec->nswap; s++) {
         if (!fits(spec, spec->sendnum[s]) || !fits(spec, spec->recvnum[s])) {
-            return SWAP_FAIL(LIERNE_COUNT_RANGE,
+            return SWAP_FAIL(LIERNE_ERR_COUNT_RANGE,
                              "sendnum is %lld and recvnum %lld: negative, or the bytes do not fit",
                              rank, s, (long long)spec->sendnum[s], (long long)spec->recvnum[s]);
         }
@@ -71,13 +71,13 @@ static lierne_status check_peers(const lierne_halo_spec *spec, const lierne_cont
         if (lierne_context_index(context, to) < 0 || lierne_context_index(context, from) < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, &context->members);
-            return SWAP_FAIL(LIERNE_PEER_RANGE, "sendproc is %d and recvproc %d, must be %s", rank,
-                             s, to, from, members);
+            return SWAP_FAIL(LIERNE_ERR_PEER_RANGE, "sendproc is %d and recvproc %d, must be %s",
+                             rank, s, to, from, members);
         }
     }
     for (int s = 0; s < spec->nswap; s++) {
         if ((spec->sendproc[s] == rank) != (spec->recvproc[s] == rank)) {
-            return SWAP_FAIL(LIERNE_SELF_ASYM,
+            return SWAP_FAIL(LIERNE_ERR_SELF_ASYM,
                              "sendproc is %d and recvproc %d, must both be the rank itself or "
                              "neither",
                              rank, s, spec->sendproc[s], spec->recvproc[s]);
@@ -85,8 +85,8 @@ static lierne_status check_peers(const lierne_halo_spec *spec, const lierne_cont
     }
     for (int s = 0; s < spec->nswap; s++) {
         if (spec->sendproc[s] == rank && spec->sendnum[s] != spec->recvnum[s]) {
-            return SWAP_FAIL(LIERNE_SELF_COUNT, "sends %lld rows to itself but receives %lld", rank,
-                             s, (long long)spec->sendnum[s], (long long)spec->recvnum[s]);
+            return SWAP_FAIL(LIERNE_ERR_SELF_COUNT, "sends %lld rows to itself but receives %lld",
+                             rank, s, (long long)spec->sendnum[s], (long long)spec->recvnum[s]);
         }
     }
     return LIERNE_OK;
@@ -97,7 +97,7 @@ static lierne_status check_ghosts(const lierne_halo_spec *spec, int rank) {
     int64_t left = spec->nghost;
     for (int s = 0; s < spec->nswap; s++) {
         if (spec->recvnum[s] > left) {
-            return SWAP_FAIL(LIERNE_GHOST_COUNT,
+            return SWAP_FAIL(LIERNE_ERR_GHOST_COUNT,
                              "receives %lld rows, but only %lld of %lld ghosts are left to fill",
                              rank, s, (long long)spec->recvnum[s], (long long)left,
                              (long long)spec->nghost);
@@ -105,7 +105,7 @@ static lierne_status check_ghosts(const lierne_halo_spec *spec, int rank) {
         left -= spec->recvnum[s];
     }
     if (spec->nswap > 0 && left > 0) {
-        return LIERNE_FAIL(LIERNE_GHOST_COUNT,
+        return LIERNE_FAIL(LIERNE_ERR_GHOST_COUNT,
                            "rank %d: the swaps receive %lld rows, but nghost is %lld", rank,
                            (long long)(spec->nghost - left), (long long)spec->nghost);
     }
@@ -120,11 +120,11 @@ static lierne_status check_list(const lierne_halo_spec *spec, int rank, int s, i
         if (row >= 0 && row < below) {
             continue;
         }
-        return status == LIERNE_INDEX_RANGE
-                   ? SWAP_FAIL(LIERNE_INDEX_RANGE,
+        return status == LIERNE_ERR_INDEX_RANGE
+                   ? SWAP_FAIL(LIERNE_ERR_INDEX_RANGE,
                                "entry %lld of sendlist is row %lld, must be in 0 to %lld", rank, s,
                                (long long)i, (long long)row, (long long)below - 1)
-                   : SWAP_FAIL(LIERNE_ROW_NOT_YET_FILLED,
+                   : SWAP_FAIL(LIERNE_ERR_ROW_NOT_YET_FILLED,
                                "entry %lld of sendlist is row %lld, but only rows below %lld are "
                                "filled by then",
                                rank, s, (long long)i, (long long)row, (long long)below);
@@ -135,10 +135,10 @@ static lierne_status check_list(const lierne_halo_spec *spec, int rank, int s, i
 static lierne_status check_lists(const lierne_halo_spec *spec, int rank) {
     int64_t filled = spec->nlocal;
     for (int s = 0; s < spec->nswap; s++) {
-        LIERNE_TRY(check_list(spec, rank, s, spec->nlocal + spec->nghost, LIERNE_INDEX_RANGE));
+        LIERNE_TRY(check_list(spec, rank, s, spec->nlocal + spec->nghost, LIERNE_ERR_INDEX_RANGE));
     }
     for (int s = 0; s < spec->nswap; s++) {
-        LIERNE_TRY(check_list(spec, rank, s, filled, LIERNE_ROW_NOT_YET_FILLED));
+        LIERNE_TRY(check_list(spec, rank, s, filled, LIERNE_ERR_ROW_NOT_YET_FILLED));
         filled += spec->recvnum[s];
     }
     return LIERNE_OK;
@@ -150,7 +150,7 @@ lierne_status lierne_halo_check(const lierne_halo_spec *spec, const lierne_conte
     LIERNE_TRY(check_counts(spec, rank));
     for (int s = 0; s < spec->nswap; s++) {
         if (spec->sendnum[s] > 0 && !spec->sendlist[s]) {
-            return SWAP_FAIL(LIERNE_INVALID, "sendlist is NULL, but sendnum is %lld", rank, s,
+            return SWAP_FAIL(LIERNE_ERR_INVALID, "sendlist is NULL, but sendnum is %lld", rank, s,
                              (long long)spec->sendnum[s]);
         }
     }

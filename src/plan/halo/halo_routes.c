@@ -47,13 +47,14 @@ static lierne_status copy_rows(const writer *w, int64_t n) {
     if (n == 0) {
         return LIERNE_OK;
     }
-    return add_copy(w, lierne_place_at(LIERNE_OUT, rows), lierne_place_at(LIERNE_IN, rows));
+    return add_copy(w, lierne_place_at(LIERNE_BUFFER_OUT, rows),
+                    lierne_place_at(LIERNE_BUFFER_IN, rows));
 }
 
 /* Adds the stage of swap s. */
 static lierne_status start(writer *w, int s, int first, int64_t copied) {
     w->swap = s;
-    w->source = s == first ? LIERNE_IN : LIERNE_OUT;
+    w->source = s == first ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
     LIERNE_TRY(lierne_route_add_stage(w->route, &w->stage));
     LIERNE_TRY(lierne_route_rows(w->route, &w->list, w->spec->sendlist[s], w->spec->sendnum[s],
                                  w->spec->width, w->spec->stride));
@@ -66,21 +67,21 @@ static lierne_status forward_swap(writer *w) {
     if (to == w->route->rank) {
         return spec->sendnum[w->swap] == 0
                    ? LIERNE_OK
-                   : add_copy(w, lierne_place_at(LIERNE_OUT, ghosts_like_list(w)),
+                   : add_copy(w, lierne_place_at(LIERNE_BUFFER_OUT, ghosts_like_list(w)),
                               lierne_place_at(w->source, w->list));
     }
     if (spec->sendnum[w->swap] > 0) {
         LIERNE_TRY(lierne_messages_put(&w->stage->sends, to, w->source, w->list));
     }
     if (spec->recvnum[w->swap] > 0) {
-        LIERNE_TRY(lierne_messages_put(&w->stage->recvs, from, LIERNE_OUT, ghosts(w)));
+        LIERNE_TRY(lierne_messages_put(&w->stage->recvs, from, LIERNE_BUFFER_OUT, ghosts(w)));
     }
     return LIERNE_OK;
 }
 
 /* list += from, row by row. */
 static lierne_status add_sum(const writer *w, lierne_place from) {
-    const lierne_place both[] = {lierne_place_at(LIERNE_OUT, w->list), from};
+    const lierne_place both[] = {lierne_place_at(LIERNE_BUFFER_OUT, w->list), from};
     return lierne_ops_put(&w->stage->sums, both[0], false, both, 2);
 }
 
@@ -89,7 +90,8 @@ static lierne_status adjoint_swap(writer *w) {
     int to = spec->sendproc[w->swap], from = spec->recvproc[w->swap];
     int64_t n = spec->sendnum[w->swap];
     if (to == w->route->rank) {
-        return n == 0 ? LIERNE_OK : add_sum(w, lierne_place_at(LIERNE_OUT, ghosts_like_list(w)));
+        return n == 0 ? LIERNE_OK
+                      : add_sum(w, lierne_place_at(LIERNE_BUFFER_OUT, ghosts_like_list(w)));
     }
     if (spec->recvnum[w->swap] > 0) {
         LIERNE_TRY(lierne_messages_put(&w->stage->sends, from, w->source, ghosts(w)));
@@ -97,9 +99,10 @@ static lierne_status adjoint_swap(writer *w) {
     if (n == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_messages_put(&w->stage->recvs, to, LIERNE_SCRATCH,
+    LIERNE_TRY(lierne_messages_put(&w->stage->recvs, to, LIERNE_BUFFER_SCRATCH,
                                    lierne_block_range(w->received, n * spec->width)));
-    return add_sum(w, lierne_place_at(LIERNE_SCRATCH, lierne_block_packed(&w->list, w->received)));
+    return add_sum(w, lierne_place_at(LIERNE_BUFFER_SCRATCH,
+                                      lierne_block_packed(&w->list, w->received)));
 }
 
 /* Scratch for the most rows that a swap of the adjoint receives from another rank. */
@@ -117,7 +120,8 @@ static lierne_status zero_ghosts(const writer *w) {
     if (w->spec->nghost == 0 || w->spec->keep_ghosts) {
         return LIERNE_OK;
     }
-    lierne_place to = lierne_place_at(LIERNE_OUT, rows_of(w, w->spec->nlocal, w->spec->nghost));
+    lierne_place to =
+        lierne_place_at(LIERNE_BUFFER_OUT, rows_of(w, w->spec->nlocal, w->spec->nghost));
     return lierne_ops_put(&w->stage->sums, to, false, NULL, 0);
 }
 
@@ -158,9 +162,9 @@ lierne_status lierne_halo_routes(const lierne_halo_saved_spec *saved, int rank,
         LIERNE_TRY(lierne_route_create(&side->route, rank, elements, elements));
         LIERNE_TRY(LIERNE_VEC_PUSH(&side->owned, rows_of(&w, 0, rows)));
         w.route = side->route;
-        LIERNE_TRY(spec->nswap == 0      ? identity(&w)
-                   : d == LIERNE_FORWARD ? forward(&w)
-                                         : adjoint(&w));
+        LIERNE_TRY(spec->nswap == 0                ? identity(&w)
+                   : d == LIERNE_DIRECTION_FORWARD ? forward(&w)
+                                                   : adjoint(&w));
     }
     return LIERNE_OK;
 }

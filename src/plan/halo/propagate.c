@@ -16,7 +16,7 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
     for (size_t i = 0; i < received->count; i++) {
         const lierne_control_message *message = &received->at[i];
         if (message->peer != spec->recvproc[s]) {
-            return LIERNE_FAIL(LIERNE_PEER_COUNT,
+            return LIERNE_FAIL(LIERNE_ERR_PEER_COUNT,
                                "swap %d: rank %d sends %zu rows to rank %d, which expects 0 of it "
                                "and %lld of rank %d",
                                s, message->peer, message->count / n, context->rank,
@@ -28,7 +28,7 @@ static lierne_status take(const lierne_context *context, const lierne_halo_spec 
         }
     }
     if (rows != spec->recvnum[s]) {
-        return LIERNE_FAIL(LIERNE_PEER_COUNT,
+        return LIERNE_FAIL(LIERNE_ERR_PEER_COUNT,
                            "swap %d: rank %d sends %lld rows to rank %d, which expects %lld", s,
                            spec->recvproc[s], (long long)rows, context->rank,
                            (long long)spec->recvnum[s]);

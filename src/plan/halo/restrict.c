@@ -31,7 +31,7 @@ static lierne_status fill_filter(filter *c, const uint8_t *keep, int rank) {
     const lierne_halo_spec *old = c->old;
     size_t rows = (size_t)(old->nlocal + old->nghost), swaps = (size_t)old->nswap, sent = 0;
     if (!keep && rows > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: keep is NULL, must have %zu entries", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: keep is NULL, must have %zu entries", rank,
                            rows);
     }
     for (size_t s = 0; s < swaps; s++) {
@@ -55,7 +55,7 @@ static lierne_status compare_swap(const filter *c, const uint8_t *mask, int rank
     int64_t first = c->saved->first[s];
     for (int64_t i = first; i < first + c->old->recvnum[s]; i++) {
         if (c->keep[i] != (mask[i] != 0)) {
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "swap %d: rank %d %s its ghost row %lld, which rank %d %s", s, rank,
                                mask[i] ? "keeps" : "drops", (long long)i, c->old->recvproc[s],
                                mask[i] ? "drops" : "keeps");
@@ -109,7 +109,7 @@ static void apply(filter *c) {
 static lierne_status prepare(filter *c, const lierne_halo_saved_spec *r, const void *out,
                              const uint8_t *keep, int rank) {
     if (!r || !out) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", rank,
                            r ? "out is NULL" : "the plan is not one of swaps");
     }
     c->saved = r;

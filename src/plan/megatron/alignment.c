@@ -72,7 +72,7 @@ static void find_misaligned(const alignment *l, int offset, int *ranks, int coun
 
 static bool same_span(const lierne_megatron_grids *grids) {
     return lierne_grid_get_size(grids->src) == lierne_grid_get_size(grids->dst) &&
-           lierne_grid_get_offset(grids->src) == lierne_grid_get_offset(grids->dst);
+           lierne_grid_get_rank_offset(grids->src) == lierne_grid_get_rank_offset(grids->dst);
 }
 
 int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, int most) {
@@ -84,7 +84,8 @@ int lierne_megatron_misaligned(const lierne_megatron_grids *grids, int *ranks, i
     alignment l =
         src > dst ? compare_dp(grids->src, grids->dst) : compare_dp(grids->dst, grids->src);
     int count = (int)(l.nranks - count_aligned(&l));
-    find_misaligned(&l, lierne_grid_get_offset(grids->src), ranks, count < most ? count : most);
+    find_misaligned(&l, lierne_grid_get_rank_offset(grids->src), ranks,
+                    count < most ? count : most);
     return count;
 }
 
@@ -93,7 +94,7 @@ lierne_megatron_rejection lierne_megatron_reject(const lierne_megatron_grids *gr
                                                  size_t size) {
     const lierne_grid *src = grids->src, *dst = grids->dst;
     int sizes[] = {lierne_grid_get_size(src), lierne_grid_get_size(dst)};
-    int offsets[] = {lierne_grid_get_offset(src), lierne_grid_get_offset(dst)};
+    int offsets[] = {lierne_grid_get_rank_offset(src), lierne_grid_get_rank_offset(dst)};
     int dps[] = {lierne_grid_find_dim_size(src, NULL, "dp"),
                  lierne_grid_find_dim_size(dst, NULL, "dp")};
     int pps[] = {lierne_grid_find_dim_size(src, NULL, "pp"),
@@ -103,34 +104,34 @@ lierne_megatron_rejection lierne_megatron_reject(const lierne_megatron_grids *gr
     if (sizes[0] != sizes[1]) {
         snprintf(text, size, "the source grid has %d ranks, the destination grid %d", sizes[0],
                  sizes[1]);
-        return LIERNE_MEGATRON_GRID_SIZES;
+        return LIERNE_MEGATRON_REJECTION_GRID_SIZES;
     }
     if (offsets[0] != offsets[1]) {
         snprintf(text, size, "the source grid begins at rank %d, the destination grid at rank %d",
                  offsets[0], offsets[1]);
-        return LIERNE_MEGATRON_RANK_OFFSETS;
+        return LIERNE_MEGATRON_REJECTION_RANK_OFFSETS;
     }
     if (pps[0] != 1 || pps[1] != 1) {
         snprintf(text, size, "pp of the %s grid is %d, must be 1",
                  pps[0] != 1 ? "source" : "destination", pps[0] != 1 ? pps[0] : pps[1]);
-        return pps[0] != 1 ? LIERNE_MEGATRON_SRC_PP : LIERNE_MEGATRON_DST_PP;
+        return pps[0] != 1 ? LIERNE_MEGATRON_REJECTION_SRC_PP : LIERNE_MEGATRON_REJECTION_DST_PP;
     }
     if (cp != 1) {
         snprintf(text, size, "cp of the source grid is %d, must be 1", cp);
-        return LIERNE_MEGATRON_SRC_CP;
+        return LIERNE_MEGATRON_REJECTION_SRC_CP;
     }
     if (lierne_grid_find_dim(dst, "cp") > lierne_grid_find_dim(dst, "dp")) {
         snprintf(text, size, "cp stands after dp in the destination grid");
-        return LIERNE_MEGATRON_CP_AFTER_DP;
+        return LIERNE_MEGATRON_REJECTION_CP_AFTER_DP;
     }
     if (dps[0] % dps[1] != 0 && dps[1] % dps[0] != 0) {
         snprintf(text, size,
                  "dp of the source grid is %d, that of the destination %d: neither divides the "
                  "other",
                  dps[0], dps[1]);
-        return LIERNE_MEGATRON_DP_INDIVISIBLE;
+        return LIERNE_MEGATRON_REJECTION_DP_INDIVISIBLE;
     }
-    return LIERNE_MEGATRON_ACCEPTED;
+    return LIERNE_MEGATRON_REJECTION_ACCEPTED;
 }
 
 lierne_status lierne_megatron_compare(lierne_megatron_comparison *out,

@@ -34,11 +34,11 @@ static lierne_status exchange_leaders(const lead *l) {
     LIERNE_TRY(lierne_route_add_stage(l->side->route, &stage));
     for (int i = 0; i < l->nreceivers; i++) {
         lierne_block part = piece(l, l->side->in, i, l->nreceivers);
-        LIERNE_TRY(lierne_messages_put(&stage->sends, l->receivers[i], LIERNE_IN, part));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, l->receivers[i], LIERNE_BUFFER_IN, part));
     }
     for (int i = 0; i < l->nsenders; i++) {
         lierne_block part = piece(l, l->side->out, i, l->nsenders);
-        LIERNE_TRY(lierne_messages_put(&stage->recvs, l->senders[i], LIERNE_OUT, part));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, l->senders[i], LIERNE_BUFFER_OUT, part));
     }
     return LIERNE_OK;
 }
@@ -46,7 +46,7 @@ static lierne_status exchange_leaders(const lead *l) {
 /* Counted from the root on, rank i of the group sends to i + reach while i < reach. */
 static lierne_status broadcast_round(const lead *l, int reach) {
     lierne_stage *stage;
-    lierne_block whole = lierne_block_range(0, l->side->route->elements[LIERNE_OUT]);
+    lierne_block whole = lierne_block_range(0, l->side->route->elements[LIERNE_BUFFER_OUT]);
     int me = 0;
     LIERNE_TRY(lierne_route_add_stage(l->side->route, &stage));
     while (l->group[me] != l->side->route->rank) {
@@ -55,11 +55,11 @@ static lierne_status broadcast_round(const lead *l, int reach) {
     me = (me - l->root + l->size) % l->size;
     if (me < reach && me + reach < l->size) {
         int peer = l->group[(me + reach + l->root) % l->size];
-        return lierne_messages_put(&stage->sends, peer, LIERNE_OUT, whole);
+        return lierne_messages_put(&stage->sends, peer, LIERNE_BUFFER_OUT, whole);
     }
     if (me >= reach && me < 2 * reach) {
         int peer = l->group[(me - reach + l->root) % l->size];
-        return lierne_messages_put(&stage->recvs, peer, LIERNE_OUT, whole);
+        return lierne_messages_put(&stage->recvs, peer, LIERNE_BUFFER_OUT, whole);
     }
     return LIERNE_OK;
 }
@@ -109,8 +109,8 @@ static lierne_status hold_groups(lierne_context *context, const lierne_megatron_
 
 static lierne_status fill(lierne_context *context, const lierne_megatron_leaders *leaders,
                           int batch_axis, lierne_plan_parts *parts) {
-    lead forward = {.side = &parts->side[LIERNE_FORWARD], .batch_axis = batch_axis};
-    lead adjoint = {.side = &parts->side[LIERNE_ADJOINT], .batch_axis = batch_axis};
+    lead forward = {.side = &parts->side[LIERNE_DIRECTION_FORWARD], .batch_axis = batch_axis};
+    lead adjoint = {.side = &parts->side[LIERNE_DIRECTION_ADJOINT], .batch_axis = batch_axis};
     LIERNE_TRY(lierne_megatron_leaders_get_peers(&forward.receivers, &forward.nreceivers,
                                                  &forward.senders, &forward.nsenders, leaders,
                                                  context->rank));
@@ -118,10 +118,10 @@ static lierne_status fill(lierne_context *context, const lierne_megatron_leaders
     adjoint.nsenders = forward.nreceivers;
     adjoint.receivers = forward.senders;
     adjoint.nreceivers = forward.nsenders;
-    LIERNE_TRY(
-        find_group(leaders, LIERNE_MEGATRON_DST, context->rank, &forward.group, &forward.size));
-    LIERNE_TRY(
-        find_group(leaders, LIERNE_MEGATRON_SRC, context->rank, &adjoint.group, &adjoint.size));
+    LIERNE_TRY(find_group(leaders, LIERNE_MEGATRON_SIDE_DST, context->rank, &forward.group,
+                          &forward.size));
+    LIERNE_TRY(find_group(leaders, LIERNE_MEGATRON_SIDE_SRC, context->rank, &adjoint.group,
+                          &adjoint.size));
     adjoint.root = adjoint.size - 1;
     LIERNE_TRY(fill_route(&forward));
     LIERNE_TRY(fill_route(&adjoint));
@@ -129,11 +129,12 @@ static lierne_status fill(lierne_context *context, const lierne_megatron_leaders
 }
 
 static lierne_status check_overlap(const lierne_megatron_grids *grids) {
-    int src = lierne_grid_get_offset(grids->src), dst = lierne_grid_get_offset(grids->dst);
+    int src = lierne_grid_get_rank_offset(grids->src),
+        dst = lierne_grid_get_rank_offset(grids->dst);
     int src_end = src + lierne_grid_get_size(grids->src),
         dst_end = dst + lierne_grid_get_size(grids->dst);
     if (src < dst_end && dst < src_end) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "LEADER: the source grid has ranks %d to %d, the "
                            "destination grid ranks %d to %d, must have none in common",
                            src, src_end - 1, dst, dst_end - 1);

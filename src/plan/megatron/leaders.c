@@ -68,7 +68,8 @@ static int ascending(const void *a, const void *b) {
 }
 
 static lierne_status fill_p2p(lierne_megatron_leaders *l) {
-    const side *src = &l->sides[LIERNE_MEGATRON_SRC], *dst = &l->sides[LIERNE_MEGATRON_DST];
+    const side *src = &l->sides[LIERNE_MEGATRON_SIDE_SRC],
+               *dst = &l->sides[LIERNE_MEGATRON_SIDE_DST];
     size_t n = (size_t)src->ndp + (size_t)dst->ndp;
     LIERNE_TRY(lierne_alloc(&l->p2p, n, sizeof *l->p2p));
     memcpy(l->p2p, src->leaders, (size_t)src->ndp * sizeof *l->p2p);
@@ -85,11 +86,11 @@ static lierne_status fill_p2p(lierne_megatron_leaders *l) {
 static lierne_status fill(lierne_megatron_leaders *l, const lierne_megatron_grids *grids) {
     LIERNE_TRY(lierne_megatron_check_one(grids->src, "LEADER: source", "cp", ""));
     LIERNE_TRY(lierne_megatron_check_one(grids->dst, "LEADER: destination", "cp", ""));
-    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SRC], grids->src, true));
-    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_DST], grids->dst, false));
-    int src = l->sides[LIERNE_MEGATRON_SRC].ndp, dst = l->sides[LIERNE_MEGATRON_DST].ndp;
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SIDE_SRC], grids->src, true));
+    LIERNE_TRY(fill_side(&l->sides[LIERNE_MEGATRON_SIDE_DST], grids->dst, false));
+    int src = l->sides[LIERNE_MEGATRON_SIDE_SRC].ndp, dst = l->sides[LIERNE_MEGATRON_SIDE_DST].ndp;
     if (src % dst != 0 && dst % src != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "LEADER: %d dp ranks at the source and %d at the destination: "
                            "neither divides the other",
                            src, dst);
@@ -132,8 +133,8 @@ void lierne_megatron_leaders_destroy(lierne_megatron_leaders *leaders) {
 static lierne_status check_side(const lierne_megatron_leaders *leaders,
                                 lierne_megatron_side which) {
     LIERNE_TRY(lierne_check_set(leaders, "leaders"));
-    if (which != LIERNE_MEGATRON_SRC && which != LIERNE_MEGATRON_DST) {
-        return LIERNE_FAIL(LIERNE_INVALID, "side is %d, must be 0 or 1", (int)which);
+    if (which != LIERNE_MEGATRON_SIDE_SRC && which != LIERNE_MEGATRON_SIDE_DST) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "side is %d, must be 0 or 1", (int)which);
     }
     return LIERNE_OK;
 }
@@ -202,8 +203,8 @@ lierne_status lierne_megatron_leaders_get_peers(const int **send_to, int *nsends
     LIERNE_TRY(lierne_check_set(nsends, "nsends"));
     LIERNE_TRY(lierne_check_set(recv_from, "recv_from"));
     LIERNE_TRY(lierne_check_set(nrecvs, "nrecvs"));
-    const side *src = &leaders->sides[LIERNE_MEGATRON_SRC],
-               *dst = &leaders->sides[LIERNE_MEGATRON_DST];
+    const side *src = &leaders->sides[LIERNE_MEGATRON_SIDE_SRC],
+               *dst = &leaders->sides[LIERNE_MEGATRON_SIDE_DST];
     find_peers(src, dst, rank, send_to, nsends);
     find_peers(dst, src, rank, recv_from, nrecvs);
     return LIERNE_OK;

@@ -114,12 +114,12 @@ static lierne_status fill(lierne_megatron_map *map, const lierne_megatron_grids 
         dst_dp = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
     const lierne_grid *many = src_dp > dst_dp ? grids->src : grids->dst;
     map->dp_ratio = ratio_of(src_dp, dst_dp);
-    map->offset = lierne_grid_get_offset(grids->src);
+    map->offset = lierne_grid_get_rank_offset(grids->src);
     map->nranks = lierne_grid_get_size(grids->src);
     map->code = lierne_megatron_reject(grids, map->rejection, sizeof map->rejection);
     LIERNE_TRY(map_cp(map, grids->dst));
     LIERNE_TRY(map_misaligned(map, grids));
-    if (map->code != LIERNE_MEGATRON_ACCEPTED) {
+    if (map->code != LIERNE_MEGATRON_REJECTION_ACCEPTED) {
         return LIERNE_OK;
     }
     map->kind = src_dp > dst_dp   ? LIERNE_MEGATRON_FAN_IN
@@ -182,7 +182,7 @@ int lierne_megatron_map_get_dp_ratio(const lierne_megatron_map *map) {
 }
 
 lierne_megatron_rejection lierne_megatron_map_get_rejection_code(const lierne_megatron_map *map) {
-    return map ? map->code : LIERNE_MEGATRON_ACCEPTED;
+    return map ? map->code : LIERNE_MEGATRON_REJECTION_ACCEPTED;
 }
 
 const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
@@ -192,7 +192,7 @@ const char *lierne_megatron_map_get_rejection(const lierne_megatron_map *map) {
 static lierne_status give_groups(int *from, int count, int size, const int **ranks, int *ngroups,
                                  int *group_size) {
     if (!ranks || !ngroups || !group_size) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL",
                            !ranks     ? "ranks"
                            : !ngroups ? "ngroups"
                                       : "group_size");
@@ -228,16 +228,16 @@ lierne_status lierne_megatron_map_get_slice(int64_t *start, int64_t *size,
     LIERNE_TRY(lierne_check_set(start, "start"));
     LIERNE_TRY(lierne_check_set(size, "size"));
     if (!map->shares) {
-        return LIERNE_FAIL(LIERNE_INVALID, "Megatron-LM rejects the pair, so it has no slices: %s",
-                           map->rejection);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "Megatron-LM rejects the pair, so it has no slices: %s", map->rejection);
     }
     if (rank < map->offset || rank - map->offset >= map->nranks || batch < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank is %d, must be %d to %d; batch is %lld, must be at least 0", rank,
                            map->offset, map->offset + map->nranks - 1, (long long)batch);
     }
     if (batch % map->dp_ratio != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "a batch of %lld is not divisible by the %s dp ratio %d",
                            (long long)batch, lierne_megatron_kind_name(map->kind), map->dp_ratio);
     }

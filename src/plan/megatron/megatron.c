@@ -9,19 +9,21 @@
 static lierne_status open_bridge(lierne_megatron_bridge *b, const lierne_megatron_spec *given) {
     lierne_megatron_spec own, *spec = &own;
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
-    if (spec->algorithm != LIERNE_MEGATRON_COLLECTIVE &&
-        spec->algorithm != LIERNE_MEGATRON_LEADER) {
-        return LIERNE_FAIL(LIERNE_INVALID, "algorithm is %d, must be 1 (collective) or 2 (leader)",
+    if (spec->algorithm != LIERNE_MEGATRON_ALGORITHM_COLLECTIVE &&
+        spec->algorithm != LIERNE_MEGATRON_ALGORITHM_LEADER) {
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "algorithm is %d, must be 1 (collective) or 2 (leader)",
                            (int)spec->algorithm);
     }
     b->algorithm = spec->algorithm;
     b->spec = &b->own;
     LIERNE_TRY(lierne_spec_take(&b->own, sizeof b->own, spec->bridge, "spec->bridge"));
-    LIERNE_TRY(lierne_bridge_layouts_create(&b->src, &b->dst, &b->gradient, b->spec));
+    LIERNE_TRY(lierne_layout_create_bridge(&b->src, &b->dst, &b->gradient, b->spec));
     LIERNE_TRY(lierne_megatron_grids_create(&b->grids, b->spec));
     b->batch_axis = b->src->placements[lierne_grid_find_dim(b->grids.src, "dp")].axis;
-    return spec->algorithm == LIERNE_MEGATRON_COLLECTIVE ? lierne_megatron_check_collective(b)
-                                                         : lierne_megatron_check_leader(b);
+    return spec->algorithm == LIERNE_MEGATRON_ALGORITHM_COLLECTIVE
+               ? lierne_megatron_check_collective(b)
+               : lierne_megatron_check_leader(b);
 }
 
 static void close_bridge(lierne_megatron_bridge *b) {
@@ -47,17 +49,17 @@ static lierne_status start_side(lierne_plan_side *side, const lierne_context *co
     lierne_route *direct = side->route;
     side->route = NULL;
     lierne_status status =
-        lierne_route_create(&side->route, context->rank, direct->elements[LIERNE_IN],
-                            direct->elements[LIERNE_OUT]);
+        lierne_route_create(&side->route, context->rank, direct->elements[LIERNE_BUFFER_IN],
+                            direct->elements[LIERNE_BUFFER_OUT]);
     lierne_route_destroy(direct);
     return status;
 }
 
 static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *context,
                                 const lierne_megatron_bridge *b) {
-    bool collective = b->algorithm == LIERNE_MEGATRON_COLLECTIVE;
+    bool collective = b->algorithm == LIERNE_MEGATRON_ALGORITHM_COLLECTIVE;
     if (b->src->world != context->members.world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grids lie on a world of %d ranks, the context on one of %d",
                            b->src->world, context->members.world);
     }
@@ -68,10 +70,10 @@ static lierne_status plan_sides(lierne_plan_parts *parts, lierne_context *contex
     parts->kind = "megatron";
     parts->dtype = b->src->dtype;
     parts->max_inflight = b->spec->max_inflight ? b->spec->max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] =
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
         collective ? "collective" : "leader";
-    LIERNE_TRY(start_side(&parts->side[LIERNE_FORWARD], context, b->src, b->dst));
-    LIERNE_TRY(start_side(&parts->side[LIERNE_ADJOINT], context, b->gradient, b->src));
+    LIERNE_TRY(start_side(&parts->side[LIERNE_DIRECTION_FORWARD], context, b->src, b->dst));
+    LIERNE_TRY(start_side(&parts->side[LIERNE_DIRECTION_ADJOINT], context, b->gradient, b->src));
     return collective ? lierne_megatron_plan_collective(context, b, parts)
                       : lierne_megatron_plan_leader(context, b, parts);
 }
@@ -96,8 +98,9 @@ lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *con
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? open_bridge(&bridge, spec)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? open_bridge(&bridge, spec)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = plan_sides(&parts, context, &bridge);
     }

@@ -47,12 +47,14 @@ static lierne_status check_dims(const lierne_megatron_grids *grids) {
 
 static lierne_status check_spans(const lierne_megatron_grids *grids) {
     if (lierne_grid_get_size(grids->src) != lierne_grid_get_size(grids->dst) ||
-        lierne_grid_get_offset(grids->src) != lierne_grid_get_offset(grids->dst)) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        lierne_grid_get_rank_offset(grids->src) != lierne_grid_get_rank_offset(grids->dst)) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "COLLECTIVE: the source grid has %d ranks from %d "
                            "on, the destination grid %d from %d on",
-                           lierne_grid_get_size(grids->src), lierne_grid_get_offset(grids->src),
-                           lierne_grid_get_size(grids->dst), lierne_grid_get_offset(grids->dst));
+                           lierne_grid_get_size(grids->src),
+                           lierne_grid_get_rank_offset(grids->src),
+                           lierne_grid_get_size(grids->dst),
+                           lierne_grid_get_rank_offset(grids->dst));
     }
     return LIERNE_OK;
 }
@@ -70,7 +72,7 @@ static lierne_status check_aligned(const lierne_megatron_grids *grids) {
             (size_t)snprintf(list + length, sizeof list - length, i ? ", %d" : "%d", ranks[i]);
     }
     return LIERNE_FAIL(
-        LIERNE_MISALIGNED,
+        LIERNE_ERR_MISALIGNED,
         "COLLECTIVE: source and destination dp rank have no samples in common on %d ranks: "
         "%s%s",
         count, list, length < sizeof list - 16 ? "" : ", ...");
@@ -139,7 +141,7 @@ static lierne_status copy(lierne_ops *ops, lierne_place to, lierne_place from) {
 static lierne_status narrow(const collective *c, lierne_ops *ops, const int64_t *wide,
                             lierne_buffer buffer) {
     lierne_block from = slice(c, wide, c->share);
-    lierne_place to = lierne_place_at(LIERNE_OUT, lierne_block_packed(&from, 0));
+    lierne_place to = lierne_place_at(LIERNE_BUFFER_OUT, lierne_block_packed(&from, 0));
     return copy(ops, to, lierne_place_at(buffer, from));
 }
 
@@ -150,13 +152,14 @@ static lierne_status gather(const collective *c, lierne_route *route, const int6
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 0;
     for (int i = 0; i < c->dp_ratio; i++) {
-        lierne_place to = lierne_place_at(LIERNE_OUT, slice(c, wide, i));
+        lierne_place to = lierne_place_at(LIERNE_BUFFER_OUT, slice(c, wide, i));
         if (i == c->share) {
             lierne_place from = lierne_place_at(buffer, lierne_block_packed(&to.block, 0));
             LIERNE_TRY(copy(&stage->copies, to, from));
             continue;
         }
-        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->gather->ranks[i], LIERNE_OUT, to.block));
+        LIERNE_TRY(
+            lierne_messages_put(&stage->recvs, c->gather->ranks[i], LIERNE_BUFFER_OUT, to.block));
         LIERNE_TRY(lierne_messages_put(&stage->sends, c->gather->ranks[i], buffer,
                                        lierne_block_range(0, elements)));
     }
@@ -176,27 +179,28 @@ static lierne_status sum_over_cp(const collective *c, lierne_route *route, int64
     lierne_block mine = piece(c, elements, c->cp_coord);
     LIERNE_TRY(lierne_route_scratch(route, elements, &landing));
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
-    LIERNE_TRY(lierne_ops_add(&stage->sums, lierne_place_at(LIERNE_SCRATCH, mine), &op));
+    LIERNE_TRY(lierne_ops_add(&stage->sums, lierne_place_at(LIERNE_BUFFER_SCRATCH, mine), &op));
     for (int i = 0; i < c->cp->n; i++) {
         if (i == c->cp_coord) {
-            LIERNE_TRY(lierne_op_add(op, lierne_place_at(LIERNE_IN, mine)));
+            LIERNE_TRY(lierne_op_add(op, lierne_place_at(LIERNE_BUFFER_IN, mine)));
             continue;
         }
         LIERNE_TRY(lierne_route_scratch(route, mine.count[0], &landing));
         lierne_place arrival =
-            lierne_place_at(LIERNE_SCRATCH, lierne_block_range(landing, mine.count[0]));
+            lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(landing, mine.count[0]));
         LIERNE_TRY(lierne_op_add(op, arrival));
-        LIERNE_TRY(
-            lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH, arrival.block));
-        LIERNE_TRY(
-            lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_IN, piece(c, elements, i)));
+        LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_BUFFER_SCRATCH,
+                                       arrival.block));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_BUFFER_IN,
+                                       piece(c, elements, i)));
     }
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     stage->group = 1;
     for (int i = 0; i < c->cp->n; i++) {
         if (i != c->cp_coord) {
-            LIERNE_TRY(lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_SCRATCH, mine));
-            LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_SCRATCH,
+            LIERNE_TRY(
+                lierne_messages_put(&stage->sends, c->cp->ranks[i], LIERNE_BUFFER_SCRATCH, mine));
+            LIERNE_TRY(lierne_messages_put(&stage->recvs, c->cp->ranks[i], LIERNE_BUFFER_SCRATCH,
                                            piece(c, elements, i)));
         }
     }
@@ -210,7 +214,7 @@ static lierne_status move(const collective *c, lierne_route *route, bool gathers
     if (gathers) {
         return gather(c, route, wide, buffer, elements);
     }
-    if (buffer == LIERNE_IN) {
+    if (buffer == LIERNE_BUFFER_IN) {
         LIERNE_TRY(lierne_route_add_stage(route, &stage));
         return narrow(c, &stage->copies, wide, buffer);
     }
@@ -219,16 +223,17 @@ static lierne_status move(const collective *c, lierne_route *route, bool gathers
 }
 
 static lierne_status fill(const collective *c) {
-    lierne_plan_side *forward = &c->parts->side[LIERNE_FORWARD];
-    lierne_plan_side *adjoint = &c->parts->side[LIERNE_ADJOINT];
-    int64_t in = forward->route->elements[LIERNE_IN], out = forward->route->elements[LIERNE_OUT];
+    lierne_plan_side *forward = &c->parts->side[LIERNE_DIRECTION_FORWARD];
+    lierne_plan_side *adjoint = &c->parts->side[LIERNE_DIRECTION_ADJOINT];
+    int64_t in = forward->route->elements[LIERNE_BUFFER_IN],
+            out = forward->route->elements[LIERNE_BUFFER_OUT];
     bool fan_in = c->kind == LIERNE_MEGATRON_FAN_IN, fan_out = c->kind == LIERNE_MEGATRON_FAN_OUT;
     const int64_t *wide = fan_in ? forward->out : forward->in;
-    lierne_buffer gradient = LIERNE_IN;
-    LIERNE_TRY(move(c, forward->route, fan_in, wide, LIERNE_IN, in));
+    lierne_buffer gradient = LIERNE_BUFFER_IN;
+    LIERNE_TRY(move(c, forward->route, fan_in, wide, LIERNE_BUFFER_IN, in));
     if (c->cp) {
         LIERNE_TRY(sum_over_cp(c, adjoint->route, out));
-        gradient = LIERNE_SCRATCH;
+        gradient = LIERNE_BUFFER_SCRATCH;
     }
     return move(c, adjoint->route, fan_out, wide, gradient, out);
 }
@@ -239,7 +244,7 @@ lierne_status lierne_megatron_plan_collective(lierne_context *context,
     const lierne_megatron_grids *grids = &bridge->grids;
     int src = lierne_grid_find_dim_size(grids->src, NULL, "dp");
     int dst = lierne_grid_find_dim_size(grids->dst, NULL, "dp");
-    int first = lierne_grid_get_offset(grids->src);
+    int first = lierne_grid_get_rank_offset(grids->src);
     collective c = {.context = context,
                     .parts = parts,
                     .kind = src > dst   ? LIERNE_MEGATRON_FAN_IN

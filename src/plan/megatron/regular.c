@@ -8,7 +8,8 @@ lierne_status lierne_megatron_check_one(const lierne_grid *grid, const char *who
                                         const char *hint) {
     int size = lierne_grid_find_dim_size(grid, NULL, dim);
     if (size != 1) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED, "%s %s is %d, must be 1%s", whose, dim, size, hint);
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED, "%s %s is %d, must be 1%s", whose, dim, size,
+                           hint);
     }
     return LIERNE_OK;
 }
@@ -21,13 +22,13 @@ lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge
     int dst = lierne_grid_find_dim_size(bridge->grids.dst, NULL, "dp");
     int wide = src > dst ? src : dst, narrow = src > dst ? dst : src;
     if (wide % narrow != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "%s: source dp %d and destination dp %d: neither "
                            "divides the other",
                            algorithm, src, dst);
     }
     if (batch % wide != 0) {
-        return LIERNE_FAIL(LIERNE_INDIVISIBLE,
+        return LIERNE_FAIL(LIERNE_ERR_INDIVISIBLE,
                            "%s, %s: the batch of %lld samples does not divide "
                            "over %d dp ranks at dp ratio %d",
                            algorithm,
@@ -37,22 +38,23 @@ lierne_status lierne_megatron_check_regular(const lierne_megatron_bridge *bridge
                            (long long)batch, wide, wide / narrow);
     }
     if (spec->src_placements || spec->dst_placements) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s needs replicas over all dims but dp: no "
                            "placements",
                            algorithm);
     }
     if (spec->variable_rows) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s needs samples of one size: variable_rows must be 0", algorithm);
     }
-    if (spec->shared_output != LIERNE_SHARE_NONE) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    if (spec->shared_output != LIERNE_SHARING_NONE) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s writes an output for every rank: shared_output is %d, must be 0",
                            algorithm, (int)spec->shared_output);
     }
-    if (spec->gradient_owner != LIERNE_GRADIENT_PARTIAL || spec->src_counts || spec->dst_counts) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    if (spec->gradient_owner != LIERNE_GRADIENT_OWNER_PARTIAL || spec->src_counts ||
+        spec->dst_counts) {
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "%s needs a partial gradient and no counts, "
                            "gradient_owner is %d",
                            algorithm, (int)spec->gradient_owner);

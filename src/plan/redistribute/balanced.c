@@ -47,7 +47,7 @@ static bool cut_chunk(const builder *u, const lierne_transfer *t, int64_t c, int
 static lierne_status add_landing(builder *u, lierne_stage *stage, int partial, int from,
                                  int64_t start, int64_t size) {
     lierne_block block = lierne_block_range(u->landings.at[partial] + start - u->sums->start, size);
-    return lierne_messages_put(&stage->recvs, from, LIERNE_SCRATCH, block);
+    return lierne_messages_put(&stage->recvs, from, LIERNE_BUFFER_SCRATCH, block);
 }
 
 /* This rank's end of a chunk of a transfer. */
@@ -58,8 +58,9 @@ static lierne_status add_message(builder *u, const lierne_delivery *d, const lie
         return add_landing(u, stage, d->partial, t->from, start, size);
     }
     LIERNE_TRY(lierne_cell_overlap_take(u->p, &u->x, start, size));
-    lierne_buffer at_sender = d->partial >= 0 && !t->passed_on ? LIERNE_IN : LIERNE_OUT;
-    lierne_buffer at_receiver = contribution ? LIERNE_SCRATCH : LIERNE_OUT;
+    lierne_buffer at_sender =
+        d->partial >= 0 && !t->passed_on ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
+    lierne_buffer at_receiver = contribution ? LIERNE_BUFFER_SCRATCH : LIERNE_BUFFER_OUT;
     return sends ? lierne_add_part(u->p, &u->x, &stage->sends, t->to, at_sender, at_receiver)
                  : lierne_add_part(u->p, &u->x, &stage->recvs, t->from, at_receiver, at_sender);
 }
@@ -107,13 +108,13 @@ static lierne_status open_sums(builder *u) {
 static lierne_status add_sum(builder *u, lierne_stage *stage, const lierne_overlap *box,
                              int64_t offset) {
     lierne_op *op;
-    LIERNE_TRY(lierne_ops_add(&stage->sums, lierne_place_box(u->p, box, LIERNE_OUT), &op));
+    LIERNE_TRY(lierne_ops_add(&stage->sums, lierne_place_box(u->p, box, LIERNE_BUFFER_OUT), &op));
     for (int partial = 0; partial < u->p->from->partials; partial++) {
-        lierne_place from = lierne_place_box(u->p, box, LIERNE_IN);
+        lierne_place from = lierne_place_box(u->p, box, LIERNE_BUFFER_IN);
         int64_t landing = u->landings.at[partial];
         if (landing >= 0) {
-            from =
-                lierne_place_at(LIERNE_SCRATCH, lierne_block_packed(&from.block, landing + offset));
+            from = lierne_place_at(LIERNE_BUFFER_SCRATCH,
+                                   lierne_block_packed(&from.block, landing + offset));
         }
         LIERNE_TRY(lierne_op_add(op, from));
     }
@@ -138,9 +139,9 @@ static lierne_status add_sums(builder *u) {
 static lierne_status add_copies(builder *u) {
     for (size_t i = 0; i < u->x.boxes.count; i++) {
         const lierne_overlap *box = &u->x.boxes.at[i];
-        lierne_place from = lierne_place_box(u->p, box, LIERNE_IN);
-        LIERNE_TRY(lierne_ops_put(&stage_of(u, 0)->copies, lierne_place_box(u->p, box, LIERNE_OUT),
-                                  false, &from, 1));
+        lierne_place from = lierne_place_box(u->p, box, LIERNE_BUFFER_IN);
+        LIERNE_TRY(lierne_ops_put(&stage_of(u, 0)->copies,
+                                  lierne_place_box(u->p, box, LIERNE_BUFFER_OUT), false, &from, 1));
     }
     return LIERNE_OK;
 }

@@ -11,7 +11,7 @@ enum { LEAST_PIECE = 256 << 10 };
 
 lierne_place lierne_place_box(const lierne_planner *p, const lierne_overlap *o,
                               lierne_buffer buffer) {
-    bool in = buffer == LIERNE_IN;
+    bool in = buffer == LIERNE_BUFFER_IN;
     return lierne_place_at(buffer, lierne_block_box(p->from->naxes, in ? p->in_shape : p->out_shape,
                                                     in ? o->local_a : o->local_b, o->size));
 }
@@ -61,13 +61,14 @@ static lierne_status add_pieces(const lierne_planner *p, const lierne_overlap *b
 lierne_status lierne_add_part(const lierne_planner *p, const lierne_cell_overlap *x,
                               lierne_messages *messages, int peer, lierne_buffer buffer,
                               lierne_buffer at_peer) {
-    const int64_t *mine = buffer == LIERNE_IN ? p->in_shape : p->out_shape;
+    const int64_t *mine = buffer == LIERNE_BUFFER_IN ? p->in_shape : p->out_shape;
     int64_t theirs[LIERNE_MAX_AXES];
     if (x->part_elements == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_layout_get_shape(theirs, at_peer == LIERNE_IN ? p->from : p->to, peer));
-    if (at_peer == LIERNE_SCRATCH || !is_worth_cutting(p, x, mine, theirs)) {
+    LIERNE_TRY(
+        lierne_layout_get_shape(theirs, at_peer == LIERNE_BUFFER_IN ? p->from : p->to, peer));
+    if (at_peer == LIERNE_BUFFER_SCRATCH || !is_worth_cutting(p, x, mine, theirs)) {
         return add_whole(p, x, messages, peer, buffer);
     }
     for (size_t b = 0; b < x->part.count; b++) {

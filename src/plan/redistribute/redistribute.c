@@ -25,8 +25,8 @@ typedef struct saved_layouts {
 static lierne_layout without_partial(const lierne_layout *layout) {
     lierne_layout other = *layout;
     for (int d = 0; d < other.ndims; d++) {
-        if (other.placements[d].kind == LIERNE_PARTIAL) {
-            other.placements[d].kind = LIERNE_REPLICATE;
+        if (other.placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
+            other.placements[d].kind = LIERNE_PLACEMENT_REPLICATE;
         }
     }
     other.partials = 1;
@@ -37,10 +37,10 @@ static lierne_status take_spec(lierne_redistribute_spec *spec,
                                const lierne_redistribute_spec *given) {
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, "spec"));
     if (!spec->src || !spec->dst) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", spec->src ? "dst" : "src");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", spec->src ? "dst" : "src");
     }
     if (!spec->adjoint_src != !spec->adjoint_dst) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s is NULL: give both layouts of the adjoint, or neither",
                            spec->adjoint_src ? "adjoint_dst" : "adjoint_src");
     }
@@ -70,7 +70,7 @@ static lierne_status check_layouts(const layouts *l, const lierne_context *conte
     LIERNE_TRY(lierne_redistribute_check_tensor(l->src, "src", l->adjoint_src, "adjoint_src"));
     LIERNE_TRY(lierne_redistribute_check_pair(l->src, "src", l->adjoint_dst, "adjoint_dst"));
     if (l->src->world != context->members.world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grid of src has a world of %d ranks, the context one of %d: they "
                            "must be the same",
                            l->src->world, context->members.world);
@@ -90,13 +90,14 @@ static lierne_status plan_sides(lierne_plan_parts *parts, layouts *l, const lier
     parts->kind = "redistribute";
     parts->dtype = l->src->dtype;
     parts->max_inflight = spec->max_inflight ? spec->max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "direct";
-    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_FORWARD], context, l->src, l->dst,
-                                             spec->routing,
-                                             (spec->shared_output & LIERNE_SHARE_FORWARD) != 0));
-    return lierne_plan_side_redistribute(&parts->side[LIERNE_ADJOINT], context, l->adjoint_src,
-                                         l->adjoint_dst, spec->routing,
-                                         (spec->shared_output & LIERNE_SHARE_ADJOINT) != 0);
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "direct";
+    LIERNE_TRY(lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_FORWARD], context,
+                                             l->src, l->dst, spec->routing,
+                                             (spec->shared_output & LIERNE_SHARING_FORWARD) != 0));
+    return lierne_plan_side_redistribute(&parts->side[LIERNE_DIRECTION_ADJOINT], context,
+                                         l->adjoint_src, l->adjoint_dst, spec->routing,
+                                         (spec->shared_output & LIERNE_SHARING_ADJOINT) != 0);
 }
 
 static void destroy_saved(lierne_saved_spec *base) {
@@ -169,8 +170,9 @@ lierne_status lierne_plan_create_redistribute(lierne_plan **out, lierne_context 
     lierne_plan_fields fields = {0};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? take_spec(spec, given)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? take_spec(spec, given)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = plan_and_save(&parts, &l, context, spec);
     }

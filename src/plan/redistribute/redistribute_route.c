@@ -70,8 +70,9 @@ static lierne_status add_sends(const lierne_planner *p, lierne_cell_overlap *x) 
     for (size_t k = 0; k < x->reducers.count; k++) {
         if (x->senders.at[k] == p->rank && x->reducers.at[k] != p->rank) {
             LIERNE_TRY(take_part(p, x, k));
-            LIERNE_TRY(lierne_add_part(p, x, &stage_of(p, 0)->sends, x->reducers.at[k], LIERNE_IN,
-                                       p->from->partials > 1 ? LIERNE_SCRATCH : LIERNE_OUT));
+            LIERNE_TRY(
+                lierne_add_part(p, x, &stage_of(p, 0)->sends, x->reducers.at[k], LIERNE_BUFFER_IN,
+                                p->from->partials > 1 ? LIERNE_BUFFER_SCRATCH : LIERNE_BUFFER_OUT));
         }
     }
     return LIERNE_OK;
@@ -81,11 +82,11 @@ static lierne_status add_sends(const lierne_planner *p, lierne_cell_overlap *x) 
 static lierne_status take_single(const lierne_planner *p, lierne_cell_overlap *x, int sender) {
     lierne_stage *stage = stage_of(p, 0);
     if (sender != p->rank) {
-        return lierne_add_part(p, x, &stage->recvs, sender, LIERNE_OUT, LIERNE_IN);
+        return lierne_add_part(p, x, &stage->recvs, sender, LIERNE_BUFFER_OUT, LIERNE_BUFFER_IN);
     }
     for (size_t b = 0; b < x->part.count; b++) {
-        lierne_place to = lierne_place_box(p, &x->part.at[b], LIERNE_OUT),
-                     from = lierne_place_box(p, &x->part.at[b], LIERNE_IN);
+        lierne_place to = lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_OUT),
+                     from = lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_IN);
         LIERNE_TRY(lierne_ops_put(&stage->copies, to, false, &from, 1));
     }
     return LIERNE_OK;
@@ -96,9 +97,10 @@ static lierne_status add_sources(const lierne_planner *p, const lierne_cell_over
                                  size_t first_op, int64_t landing, bool own) {
     lierne_stage *stage = stage_of(p, 0);
     for (size_t b = 0; b < x->part.count; b++) {
-        lierne_place from = lierne_place_box(p, &x->part.at[b], LIERNE_IN);
+        lierne_place from = lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_IN);
         if (!own) {
-            from = lierne_place_at(LIERNE_SCRATCH, lierne_block_packed(&from.block, landing));
+            from =
+                lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_packed(&from.block, landing));
             landing += lierne_block_elements(&from.block);
         }
         LIERNE_TRY(lierne_op_add(&stage->sums.at[first_op + b], from));
@@ -114,7 +116,8 @@ static lierne_status take_contribution(const lierne_planner *p, lierne_cell_over
     if (sender != p->rank) {
         lierne_message *message;
         LIERNE_TRY(lierne_route_scratch(p->route, x->part_elements, &landing));
-        LIERNE_TRY(lierne_messages_add(&stage_of(p, 0)->recvs, sender, LIERNE_SCRATCH, &message));
+        LIERNE_TRY(
+            lierne_messages_add(&stage_of(p, 0)->recvs, sender, LIERNE_BUFFER_SCRATCH, &message));
         LIERNE_TRY(lierne_message_add(message, lierne_block_range(landing, x->part_elements)));
     }
     return add_sources(p, x, first_op, landing, sender == p->rank);
@@ -128,8 +131,8 @@ static lierne_status take_sum(const lierne_planner *p, lierne_cell_overlap *x, s
     }
     for (size_t b = 0; b < x->part.count; b++) {
         lierne_op *op;
-        LIERNE_TRY(
-            lierne_ops_add(&stage->sums, lierne_place_box(p, &x->part.at[b], LIERNE_OUT), &op));
+        LIERNE_TRY(lierne_ops_add(&stage->sums,
+                                  lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_OUT), &op));
     }
     for (int partial = 0; partial < p->from->partials; partial++) {
         LIERNE_TRY(take_contribution(p, x, k, partial, first_op));
@@ -166,13 +169,14 @@ static lierne_status redistribute_sums(const lierne_planner *p, lierne_cell_over
         int reducer = x->reducers.at[k];
         LIERNE_TRY(take_part(p, x, k));
         if (reducer != p->rank) {
-            LIERNE_TRY(lierne_add_part(p, x, &stage->recvs, reducer, LIERNE_OUT, LIERNE_OUT));
+            LIERNE_TRY(lierne_add_part(p, x, &stage->recvs, reducer, LIERNE_BUFFER_OUT,
+                                       LIERNE_BUFFER_OUT));
             continue;
         }
         for (size_t i = 0; i < x->receivers.count; i++) {
             if (x->receivers.at[i] != reducer) {
-                LIERNE_TRY(lierne_add_part(p, x, &stage->sends, x->receivers.at[i], LIERNE_OUT,
-                                           LIERNE_OUT));
+                LIERNE_TRY(lierne_add_part(p, x, &stage->sends, x->receivers.at[i],
+                                           LIERNE_BUFFER_OUT, LIERNE_BUFFER_OUT));
             }
         }
     }
@@ -246,11 +250,12 @@ static lierne_status fill(lierne_planner *p) {
 
 static lierne_status check(const lierne_layout *src, const lierne_layout *dst, int rank) {
     if (!src || !dst) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", src ? "dst" : "src");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", src ? "dst" : "src");
     }
     LIERNE_TRY(lierne_redistribute_check_pair(src, "src", dst, "dst"));
     if (rank < 0 || rank >= src->world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be in 0 to %d", rank, src->world - 1);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be in 0 to %d", rank,
+                           src->world - 1);
     }
     return LIERNE_OK;
 }

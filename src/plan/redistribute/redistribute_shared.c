@@ -24,7 +24,7 @@ lierne_status lierne_shared_begin(lierne_planner *p, const lierne_cell *own) {
 lierne_status lierne_shared_add_part(const lierne_planner *p, const lierne_cell_overlap *x) {
     for (size_t b = 0; b < x->part.count; b++) {
         LIERNE_TRY(LIERNE_VEC_PUSH(&p->side->owned,
-                                   lierne_place_box(p, &x->part.at[b], LIERNE_OUT).block));
+                                   lierne_place_box(p, &x->part.at[b], LIERNE_BUFFER_OUT).block));
     }
     return LIERNE_OK;
 }
@@ -38,16 +38,16 @@ lierne_status lierne_shared_end(const lierne_planner *p) {
     }
     LIERNE_TRY(lierne_route_scratch(p->route, 1, &sent));
     LIERNE_TRY(lierne_ops_put(&stage->sums,
-                              lierne_place_at(LIERNE_SCRATCH, lierne_block_range(sent, 1)), false,
-                              NULL, 0));
+                              lierne_place_at(LIERNE_BUFFER_SCRATCH, lierne_block_range(sent, 1)),
+                              false, NULL, 0));
     LIERNE_TRY(lierne_route_add_stage(p->route, &stage));
     for (size_t i = 0; i < n; i++) {
         int peer = p->side->sharers.at[i];
         if (peer != p->rank) {
             LIERNE_TRY(lierne_route_scratch(p->route, 1, &received));
-            LIERNE_TRY(lierne_messages_put(&stage->sends, peer, LIERNE_SCRATCH,
+            LIERNE_TRY(lierne_messages_put(&stage->sends, peer, LIERNE_BUFFER_SCRATCH,
                                            lierne_block_range(sent, 1)));
-            LIERNE_TRY(lierne_messages_put(&stage->recvs, peer, LIERNE_SCRATCH,
+            LIERNE_TRY(lierne_messages_put(&stage->recvs, peer, LIERNE_BUFFER_SCRATCH,
                                            lierne_block_range(received, 1)));
         }
     }

@@ -85,13 +85,13 @@ static lierne_status number_layout(sorting *s, const lierne_layout *layout, int6
 static lierne_status check_first(const lierne_layout *layout, const lierne_layout *first,
                                  const char *name) {
     if (layout->dtype != first->dtype) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%s has dtype %s, src[0] has %s: a set has one dtype; plan another set "
                            "and coalesce them",
                            name, lierne_dtype_name(layout->dtype), lierne_dtype_name(first->dtype));
     }
     if (layout->world != first->world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grid of %s has a world of %d ranks, that of src[0] one of %d: they "
                            "must be the same",
                            name, layout->world, first->world);
@@ -106,8 +106,8 @@ static lierne_status check_pair(const lierne_set_spec *spec, int64_t i) {
     LIERNE_TRY(check_first(spec->src[i], spec->src[0], src));
     LIERNE_TRY(lierne_redistribute_check_pair(spec->src[i], src, spec->dst[i], dst));
     for (int d = 0; d < spec->src[i]->ndims; d++) {
-        if (spec->src[i]->placements[d].kind == LIERNE_PARTIAL) {
-            return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        if (spec->src[i]->placements[d].kind == LIERNE_PLACEMENT_PARTIAL) {
+            return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                                "dim %d of %s is PARTIAL: sets do not sum, "
                                "lierne_plan_create_redistribute does",
                                d, src);
@@ -121,7 +121,7 @@ static lierne_status number_class(sorting *s, int64_t i) {
     lierne_set_class c = {0};
     bool is_new;
     if (!s->spec->src[i] || !s->spec->dst[i]) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s[%lld] is NULL", s->spec->src[i] ? "dst" : "src",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s[%lld] is NULL", s->spec->src[i] ? "dst" : "src",
                            (long long)i);
     }
     LIERNE_TRY(number_layout(s, s->spec->src[i], &c.layouts[LIERNE_SET_SRC]));
@@ -188,7 +188,7 @@ static lierne_status check_overlaps(const lierne_set *set, int side, lierne_keye
         int64_t before = items[k - 1].value, end = set->offsets[side][before];
         end += elements_of(set, before, side);
         if (end > set->offsets[side][items[k].value]) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: tensor %lld ends at element %lld of %s's buffer, tensor "
                                "%lld begins at %lld: tensors must not overlap",
                                set->rank, (long long)before, (long long)end, sides[side],
@@ -211,12 +211,12 @@ static lierne_status place_tensors(lierne_set *set, int side, const int64_t *giv
             continue;
         }
         if (offset < 0) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: %s_offsets[%lld] is %lld, must be at least 0", set->rank,
                                sides[side], (long long)i, (long long)offset);
         }
         if (!lierne_add_i64(offset, elements, &end) || end > most_elements(set)) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW,
+            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW,
                                "rank %d: tensor %lld of %lld elements at element %lld of %s's "
                                "buffer ends beyond 2^60 bytes",
                                set->rank, (long long)i, (long long)elements, (long long)offset,
@@ -242,7 +242,7 @@ static lierne_status place_side(lierne_set *set, int side, const int64_t *given)
 
 static lierne_status check_spec(const lierne_set_spec *spec) {
     if (spec->ntensors < 1 || spec->ntensors > INT_MAX) {
-        return LIERNE_FAIL(LIERNE_INVALID, "ntensors is %lld, must be in 1 to %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "ntensors is %lld, must be in 1 to %d",
                            (long long)spec->ntensors, INT_MAX);
     }
     LIERNE_TRY(lierne_check_set(spec->src, "src"));

@@ -13,7 +13,7 @@ lierne_status lierne_route_create_set(lierne_route **out, int64_t *min_elements,
     LIERNE_TRY(lierne_spec_take(&spec, sizeof spec, given, "spec"));
     lierne_status status = lierne_set_create(&set, &spec, rank);
     if (status == LIERNE_OK && (rank < 0 || rank >= spec.src[0]->world)) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "rank is %d, must be in 0 to %d", rank,
+        status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank is %d, must be in 0 to %d", rank,
                              spec.src[0]->world - 1);
     }
     if (status == LIERNE_OK) {
@@ -29,7 +29,7 @@ lierne_status lierne_route_create_set(lierne_route **out, int64_t *min_elements,
 static lierne_status check_context(const lierne_set *set, const lierne_context *context) {
     int world = set->layouts.at[0].layout->world;
     if (world != context->members.world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the grid of src[0] has a world of %d ranks, the context one of %d: "
                            "they must be the same",
                            world, context->members.world);
@@ -74,9 +74,10 @@ static lierne_status fill(lierne_plan_parts *parts, const lierne_set *set,
     parts->kind = "set";
     parts->dtype = set->layouts.at[0].layout->dtype;
     parts->max_inflight = max_inflight ? max_inflight : 1;
-    parts->algorithm[LIERNE_FORWARD] = parts->algorithm[LIERNE_ADJOINT] = "balanced";
-    LIERNE_TRY(fill_side(&parts->side[LIERNE_FORWARD], set, LIERNE_SET_SRC));
-    return fill_side(&parts->side[LIERNE_ADJOINT], set, LIERNE_SET_DST);
+    parts->algorithm[LIERNE_DIRECTION_FORWARD] = parts->algorithm[LIERNE_DIRECTION_ADJOINT] =
+        "balanced";
+    LIERNE_TRY(fill_side(&parts->side[LIERNE_DIRECTION_FORWARD], set, LIERNE_SET_SRC));
+    return fill_side(&parts->side[LIERNE_DIRECTION_ADJOINT], set, LIERNE_SET_DST);
 }
 
 /* What ranks must give alike; the lists are to be freed when they have agreed. */
@@ -116,8 +117,9 @@ lierne_status lierne_plan_create_set(lierne_plan **out, lierne_context *context,
     int64_t *hashes[2] = {NULL, NULL};
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
-    lierne_status status = out ? take(&spec, given, &set, context->rank)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? take(&spec, given, &set, context->rank)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = fill(&parts, &set, context, spec.max_inflight);
     }

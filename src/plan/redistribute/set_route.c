@@ -46,7 +46,7 @@ static lierne_stage *stage_of(const builder *u) {
 
 /* The place of a tensor in `in` or `out`. */
 static int64_t offset_of(const builder *u, int64_t tensor, lierne_buffer buffer) {
-    return u->offsets[buffer == LIERNE_OUT][tensor];
+    return u->offsets[buffer == LIERNE_BUFFER_OUT][tensor];
 }
 
 /* The message of a peer that has space; *index is its place. */
@@ -74,7 +74,7 @@ static lierne_status open_for(open_messages *open, lierne_messages *messages, in
 static lierne_status add_small(builder *u, const lierne_cell_overlap *x, bool sends, int peer,
                                int64_t offset) {
     lierne_messages *messages = sends ? &stage_of(u)->sends : &stage_of(u)->recvs;
-    lierne_buffer buffer = sends ? LIERNE_IN : LIERNE_OUT;
+    lierne_buffer buffer = sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT;
     int64_t full = FULL_MESSAGE / (int64_t)lierne_dtype_size(u->p.from->dtype);
     size_t index;
     LIERNE_TRY(open_for(&u->open[!sends], messages, peer, full, buffer, &index));
@@ -91,8 +91,9 @@ static lierne_status add_large(builder *u, const lierne_cell_overlap *x, bool se
                                int64_t offset) {
     lierne_messages *messages = sends ? &stage_of(u)->sends : &stage_of(u)->recvs;
     size_t first = messages->count;
-    LIERNE_TRY(lierne_add_part(&u->p, x, messages, peer, sends ? LIERNE_IN : LIERNE_OUT,
-                               sends ? LIERNE_OUT : LIERNE_IN));
+    LIERNE_TRY(lierne_add_part(&u->p, x, messages, peer,
+                               sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT,
+                               sends ? LIERNE_BUFFER_OUT : LIERNE_BUFFER_IN));
     for (size_t m = first; m < messages->count; m++) {
         for (size_t b = 0; b < messages->at[m].blocks.count; b++) {
             messages->at[m].blocks.at[b].offset += offset;
@@ -104,7 +105,7 @@ static lierne_status add_large(builder *u, const lierne_cell_overlap *x, bool se
 /* Elements [start, start + size) of what a tensor has of an overlap. */
 static lierne_status add_piece(builder *u, lierne_cell_overlap *x, int64_t tensor, bool sends,
                                int peer, int64_t start, int64_t size) {
-    int64_t offset = offset_of(u, tensor, sends ? LIERNE_IN : LIERNE_OUT);
+    int64_t offset = offset_of(u, tensor, sends ? LIERNE_BUFFER_IN : LIERNE_BUFFER_OUT);
     bool large = size * (int64_t)lierne_dtype_size(u->p.from->dtype) >= LEAST_PIECE;
     LIERNE_TRY(lierne_cell_overlap_take(&u->p, x, start, size));
     return (large ? add_large : add_small)(u, x, sends, peer, offset);
@@ -175,10 +176,10 @@ static lierne_status add_copies(builder *u, const lierne_cell_overlap *x) {
     for (int64_t i = 0; i < u->members->count; i++) {
         int64_t tensor = u->set->members[u->members->first + i];
         for (size_t b = 0; b < x->boxes.count; b++) {
-            lierne_place to = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_OUT),
-                         from = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_IN);
-            to.block.offset += offset_of(u, tensor, LIERNE_OUT);
-            from.block.offset += offset_of(u, tensor, LIERNE_IN);
+            lierne_place to = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_BUFFER_OUT),
+                         from = lierne_place_box(&u->p, &x->boxes.at[b], LIERNE_BUFFER_IN);
+            to.block.offset += offset_of(u, tensor, LIERNE_BUFFER_OUT);
+            from.block.offset += offset_of(u, tensor, LIERNE_BUFFER_IN);
             LIERNE_TRY(lierne_ops_put(&stage_of(u)->copies, to, false, &from, 1));
         }
     }

@@ -30,20 +30,21 @@ static lierne_status add_step(const gather *g, lierne_route *route, int have) {
     LIERNE_TRY(lierne_route_add_stage(route, &stage));
     if (have == 1) {
         lierne_place in =
-            lierne_place_at(LIERNE_IN, lierne_block_rows(0, nowned, f->width, f->stride));
-        lierne_place own =
-            lierne_place_at(LIERNE_SCRATCH, lierne_block_rows(0, nowned, f->width, f->width));
+            lierne_place_at(LIERNE_BUFFER_IN, lierne_block_rows(0, nowned, f->width, f->stride));
+        lierne_place own = lierne_place_at(LIERNE_BUFFER_SCRATCH,
+                                           lierne_block_rows(0, nowned, f->width, f->width));
         LIERNE_TRY(lierne_ops_put(&stage->copies, own, false, &in, 1));
     }
     if (g->first[blocks] > 0) {
         bool own = have == 1; /* the copy to scratch is in flight */
-        LIERNE_TRY(lierne_messages_put(&stage->sends, to, own ? LIERNE_IN : LIERNE_SCRATCH,
+        LIERNE_TRY(lierne_messages_put(&stage->sends, to,
+                                       own ? LIERNE_BUFFER_IN : LIERNE_BUFFER_SCRATCH,
                                        lierne_block_rows(0, g->first[blocks], f->width,
                                                          own ? f->stride : f->width)));
     }
     if (received > 0) {
         LIERNE_TRY(
-            lierne_messages_put(&stage->recvs, from, LIERNE_SCRATCH,
+            lierne_messages_put(&stage->recvs, from, LIERNE_BUFFER_SCRATCH,
                                 lierne_block_rows(g->first[have], received, f->width, f->width)));
     }
     return LIERNE_OK;
@@ -68,7 +69,7 @@ static void find_rows(const gather *g, int64_t *at) {
 static lierne_status copy_ghosts(const lierne_star_forest *f, lierne_route *route,
                                  lierne_stage *stage, const int64_t *root_at) {
     int64_t *at;
-    lierne_place from = {.buffer = LIERNE_SCRATCH}, to = {.buffer = LIERNE_OUT};
+    lierne_place from = {.buffer = LIERNE_BUFFER_SCRATCH}, to = {.buffer = LIERNE_BUFFER_OUT};
     if (f->nghosts == 0) {
         return LIERNE_OK;
     }

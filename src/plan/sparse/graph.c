@@ -94,17 +94,17 @@ typedef struct planning {
 static lierne_status check_spec(const planning *w) {
     const lierne_graph_spec *s = w->spec;
     if (s->nrows < 0 || s->nedges < 0 || s->nedges > INT64_MAX / 16 || s->nrows > INT64_MAX / 16) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: nrows is %lld and nedges %lld, must be in 0 to %lld", w->rank,
                            (long long)s->nrows, (long long)s->nedges, (long long)(INT64_MAX / 16));
     }
     if (s->nrows > 0 && !s->owner) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: owner is NULL, must have %lld entries",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: owner is NULL, must have %lld entries",
                            w->rank, (long long)s->nrows);
     }
     if (s->nedges > 0 && (!s->source || !s->target)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL, must have %lld entries", w->rank,
-                           s->source ? "target" : "source", (long long)s->nedges);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s is NULL, must have %lld entries",
+                           w->rank, s->source ? "target" : "source", (long long)s->nedges);
     }
     return LIERNE_OK;
 }
@@ -116,7 +116,7 @@ static lierne_status mark_owned(planning *w) {
         if (lierne_members_index(w->members, owner) < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, w->members);
-            return LIERNE_FAIL(LIERNE_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
+            return LIERNE_FAIL(LIERNE_ERR_OWNER_RANGE, "rank %d: row %lld has owner %d, must be %s",
                                w->rank, (long long)i, (int)owner, members);
         }
         if (owner == w->rank) {
@@ -131,14 +131,14 @@ static lierne_status check_edge(const planning *w, int64_t e) {
     const lierne_graph_spec *s = w->spec;
     int64_t source = s->source[e], target = s->target[e];
     if (source < 0 || source >= s->nrows || target < 0 || target >= s->nrows) {
-        return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE,
                            "rank %d: edge %lld is %lld -> %lld, rows must be in 0 to "
                            "%lld",
                            w->rank, (long long)e, (long long)source, (long long)target,
                            (long long)s->nrows - 1);
     }
     if (s->owner[target] != w->rank) {
-        return LIERNE_FAIL(LIERNE_EDGE_TARGET_NOT_OWNED,
+        return LIERNE_FAIL(LIERNE_ERR_EDGE_TARGET_NOT_OWNED,
                            "rank %d: edge %lld has target %lld, which rank "
                            "%d owns",
                            w->rank, (long long)e, (long long)target, (int)s->owner[target]);
@@ -287,8 +287,9 @@ lierne_status lierne_plan_create_graph(lierne_plan **out, lierne_context *contex
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     planning w = {.spec = &spec, .rank = context->rank, .members = &context->members};
-    lierne_status status = out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
-                               : LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+    lierne_status status =
+        out ? lierne_alloc(&w.memory, 1, sizeof *w.memory)
+            : LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     if (status == LIERNE_OK) {
         status = lierne_spec_take_at(&spec, sizeof spec, given, context->rank);
     }
@@ -315,7 +316,7 @@ lierne_status lierne_plan_create_references(lierne_plan **out, lierne_context *c
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));
     if (!out) {
-        status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: out is NULL", context->rank);
+        status = LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: out is NULL", context->rank);
     } else {
         status =
             lierne_spec_take_at(&forest.references, sizeof forest.references, spec, context->rank);
@@ -328,7 +329,7 @@ static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *sp
                                   const lierne_graph_spec *given) {
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r || r->nrows < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: the plan is not one of a graph",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: the plan is not one of a graph",
                            lierne_plan_context(plan)->rank);
     }
     LIERNE_TRY(lierne_plan_check_changeable(plan));
@@ -336,7 +337,7 @@ static lierne_status check_update(const lierne_plan *plan, lierne_graph_spec *sp
     int inflight = spec->max_inflight ? spec->max_inflight : 1;
     if (spec->dtype != r->spec.dtype || spec->width != r->spec.width ||
         inflight != r->spec.max_inflight) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: dtype %d, width %lld and max_inflight %d differ from "
                            "the plan's %d, %lld, %d",
                            lierne_plan_context(plan)->rank, (int)spec->dtype,

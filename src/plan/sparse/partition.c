@@ -23,21 +23,22 @@ typedef struct cloud {
 } cloud;
 
 static double rounded(const cloud *c, double value) {
-    return c->dtype == LIERNE_F32 ? (double)(float)value : value;
+    return c->dtype == LIERNE_DTYPE_F32 ? (double)(float)value : value;
 }
 
 static double coordinate(const cloud *c, int64_t row, int axis) {
     int64_t at = AXES * row + axis;
-    return c->dtype == LIERNE_F32 ? (double)((const float *)c->positions)[at]
-                                  : ((const double *)c->positions)[at];
+    return c->dtype == LIERNE_DTYPE_F32 ? (double)((const float *)c->positions)[at]
+                                        : ((const double *)c->positions)[at];
 }
 
 static lierne_status check_rows(const void *out, const void *in, int64_t nrows) {
     if (nrows < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "nrows is %lld, must be at least 0", (long long)nrows);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "nrows is %lld, must be at least 0",
+                           (long long)nrows);
     }
     if (nrows > 0 && (!out || !in)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL, and there are %lld rows",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL, and there are %lld rows",
                            out ? "positions" : "the result", (long long)nrows);
     }
     return LIERNE_OK;
@@ -45,7 +46,7 @@ static lierne_status check_rows(const void *out, const void *in, int64_t nrows) 
 
 static lierne_status check_world(int world) {
     if (world < 1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "world is %d, must be at least 1", world);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "world is %d, must be at least 1", world);
     }
     return LIERNE_OK;
 }
@@ -57,7 +58,7 @@ static lierne_status bounds(const cloud *c, int axis, double *low, double *high)
     for (int64_t i = 0; i < c->nrows; i++) {
         double p = coordinate(c, i, axis);
         if (!isfinite(p)) {
-            return LIERNE_FAIL(LIERNE_INVALID, "position %c of row %lld is %g, not finite",
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "position %c of row %lld is %g, not finite",
                                "xyz"[axis], (long long)i, p);
         }
         *low = p < *low ? p : *low;
@@ -74,7 +75,7 @@ static lierne_status measure(cloud *c) {
         LIERNE_TRY(bounds(c, axis, &c->low[axis], &high));
         double extent = rounded(c, high - c->low[axis]);
         if (!isfinite(extent)) {
-            return LIERNE_FAIL(LIERNE_OVERFLOW, "positions %c from %g to %g: extent beyond %s",
+            return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "positions %c from %g to %g: extent beyond %s",
                                "xyz"[axis], c -> low[axis], high, lierne_dtype_name(c->dtype));
         }
         c->extent = extent > c->extent ? extent : c->extent;
@@ -86,15 +87,15 @@ static lierne_status open_cloud(cloud *c, const void *positions, lierne_dtype dt
                                 int64_t nrows) {
     size_t bytes;
     *c = (cloud){.positions = positions, .dtype = dtype, .nrows = nrows};
-    if (dtype != LIERNE_F32 && dtype != LIERNE_F64) {
+    if (dtype != LIERNE_DTYPE_F32 && dtype != LIERNE_DTYPE_F64) {
         const char *name = lierne_dtype_name(dtype);
-        return LIERNE_FAIL(LIERNE_INVALID, "dtype of positions is %d (%s), must be f32 or f64",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "dtype of positions is %d (%s), must be f32 or f64",
                            (int)dtype, name ? name : "none");
     }
     if ((uint64_t)nrows > SIZE_MAX ||
         !lierne_mul_size((size_t)nrows, AXES * lierne_dtype_size(dtype), &bytes) ||
         bytes > PTRDIFF_MAX) {
-        return LIERNE_FAIL(LIERNE_OVERFLOW, "%lld positions of 3 %s", (long long)nrows,
+        return LIERNE_FAIL(LIERNE_ERR_OVERFLOW, "%lld positions of 3 %s", (long long)nrows,
                            lierne_dtype_name(dtype));
     }
     return measure(c);
@@ -178,8 +179,8 @@ lierne_status lierne_partition_morton(int32_t *owner, const void *positions, lie
     return LIERNE_OK;
 }
 
-lierne_status lierne_morton_codes(uint32_t *codes, const void *positions, lierne_dtype dtype,
-                                  int64_t nrows) {
+lierne_status lierne_partition_morton_codes(uint32_t *codes, const void *positions,
+                                            lierne_dtype dtype, int64_t nrows) {
     LIERNE_PUBLIC_CALL();
     cloud c;
     LIERNE_TRY(check_rows(codes, positions, nrows));

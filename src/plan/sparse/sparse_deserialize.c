@@ -90,8 +90,9 @@ static lierne_status read_edges(contents *s, const lierne_plan_reader *r) {
 static lierne_status check_range(const char *key, const int64_t *list, int64_t n, int64_t bound) {
     for (int64_t i = 0; i < n; i++) {
         if (list[i] < 0 || list[i] >= bound) {
-            return LIERNE_FAIL(LIERNE_INDEX_RANGE, "entry %lld of %s is %lld, must be in 0 to %lld",
-                               (long long)i, key, (long long)list[i], (long long)bound - 1);
+            return LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE,
+                               "entry %lld of %s is %lld, must be in 0 to %lld", (long long)i, key,
+                               (long long)list[i], (long long)bound - 1);
         }
     }
     return LIERNE_OK;
@@ -102,11 +103,11 @@ static lierne_status check_graph(const contents *s) {
     const lierne_star_forest_graph *g = &s->graph;
     int64_t nrows = s->forest.nrows, rows = 0;
     if (nrows < 0) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE, "nrows is %lld, must be at least 0",
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE, "nrows is %lld, must be at least 0",
                            (long long)nrows);
     }
     if (!lierne_add_i64(p->nowned, p->nghosts, &rows)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "%lld owned rows and %lld ghosts: their sum does not fit",
                            (long long)p->nowned, (long long)p->nghosts);
     }

@@ -13,22 +13,23 @@
 /* Rejects fields that exclude each other. */
 static lierne_status check_buffers(const lierne_references_spec *p, int rank) {
     if (!p->combined && p->keep_ghosts) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: keep_ghosts is set, but combined is not: the adjoint's out "
                            "has no ghosts",
                            rank);
     }
     if (p->combined && p->accumulate) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: combined and accumulate are set: the adjoint of a combined "
                            "buffer adds to in, set one of them",
                            rank);
     }
-    if (p->combined && p->algorithm == LIERNE_GRAPH_ALL_GATHER) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: combined is set, and algorithm is LIERNE_GRAPH_ALL_GATHER: "
-                           "must be LIERNE_GRAPH_AUTO or _DIRECT",
-                           rank);
+    if (p->combined && p->algorithm == LIERNE_GRAPH_ALGORITHM_ALL_GATHER) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "rank %d: combined is set, and algorithm is LIERNE_GRAPH_ALGORITHM_ALL_GATHER: "
+            "must be LIERNE_GRAPH_ALGORITHM_AUTO or _DIRECT",
+            rank);
     }
     return LIERNE_OK;
 }
@@ -37,31 +38,33 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
     const lierne_references_spec *p = &spec->references;
     int64_t stride = p->stride ? p->stride : p->width, rows, bytes;
     if (p->width < 1 || stride < p->width) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: width is %lld and stride %lld: width must be at least "
                            "1, stride 0 or at least width",
                            rank, (long long)p->width, (long long)p->stride);
     }
     if (lierne_dtype_size(p->dtype) == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: dtype is %d, must be one of lierne_dtype",
                            rank, (int)p->dtype);
     }
     if (p->max_inflight < 0 || p->max_inflight > LIERNE_MAX_INFLIGHT) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d", rank,
-                           p->max_inflight, LIERNE_MAX_INFLIGHT);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: max_inflight is %d, must be in 0 to %d",
+                           rank, p->max_inflight, LIERNE_MAX_INFLIGHT);
     }
-    if (p->algorithm != LIERNE_GRAPH_AUTO && p->algorithm != LIERNE_GRAPH_DIRECT &&
-        p->algorithm != LIERNE_GRAPH_ALL_GATHER) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "rank %d: algorithm is %d, must be LIERNE_GRAPH_AUTO, _DIRECT or "
-                           "_ALL_GATHER",
-                           rank, (int)p->algorithm);
+    if (p->algorithm != LIERNE_GRAPH_ALGORITHM_AUTO &&
+        p->algorithm != LIERNE_GRAPH_ALGORITHM_DIRECT &&
+        p->algorithm != LIERNE_GRAPH_ALGORITHM_ALL_GATHER) {
+        return LIERNE_FAIL(
+            LIERNE_ERR_INVALID,
+            "rank %d: algorithm is %d, must be LIERNE_GRAPH_ALGORITHM_AUTO, _DIRECT or "
+            "_ALL_GATHER",
+            rank, (int)p->algorithm);
     }
     LIERNE_TRY(check_buffers(p, rank));
     if (p->nowned < 0 || p->nghosts < 0 || !lierne_add_i64(p->nowned, p->nghosts, &rows) ||
         !lierne_mul_i64(rows, stride, &rows) ||
         !lierne_mul_i64(rows, (int64_t)lierne_dtype_size(p->dtype), &bytes)) {
-        return LIERNE_FAIL(LIERNE_COUNT_RANGE,
+        return LIERNE_FAIL(LIERNE_ERR_COUNT_RANGE,
                            "rank %d: %lld owned rows and %lld ghosts, %lld elements "
                            "apart, are negative or do not fit",
                            rank, (long long)p->nowned, (long long)p->nghosts, (long long)stride);
@@ -72,14 +75,14 @@ static lierne_status check_layout(const lierne_star_forest_spec *spec, int rank)
 static lierne_status check_references(const lierne_references_spec *p,
                                       const lierne_context *context) {
     if (p->nghosts > 0 && (!p->rank || !p->row)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s is NULL", context->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s is NULL", context->rank,
                            p->rank ? "row" : "rank");
     }
     for (int64_t k = 0; k < p->nghosts; k++) {
         if (lierne_context_index(context, p->rank[k]) < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, &context->members);
-            return LIERNE_FAIL(LIERNE_PEER_RANGE,
+            return LIERNE_FAIL(LIERNE_ERR_PEER_RANGE,
                                "rank %d: ghost %lld is of rank %d, which must be %s", context->rank,
                                (long long)k, (int)p->rank[k], members);
         }
@@ -110,7 +113,7 @@ static void note(planning *p, lierne_status status) {
 /* A sparse exchange without memory for what arrived did not disturb the other ranks: the failure is
  * this rank's own. */
 static lierne_status note_memory(planning *p, lierne_status status) {
-    if (status != LIERNE_NO_MEMORY) {
+    if (status != LIERNE_ERR_NO_MEMORY) {
         return status;
     }
     note(p, status);
@@ -167,7 +170,7 @@ static lierne_status check_message(const lierne_star_forest *f,
                                    const lierne_control_message *message) {
     for (size_t i = 0; i < message->count; i++) {
         if (message->words[i] < 0 || message->words[i] >= f->nowned) {
-            return LIERNE_FAIL(LIERNE_INDEX_RANGE,
+            return LIERNE_FAIL(LIERNE_ERR_INDEX_RANGE,
                                "rank %d references row %lld of rank %d, must be in 0 to "
                                "%lld",
                                message->peer, (long long)message->words[i], f->rank,
@@ -227,7 +230,7 @@ static int64_t most(int64_t a, int64_t b) {
  * more. */
 static int64_t cost(int64_t messages, double rows, const lierne_references_spec *references) {
     double bytes = rows * (double)references->width * (double)lierne_dtype_size(references->dtype);
-    double seconds = (double)messages * LIERNE_MESSAGE_COST + bytes * LIERNE_BYTE_COST;
+    double seconds = (double)messages * LIERNE_MESSAGE_SECONDS + bytes * LIERNE_BYTE_SECONDS;
     return (int64_t)fmin(seconds * 1e12, 9e18);
 }
 
@@ -256,8 +259,9 @@ static int64_t gather_steps(int nranks) {
 static lierne_status choose(planning *p) {
     const lierne_references_spec *references = &p->spec->references;
     int nranks = p->context->members.count;
-    if (references->algorithm != LIERNE_GRAPH_AUTO || references->combined || nranks <= 2) {
-        p->gathers = references->algorithm == LIERNE_GRAPH_ALL_GATHER && nranks > 1;
+    if (references->algorithm != LIERNE_GRAPH_ALGORITHM_AUTO || references->combined ||
+        nranks <= 2) {
+        p->gathers = references->algorithm == LIERNE_GRAPH_ALGORITHM_ALL_GATHER && nranks > 1;
         return LIERNE_OK;
     }
     bool ok = p->status == LIERNE_OK;
@@ -321,7 +325,7 @@ static lierne_status check_volume(const planning *p) {
     }
     if (!fits || !lierne_mul_i64(rows, f->width, &bytes) || bytes > INT64_MAX / 4 / size) {
         return LIERNE_FAIL(
-            LIERNE_COUNT_RANGE,
+            LIERNE_ERR_COUNT_RANGE,
             "rank %d: bytes of %lld rows of width %lld, which it and others need, do "
             "not fit",
             f->rank, (long long)rows, (long long)f->width);
@@ -331,8 +335,8 @@ static lierne_status check_volume(const planning *p) {
 
 static lierne_status fill_routes(planning *p) {
     const lierne_star_forest *f = &p->saved->forest;
-    lierne_plan_side *forward = &p->parts.side[LIERNE_FORWARD];
-    lierne_plan_side *adjoint = &p->parts.side[LIERNE_ADJOINT];
+    lierne_plan_side *forward = &p->parts.side[LIERNE_DIRECTION_FORWARD];
+    lierne_plan_side *adjoint = &p->parts.side[LIERNE_DIRECTION_ADJOINT];
     int64_t owned = f->nowned, ghosts = f->nghosts, all = owned + ghosts;
     LIERNE_TRY(check_volume(p));
     LIERNE_TRY(start_side(f, forward, f->combined ? all : owned, f->combined ? all : ghosts, true));
@@ -351,9 +355,11 @@ static void fill_parts(planning *p) {
     p->parts.kind = p->spec->nrows < 0 ? "references" : "graph";
     p->parts.dtype = references->dtype;
     p->parts.max_inflight = references->max_inflight;
-    p->parts.algorithm[LIERNE_FORWARD] =
-        lierne_graph_algorithm_names[p->gathers ? LIERNE_GRAPH_ALL_GATHER : LIERNE_GRAPH_DIRECT];
-    p->parts.algorithm[LIERNE_ADJOINT] = lierne_graph_algorithm_names[LIERNE_GRAPH_DIRECT];
+    p->parts.algorithm[LIERNE_DIRECTION_FORWARD] =
+        lierne_graph_algorithm_names[p->gathers ? LIERNE_GRAPH_ALGORITHM_ALL_GATHER
+                                                : LIERNE_GRAPH_ALGORITHM_DIRECT];
+    p->parts.algorithm[LIERNE_DIRECTION_ADJOINT] =
+        lierne_graph_algorithm_names[LIERNE_GRAPH_ALGORITHM_DIRECT];
     p->parts.in_place = p->saved->forest.combined;
     p->parts.rows = true;
     p->parts.waits = true;

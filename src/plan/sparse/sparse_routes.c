@@ -17,8 +17,8 @@ static lierne_block span(const lierne_star_forest *f, int64_t first, int64_t n) 
 
 static lierne_status copy_span(const lierne_star_forest *f, lierne_ops *ops, int64_t first,
                                int64_t n) {
-    lierne_place from = place_of(LIERNE_IN, span(f, first, n));
-    return n > 0 ? lierne_ops_put(ops, place_of(LIERNE_OUT, from.block), false, &from, 1)
+    lierne_place from = place_of(LIERNE_BUFFER_IN, span(f, first, n));
+    return n > 0 ? lierne_ops_put(ops, place_of(LIERNE_BUFFER_OUT, from.block), false, &from, 1)
                  : LIERNE_OK;
 }
 
@@ -40,12 +40,12 @@ static lierne_status receive(const lierne_star_forest *f, lierne_route *route, l
     lierne_block ghosts, rows;
     LIERNE_TRY(ghosts_of(f, route, sender, &ghosts));
     if (sender->rank != f->rank) {
-        return lierne_messages_put(&stage->recvs, sender->rank, LIERNE_OUT, ghosts);
+        return lierne_messages_put(&stage->recvs, sender->rank, LIERNE_BUFFER_OUT, ghosts);
     }
     LIERNE_TRY(lierne_route_rows(route, &rows, f->row + sender->first, sender->count, f->width,
                                  f->stride));
-    lierne_place from = place_of(LIERNE_IN, rows);
-    return lierne_ops_put(&stage->copies, place_of(LIERNE_OUT, ghosts), false, &from, 1);
+    lierne_place from = place_of(LIERNE_BUFFER_IN, rows);
+    return lierne_ops_put(&stage->copies, place_of(LIERNE_BUFFER_OUT, ghosts), false, &from, 1);
 }
 
 static lierne_status send_rows(const lierne_star_forest *f, lierne_route *route,
@@ -55,7 +55,7 @@ static lierne_status send_rows(const lierne_star_forest *f, lierne_route *route,
         lierne_block rows;
         LIERNE_TRY(lierne_route_rows(route, &rows, f->sent + receiver->first, receiver->count,
                                      f->width, f->stride));
-        LIERNE_TRY(lierne_messages_put(&stage->sends, receiver->rank, LIERNE_IN, rows));
+        LIERNE_TRY(lierne_messages_put(&stage->sends, receiver->rank, LIERNE_BUFFER_IN, rows));
     }
     return LIERNE_OK;
 }
@@ -73,9 +73,9 @@ static void list_further(const lierne_star_forest *f, int64_t *further, int64_t 
 static lierne_status copy_further(const lierne_star_forest *f, lierne_route *route,
                                   lierne_stage *stage) {
     const int64_t offset = lierne_star_forest_ghosts_at(f) * f->stride, n = f->nghosts - f->nroots;
-    const lierne_row_sums copies = {.to = {LIERNE_OUT, offset, f->stride},
+    const lierne_row_sums copies = {.to = {LIERNE_BUFFER_OUT, offset, f->stride},
                                     .nrows = f->nghosts,
-                                    .from = {LIERNE_OUT, offset, f->stride},
+                                    .from = {LIERNE_BUFFER_OUT, offset, f->stride},
                                     .width = f->width};
     int64_t *lists;
     if (n == 0) {
@@ -139,10 +139,10 @@ static int64_t sum_of(const scratch_layout *d, const lierne_peer_rows *own, int6
 static lierne_status add_ghosts(const lierne_star_forest *f, lierne_route *route,
                                 const scratch_layout *d) {
     const lierne_peer_rows *own = lierne_star_forest_own(f);
-    const lierne_row_sums sums = {.to = {LIERNE_SCRATCH, 0, f->width},
+    const lierne_row_sums sums = {.to = {LIERNE_BUFFER_SCRATCH, 0, f->width},
                                   .nrows = d->received + d->nreceived,
-                                  .from = {LIERNE_IN, lierne_star_forest_ghosts_at(f) * f->stride,
-                                           f->stride},
+                                  .from = {LIERNE_BUFFER_IN,
+                                           lierne_star_forest_ghosts_at(f) * f->stride, f->stride},
                                   .width = f->width};
     int64_t *to, *from, n = 0;
     lierne_stage *stage;
@@ -178,7 +178,7 @@ static lierne_status send_sums(const lierne_star_forest *f, lierne_route *route,
                 lierne_block_rows(sum_of(d, own, sender->first), sender->count, f->width, f->width);
         }
         LIERNE_TRY(lierne_messages_put(&stage->sends, sender->rank,
-                                       d->sums ? LIERNE_SCRATCH : LIERNE_IN, block));
+                                       d->sums ? LIERNE_BUFFER_SCRATCH : LIERNE_BUFFER_IN, block));
     }
     return LIERNE_OK;
 }
@@ -197,7 +197,8 @@ static lierne_status receive_sums(const lierne_star_forest *f, lierne_stage *sta
         int64_t at = receiver->first + (own && receiver->rank > f->rank ? own->count : 0);
         lierne_block block =
             lierne_block_rows(d->received + at, receiver->count, f->width, f->width);
-        LIERNE_TRY(lierne_messages_put(&stage->recvs, receiver->rank, LIERNE_SCRATCH, block));
+        LIERNE_TRY(
+            lierne_messages_put(&stage->recvs, receiver->rank, LIERNE_BUFFER_SCRATCH, block));
         for (int64_t i = 0; i < receiver->count; i++) {
             row[at + i] = f->sent[receiver->first + i];
         }
@@ -208,10 +209,10 @@ static lierne_status receive_sums(const lierne_star_forest *f, lierne_stage *sta
 static lierne_status add_received(const lierne_star_forest *f, lierne_route *route,
                                   lierne_stage *stage, const scratch_layout *d, const int64_t *row,
                                   int64_t *at) {
-    const lierne_row_place base = {LIERNE_IN, 0, f->stride};
-    const lierne_row_sums sums = {.to = {LIERNE_OUT, 0, f->stride},
+    const lierne_row_place base = {LIERNE_BUFFER_IN, 0, f->stride};
+    const lierne_row_sums sums = {.to = {LIERNE_BUFFER_OUT, 0, f->stride},
                                   .nrows = f->nowned,
-                                  .from = {LIERNE_SCRATCH, d->received * f->width, f->width},
+                                  .from = {LIERNE_BUFFER_SCRATCH, d->received * f->width, f->width},
                                   .accumulate = !f->combined,
                                   .base = f->combined ? &base : NULL,
                                   .rest = f->combined     ? LIERNE_REST_COPY
@@ -231,8 +232,8 @@ static lierne_status write_ghosts(const lierne_star_forest *f, lierne_stage *sta
     if (f->keep_ghosts) {
         return copy_span(f, &stage->copies, f->nowned, f->nghosts);
     }
-    return lierne_ops_put(&stage->sums, place_of(LIERNE_OUT, span(f, f->nowned, f->nghosts)), false,
-                          NULL, 0);
+    return lierne_ops_put(&stage->sums, place_of(LIERNE_BUFFER_OUT, span(f, f->nowned, f->nghosts)),
+                          false, NULL, 0);
 }
 
 lierne_status lierne_star_forest_adjoint(const lierne_star_forest *f, lierne_route *route) {

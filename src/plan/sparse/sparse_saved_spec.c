@@ -162,7 +162,7 @@ lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists, const liern
     LIERNE_PUBLIC_CALL();
     const lierne_star_forest_saved_spec *r = lierne_star_forest_saved_spec_of(plan);
     if (!r) {
-        return LIERNE_FAIL(LIERNE_INVALID, "plan is %s",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "plan is %s",
                            plan ? "not one of a graph or of references" : "NULL");
     }
     const lierne_star_forest *f = &r->forest;

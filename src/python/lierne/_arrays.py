@@ -65,7 +65,7 @@ def dtype_name(dtype):
 
 def dtype_number(dtype):
     """The enum lierne_dtype of a dtype."""
-    return getattr(lib, "LIERNE_" + dtype_name(dtype).upper())
+    return getattr(lib, "LIERNE_DTYPE_" + dtype_name(dtype).upper())
 
 
 def numpy_dtype(name):

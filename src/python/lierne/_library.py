@@ -34,7 +34,7 @@ lib = load("liblierne.so.0")
 class Error(Exception):
     """An error of lierne: str() is the C message, with the value, the bound and what to do.
 
-    status is the number, name the status ("LIERNE_INVALID"). Each status has a subclass, as
+    status is the number, name the status ("LIERNE_ERR_INVALID"). Each status has a subclass, as
     lierne.errors.InvalidError, which is also the exception of Python that means the same."""
     status = None
     name = None
@@ -46,7 +46,7 @@ class Error(Exception):
 def _error_classes():
     classes = {}
     for number, name in ffi.typeof("lierne_status").elements.items():
-        short = name[len("LIERNE_"):]
+        short = name.removeprefix("LIERNE_ERR_")
         if number:
             title = "".join(word.capitalize() for word in short.split("_")) + "Error"
             bases = (Error, _BUILTIN[short]) if short in _BUILTIN else (Error,)

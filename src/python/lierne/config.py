@@ -26,7 +26,7 @@ def _diagnostics(handle):
     found = []
     for i in range(lib.lierne_config_get_ndiagnostics(handle)):
         d = lib.lierne_config_get_diagnostic(handle, i)
-        severity = "error" if d.severity == lib.LIERNE_ERROR else "warning"
+        severity = "error" if d.severity == lib.LIERNE_SEVERITY_ERROR else "warning"
         found.append(Diagnostic(severity, text(d.code), d.line, d.column, text(d.pointer),
                                 text(d.message), text(d.hint)))
     return found

@@ -113,7 +113,7 @@ class Context:
         for _ in range(len(self._doomed)):
             function, arguments = self._doomed.pop(0)
             status = function(*arguments)
-            if status == lib.LIERNE_BUSY:
+            if status == lib.LIERNE_ERR_BUSY:
                 self._discard(function, *arguments)
             elif status:
                 raise last_error(status)
@@ -176,7 +176,7 @@ class Context:
 
     def progress(self):
         """Progresses everything in flight, without waiting."""
-        self._call(lib.lierne_progress, self._handle)
+        self._call(lib.lierne_context_progress, self._handle)
 
     def abort(self, reason, status=-63):
         """Kills the context; ranks that wait for this one get `status` and the reason at once."""

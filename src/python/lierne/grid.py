@@ -92,7 +92,7 @@ class Grid:
     @property
     def rank_offset(self):
         """The first rank."""
-        return lib.lierne_grid_get_offset(self._handle)
+        return lib.lierne_grid_get_rank_offset(self._handle)
 
     @property
     def world_size(self):
@@ -206,35 +206,35 @@ class Placement:
 
 def Replicate():
     """Every coordinate holds the same."""
-    return Placement(lib.LIERNE_REPLICATE)
+    return Placement(lib.LIERNE_PLACEMENT_REPLICATE)
 
 
 def Shard(axis, counts=None, chunk=False, cut_order=0):
     """The axis is cut into one contiguous share per coordinate: of `counts` elements; or balanced (as
     torch.tensor_split); or, with chunk, as torch.chunk and DTensor cut. Of the dims that cut one axis
     the lower cut_order cuts first, of equal ones the slower dim."""
-    return Placement(lib.LIERNE_SHARD, axis, counts=counts, cut_order=cut_order,
-                     share=lib.LIERNE_SHARE_CHUNK if chunk else lib.LIERNE_SHARE_BALANCED)
+    return Placement(lib.LIERNE_PLACEMENT_SHARD, axis, counts=counts, cut_order=cut_order,
+                     share=lib.LIERNE_SHARE_RULE_CHUNK if chunk else lib.LIERNE_SHARE_RULE_BALANCED)
 
 
 def ShardZigzag(axis, cut_order=0):
     """2n chunks: coordinate c of n holds chunks c and 2n - 1 - c, in that order."""
-    return Placement(lib.LIERNE_SHARD_ZIGZAG, axis, cut_order=cut_order)
+    return Placement(lib.LIERNE_PLACEMENT_SHARD_ZIGZAG, axis, cut_order=cut_order)
 
 
 def ShardRows(axis, rows, axis2=-1):
     """rows[i] is the coordinate that owns index i of the axis, or with axis2 >= 0 index (i, j)."""
-    return Placement(lib.LIERNE_SHARD_ROWS, axis, axis2=axis2, rows=rows)
+    return Placement(lib.LIERNE_PLACEMENT_SHARD_ROWS, axis, axis2=axis2, rows=rows)
 
 
 def Partial():
     """Every coordinate holds a contribution; the value is their sum."""
-    return Placement(lib.LIERNE_PARTIAL)
+    return Placement(lib.LIERNE_PLACEMENT_PARTIAL)
 
 
 def At(coordinate):
     """Only this coordinate holds the tensor, as a pipeline stage does."""
-    return Placement(lib.LIERNE_AT, at=coordinate)
+    return Placement(lib.LIERNE_PLACEMENT_AT, at=coordinate)
 
 
 def _check_lists(name, placement, size, shape):

@@ -38,22 +38,22 @@ def find(folder):
 def read(path):
     """A dump as a dict (docs/hangs.md)."""
     out = ffi.new("char **")
-    call(lib.lierne_recorder_read_json, out, os.fspath(path).encode())
+    call(lib.lierne_recorder_file_get_json, out, os.fspath(path).encode())
     return json.loads(_take(out))
 
 
 def status(context):
     """How a context of this process is doing, as a dict."""
     out = ffi.new("char **")
-    call(lib.lierne_status_json, out, handle(context, "context"))
+    call(lib.lierne_context_get_status_json, out, handle(context, "context"))
     return json.loads(_take(out))
 
 
 def trace(context):
     """The latest calls of this rank as events of the Chrome trace format, a list of dicts: those of all
-    ranks, joined in one list, as a JSON file open in Perfetto (lierne_recorder_trace). Not collective."""
+    ranks, joined in one list, as a JSON file open in Perfetto (lierne_context_get_trace). Not collective."""
     out = ffi.new("char **")
-    call(lib.lierne_recorder_trace, out, handle(context, "context"))
+    call(lib.lierne_context_get_trace, out, handle(context, "context"))
     return json.loads(f"[{_take(out)}]")
 
 

@@ -13,10 +13,10 @@ import numpy as np
 from lierne._arrays import borrow, dtype_of_number, numpy_dtype
 from lierne._library import Spec, call, ffi, handle, lib, make, not_copied, text
 
-FORWARD, ADJOINT = lib.LIERNE_FORWARD, lib.LIERNE_ADJOINT
+FORWARD, ADJOINT = lib.LIERNE_DIRECTION_FORWARD, lib.LIERNE_DIRECTION_ADJOINT
 _NAMES = {"forward": FORWARD, "adjoint": ADJOINT, FORWARD: FORWARD, ADJOINT: ADJOINT}
-_REDUCTIONS = {"sum": lib.LIERNE_SUM, "max": lib.LIERNE_MAX, "min": lib.LIERNE_MIN,
-               "prod": lib.LIERNE_PROD, "avg": lib.LIERNE_AVG}
+_REDUCTIONS = {"sum": lib.LIERNE_REDUCTION_SUM, "max": lib.LIERNE_REDUCTION_MAX, "min": lib.LIERNE_REDUCTION_MIN,
+               "prod": lib.LIERNE_REDUCTION_PROD, "avg": lib.LIERNE_REDUCTION_AVG}
 
 
 def direction_of(name):
@@ -142,7 +142,7 @@ class Request:
         """Waits until the execution is complete and returns its output. All ranks must call."""
         self._plan._alive()
         try:
-            self._plan.context._call(lib.lierne_end, self._handle)
+            self._plan.context._call(lib.lierne_request_end, self._handle)
         finally:
             self._plan._requests.discard(self)
         return self._out
@@ -258,18 +258,18 @@ class Plan:
         """out = F data. Collective; blocking. data: of shapes()[0]; None if that is empty. Returns
         out, a new numpy array unless one is given; with shared_output the read-only array of the node,
         valid until the next call of that direction, and out must not be given. Raises ValueError and
-        TypeError for buffers that do not fit, before anything starts; otherwise as lierne_forward
+        TypeError for buffers that do not fit, before anything starts; otherwise as lierne_plan_forward
         (lierne/plan.h)."""
-        return self._execute(lib.lierne_forward, FORWARD, data, out)
+        return self._execute(lib.lierne_plan_forward, FORWARD, data, out)
 
     def adjoint(self, gradient, out=None):
         """out = F* gradient, the exact adjoint. Otherwise as forward."""
-        return self._execute(lib.lierne_adjoint, ADJOINT, gradient, out)
+        return self._execute(lib.lierne_plan_adjoint, ADJOINT, gradient, out)
 
     def begin(self, data, out=None, direction="forward"):
         """Starts an execution and returns its Request. Otherwise as forward and adjoint."""
         direction = direction_of(direction)
-        function = lib.lierne_forward_begin if direction == FORWARD else lib.lierne_adjoint_begin
+        function = lib.lierne_plan_forward_begin if direction == FORWARD else lib.lierne_plan_adjoint_begin
         out, target, source, kept = self._buffers(direction, data, out)
         request = ffi.new("lierne_request **")
         self.context._call(function, request, self._alive(), target, source, ffi.NULL)
@@ -279,7 +279,7 @@ class Plan:
 
     def reduce(self, data, reduction, out=None):
         """As adjoint, with "max" or "min" in place of the sum; plans of rows only."""
-        return self._execute(lib.lierne_reduce, ADJOINT, data, out, reduction_of(reduction))
+        return self._execute(lib.lierne_plan_reduce, ADJOINT, data, out, reduction_of(reduction))
 
     def report(self, direction="forward"):
         """The cost of one execution on this rank, as a dict: the fields of lierne_report, bytes."""

@@ -8,20 +8,20 @@ from lierne._arrays import dtype_name, dtype_number
 from lierne._library import Spec, call, ffi, handle, lib, make, sized
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
 
-_OWNERS = {"partial": lib.LIERNE_GRADIENT_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_ZIGZAG,
-           "contiguous": lib.LIERNE_GRADIENT_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_ROWS}
-_STORAGES = {"full": lib.LIERNE_FULL, "compact": lib.LIERNE_COMPACT}
-_OUTPUTS = {"whole": lib.LIERNE_OUTPUT_WHOLE, "sharded": lib.LIERNE_OUTPUT_SHARDED}
-_ROW_ORDERS = {"sample": lib.LIERNE_SAMPLE_MAJOR, "sequence": lib.LIERNE_SEQUENCE_MAJOR}
+_OWNERS = {"partial": lib.LIERNE_GRADIENT_OWNER_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_OWNER_ZIGZAG,
+           "contiguous": lib.LIERNE_GRADIENT_OWNER_CONTIGUOUS, "rows": lib.LIERNE_GRADIENT_OWNER_ROWS}
+_STORAGES = {"full": lib.LIERNE_STORAGE_FULL, "compact": lib.LIERNE_STORAGE_COMPACT}
+_OUTPUTS = {"whole": lib.LIERNE_BRIDGE_OUTPUT_WHOLE, "sharded": lib.LIERNE_BRIDGE_OUTPUT_SHARDED}
+_ROW_ORDERS = {"sample": lib.LIERNE_ROW_ORDER_SAMPLE_MAJOR, "sequence": lib.LIERNE_ROW_ORDER_SEQUENCE_MAJOR}
 _ROUTINGS = {"auto": lib.LIERNE_ROUTING_AUTO, "direct": lib.LIERNE_ROUTING_DIRECT,
              "balanced": lib.LIERNE_ROUTING_BALANCED}
-_SHARING = {"none": lib.LIERNE_SHARE_NONE, "forward": lib.LIERNE_SHARE_FORWARD,
-            "adjoint": lib.LIERNE_SHARE_ADJOINT, "both": lib.LIERNE_SHARE_BOTH}
-_GRAPHS = {"auto": lib.LIERNE_GRAPH_AUTO, "direct": lib.LIERNE_GRAPH_DIRECT,
-           "all_gather": lib.LIERNE_GRAPH_ALL_GATHER}
-_COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ONE_SHOT,
-                "two_shot": lib.LIERNE_COLLECTIVE_TWO_SHOT}
-_MEGATRON = {"collective": lib.LIERNE_MEGATRON_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_LEADER}
+_SHARING = {"none": lib.LIERNE_SHARING_NONE, "forward": lib.LIERNE_SHARING_FORWARD,
+            "adjoint": lib.LIERNE_SHARING_ADJOINT, "both": lib.LIERNE_SHARING_BOTH}
+_GRAPHS = {"auto": lib.LIERNE_GRAPH_ALGORITHM_AUTO, "direct": lib.LIERNE_GRAPH_ALGORITHM_DIRECT,
+           "all_gather": lib.LIERNE_GRAPH_ALGORITHM_ALL_GATHER}
+_COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
+                "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
+_MEGATRON = {"collective": lib.LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_ALGORITHM_LEADER}
 
 
 def _choice(what, name, table):
@@ -156,7 +156,7 @@ class BridgeRoutes:
                              "memory through a context (lierne.Bridge)")
         spec = bridge_spec(src, dst, shape, dtype, **options)
         outs = [ffi.new("lierne_layout **") for _ in range(3)]
-        call(lib.lierne_bridge_layouts_create, *outs, spec.at)
+        call(lib.lierne_layout_create_bridge, *outs, spec.at)
         source, target, gradient = (ffi.gc(out[0], lib.lierne_layout_destroy) for out in outs)
         self.dtype = dtype_name(dtype)
         self.identity = (repr(src), repr(dst), tuple(shape), self.dtype, sorted(options.items()))
@@ -284,7 +284,7 @@ class TensorSetRoutes(_Set):
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output: one axis each."""
         elements = self.route(direction).elements
-        return (elements[lib.LIERNE_IN],), (elements[lib.LIERNE_OUT],)
+        return (elements[lib.LIERNE_BUFFER_IN],), (elements[lib.LIERNE_BUFFER_OUT],)
 
     def route(self, direction="forward"):
         """The Route of a direction."""

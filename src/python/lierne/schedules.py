@@ -23,7 +23,7 @@ KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"
          "recv", "plan", "local")
 _PRIORITIES = ("normal", "high")
 _DIRECTIONS = ("forward", "adjoint")
-_INVALID = ERRORS[lib.LIERNE_INVALID]
+_INVALID = ERRORS[lib.LIERNE_ERR_INVALID]
 
 
 def _one_of(what, name, names):
@@ -193,11 +193,11 @@ def read(source):
     """The Schedules of a text: of one, or of {"schedules": [...]}. They have no plans. Raises
     errors.InvalidError and errors.SyntaxError, with line and column."""
     out, n, data = ffi.new("lierne_schedule ***"), ffi.new("int *"), source.encode()
-    call(lib.lierne_schedules_deserialize, out, n, data, len(data))
+    call(lib.lierne_schedule_deserialize, out, n, data, len(data))
     found = [Schedule._made(out[0][i], {}) for i in range(n[0])]
     for i in range(n[0]):
         out[0][i] = ffi.NULL  # each is its own owner now
-    lib.lierne_schedules_destroy(out[0], n[0])
+    lib.lierne_schedule_destroy_all(out[0], n[0])
     return found
 
 
@@ -227,8 +227,8 @@ def check(schedules):
     may be absent. Raises errors.MismatchError where ranks disagree: it names rank, operation, group,
     field and both values. A launch order that closes a cycle is no error here."""
     handles = [_schedule(schedule) for schedule in schedules]
-    order, cycle = Spec("lierne_order"), ffi.new("char[]", 1024)
-    call(lib.lierne_schedules_check, order.at, cycle, len(cycle),
+    order, cycle = Spec("lierne_schedule_order"), ffi.new("char[]", 1024)
+    call(lib.lierne_schedule_check, order.at, cycle, len(cycle),
          ffi.new("const lierne_schedule *[]", handles), len(handles))
     return Order(bool(order.at.safe_serialised), bool(order.at.safe_concurrent), order.at.ngroups,
                  order.at.ncreated, text(cycle))
@@ -295,11 +295,11 @@ def create_groups(context, *specs):
     ranks give the same specs, members or not.
 
     A spec is (purpose, ranks) or (purpose, ranks, priority); ranks is a list of ranks, or a list of
-    lists without a rank in common, as Grid.groups gives them. Raises as lierne_groups_create;
+    lists without a rank in common, as Grid.groups gives them. Raises as lierne_group_create_all;
     errors.NoResourceError beyond the context's max_groups."""
     made = [Spec("lierne_group_spec", **_group_fields(*spec)) for spec in specs]
     out = ffi.new("lierne_group *[]", len(made))
-    context._call(lib.lierne_groups_create, out, handle(context, "context"),
+    context._call(lib.lierne_group_create_all, out, handle(context, "context"),
                   ffi.new("const lierne_group_spec *[]", [spec.at for spec in made]), len(made))
     return [ContextGroup(context, own) if own else None for own in out]
 

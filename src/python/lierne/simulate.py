@@ -11,7 +11,7 @@ from lierne.plan import Plan
 def _layouts(spec):
     """Handles of the bridge's three layouts: tensor at src, tensor at dst, gradient of the output."""
     outs = [ffi.new("lierne_layout **") for _ in range(3)]
-    status = lib.lierne_bridge_layouts_create(*outs, spec)
+    status = lib.lierne_layout_create_bridge(*outs, spec)
     if status:
         raise last_error(status)
     return [ffi.gc(out[0], lib.lierne_layout_destroy) for out in outs]
@@ -80,7 +80,7 @@ def simulate(path, bridge=None, shape=None):
         raise KeyError(f"the file has no bridge {name!r} (it has {', '.join(config.bridges)})")
     spec = ffi.new("lierne_bridge_spec *", found[0])
     spec.size = ffi.sizeof("lierne_bridge_spec")
-    spec.dtype = lib.LIERNE_I64
+    spec.dtype = lib.LIERNE_DTYPE_I64
     if shape is not None and len(shape) != spec.naxes:
         raise ValueError(f"shape has {len(shape)} axes, that of the bridge {spec.naxes}")
     sizes = ffi.new("int64_t[]", list(shape or spec.shape[0:spec.naxes]))
@@ -96,7 +96,7 @@ def _run(world, spec, shape, config, name):
     grid = config.grids[ffi.string(lib.lierne_config_get_bridge_dst(config._handle,
                                                                      name.encode())).decode()]
     view = ffi.string(spec.dst_view).decode() if spec.dst_view else "base"
-    partial = spec.gradient_owner == lib.LIERNE_GRADIENT_PARTIAL
+    partial = spec.gradient_owner == lib.LIERNE_GRADIENT_OWNER_PARTIAL
     factors = [_contribution(grid, view, r, partial) for r in range(n)]
     data = [_fill(src, r, shape, plans[r].shapes()[0], 1) for r in range(n)]
     requests = [plan.begin(x) for plan, x in zip(plans, data)]

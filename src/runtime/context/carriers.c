@@ -60,13 +60,13 @@ static lierne_status select_name(const lierne_context *context, const char *name
     int i = find_name(context, name, length);
     if (i < 0 && !is_known(name, length)) {
         return LIERNE_FAIL(
-            LIERNE_INVALID,
+            LIERNE_ERR_INVALID,
             "LIERNE_TRANSPORTS names '%.*s', must be a list of self, sim, shm, mpi, oob, "
             "socket, nccl and ipc, separated by commas",
             (int)(length < 40 ? length : 40), name);
     }
     if (i >= 0 && find_name(selected, name, length) >= 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "LIERNE_TRANSPORTS names '%.*s' twice", (int)length,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "LIERNE_TRANSPORTS names '%.*s' twice", (int)length,
                            name);
     }
     if (i >= 0) {
@@ -88,7 +88,7 @@ lierne_status lierne_context_select_transports(lierne_context *context) {
     if (selected.ncarriers == 0) {
         char names[80];
         lierne_context_list_transports(names, sizeof names, context);
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "LIERNE_TRANSPORTS is '%.80s', must name one that the context has (%s)",
                            list, names);
     }
@@ -155,7 +155,7 @@ lierne_status lierne_context_find_carrier(int *carrier, const lierne_context *co
     }
     char names[80];
     lierne_context_list_transports(names, sizeof names, context);
-    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "rank %d: none of the transports of the context (%s) reaches rank %d",
                        context->rank, names, peer);
 }

@@ -26,7 +26,7 @@ static lierne_status env_number(const char *name, double low, double *value) {
     }
     double number = strtod(text, &end);
     if (end == text || *end || !(number >= low) || number > 1e9) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is '%s', must be a number from %g to 1e9", name,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is '%s', must be a number from %g to 1e9", name,
                            text, low);
     }
     *value = number;
@@ -42,7 +42,7 @@ lierne_status lierne_context_take_spec(lierne_context_spec *spec,
 static lierne_status find_timeout(const lierne_context_spec *spec, double *seconds) {
     double milliseconds = DEFAULT_TIMEOUT * 1e3;
     if (!(spec->timeout >= 0 && spec->timeout <= 1e6)) {
-        return LIERNE_FAIL(LIERNE_INVALID, "timeout is %g s, must be 0 to 1e6", spec->timeout);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "timeout is %g s, must be 0 to 1e6", spec->timeout);
     }
     LIERNE_TRY(env_number("LIERNE_TIMEOUT_MS", 1, &milliseconds));
     *seconds = spec->timeout > 0 ? spec->timeout : milliseconds / 1e3;
@@ -67,7 +67,7 @@ static lierne_status check_links(const lierne_links *l) {
                    {"node_megabytes_per_second", l->node_megabytes_per_second}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].value < 0 || numbers[i].value > MOST) {
-            return LIERNE_FAIL(LIERNE_INVALID, "links.%s is %lld, must be 0 to 1000000000",
+            return LIERNE_FAIL(LIERNE_ERR_INVALID, "links.%s is %lld, must be 0 to 1000000000",
                                numbers[i].name, (long long)numbers[i].value);
         }
     }
@@ -92,7 +92,7 @@ lierne_status lierne_context_fill(lierne_context *context, const lierne_context_
     LIERNE_TRY(env_number("LIERNE_CHECK", 0, &check));
     context->check = check > 0;
     if (spec->max_groups < 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "max_groups is %d, must be at least 0 (0: %d)",
                            spec->max_groups, DEFAULT_MAX_GROUPS);
     }
     context->max_groups = spec->max_groups ? spec->max_groups : DEFAULT_MAX_GROUPS;
@@ -240,10 +240,11 @@ bool lierne_context_remove_dependent(lierne_context *context, const lierne_depen
 lierne_status lierne_context_check_dependents(const lierne_context *context) {
     for (lierne_dependent *d = context->dependents; d && context->dead == LIERNE_OK; d = d->next) {
         if (d->busy(d)) {
-            return LIERNE_FAIL(LIERNE_BUSY,
-                               "rank %d: an execution of a plan is in flight: call lierne_end for "
-                               "every request first",
-                               context->rank);
+            return LIERNE_FAIL(
+                LIERNE_ERR_BUSY,
+                "rank %d: an execution of a plan is in flight: call lierne_request_end for "
+                "every request first",
+                context->rank);
         }
     }
     return LIERNE_OK;
@@ -346,13 +347,13 @@ lierne_status lierne_context_abort(lierne_context *context, lierne_status status
                                    const char *reason) {
     LIERNE_PUBLIC_CALL();
     if (!context || !reason) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", context ? "reason" : "context");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", context ? "reason" : "context");
     }
     if (status >= LIERNE_OK) {
-        return LIERNE_FAIL(LIERNE_INVALID,
-                           "status is %d, must be an error: one of LIERNE_INVALID "
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "status is %d, must be an error: one of LIERNE_ERR_INVALID "
                            "(%d) and below",
-                           (int)status, LIERNE_INVALID);
+                           (int)status, LIERNE_ERR_INVALID);
     }
     lierne_guard *guard = context->guard;
     lierne_guard_enter(guard);
@@ -367,7 +368,7 @@ lierne_status lierne_context_dump(char *text, size_t size, const lierne_context 
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_check_set(text, "text"));
     if (size == 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "size is 0, must be at least 1");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "size is 0, must be at least 1");
     }
     lierne_guard *guard = context->guard;
     lierne_guard_enter(guard);
@@ -386,10 +387,11 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_check_set(count, "count"));
     if (!list && capacity > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "list is NULL, but capacity is %zu", capacity);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "list is NULL, but capacity is %zu", capacity);
     }
     if (context->nplans > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%zu plans of the context are alive, destroy them first",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%zu plans of the context are alive, destroy them first",
                            context->nplans);
     }
     *count = 0;
@@ -400,7 +402,7 @@ lierne_status lierne_context_get_borrowed(lierne_borrowed *list, size_t capacity
     return LIERNE_OK;
 }
 
-lierne_status lierne_progress(lierne_context *context) {
+lierne_status lierne_context_progress(lierne_context *context) {
     LIERNE_PUBLIC_CALL();
     LIERNE_TRY(lierne_check_set(context, "context"));
     lierne_guard *guard = context->guard;
@@ -462,17 +464,17 @@ lierne_status lierne_context_destroy(lierne_context *context) {
         return LIERNE_OK;
     }
     if (context->owned_by_sim) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the context belongs to a simulated world: use lierne_sim_destroy");
     }
     if (context->nplans > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%zu plans of the context are alive, must be 0: destroy them first, or "
                            "use lierne_context_destroy_all",
                            context->nplans);
     }
     if (context->groups.count > 0) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "%zu groups of the context are alive, must be 0: destroy them first, or "
                            "use lierne_context_destroy_all",
                            context->groups.count);
@@ -488,7 +490,7 @@ lierne_status lierne_context_destroy_all(lierne_context *context) {
         return LIERNE_OK;
     }
     if (context->owned_by_sim) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "the context belongs to a simulated world: use lierne_sim_destroy_all");
     }
     LIERNE_TRY(lierne_context_check_dependents(context));

@@ -106,8 +106,9 @@ lierne_status lierne_context_sparse_exchange(lierne_context *context,
     for (size_t i = 0; i < received->count; i++) {
         received->at[i].peer = lierne_members_rank(members, received->at[i].peer);
     }
-    return status == LIERNE_OK || status == LIERNE_NO_MEMORY ? status
-                                                             : lierne_context_kill(context, status);
+    return status == LIERNE_OK || status == LIERNE_ERR_NO_MEMORY
+               ? status
+               : lierne_context_kill(context, status);
 }
 
 lierne_status lierne_context_allreduce_max(lierne_context *context, int64_t *values, size_t n) {

@@ -38,7 +38,7 @@ void lierne_context_free_scratch(const lierne_context *context, void *memory) {
 }
 
 static int64_t outcome(lierne_status enlisted) {
-    return enlisted == LIERNE_OK ? KEPT : enlisted == LIERNE_UNSUPPORTED ? REFUSED : BROKEN;
+    return enlisted == LIERNE_OK ? KEPT : enlisted == LIERNE_ERR_UNSUPPORTED ? REFUSED : BROKEN;
 }
 
 lierne_status lierne_context_grow_heap(lierne_context *context, const lierne_carrier *carrier,

@@ -10,11 +10,11 @@ static lierne_status take_all(lierne_context *context, const lierne_context_spec
     m->count = m->count ? m->count : m->world;
     m->world = m->count;
     if (spec->nmembers != 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec->nmembers is %d, but spec->members NULL",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "spec->nmembers is %d, but spec->members NULL",
                            spec->nmembers);
     }
     if (spec->world_size != 0 && spec->world_size != m->count) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "spec->world_size is %d, must be 0 or %d, the number of ranks: without "
                            "spec->members all of them are members",
                            spec->world_size, m->count);
@@ -24,23 +24,23 @@ static lierne_status take_all(lierne_context *context, const lierne_context_spec
 
 static lierne_status check_sizes(const lierne_members *m, const lierne_context_spec *spec) {
     if (m->world && spec->world_size && spec->world_size != m->world) {
-        return LIERNE_FAIL(LIERNE_INVALID, "spec->world_size is %d, must be 0 or nranks, %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "spec->world_size is %d, must be 0 or nranks, %d",
                            spec->world_size, m->world);
     }
     int world = m->world ? m->world : spec->world_size;
     if (world < 1 || world > LIERNE_MAX_RANKS) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "spec->world_size is %d, must be 1 to %d where spec->members is set",
                            world, LIERNE_MAX_RANKS);
     }
     if (m->count && spec->nmembers != m->count) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "spec->nmembers is %d, must be %d: a member for each rank of the "
                            "communicator",
                            spec->nmembers, m->count);
     }
     if (spec->nmembers < 1 || spec->nmembers > world) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "spec->nmembers is %d, must be 1 to the world's %d ranks",
                            spec->nmembers, world);
     }
@@ -55,7 +55,7 @@ static lierne_status take_list(lierne_context *context, const lierne_context_spe
     for (int i = 0; i < m->count; i++) {
         int low = i ? spec->members[i - 1] + 1 : 0;
         if (spec->members[i] < low || spec->members[i] >= m->world) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "spec->members[%d] is %d, must be in %d to %d: members ascend and "
                                "are ranks of a world of %d",
                                i, spec->members[i], low, m->world - 1, m->world);
@@ -92,7 +92,7 @@ lierne_status lierne_context_check_ranks(const lierne_context *context, const ch
         rank++;
     }
     lierne_members_print(members, sizeof members, m);
-    return LIERNE_FAIL(LIERNE_INVALID, "rank %d of %s (ranks %d to %d) must be %s", rank, name,
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d of %s (ranks %d to %d) must be %s", rank, name,
                        first, first + n - 1, members);
 }
 

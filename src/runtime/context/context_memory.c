@@ -18,7 +18,7 @@ static const lierne_carrier *provider(const lierne_context *context) {
 
 static lierne_status alloc_ordinary(lierne_context_memory *memory, size_t bytes) {
     if (bytes > SIZE_MAX - PAGE) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "%zu bytes", bytes);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "%zu bytes", bytes);
     }
     LIERNE_TRY(lierne_alloc(&memory->block, bytes + PAGE, 1));
     memory->data = (void *)(((uintptr_t)memory->block + PAGE - 1) / PAGE * PAGE);
@@ -46,7 +46,7 @@ lierne_status lierne_context_alloc(void **out, lierne_context *context, size_t b
     LIERNE_NULL_OUTPUT(out);
     lierne_context_memory memory = {0};
     if (!out || !context) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is NULL", out ? "context" : "out");
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is NULL", out ? "context" : "out");
     }
     lierne_context_enter(context);
     lierne_status status = alloc(context, &memory, bytes);
@@ -85,7 +85,7 @@ lierne_status lierne_context_dealloc(lierne_context *context, void *memory) {
     bool found = !memory || release(context, memory);
     lierne_context_leave(context);
     return found ? LIERNE_OK
-                 : LIERNE_FAIL(LIERNE_INVALID,
+                 : LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "no memory that lierne_context_alloc returned for this context, and "
                                "that is not yet freed, begins at %p",
                                memory);
@@ -94,7 +94,7 @@ lierne_status lierne_context_dealloc(lierne_context *context, void *memory) {
 lierne_status lierne_context_check_memory(const lierne_context *context) {
     size_t n = context->memories.count;
     return n == 0 ? LIERNE_OK
-                  : LIERNE_FAIL(LIERNE_INVALID,
+                  : LIERNE_FAIL(LIERNE_ERR_INVALID,
                                 "%zu buffers of lierne_context_alloc of rank %d are alive, must be "
                                 "0: free them first (lierne_context_dealloc)",
                                 n, context->rank);

@@ -31,7 +31,7 @@ lierne_status lierne_context_check_guard(const lierne_context *context) {
     const lierne_guard *guard = atomic_load_explicit(&context->guard, memory_order_acquire);
     return !guard || guard == entered
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_BUSY,
+               : LIERNE_FAIL(LIERNE_ERR_BUSY,
                              "rank %d: the thread of a run progresses the context: call "
                              "lierne_run_end first",
                              context->rank);

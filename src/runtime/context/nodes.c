@@ -10,7 +10,7 @@ static lierne_status own_node(int *node) {
     const char *text = getenv("LIERNE_NODE");
     size_t digits = text ? strspn(text, "0123456789") : 0;
     if (text && (digits == 0 || digits > 9 || text[digits])) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "LIERNE_NODE is '%s', must be a whole number from 0 to 999999999, in "
                            "digits only: the same on ranks of one node",
                            text);

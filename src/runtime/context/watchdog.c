@@ -117,7 +117,8 @@ lierne_status lierne_watchdog_create(lierne_context *context, void (*enter)(int 
         pthread_cond_destroy(&w->changed);
         pthread_mutex_destroy(&w->lock);
         lierne_mem_free(w);
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "there is no thread for the watchdog of the context");
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY,
+                           "there is no thread for the watchdog of the context");
     }
     context->watchdog = w;
     return LIERNE_OK;

@@ -83,14 +83,15 @@ lierne_status lierne_field_compare(size_t index, const lierne_field *first, int 
     }
     if (index == 0 && first && mine && !same_name) {
         return LIERNE_FAIL(
-            LIERNE_MISMATCH,
+            LIERNE_ERR_MISMATCH,
             "ranks make different calls: %s on rank %d, %s on rank %d: all must make "
             "the same calls in the same order",
             first->name, first_rank, mine->name, rank);
     }
     print_field(theirs, sizeof theirs, first);
     print_field(own, sizeof own, mine);
-    return LIERNE_FAIL(LIERNE_MISMATCH, "%s differs between ranks: %s on rank %d, %s on rank %d",
+    return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
+                       "%s differs between ranks: %s on rank %d, %s on rank %d",
                        mine ? mine->name : first->name, theirs, first_rank, own, rank);
 }
 
@@ -99,7 +100,7 @@ lierne_status lierne_field_compare_items(const void *items, size_t start, size_t
     size_t size = lierne_item_size(mine->kind);
     const char *own = (const char *)mine->items + start * size, *theirs = items;
     if (mine->kind == LIERNE_ITEM_TEXT) {
-        return LIERNE_FAIL(LIERNE_MISMATCH,
+        return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                            "%s differs between ranks: '%.*s' on rank %d, '%.*s' on rank %d",
                            mine->name, (int)n, theirs, first_rank, (int)mine->count, own, rank);
     }
@@ -108,7 +109,7 @@ lierne_status lierne_field_compare_items(const void *items, size_t start, size_t
             char a[32], b[32];
             print_item(a, sizeof a, mine->kind, theirs + i * size);
             print_item(b, sizeof b, mine->kind, own + i * size);
-            return LIERNE_FAIL(LIERNE_MISMATCH,
+            return LIERNE_FAIL(LIERNE_ERR_MISMATCH,
                                "%s[%zu] differs between ranks: %s on rank %d, %s on rank %d",
                                mine->name, start + i, a, first_rank, b, rank);
         }

@@ -90,7 +90,7 @@ static bool looks_like_one(const lierne_execution *e, size_t number) {
 static int64_t place_of(const lierne_execution *e, const lierne_heap *heap, piece p) {
     int64_t place = lierne_heap_place(heap, e->memory);
     const lierne_subroute *s = &e->subroutes[0];
-    return p.buffer == LIERNE_SCRATCH && place >= 0
+    return p.buffer == LIERNE_BUFFER_SCRATCH && place >= 0
                ? place + s->scratch + p.offset * (int64_t)s->size
                : -1;
 }

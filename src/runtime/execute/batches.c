@@ -197,7 +197,7 @@ static bool sends_what_it_writes(const lierne_route *route) {
     for (size_t i = 0; i < route->stages.count; i++) {
         const lierne_messages *sends = &route->stages.at[i].sends;
         for (size_t m = 0; m < sends->count; m++) {
-            if (sends->at[m].buffer != LIERNE_IN) {
+            if (sends->at[m].buffer != LIERNE_BUFFER_IN) {
                 return true;
             }
         }
@@ -214,7 +214,7 @@ void lierne_execution_mark_lingering(lierne_execution *e) {
         if (!sends_what_it_writes(subroute->route)) {
             continue;
         }
-        lierne_range written[LIERNE_BUFFERS] = {{0, 0}};
+        lierne_range written[LIERNE_BUFFER_COUNT] = {{0, 0}};
         for (size_t i = subroute->route->stages.count; i-- > 0;) {
             const lierne_stage *stage = &subroute->route->stages.at[i];
             extend_ops(written, &stage->sums);

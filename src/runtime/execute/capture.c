@@ -38,7 +38,7 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
         return LIERNE_OK;
     }
     if (e->polled_only) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: the stream is being captured, and the host must poll "
                            "messages of transport %s, which a replay does not do: use NCCL for all "
                            "messages, or end the capture",
@@ -46,7 +46,7 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
     }
     if (inflight > 1) {
         return LIERNE_FAIL(
-            LIERNE_UNSUPPORTED,
+            LIERNE_ERR_UNSUPPORTED,
             "rank %d: %s: the stream is being captured, and the plan has %d requests "
             "(max_inflight), must have 1: replays cannot take another one in turn",
             rank, e->name, inflight);
@@ -54,7 +54,7 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
     return e->was_called || !connects_late(e)
                ? LIERNE_OK
                : LIERNE_FAIL(
-                     LIERNE_UNSUPPORTED,
+                     LIERNE_ERR_UNSUPPORTED,
                      "rank %d: %s: the stream is being captured in the first call, and an "
                      "all-gather of NCCL connects ranks in its first one: call it once without a "
                      "capture before",

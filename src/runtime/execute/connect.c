@@ -129,7 +129,7 @@ static lierne_status describe_messages(lierne_connection *c, const lierne_connec
     for (const lierne_coalesced_message *m; (m = next_message(&walk));) {
         lierne_description *d = description_for(c, m->peer);
         if (!d) {
-            return LIERNE_NO_MEMORY;
+            return LIERNE_ERR_NO_MEMORY;
         }
         if (sends) {
             LIERNE_TRY(write_parts(d, &e->batches[m->batch].parts[m->first], m->count));
@@ -252,7 +252,7 @@ static lierne_status read_messages(lierne_connected_side *side, size_t each, boo
             r++;
         }
         if (r == readers + nreaders) {
-            return LIERNE_FAIL(LIERNE_TRANSPORT,
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                                "rank %d: rank %d has not described its messages with this rank",
                                walk.execution->context->rank, m->peer);
         }
@@ -313,7 +313,7 @@ static lierne_status read_all(lierne_connection *c, lierne_word_reader *readers)
     }
     for (size_t i = 0; i < n; i++) {
         if (readers[i].failed || readers[i].at != readers[i].message->count) {
-            return LIERNE_FAIL(LIERNE_TRANSPORT,
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
                                "rank %d: rank %d describes other messages than this rank has with "
                                "it",
                                c->context->rank, readers[i].message->peer);

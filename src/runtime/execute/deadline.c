@@ -79,14 +79,14 @@ size_t lierne_execution_stage(const lierne_execution *e) {
 static lierne_status time_out(const lierne_execution *e) {
     char missing[128];
     if (e->launched && e->deferred) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: %s, call %lld, stage %zu of %zu: the stream has not done the "
                            "work before its messages within %g s",
                            e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),
                            e->phases.count, e->context->timeout);
     }
     lierne_execution_list_missing(e, missing, sizeof missing);
-    return LIERNE_FAIL(LIERNE_TIMEOUT,
+    return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d: %s, call %lld, stage %zu of %zu: %zu of %zu messages missing "
                        "after %g s, with rank %s",
                        e->context->rank, e->name, (long long)e->call, lierne_execution_stage(e),

@@ -154,12 +154,12 @@ static void run(lierne_stream_work *work) {
 static lierne_status reject_stream(const lierne_execution *e) {
     const lierne_context *context = e->context;
     if (!context->stream_driver) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: stream is not NULL, and no library of this process serves "
                            "cuda memory: pass NULL for %s memory",
                            context->rank, e->name, context->memory->name);
     }
-    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "rank %d: %s: transport %s must be polled, which a %s stream cannot do: %s",
                        context->rank, e->name, e->polled_only->name, context->stream_driver->name,
                        e->stream_only ? "leave it out of LIERNE_TRANSPORTS"
@@ -181,14 +181,14 @@ lierne_status lierne_execution_check_stream(const lierne_execution *e, const voi
         return driver->check ? driver->check(stream, e->context->device, &captures) : LIERNE_OK;
     }
     if (driver && driver->required) {
-        return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+        return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                            "rank %d: %s: stream is NULL, and calls on %s memory need one: for the "
                            "default stream pass cudaStreamLegacy or cudaStreamPerThread",
                            e->context->rank, e->name, e->context->memory->name);
     }
     return !e->stream_only
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_UNSUPPORTED,
+               : LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                              "rank %d: %s: transport %s serves calls on a stream only, and stream "
                              "is NULL: %s",
                              e->context->rank, e->name, e->stream_only->name,
@@ -264,7 +264,7 @@ lierne_status lierne_execution_await_event(lierne_execution *e) {
     bool done = e->event.done;
     pthread_mutex_unlock(&e->event.lock);
     if (!done) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: %s, call %lld: the stream did not reach the end "
                            "of the execution within %g s",
                            e->context->rank, e->name, (long long)e->call, seconds);

@@ -107,8 +107,9 @@ lierne_status lierne_execution_check_capture(const lierne_execution *e, const vo
 bool lierne_execution_was_captured(const lierne_execution *e);
 
 /* Starts the execution with the buffers of each route, which stay borrowed until
- * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_SUM accumulate. If
- * the out of a route is NULL, its copies are skipped: the caller uses its result as an alias. */
+ * lierne_execution_wait returns. reduction replaces every sum; all but LIERNE_REDUCTION_SUM
+ * accumulate. If the out of a route is NULL, its copies are skipped: the caller uses its result as
+ * an alias. */
 lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduction,
                                      void *const *out, const void *const *in, void *stream);
 lierne_status lierne_execution_wait(lierne_execution *e);

@@ -12,7 +12,7 @@ typedef struct lierne_subroute {
     const lierne_route *route;
     size_t size;     /* of an element */
     int64_t scratch; /* offset of its scratch in the execution's memory */
-    char *base[LIERNE_BUFFERS];
+    char *base[LIERNE_BUFFER_COUNT];
     const char *in;
     bool no_out;      /* out is NULL: the result is an alias, or has no elements; copies
                          into it are skipped */

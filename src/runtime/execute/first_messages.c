@@ -97,7 +97,7 @@ static lierne_status await(const meeting *m) {
     while (!passed) {
         LIERNE_TRY(driver->event_query(m->passed, &passed));
         if (!passed && lierne_deadline_passed(&deadline, lierne_now())) {
-            return LIERNE_FAIL(LIERNE_TIMEOUT,
+            return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                                "rank %d: the first messages with %zu ranks (rank %d among them) "
                                "have not passed within %g s: a rank, or a call that was begun "
                                "before, is late",

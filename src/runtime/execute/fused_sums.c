@@ -35,7 +35,7 @@ static void exclude(lierne_fused_sums *f, const lierne_fused_stage *s, const lie
 
 static void exclude_place(lierne_fused_sums *f, const lierne_fused_stage *s,
                           const lierne_place *place) {
-    if (place->buffer == LIERNE_SCRATCH) {
+    if (place->buffer == LIERNE_BUFFER_SCRATCH) {
         lierne_range r = extent(&place->block);
         exclude(f, s, &r);
     }
@@ -96,7 +96,7 @@ static int64_t find_landing(lierne_fused_sums *f, const lierne_fused_stage *s,
 
 static int64_t landing_at(lierne_fused_sums *f, const lierne_fused_stage *s,
                           const lierne_place *from, int64_t first, int64_t count) {
-    if (from->buffer != LIERNE_SCRATCH) {
+    if (from->buffer != LIERNE_BUFFER_SCRATCH) {
         return -1;
     }
     lierne_block rows = lierne_block_part(&from->block, first, count);
@@ -195,8 +195,8 @@ static lierne_status list_landings(lierne_fused_sums *f, const lierne_execution 
         const lierne_coalesced_message *m = &e->messages.at[i];
         for (size_t k = m->first; lierne_execution_exposes(e, m) && k < m->first + m->count; k++) {
             const lierne_message *message = e->segments.at[k].message;
-            if (e->segments.at[k].subroute == subroute && message->buffer == LIERNE_SCRATCH &&
-                message->blocks.count == 1) {
+            if (e->segments.at[k].subroute == subroute &&
+                message->buffer == LIERNE_BUFFER_SCRATCH && message->blocks.count == 1) {
                 lierne_landing l = {.range = extent(&message->blocks.at[0]), .segment = k};
                 l.direct = l.range.end - l.range.first == message->elements;
                 LIERNE_TRY(LIERNE_VEC_PUSH(&f->landings, l));

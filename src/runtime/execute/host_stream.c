@@ -43,7 +43,7 @@ lierne_status lierne_host_stream_create(lierne_host_stream **out) {
         pthread_cond_destroy(&s->changed);
         pthread_mutex_destroy(&s->lock);
         lierne_mem_free(s);
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "there is no thread for a stream");
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "there is no thread for a stream");
     }
     *out = s;
     return LIERNE_OK;

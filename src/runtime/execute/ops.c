@@ -3,21 +3,21 @@
 #include "runtime/execute/execution.h"
 
 const char *lierne_execution_readable(const lierne_subroute *subroute, lierne_buffer buffer) {
-    return buffer == LIERNE_IN ? subroute->in : subroute->base[buffer];
+    return buffer == LIERNE_BUFFER_IN ? subroute->in : subroute->base[buffer];
 }
 
 /* Whether a source is the target itself; in and out may be the same buffer. */
 static bool in_place(const lierne_subroute *subroute, const lierne_place *from,
                      const lierne_op *op) {
     lierne_place place = *from;
-    if (place.buffer == LIERNE_IN && subroute->in == subroute->base[LIERNE_OUT]) {
-        place.buffer = LIERNE_OUT;
+    if (place.buffer == LIERNE_BUFFER_IN && subroute->in == subroute->base[LIERNE_BUFFER_OUT]) {
+        place.buffer = LIERNE_BUFFER_OUT;
     }
     return lierne_place_same(&place, &op->to);
 }
 
 static lierne_reduction reduction_of(const lierne_execution *e, const lierne_op *op) {
-    return e->reduction == LIERNE_SUM ? op->reduction : e->reduction;
+    return e->reduction == LIERNE_REDUCTION_SUM ? op->reduction : e->reduction;
 }
 
 static void reduce(const lierne_execution *e, const lierne_subroute *subroute, const lierne_op *op,
@@ -76,7 +76,7 @@ static void run_ops(const lierne_execution *e, const lierne_subroute *subroute,
     for (size_t o = 0; o < ops->count; o++) {
         const lierne_op *op = &ops->at[o];
         bool accumulate = op->accumulate && subroute->accumulates;
-        if (subroute->no_out && op->to.buffer == LIERNE_OUT) {
+        if (subroute->no_out && op->to.buffer == LIERNE_BUFFER_OUT) {
             continue;
         }
         if (op->from.count + accumulate > 1 || op->divisor > 1) {

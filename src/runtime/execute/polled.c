@@ -16,7 +16,7 @@ static bool lingers(const lierne_execution *e, const lierne_coalesced_message *m
     }
     for (size_t i = m->first; later && i < m->first + m->count; i++) {
         const lierne_subroute *subroute = e->segments.at[i].subroute;
-        later = subroute->in != subroute->base[LIERNE_OUT];
+        later = subroute->in != subroute->base[LIERNE_BUFFER_OUT];
     }
     return later;
 }

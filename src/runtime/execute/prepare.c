@@ -199,7 +199,7 @@ static lierne_status reserve_memory(lierne_execution *e, lierne_spare *spare) {
     for (size_t p = 0; p < e->nsubroutes; p++) {
         lierne_subroute *subroute = &e->subroutes[p];
         subroute->scratch = e->reserved;
-        e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_SCRATCH] *
+        e->reserved += lierne_execution_align(subroute->route->elements[LIERNE_BUFFER_SCRATCH] *
                                               (int64_t)subroute->size);
     }
     int64_t bytes[2] = {e->reserved, 0};
@@ -266,10 +266,11 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
     }
     for (size_t p = 0; p < e->nsubroutes; p++) {
         const lierne_subroute *s = &e->subroutes[p];
-        size_t out = e->output ? 0 : (size_t)s->route->elements[LIERNE_OUT];
-        const lierne_borrowed buffers[2] = {{s->in, (size_t)s->route->elements[LIERNE_IN] * s->size,
+        size_t out = e->output ? 0 : (size_t)s->route->elements[LIERNE_BUFFER_OUT];
+        const lierne_borrowed buffers[2] = {{s->in,
+                                             (size_t)s->route->elements[LIERNE_BUFFER_IN] * s->size,
                                              0},
-                                            {s->base[LIERNE_OUT], out * s->size, 1}};
+                                            {s->base[LIERNE_BUFFER_OUT], out * s->size, 1}};
         for (int i = 0; i < 2; i++) {
             if (buffers[i].bytes > 0 && n++ < capacity) {
                 list[n - 1] = buffers[i];

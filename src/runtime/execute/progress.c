@@ -18,10 +18,11 @@ void lierne_execution_set_buffers(lierne_execution *e, void *const *out, const v
         lierne_subroute *subroute = &e->subroutes[p];
         e->in_place |= in[p] == out[p];
         subroute->in = in[p];
-        subroute->base[LIERNE_OUT] = out[p];
-        subroute->base[LIERNE_SCRATCH] = e->memory + subroute->scratch;
+        subroute->base[LIERNE_BUFFER_OUT] = out[p];
+        subroute->base[LIERNE_BUFFER_SCRATCH] = e->memory + subroute->scratch;
         subroute->no_out = out[p] == NULL;
-        subroute->accumulates = subroute->route->accumulates || e->reduction != LIERNE_SUM;
+        subroute->accumulates =
+            subroute->route->accumulates || e->reduction != LIERNE_REDUCTION_SUM;
     }
 }
 

@@ -1,19 +1,19 @@
 /* The work of an execution as a program: per phase what is packed and copied, what is delivered,
  * and the sums, each as launches of a device.
  *
- * It is recorded twice, because lierne_reduce accumulates where other calls do not. Addresses of
- * the caller's buffers are not known while planning: a task names them by number. Every subroute
+ * It is recorded twice, because lierne_plan_reduce accumulates where other calls do not. Addresses
+ * of the caller's buffers are not known while planning: a task names them by number. Every subroute
  * has three, the memory of the execution is one more, and its host memory another. Windows are all
  * counted from one place in one of them, because a call has few numbers, and peers are many. */
 #include "runtime/execute/execution.h"
 
 /* The buffers of a subroute, as a task counts them. */
 static int base_of(const lierne_execution *e, const lierne_subroute *s, lierne_buffer buffer) {
-    return LIERNE_BUFFERS * (int)(s - e->subroutes) + (int)buffer;
+    return LIERNE_BUFFER_COUNT * (int)(s - e->subroutes) + (int)buffer;
 }
 
 static int memory_base(const lierne_execution *e) {
-    return LIERNE_BUFFERS * (int)e->nsubroutes;
+    return LIERNE_BUFFER_COUNT * (int)e->nsubroutes;
 }
 
 static int host_base(const lierne_execution *e) {
@@ -28,9 +28,10 @@ static int window_base(const lierne_execution *e) {
 static lierne_operand operand(const lierne_execution *e, const lierne_subroute *s,
                               lierne_buffer buffer, const lierne_block *block) {
     const int64_t *elements = s->route->elements;
-    bool one = buffer == LIERNE_IN && elements[LIERNE_IN] == elements[LIERNE_OUT];
+    bool one =
+        buffer == LIERNE_BUFFER_IN && elements[LIERNE_BUFFER_IN] == elements[LIERNE_BUFFER_OUT];
     return (lierne_operand){.base = base_of(e, s, buffer),
-                            .region = base_of(e, s, one ? LIERNE_OUT : buffer),
+                            .region = base_of(e, s, one ? LIERNE_BUFFER_OUT : buffer),
                             .block = block};
 }
 
@@ -222,9 +223,9 @@ void lierne_execution_set_recorded(lierne_execution *e) {
     lierne_task_call *call = e->recorded ? &e->recorded->call : NULL;
     for (size_t p = 0; call && p < e->nsubroutes; p++) {
         const lierne_subroute *s = &e->subroutes[p];
-        call->bases[base_of(e, s, LIERNE_IN)] = (char *)s->in;
-        call->bases[base_of(e, s, LIERNE_OUT)] = s->base[LIERNE_OUT];
-        call->bases[base_of(e, s, LIERNE_SCRATCH)] = s->base[LIERNE_SCRATCH];
+        call->bases[base_of(e, s, LIERNE_BUFFER_IN)] = (char *)s->in;
+        call->bases[base_of(e, s, LIERNE_BUFFER_OUT)] = s->base[LIERNE_BUFFER_OUT];
+        call->bases[base_of(e, s, LIERNE_BUFFER_SCRATCH)] = s->base[LIERNE_BUFFER_SCRATCH];
     }
     if (call) {
         call->bases[memory_base(e)] = e->memory;
@@ -271,7 +272,7 @@ static lierne_status meet_windows(const lierne_execution *e, lierne_recorded_ste
 
 static lierne_status run_launches(const lierne_execution *e, lierne_recorded_step step) {
     const lierne_recorded *r = e->recorded;
-    size_t at = place_of(e, e->phase, step, e->reduction != LIERNE_SUM);
+    size_t at = place_of(e, e->phase, step, e->reduction != LIERNE_REDUCTION_SUM);
     for (size_t i = 0; i < r->launches[at].count; i++) {
         LIERNE_TRY(e->context->memory->launch(&r->program, r->launches[at].first + i, &r->call,
                                               e->stream));

@@ -110,8 +110,8 @@ static lierne_status open_named(lierne_shared_output *const *outputs, size_t n,
         memcpy(name.words, &m->words[at + 1], sizeof name.words);
         lierne_shared_output *o = i < n ? outputs[i] : NULL;
         if (!o || !o->transport || o->shared || o->ranks[0] != m->peer) {
-            return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d names memory that this rank does not use",
-                               m->peer);
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+                               "rank %d names memory that this rank does not use", m->peer);
         }
         void *memory;
         LIERNE_TRY(o->transport->shared_open(&o->shared, &memory, 2 * o->bytes, &name));
@@ -125,8 +125,8 @@ static lierne_status check_open(lierne_shared_output *const *outputs, size_t n) 
     for (size_t i = 0; i < n; i++) {
         const lierne_shared_output *o = outputs[i];
         if (o && o->bytes > 0 && !o->memory) {
-            return LIERNE_FAIL(LIERNE_TRANSPORT, "rank %d has not named the memory of the output",
-                               o->ranks[0]);
+            return LIERNE_FAIL(LIERNE_ERR_TRANSPORT,
+                               "rank %d has not named the memory of the output", o->ranks[0]);
         }
     }
     return LIERNE_OK;

@@ -37,8 +37,8 @@ static bool is_short(const lierne_execution *e, const lierne_coalesced_message *
 
 /* From in to out, one contiguous block each. */
 static bool is_plain_copy(const lierne_op *op) {
-    return op->from.count == 1 && op->divisor <= 1 && op->from.at[0].buffer == LIERNE_IN &&
-           op->to.buffer == LIERNE_OUT && lierne_block_contiguous(&op->from.at[0].block) &&
+    return op->from.count == 1 && op->divisor <= 1 && op->from.at[0].buffer == LIERNE_BUFFER_IN &&
+           op->to.buffer == LIERNE_BUFFER_OUT && lierne_block_contiguous(&op->from.at[0].block) &&
            lierne_block_contiguous(&op->to.block);
 }
 
@@ -58,12 +58,13 @@ static const lierne_coalesced_message *find_receive(const lierne_execution *e,
 
 static lierne_status add_sources(lierne_execution *e, const lierne_op *op, bool *plain) {
     lierne_short_call *s = e->short_call;
-    *plain &= op->to.buffer == LIERNE_OUT && op->from.count > 1;
+    *plain &= op->to.buffer == LIERNE_BUFFER_OUT && op->from.count > 1;
     for (size_t i = 0; i < op->from.count && *plain; i++) {
         const lierne_place *from = &op->from.at[i];
         source added = {.message = find_receive(e, from),
                         .packed = lierne_block_packed(&from->block, 0)};
-        *plain = from->buffer == LIERNE_IN || (from->buffer == LIERNE_SCRATCH && added.message);
+        *plain = from->buffer == LIERNE_BUFFER_IN ||
+                 (from->buffer == LIERNE_BUFFER_SCRATCH && added.message);
         LIERNE_TRY(LIERNE_VEC_PUSH(&s->sources, added));
     }
     return LIERNE_OK;
@@ -121,7 +122,7 @@ void lierne_short_call_destroy(lierne_execution *e) {
 static bool can_start(const lierne_execution *e, const void *out, const void *in) {
     const int64_t *elements = e->subroutes[0].route->elements;
     return e->short_call && !e->context->in_flight && in != out &&
-           (out || elements[LIERNE_OUT] == 0);
+           (out || elements[LIERNE_BUFFER_OUT] == 0);
 }
 
 static char *at(const lierne_subroute *s, char *base, const lierne_block *block) {
@@ -133,7 +134,7 @@ static void copy_own(const lierne_execution *e) {
     const lierne_ops *copies = &s->route->stages.at[0].copies;
     for (size_t i = 0; i < copies->count; i++) {
         const lierne_block *to = &copies->at[i].to.block;
-        memcpy(at(s, s->base[LIERNE_OUT], to),
+        memcpy(at(s, s->base[LIERNE_BUFFER_OUT], to),
                s->in + copies->at[i].from.at[0].block.offset * (int64_t)s->size,
                (size_t)to->count[0] * s->size);
     }
@@ -148,8 +149,8 @@ static void deliver(const lierne_execution *e) {
     const lierne_subroute *s = &e->subroutes[0];
     for (size_t i = 0; i < e->phases.at[0].nrecvs; i++) {
         const lierne_coalesced_message *m = &e->messages.at[i];
-        if (e->segments.at[m->first].message->buffer == LIERNE_OUT) {
-            memcpy(at(s, s->base[LIERNE_OUT], block_of(e, m)), exposed(e->short_call, m),
+        if (e->segments.at[m->first].message->buffer == LIERNE_BUFFER_OUT) {
+            memcpy(at(s, s->base[LIERNE_BUFFER_OUT], block_of(e, m)), exposed(e->short_call, m),
                    (size_t)m->bytes);
         }
     }
@@ -167,7 +168,7 @@ static void add(const lierne_execution *e) {
                     ? (lierne_contribution){exposed(e->short_call, next->message), &next->packed}
                     : (lierne_contribution){s->in, &op->from.at[i].block};
         }
-        lierne_host_reduce(s->route->dtype, op->reduction, op->divisor, s->base[LIERNE_OUT],
+        lierne_host_reduce(s->route->dtype, op->reduction, op->divisor, s->base[LIERNE_BUFFER_OUT],
                            &op->to.block, e->contributions, op->from.count);
     }
 }
@@ -195,7 +196,7 @@ static lierne_status finish(lierne_execution *e) {
 
 /* The call becomes one in flight. posted: all messages are, and own copies are made. */
 static lierne_status wait_longer(lierne_execution *e, bool posted) {
-    lierne_execution_reset(e, LIERNE_SUM, NULL);
+    lierne_execution_reset(e, LIERNE_REDUCTION_SUM, NULL);
     lierne_execution_expect_phase(e);
     e->running = true;
     lierne_context_add_activity(e->context, &e->activity);
@@ -219,7 +220,7 @@ static bool post(lierne_execution *e) {
 /* Entries are written before messages are posted: their atomic counter would wait for the stores.
  */
 static void begin(lierne_execution *e, void *out, const void *in) {
-    e->reduction = LIERNE_SUM;
+    e->reduction = LIERNE_REDUCTION_SUM;
     e->phase = 0;
     lierne_execution_set_buffers(e, &out, &in);
     e->call = lierne_context_begin_call(e->context, e->name, e->plan);
@@ -230,7 +231,7 @@ static void begin(lierne_execution *e, void *out, const void *in) {
 
 lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in) {
     if (!can_start(e, out, in)) {
-        LIERNE_TRY(lierne_execution_begin(e, LIERNE_SUM, &out, &in, NULL));
+        LIERNE_TRY(lierne_execution_begin(e, LIERNE_REDUCTION_SUM, &out, &in, NULL));
         return lierne_execution_wait(e);
     }
     begin(e, out, in);

@@ -25,7 +25,7 @@ typedef struct lierne_stream_driver {
     const char *name; /* of the memory kind whose streams these are */
     bool polls;       /* work may poll: transports that are polled serve a call on the stream */
     bool required;    /* every call needs a stream: the host cannot work on the memory */
-    bool detached;    /* lierne_end returns before the stream has passed the call */
+    bool detached;    /* lierne_request_end returns before the stream has passed the call */
     /* Runs work after everything that was enqueued before. Returns at once. NULL: the work itself
      * enqueues, on the device, and is run by the thread that begins. */
     lierne_status (*enqueue)(void *stream, lierne_stream_work *work);

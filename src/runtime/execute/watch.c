@@ -36,7 +36,7 @@ static double limit_of(const lierne_execution *e) {
 }
 
 static lierne_status time_out(const lierne_execution *e, const lierne_watched_call *c) {
-    return LIERNE_FAIL(LIERNE_TIMEOUT,
+    return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                        "rank %d: %s, call %lld: the stream reached it and has not passed it after "
                        "%g s: a rank that it exchanges messages with is missing or late",
                        e->context->rank, e->name, (long long)c->number, limit_of(e));
@@ -69,7 +69,7 @@ static lierne_status check_counted(const lierne_execution *e, lierne_counted_cal
     c->passed = passed;
     return !running || now - c->since <= limit_of(e)
                ? LIERNE_OK
-               : LIERNE_FAIL(LIERNE_TIMEOUT,
+               : LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                              "rank %d: %s: the stream reached %s and has not passed it after %g s: "
                              "a rank that it exchanges messages with is missing or late",
                              e->context->rank, e->name,
@@ -280,7 +280,7 @@ lierne_status lierne_execution_settle(lierne_execution *e) {
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
     return settled ? LIERNE_OK
-                   : LIERNE_FAIL(LIERNE_TIMEOUT,
+                   : LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                                  "rank %d: %s: a stream has not passed the calls that were ended "
                                  "within %g s",
                                  e->context->rank, e->name, lierne_now() - start);

@@ -42,7 +42,8 @@ static lierne_group *next(lierne_group *const *groups, int n, const lierne_group
 }
 
 static bool kills(lierne_status status) {
-    return status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED || status == LIERNE_TRANSPORT;
+    return status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED ||
+           status == LIERNE_ERR_TRANSPORT;
 }
 
 /* How the creation went on this rank so far. */
@@ -58,7 +59,7 @@ static lierne_status create_one(lierne_group *group, int i, creation *c) {
                                           group->indices, group->n,       group->rank};
     double now = lierne_now();
     if (lierne_deadline_passed(&c->deadline, now)) {
-        return LIERNE_FAIL(LIERNE_TIMEOUT,
+        return LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                            "rank %d: the communicators of '%s' with %d ranks were not created "
                            "within %g s",
                            context->rank, group->purpose, group->n, context->timeout);

@@ -37,7 +37,7 @@ static lierne_status check_budget(const lierne_context *context, const char *pur
         return LIERNE_OK;
     }
     list_holders(holders, context);
-    return LIERNE_FAIL(LIERNE_NO_RESOURCE,
+    return LIERNE_FAIL(LIERNE_ERR_NO_RESOURCE,
                        "rank %d: no group left for '%s' with %d ranks: max_groups is %d (%s): "
                        "destroy groups, or create the context with a larger max_groups",
                        context->rank, purpose, n, context->max_groups, holders);

@@ -1,4 +1,4 @@
-/* lierne_groups_create and lierne_group_destroy.
+/* lierne_group_create_all and lierne_group_destroy.
  *
  * Everything that can fail on one rank alone (specs, budget, memory) comes before the ranks agree.
  * They compare all that they were given, entry by entry, so that a difference is named. Uids are
@@ -26,12 +26,12 @@ static lierne_status check_purpose(int rank, const lierne_group_spec *spec, int 
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     if (!spec->purpose) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: purpose of spec %d is NULL", rank, i);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: purpose of spec %d is NULL", rank, i);
     }
     size_t length = strlen(spec->purpose);
     if (length < 1 || length > LIERNE_MAX_PURPOSE ||
         spec->purpose[strspn(spec->purpose, allowed)]) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: purpose of spec %d is '%.40s', must be 1 to %d characters of "
                            "a-z A-Z 0-9 _ - .",
                            rank, i, spec->purpose, LIERNE_MAX_PURPOSE);
@@ -45,13 +45,13 @@ static lierne_status check_sizes(const lierne_context *context, const lierne_gro
                                  int i) {
     int rank = context->rank, left = context->members.count;
     if (spec->ngroups < 1 || spec->ngroups > context->members.count) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: ngroups of spec %d is %d, must be 1 to %d",
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: ngroups of spec %d is %d, must be 1 to %d",
                            rank, i, spec->ngroups, context->members.count);
     }
     for (int g = 0; g < spec->ngroups; g++) {
         int size = size_of(spec, g);
         if (size < 1 || size > left) {
-            return LIERNE_FAIL(LIERNE_INVALID,
+            return LIERNE_FAIL(LIERNE_ERR_INVALID,
                                "rank %d: group %d of spec %d has %d ranks, must be 1 to %d, what "
                                "the groups before leave of %d",
                                rank, g, i, size, left, context->members.count);
@@ -72,10 +72,11 @@ static lierne_status check_ranks(const lierne_context *context, const lierne_gro
         if (index < 0) {
             char members[LIERNE_MEMBERS_TEXT];
             lierne_members_print(members, sizeof members, &context->members);
-            status = LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks[%d] of spec %d is %d, must be %s",
-                                 context->rank, k, i, r, members);
+            status =
+                LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: ranks[%d] of spec %d is %d, must be %s",
+                            context->rank, k, i, r, members);
         } else if (seen[index]++) {
-            status = LIERNE_FAIL(LIERNE_INVALID,
+            status = LIERNE_FAIL(LIERNE_ERR_INVALID,
                                  "rank %d: ranks[%d] of spec %d is %d again: "
                                  "groups with a rank in common need a spec each",
                                  context->rank, k, i, r);
@@ -93,14 +94,14 @@ static lierne_status take_spec(lierne_group_spec *spec, const lierne_context *co
     LIERNE_TRY(lierne_spec_take(spec, sizeof *spec, given, name));
     LIERNE_TRY(check_purpose(rank, spec, i));
     if (spec->priority != LIERNE_PRIORITY_NORMAL && spec->priority != LIERNE_PRIORITY_HIGH) {
-        return LIERNE_FAIL(LIERNE_INVALID,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
                            "rank %d: priority of spec %d is %d, must be LIERNE_PRIORITY_NORMAL or "
                            "LIERNE_PRIORITY_HIGH",
                            rank, i, (int)spec->priority);
     }
     LIERNE_TRY(check_sizes(context, spec, i));
     if (!spec->ranks) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: ranks of spec %d is NULL", rank, i);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: ranks of spec %d is NULL", rank, i);
     }
     return check_ranks(context, spec, i);
 }
@@ -161,7 +162,7 @@ static lierne_status add_fields(group_fields *fields, const lierne_group_spec *s
 static lierne_status check_arguments(lierne_group *const *out, const lierne_context *context,
                                      const lierne_group_spec *const *specs, int n) {
     if (!out || !specs || n < 1) {
-        return LIERNE_FAIL(LIERNE_INVALID, "rank %d: %s", context->rank,
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: %s", context->rank,
                            !out     ? "out is NULL"
                            : !specs ? "specs is NULL"
                                     : "n is below 1");
@@ -174,7 +175,7 @@ static lierne_status prepare(lierne_group **out, lierne_context *context,
                              const lierne_group_spec *const *specs, int n, int64_t *uid,
                              group_fields *fields) {
     LIERNE_TRY(check_arguments(out, context, specs, n));
-    LIERNE_TRY(add_field(fields, 0, 1, "lierne_groups_create", -1, 0));
+    LIERNE_TRY(add_field(fields, 0, 1, "lierne_group_create_all", -1, 0));
     LIERNE_TRY(add_field(fields, 0, 1, "transports with communicators", -1,
                          lierne_groups_count_transports(context)));
     LIERNE_TRY(add_field(fields, 0, 1, "specs", -1, n));
@@ -243,8 +244,8 @@ static lierne_status create(lierne_group **out, lierne_context *context,
     return status;
 }
 
-lierne_status lierne_groups_create(lierne_group **out, lierne_context *context,
-                                   const lierne_group_spec *const *specs, int n) {
+lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
+                                      const lierne_group_spec *const *specs, int n) {
     LIERNE_PUBLIC_CALL();
     return create(out, context, specs, n);
 }

@@ -27,7 +27,7 @@ lierne_status lierne_device_reject(lierne_device_query *query, const void *buffe
         (query(&managed, IS_MANAGED, address) == 0 && managed)) {
         return LIERNE_OK;
     }
-    return LIERNE_FAIL(LIERNE_UNSUPPORTED,
+    return LIERNE_FAIL(LIERNE_ERR_UNSUPPORTED,
                        "%s is memory of a CUDA device (%p), and the context is for host memory: "
                        "call lierne_context_use_cuda for it, or pass host memory",
                        name, buffer);

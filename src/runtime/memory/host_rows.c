@@ -173,16 +173,16 @@ void lierne_rows_add_by(lierne_sum_kernel *kernel, size_t size, const lierne_row
 bool lierne_rows_add(lierne_dtype dtype, const lierne_rows *to, const lierne_rows *from, int64_t n,
                      int64_t width) {
     switch (dtype) {
-    case LIERNE_F64:
+    case LIERNE_DTYPE_F64:
         add_f64(to, from, n, width);
         return true;
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         add_f32(to, from, n, width);
         return true;
-    case LIERNE_I64:
+    case LIERNE_DTYPE_I64:
         add_i64(to, from, n, width);
         return true;
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         add_i32(to, from, n, width);
         return true;
     default:

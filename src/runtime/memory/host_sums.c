@@ -129,14 +129,17 @@ static void divide_f32(accumulator *sum, int64_t divisor, int64_t n) {
 }
 
 static const arithmetic arithmetics[] = {
-    [LIERNE_F64] = {set_f64, {add_f64, max_f64, min_f64, mul_f64}, divide_f64, store_f64},
-    [LIERNE_F32] = {set_f32, {add_f32, max_f32, min_f32, mul_f32}, divide_f32, store_f32},
-    [LIERNE_BF16] = {set_bf16, {add_bf16, max_bf16, min_bf16, mul_bf16}, divide_f32, store_bf16},
-    [LIERNE_F16] = {set_f16, {add_f16, max_f16, min_f16, mul_f16}, divide_f32, store_f16},
-    [LIERNE_I64] = {set_i64, {add_i64, max_i64, min_i64, mul_i64}, NULL, store_i64},
-    [LIERNE_I32] = {set_i32, {add_i32, max_i32, min_i32, mul_i32}, NULL, store_i32},
-    [LIERNE_I8] = {set_i8, {add_i8, max_i8, min_i8, mul_i8}, NULL, store_i8},
-    [LIERNE_U8] = {set_i8, {add_i8, max_u8, min_u8, mul_i8}, NULL, store_i8},
+    [LIERNE_DTYPE_F64] = {set_f64, {add_f64, max_f64, min_f64, mul_f64}, divide_f64, store_f64},
+    [LIERNE_DTYPE_F32] = {set_f32, {add_f32, max_f32, min_f32, mul_f32}, divide_f32, store_f32},
+    [LIERNE_DTYPE_BF16] = {set_bf16,
+                           {add_bf16, max_bf16, min_bf16, mul_bf16},
+                           divide_f32,
+                           store_bf16},
+    [LIERNE_DTYPE_F16] = {set_f16, {add_f16, max_f16, min_f16, mul_f16}, divide_f32, store_f16},
+    [LIERNE_DTYPE_I64] = {set_i64, {add_i64, max_i64, min_i64, mul_i64}, NULL, store_i64},
+    [LIERNE_DTYPE_I32] = {set_i32, {add_i32, max_i32, min_i32, mul_i32}, NULL, store_i32},
+    [LIERNE_DTYPE_I8] = {set_i8, {add_i8, max_i8, min_i8, mul_i8}, NULL, store_i8},
+    [LIERNE_DTYPE_U8] = {set_i8, {add_i8, max_u8, min_u8, mul_i8}, NULL, store_i8},
 };
 
 static const char *at(const lierne_contribution *s, const cursor *c, int64_t i, size_t size) {
@@ -230,7 +233,7 @@ static bool sum_directly(bool simd, lierne_dtype dtype, void *to, const lierne_b
 void lierne_host_reduce_by(bool simd, lierne_dtype dtype, lierne_reduction reduction,
                            int64_t divisor, void *to, const lierne_block *to_block,
                            const lierne_contribution *from, size_t n) {
-    bool plain = reduction == LIERNE_SUM && divisor <= 1;
+    bool plain = reduction == LIERNE_REDUCTION_SUM && divisor <= 1;
     if (block_empty(to_block) || (plain && sum_directly(simd, dtype, to, to_block, from, n))) {
         return;
     }

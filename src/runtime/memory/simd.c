@@ -125,11 +125,11 @@ lierne_sum_kernel *lierne_simd_sum(lierne_dtype dtype) {
         return NULL;
     }
     switch (dtype) {
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         return sum_f32;
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
         return sum_f16;
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         return sum_bf16;
     default:
         return NULL;

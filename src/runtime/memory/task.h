@@ -169,11 +169,11 @@ LIERNE_INLINE char *lierne_task_address(const lierne_task_table *table,
     LIERNE_INLINE type lierne_combine_##name(int reduction, type held, type other) {               \
         compared a = (compared)held, b = (compared)other;                                          \
         switch (reduction) {                                                                       \
-        case LIERNE_MAX:                                                                           \
+        case LIERNE_REDUCTION_MAX:                                                                 \
             return a > b || IS_NAN(a) ? held : other;                                              \
-        case LIERNE_MIN:                                                                           \
+        case LIERNE_REDUCTION_MIN:                                                                 \
             return a < b || IS_NAN(a) ? held : other;                                              \
-        case LIERNE_PROD:                                                                          \
+        case LIERNE_REDUCTION_PROD:                                                                \
             return (type)(held * other);                                                           \
         default:                                                                                   \
             return (type)(held + other);                                                           \
@@ -245,27 +245,27 @@ LIERNE_REDUCE(u8, u8, uint8_t, uint8_t, u8, LIERNE_SAME, LIERNE_SAME, LIERNE_KEE
 LIERNE_INLINE void lierne_task_reduce(const lierne_task_table *table, const lierne_task_call *call,
                                       const lierne_task *t, const lierne_task_index *index,
                                       int unit, int dtype) {
-    int reduction = call->reduction == LIERNE_SUM ? t->reduction : call->reduction;
+    int reduction = call->reduction == LIERNE_REDUCTION_SUM ? t->reduction : call->reduction;
     switch (dtype) {
-    case LIERNE_F64:
+    case LIERNE_DTYPE_F64:
         lierne_reduce_f64(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_F32:
+    case LIERNE_DTYPE_F32:
         lierne_reduce_f32(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_BF16:
+    case LIERNE_DTYPE_BF16:
         lierne_reduce_bf16(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_F16:
+    case LIERNE_DTYPE_F16:
         lierne_reduce_f16(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_I64:
+    case LIERNE_DTYPE_I64:
         lierne_reduce_i64(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_I32:
+    case LIERNE_DTYPE_I32:
         lierne_reduce_i32(table, call, t, index, unit, reduction);
         return;
-    case LIERNE_I8:
+    case LIERNE_DTYPE_I8:
         lierne_reduce_i8(table, call, t, index, unit, reduction);
         return;
     default:

@@ -14,15 +14,15 @@
 enum { MOST_CAPACITY = 1 << 20, MOST_BYTES = 64 << 20 };
 
 static lierne_status damaged(const char *name, const char *field, long long value) {
-    return LIERNE_FAIL(LIERNE_INVALID, "%s is not the dump of a rank: %s is %lld", name, field,
+    return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s is not the dump of a rank: %s is %lld", name, field,
                        value);
 }
 
 /* Sizes, so that nothing is read past the end. */
 static lierne_status check_sizes(const lierne_recorder_header *h, size_t bytes, const char *name) {
     if (h->version != LIERNE_RECORDER_VERSION) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s has version %u, this library reads version %d", name,
-                           h->version, LIERNE_RECORDER_VERSION);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID, "%s has version %u, this library reads version %d",
+                           name, h->version, LIERNE_RECORDER_VERSION);
     }
     if (h->entry_bytes != 4 * sizeof(uint64_t)) {
         return damaged(name, "entry_bytes", h->entry_bytes);
@@ -131,8 +131,8 @@ lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t byte
     const lierne_recorder_header *h = data;
     *dump = (lierne_dump){0};
     if (bytes < sizeof *h || memcmp(h->magic, LIERNE_RECORDER_MAGIC, sizeof h->magic) != 0) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is not the dump of a rank: it does not begin as one",
-                           name);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%s is not the dump of a rank: it does not begin as one", name);
     }
     LIERNE_TRY(check_sizes(h, bytes, name));
     LIERNE_TRY(read_header(dump, h, name));
@@ -151,13 +151,14 @@ lierne_status lierne_dump_parse(lierne_dump *dump, const void *data, size_t byte
 static lierne_status read_bytes(void **data, size_t *bytes, int file, const char *path) {
     struct stat info;
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MOST_BYTES) {
-        return LIERNE_FAIL(LIERNE_INVALID, "%s is not the dump of a rank: no file of 1 to %d bytes",
-                           path, MOST_BYTES);
+        return LIERNE_FAIL(LIERNE_ERR_INVALID,
+                           "%s is not the dump of a rank: no file of 1 to %d bytes", path,
+                           MOST_BYTES);
     }
     LIERNE_TRY(lierne_alloc(data, (size_t)info.st_size + 1, 1));
     ssize_t n = read(file, *data, (size_t)info.st_size);
     *bytes = n < 0 ? 0 : (size_t)n;
-    return n < 0 ? LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno)) : LIERNE_OK;
+    return n < 0 ? LIERNE_FAIL(LIERNE_ERR_IO, "%s: %s", path, strerror(errno)) : LIERNE_OK;
 }
 
 lierne_status lierne_dump_read(lierne_dump *dump, const char *path) {
@@ -166,7 +167,7 @@ lierne_status lierne_dump_read(lierne_dump *dump, const char *path) {
     *dump = (lierne_dump){0};
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
-        return LIERNE_FAIL(LIERNE_IO, "%s: %s", path, strerror(errno));
+        return LIERNE_FAIL(LIERNE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     lierne_status status = read_bytes(&data, &bytes, file, path);
     status = status == LIERNE_OK ? lierne_dump_parse(dump, data, bytes, path) : status;

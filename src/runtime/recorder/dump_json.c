@@ -112,7 +112,7 @@ void lierne_dump_write(lierne_text *text, const lierne_dump *dump) {
     lierne_text_add(text, "]}");
 }
 
-lierne_status lierne_recorder_read_json(char **text, const char *path) {
+lierne_status lierne_recorder_file_get_json(char **text, const char *path) {
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(text);
     lierne_dump dump;

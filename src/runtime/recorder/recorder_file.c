@@ -22,8 +22,8 @@ const char *lierne_recorder_folder(void) {
 }
 
 static lierne_status fail(const char *folder, int code) {
-    return LIERNE_FAIL(LIERNE_IO, "LIERNE_DUMP_DIR is '%s', where no file can be made: %s", folder,
-                       strerror(code));
+    return LIERNE_FAIL(LIERNE_ERR_IO, "LIERNE_DUMP_DIR is '%s', where no file can be made: %s",
+                       folder, strerror(code));
 }
 
 /* A new file: never one that is there, nor where a link leads. */
@@ -46,7 +46,7 @@ static lierne_status create_file(int *file, char path[PATH_SIZE], const char *fo
 static lierne_status map(lierne_recorder *r, int file, int flags) {
     void *memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, flags, file, 0);
     if (memory == MAP_FAILED) {
-        return LIERNE_FAIL(LIERNE_NO_MEMORY, "no memory for %zu bytes", r->bytes);
+        return LIERNE_FAIL(LIERNE_ERR_NO_MEMORY, "no memory for %zu bytes", r->bytes);
     }
     r->header = memory;
     return LIERNE_OK;

@@ -109,7 +109,7 @@ static int parse(draw_task *task, const struct picture *picture, int argc) {
     task->bridge.formats = formats;
     task->bridge.optional = !picture->traffic;
     int status = tool_bridge_parse(&task->bridge, argc, task->argv, help, options, 2);
-    task->direction = adjoint ? LIERNE_ADJOINT : LIERNE_FORWARD;
+    task->direction = adjoint ? LIERNE_DIRECTION_ADJOINT : LIERNE_DIRECTION_FORWARD;
     if (status < 0 && rank) {
         return tool_usage(task->argv, "--rank is for timeline only");
     }

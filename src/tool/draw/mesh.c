@@ -99,7 +99,7 @@ static void draw_member(const draw_side *side, svg *s, const scale *c, const int
                         int x, int y) {
     for (int i = 0; i < n; i++) {
         svg_box box = {x + i * (c->cell + (c->numbers ? 4 : 0)), y, c->cell, c->bar};
-        bool inside = ranks[i] == lierne_grid_get_offset(side->grid);
+        bool inside = ranks[i] == lierne_grid_get_rank_offset(side->grid);
         svg_rect(s, box, inside ? 0x94a3b8 : 0xf3f4f6, c->numbers ? SVG_PALE : SVG_NONE);
     }
 }

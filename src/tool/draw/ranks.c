@@ -40,7 +40,7 @@ static table table_of(const draw_side *side) {
 
 /* Ranks of a view are in its own order, the first dim fastest, as those of the grid. */
 static int rank_of(const table *t, int row, int col) {
-    return lierne_grid_get_offset(t->side->grid) + row * t->ncols + col;
+    return lierne_grid_get_rank_offset(t->side->grid) + row * t->ncols + col;
 }
 
 /* Coordinate of a dim in the index of a row or a column. */

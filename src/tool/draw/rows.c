@@ -117,7 +117,7 @@ static void name_boxes(const draw_task *task, const column *c, flow *f, int at) 
 
 static void fill(const draw_task *task, flow *f) {
     const draw_traffic *t = &task->traffic;
-    bool adjoint = task->direction == LIERNE_ADJOINT;
+    bool adjoint = task->direction == LIERNE_DIRECTION_ADJOINT;
     column from = column_of(task, adjoint ? PLACE_DESTINATION : PLACE_SOURCE, f, 0);
     column to = column_of(task, adjoint ? PLACE_SOURCE : PLACE_DESTINATION, f, 1);
     f->title = "";

@@ -46,8 +46,8 @@ static void add_operations(draw_traffic *t, const lierne_route *route, const lie
     int64_t size = (int64_t)lierne_dtype_size(route->dtype);
     for (size_t i = 0; i < stage->copies.count; i++) {
         const lierne_op *op = &stage->copies.at[i];
-        if (op->from.count == 1 && op->from.at[0].buffer == LIERNE_IN &&
-            op->to.buffer == LIERNE_OUT) {
+        if (op->from.count == 1 && op->from.at[0].buffer == LIERNE_BUFFER_IN &&
+            op->to.buffer == LIERNE_BUFFER_OUT) {
             t->kept[route->rank] += elements_of(&op->to.block) * size;
         }
     }

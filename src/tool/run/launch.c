@@ -187,7 +187,7 @@ static int launch_ranks(launch *l, int argc, shared_memory *shared) {
 
 static int launch_here(int argc, char **argv, const char *number) {
     launch l = {.argv = argv};
-    int status = tool_bridge_number(argv, "--launch", number, 1, LIERNE_NODE_MOST_RANKS, &l.n);
+    int status = tool_bridge_number(argv, "--launch", number, 1, LIERNE_NODE_MAX_RANKS, &l.n);
     if (status >= 0) {
         return status;
     }

@@ -13,7 +13,7 @@ static lierne_status execute(const run_state *run, const run_method *method,
                              lierne_direction direction) {
     lierne_request *request;
     lierne_status status = verify_rank_begin(&run->buffers, &request, method->plan, direction);
-    return status == LIERNE_OK ? lierne_end(request) : status;
+    return status == LIERNE_OK ? lierne_request_end(request) : status;
 }
 
 /* Adds up the counts of all ranks; the first wrong element is that of the lowest rank. */
@@ -33,7 +33,7 @@ static void gather_count(const run_state *run, verify_count *count) {
 }
 
 static void gather_bytes(const run_state *run, run_method *method) {
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         lierne_report report = {.size = sizeof report};
         lierne_plan_get_report(&report, method->plan, (lierne_direction)d);
         double most[2] = {(double)report.received_bytes, (double)report.sent_bytes};
@@ -45,7 +45,7 @@ static void gather_bytes(const run_state *run, run_method *method) {
 
 static bool verify_method(run_state *run, run_method *method) {
     int64_t sums[2];
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         lierne_direction direction = (lierne_direction)d;
         verify_rank_poison(&run->buffers, direction);
         if (!run_all_ok(run, execute(run, method, direction))) {
@@ -123,7 +123,7 @@ static void draw_order(uint64_t *state, int order[RUN_ALGORITHMS]) {
 static bool time_round(run_state *run, int round, const int order[RUN_ALGORITHMS], bool one_clock) {
     for (int i = 0; i < RUN_ALGORITHMS; i++) {
         run_method *method = &run->methods[order[i]];
-        for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; method->plan && d <= LIERNE_DIRECTION_ADJOINT; d++) {
             if (!time_once(run, method, d, round, one_clock)) {
                 return false;
             }
@@ -147,7 +147,7 @@ static run_times summarise(double *seconds, int n) {
 static bool open_seconds(run_state *run) {
     bool ok = true;
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             double *seconds = calloc((size_t)run->rounds, sizeof *seconds);
             run->methods[a].seconds[d] = seconds;
             ok = ok && seconds;
@@ -170,7 +170,7 @@ int run_measure(run_state *run) {
         }
     }
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
-        for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
             run->methods[a].times[d] = summarise(run->methods[a].seconds[d], run->rounds);
         }
     }

@@ -129,8 +129,8 @@ static int prepare(run_state *run, int argc) {
 
 /* Whether the status says that an algorithm is not defined for these grids. */
 static bool is_rejection(lierne_status status) {
-    return status == LIERNE_UNSUPPORTED || status == LIERNE_MISALIGNED ||
-           status == LIERNE_INDIVISIBLE || status == LIERNE_INVALID;
+    return status == LIERNE_ERR_UNSUPPORTED || status == LIERNE_ERR_MISALIGNED ||
+           status == LIERNE_ERR_INDIVISIBLE || status == LIERNE_ERR_INVALID;
 }
 
 static bool plan(run_state *run, tool_algorithm algorithm) {
@@ -151,7 +151,8 @@ static int open_buffers(run_state *run) {
     bool memory = verify_rank_open(&run->buffers, &run->bridge.spec, run->rank);
     bool fits = true;
     for (int a = 0; memory && a < RUN_ALGORITHMS; a++) {
-        for (int d = LIERNE_FORWARD; run->methods[a].plan && d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD;
+             run->methods[a].plan && d <= LIERNE_DIRECTION_ADJOINT; d++) {
             fits =
                 fits && verify_rank_fits(&run->buffers, run->methods[a].plan, (lierne_direction)d);
         }
@@ -166,8 +167,8 @@ static int open_buffers(run_state *run) {
 static void close_size(run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         lierne_plan_destroy(run->methods[a].plan);
-        free(run->methods[a].seconds[LIERNE_FORWARD]);
-        free(run->methods[a].seconds[LIERNE_ADJOINT]);
+        free(run->methods[a].seconds[LIERNE_DIRECTION_FORWARD]);
+        free(run->methods[a].seconds[LIERNE_DIRECTION_ADJOINT]);
         run->methods[a] = (run_method){0};
     }
     verify_rank_close(&run->buffers);

@@ -37,11 +37,11 @@ static void print_title(const run_state *run) {
     }
     printf("#\n# %54s %40s\n# %9s %12s %6s %11s", "forward", "adjoint", "size", "count", "type",
            "algorithm");
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         printf(" %12s %8s %8s %8s", "time", "algbw", "busbw", "#wrong");
     }
     printf("\n# %9s %12s %6s %11s", "", "(elements)", "", "");
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         printf(" %12s %8s %8s %8s", "(us)", "(GB/s)", "(GB/s)", "");
     }
     printf("\n");
@@ -90,8 +90,8 @@ static void print_size_text(const run_state *run) {
         }
         printf("%11s %12" PRId64 " %6s %11s", tool_bytes(size, run->sweep.bytes), count_of(run),
                lierne_dtype_name(spec->dtype), name_of(a));
-        print_direction(run, method, LIERNE_FORWARD);
-        print_direction(run, method, LIERNE_ADJOINT);
+        print_direction(run, method, LIERNE_DIRECTION_FORWARD);
+        print_direction(run, method, LIERNE_DIRECTION_ADJOINT);
         printf("\n");
         if (!method_is_right(method)) {
             verify_print_text(method->count, method->lhs, method->rhs);
@@ -102,7 +102,7 @@ static void print_size_text(const run_state *run) {
 static void print_size_csv(const run_state *run) {
     for (int a = 0; a < RUN_ALGORITHMS; a++) {
         const run_method *method = &run->methods[a];
-        for (int d = LIERNE_FORWARD; method->plan && d <= LIERNE_ADJOINT; d++) {
+        for (int d = LIERNE_DIRECTION_FORWARD; method->plan && d <= LIERNE_DIRECTION_ADJOINT; d++) {
             const run_times *t = &method->times[d];
             printf("%" PRId64 ",%" PRId64 ",%s,%s,%s,%.3f,%.3f,%.3f,%.4f,%.4f,%" PRId64 "\n",
                    run->sweep.bytes, count_of(run), lierne_dtype_name(run->bridge.spec.dtype),
@@ -115,7 +115,7 @@ static void print_size_csv(const run_state *run) {
 
 static void print_json_times(const run_state *run, const run_method *method) {
     printf(",\"rounds\":%d,\"times\":{", run->rounds);
-    for (int d = LIERNE_FORWARD; d <= LIERNE_ADJOINT; d++) {
+    for (int d = LIERNE_DIRECTION_FORWARD; d <= LIERNE_DIRECTION_ADJOINT; d++) {
         const run_times *t = &method->times[d];
         printf("%s\"%s\":{\"median_us\":%.3f,\"low_us\":%.3f,\"high_us\":%.3f,"
                "\"max_rank_bytes\":%" PRId64 ",\"busiest_rank_bytes\":%" PRId64 "}",

@@ -24,7 +24,7 @@ static const char *append(const run_state *run, const char *text) {
 
 static int write_own(const run_state *run) {
     char *text;
-    if (lierne_recorder_trace(&text, run->context) != LIERNE_OK) {
+    if (lierne_context_get_trace(&text, run->context) != LIERNE_OK) {
         return tool_failed(run->argv);
     }
     const char *reason = append(run, text);

@@ -33,8 +33,8 @@ typedef struct call {
 
 static void run_call(void *argument, cudaStream_t stream) {
     const call *c = argument;
-    gpu_must((c->adjoint ? lierne_adjoint : lierne_forward)(c->plan, c->out, c->in, stream) ==
-                 LIERNE_OK,
+    gpu_must((c->adjoint ? lierne_plan_adjoint : lierne_plan_forward)(c->plan, c->out, c->in,
+                                                                      stream) == LIERNE_OK,
              "a call");
 }
 
@@ -53,7 +53,7 @@ static lierne_plan *scattered_rows(lierne_context *context, int64_t rows, int64_
     spec.rank = rank;
     spec.row = row;
     spec.width = width;
-    spec.dtype = LIERNE_F32;
+    spec.dtype = LIERNE_DTYPE_F32;
     gpu_must(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning rows");
     free(rank);
     free(row);

@@ -56,15 +56,18 @@ static void run_all_to_all(void *argument, cudaStream_t stream) {
 
 static void run_plan(void *argument, cudaStream_t stream) {
     const job *j = argument;
-    gpu_must(lierne_forward(j->plan, j->out, j->in, stream) == LIERNE_OK, "a forward over NCCL");
+    gpu_must(lierne_plan_forward(j->plan, j->out, j->in, stream) == LIERNE_OK,
+             "a forward over NCCL");
 }
 
 static void *run_rank(void *argument) {
     job *j = argument;
     const lierne_all_gather_spec gather = {.size = sizeof gather,
                                            .count = COUNT,
-                                           .dtype = LIERNE_F32};
-    const lierne_all_to_all_spec all = {.size = sizeof all, .count = COUNT, .dtype = LIERNE_F32};
+                                           .dtype = LIERNE_DTYPE_F32};
+    const lierne_all_to_all_spec all = {.size = sizeof all,
+                                        .count = COUNT,
+                                        .dtype = LIERNE_DTYPE_F32};
     lierne_context *context = NULL;
     lierne_plan *plans[2] = {NULL, NULL};
     gpu_work *const work[4] = {run_all_gather, run_plan, run_all_to_all, run_plan};

@@ -24,7 +24,7 @@ lierne_plan *gpu_make_bridge(lierne_context *context) {
     spec.dst = grids[1];
     spec.naxes = 3;
     spec.shape = shape;
-    spec.dtype = LIERNE_BF16;
+    spec.dtype = LIERNE_DTYPE_BF16;
     spec.sequence_axis = 1;
     gpu_must(lierne_plan_create_bridge(&plan, context, &spec) == LIERNE_OK, "planning a bridge");
     lierne_grid_destroy(grids[0]);
@@ -48,7 +48,7 @@ lierne_plan *gpu_make_rows(lierne_context *context) {
     spec.rank = rank;
     spec.row = row;
     spec.width = 64;
-    spec.dtype = LIERNE_F32;
+    spec.dtype = LIERNE_DTYPE_F32;
     gpu_must(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning rows");
     free(rank);
     free(row);
@@ -81,6 +81,6 @@ gpu_bytes gpu_count_bytes(const lierne_plan *plan) {
 }
 
 void gpu_call_both(lierne_plan *plan, void *const *buffers, cudaStream_t stream) {
-    gpu_must(lierne_forward(plan, buffers[1], buffers[0], stream) == LIERNE_OK, "a forward");
-    gpu_must(lierne_adjoint(plan, buffers[3], buffers[2], stream) == LIERNE_OK, "an adjoint");
+    gpu_must(lierne_plan_forward(plan, buffers[1], buffers[0], stream) == LIERNE_OK, "a forward");
+    gpu_must(lierne_plan_adjoint(plan, buffers[3], buffers[2], stream) == LIERNE_OK, "an adjoint");
 }

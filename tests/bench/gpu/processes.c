@@ -26,12 +26,14 @@ static void run_calls(void *argument, cudaStream_t stream) {
 
 /* Of all ranks. */
 static gpu_bytes add_bytes(lierne_context *context, gpu_bytes mine, cudaStream_t stream) {
-    const lierne_all_reduce_spec spec = {.size = sizeof spec, .count = 3, .dtype = LIERNE_I64};
+    const lierne_all_reduce_spec spec = {.size = sizeof spec,
+                                         .count = 3,
+                                         .dtype = LIERNE_DTYPE_I64};
     lierne_plan *plan = NULL;
     int64_t *memory = gpu_memory(2 * sizeof mine), numbers[3] = {mine.sent, mine.host, mine.window};
     gpu_must(lierne_plan_create_all_reduce(&plan, context, &spec) == LIERNE_OK, "planning a sum");
     cudaMemcpyAsync(memory, numbers, sizeof numbers, cudaMemcpyHostToDevice, stream);
-    gpu_must(lierne_forward(plan, memory + 3, memory, stream) == LIERNE_OK, "a sum");
+    gpu_must(lierne_plan_forward(plan, memory + 3, memory, stream) == LIERNE_OK, "a sum");
     cudaMemcpyAsync(numbers, memory + 3, sizeof numbers, cudaMemcpyDeviceToHost, stream);
     gpu_must(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
     gpu_must(lierne_plan_destroy(plan) == LIERNE_OK, "destroying a plan");

@@ -99,7 +99,8 @@ static void run_reshard(void *argument, cudaStream_t stream) {
 
 static void run_plan(void *argument, cudaStream_t stream) {
     const job *j = argument;
-    gpu_must(lierne_forward(j->plan, j->out, j->in, stream) == LIERNE_OK, "a forward over NCCL");
+    gpu_must(lierne_plan_forward(j->plan, j->out, j->in, stream) == LIERNE_OK,
+             "a forward over NCCL");
 }
 
 /* The matrix on half of the ranks, from rank first on. */
@@ -107,7 +108,7 @@ static lierne_layout *make_layout(int half, int first, int axis) {
     static const char *const names[] = {"dp"};
     static const int64_t shape[] = {ROWS, COLUMNS};
     const int64_t size = half;
-    const lierne_placement placement = {.kind = LIERNE_SHARD, .axis = axis};
+    const lierne_placement placement = {.kind = LIERNE_PLACEMENT_SHARD, .axis = axis};
     const lierne_grid_spec g = {.size = sizeof g,
                                 .ndims = 1,
                                 .names = names,
@@ -117,7 +118,7 @@ static lierne_layout *make_layout(int half, int first, int axis) {
     lierne_layout_spec spec = {.size = sizeof spec,
                                .naxes = 2,
                                .shape = shape,
-                               .dtype = LIERNE_F32,
+                               .dtype = LIERNE_DTYPE_F32,
                                .placements = &placement};
     lierne_grid *grid = NULL;
     lierne_layout *layout = NULL;
@@ -143,12 +144,12 @@ static lierne_plan *make_plan(lierne_context *context, int half) {
 static ncclUniqueId share_id(lierne_context *node, int rank) {
     const lierne_all_gather_spec spec = {.size = sizeof spec,
                                          .count = sizeof(ncclUniqueId),
-                                         .dtype = LIERNE_I8};
+                                         .dtype = LIERNE_DTYPE_I8};
     static ncclUniqueId ids[16], mine;
     lierne_plan *plan = NULL;
     gpu_must(rank > 0 || nccl.get_id(&mine) == ncclSuccess, "ncclGetUniqueId");
     gpu_must(lierne_plan_create_all_gather(&plan, node, &spec) == LIERNE_OK, "planning");
-    gpu_must(lierne_forward(plan, ids, &mine, NULL) == LIERNE_OK, "an all-gather");
+    gpu_must(lierne_plan_forward(plan, ids, &mine, NULL) == LIERNE_OK, "an all-gather");
     gpu_must(lierne_plan_destroy(plan) == LIERNE_OK, "destroying a plan");
     return ids[0];
 }

@@ -33,7 +33,8 @@ static void fill(buffers *b, lierne_plan *host, int d) {
             b->in[k][i] = (unsigned char)((i * 31 + (size_t)(rank * 17 + k * 7)) % 59);
         }
         memset(b->out[k], 0xa5, b->out_bytes);
-        check((d ? lierne_adjoint : lierne_forward)(host, b->out[k], b->in[k], NULL) == LIERNE_OK,
+        check((d ? lierne_plan_adjoint : lierne_plan_forward)(host, b->out[k], b->in[k], NULL) ==
+                  LIERNE_OK,
               "on host memory");
     }
     b->got = malloc(b->out_bytes + 1);
@@ -63,9 +64,9 @@ static cudaGraphExec_t capture(lierne_plan *plan, const buffers b[2], cudaStream
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "a capture");
-    check(lierne_forward(plan, b[0].device_out, b[0].device_in, stream) == LIERNE_OK,
+    check(lierne_plan_forward(plan, b[0].device_out, b[0].device_in, stream) == LIERNE_OK,
           "a first forward is captured");
-    check(lierne_adjoint(plan, b[1].device_out, b[1].device_in, stream) == LIERNE_OK,
+    check(lierne_plan_adjoint(plan, b[1].device_out, b[1].device_in, stream) == LIERNE_OK,
           "a first adjoint is captured");
     check(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "the end of a capture");
     must(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "cudaGraphInstantiate");
@@ -83,8 +84,8 @@ static bool replay_once(lierne_plan *plan, const buffers b[2], cudaGraphExec_t e
     }
     right &= cudaGraphLaunch(exec, stream) == cudaSuccess;
     if (i % 10 == 0) {
-        right &= (d ? lierne_adjoint : lierne_forward)(plan, b[d].aside, b[d].device_in, stream) ==
-                 LIERNE_OK;
+        right &= (d ? lierne_plan_adjoint : lierne_plan_forward)(plan, b[d].aside, b[d].device_in,
+                                                                 stream) == LIERNE_OK;
         right &= has(&b[d], b[d].aside, k, stream);
     }
     return right && has(&b[0], b[0].device_out, k, stream) &&

@@ -78,7 +78,7 @@ static lierne_plan *plan_rows(lierne_context *context) {
     spec.rank = owner;
     spec.row = row;
     spec.width = 3;
-    spec.dtype = LIERNE_F16;
+    spec.dtype = LIERNE_DTYPE_F16;
     must(lierne_plan_create_references(&plan, context, &spec) == LIERNE_OK, "planning rows");
     return plan;
 }
@@ -86,11 +86,11 @@ static lierne_plan *plan_rows(lierne_context *context) {
 lierne_plan *ranks_plan(lierne_context *context, int kind) {
     const lierne_all_reduce_spec sum = {.size = sizeof sum,
                                         .count = RANKS_COUNT,
-                                        .dtype = LIERNE_BF16,
-                                        .algorithm = LIERNE_COLLECTIVE_TWO_SHOT};
+                                        .dtype = LIERNE_DTYPE_BF16,
+                                        .algorithm = LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT};
     const lierne_all_to_all_spec all = {.size = sizeof all,
                                         .count = RANKS_COUNT,
-                                        .dtype = LIERNE_F32};
+                                        .dtype = LIERNE_DTYPE_F32};
     lierne_plan *plan = NULL;
     if (kind == 2) {
         return plan_rows(context);

@@ -19,7 +19,7 @@ static void meet(lierne_context *host) {
     const lierne_barrier_spec spec = {.size = sizeof spec};
     lierne_plan *plan = NULL;
     must(lierne_plan_create_barrier(&plan, host, &spec) == LIERNE_OK, "planning a barrier");
-    check(lierne_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "a barrier");
+    check(lierne_plan_forward(plan, NULL, NULL, NULL) == LIERNE_OK, "a barrier");
     check(lierne_plan_destroy(plan) == LIERNE_OK, "plan");
 }
 
@@ -27,16 +27,18 @@ static void hang(lierne_context *device, lierne_plan *plan, void *out, const voi
                  cudaStream_t stream) {
     double start = now();
     lierne_status status = LIERNE_OK;
-    check(lierne_forward(plan, out, in, stream) == LIERNE_OK, "a call that hangs has returned");
+    check(lierne_plan_forward(plan, out, in, stream) == LIERNE_OK,
+          "a call that hangs has returned");
     check(now() - start < 1, "at once");
     while (status == LIERNE_OK && now() - start < MOST_SECONDS) {
         usleep(1000);
         status = lierne_context_get_status(device);
     }
-    check(status == LIERNE_TIMEOUT || status == LIERNE_PEER_FAILED || status == LIERNE_TRANSPORT,
+    check(status == LIERNE_ERR_TIMEOUT || status == LIERNE_ERR_PEER_FAILED ||
+              status == LIERNE_ERR_TRANSPORT,
           "it is an error");
     printf("rank %d after %.1f s: %s\n", rank, now() - start, lierne_last_error());
-    check(lierne_forward(plan, out, in, stream) == status, "the context is dead");
+    check(lierne_plan_forward(plan, out, in, stream) == status, "the context is dead");
     check(cudaStreamSynchronize(stream) == cudaSuccess, "the stream goes on");
     check(now() - start < 2 * MOST_SECONDS, "in time");
 }
@@ -51,7 +53,7 @@ int main(void) {
     must(cudaMalloc(&out, ranks_bytes(plan, 0, 1)) == cudaSuccess, "cudaMalloc");
     must(cudaMemset(in, 0x11, ranks_bytes(plan, 0, 0)) == cudaSuccess, "cudaMemset");
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess, "a stream");
-    check(lierne_forward(plan, out, in, stream) == LIERNE_OK, "a call of all ranks");
+    check(lierne_plan_forward(plan, out, in, stream) == LIERNE_OK, "a call of all ranks");
     check(cudaStreamSynchronize(stream) == cudaSuccess, "that passes");
     meet(host);
     if (rank != 1) {

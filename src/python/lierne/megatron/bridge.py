@@ -62,7 +62,7 @@ def _leaders(src, dest):
 
 def _side(leaders, is_src):
     """The leaders of a side, and the groups of ranks that hold what their leader has."""
-    side = lib.LIERNE_MEGATRON_SRC if is_src else lib.LIERNE_MEGATRON_DST
+    side = lib.LIERNE_MEGATRON_SIDE_SRC if is_src else lib.LIERNE_MEGATRON_SIDE_DST
     return (ranks_of(lib.lierne_megatron_leaders_get_ranks, leaders, side),
             groups_of(lib.lierne_megatron_leaders_get_groups, leaders, side))
 

@@ -202,13 +202,13 @@ class Operation:
         if source.device.type != "cpu":
             raise TypeError(f"the input is on {source.device}; this context moves host memory "
                             "(lierne.torch.context(over='distributed') moves any)")
-        function = lib.lierne_adjoint_begin if adjoint else lib.lierne_forward_begin
+        function = lib.lierne_plan_adjoint_begin if adjoint else lib.lierne_plan_forward_begin
         request = ffi.new("lierne_request **")
         self.plan.context._call(function, request, self.plan._alive(), ffi.cast("void *", target),
                                 ffi.cast("void *", source.data_ptr() or NOWHERE), ffi.NULL)
 
         def finish():
-            self.plan.context._call(lib.lierne_end, request[0])
+            self.plan.context._call(lib.lierne_request_end, request[0])
 
         finish.borrowed = source  # until the request has ended
         return finish

@@ -9,10 +9,10 @@ import torch.distributed as dist
 
 from lierne._library import lib
 
-IN, OUT, SCRATCH = lib.LIERNE_IN, lib.LIERNE_OUT, lib.LIERNE_SCRATCH
-_REDUCE = {lib.LIERNE_SUM: torch.Tensor.add_, lib.LIERNE_PROD: torch.Tensor.mul_,
-           lib.LIERNE_MAX: lambda a, b: torch.maximum(a, b, out=a),
-           lib.LIERNE_MIN: lambda a, b: torch.minimum(a, b, out=a)}
+IN, OUT, SCRATCH = lib.LIERNE_BUFFER_IN, lib.LIERNE_BUFFER_OUT, lib.LIERNE_BUFFER_SCRATCH
+_REDUCE = {lib.LIERNE_REDUCTION_SUM: torch.Tensor.add_, lib.LIERNE_REDUCTION_PROD: torch.Tensor.mul_,
+           lib.LIERNE_REDUCTION_MAX: lambda a, b: torch.maximum(a, b, out=a),
+           lib.LIERNE_REDUCTION_MIN: lambda a, b: torch.minimum(a, b, out=a)}
 
 
 def _view(flat, block):
