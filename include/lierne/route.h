@@ -26,7 +26,7 @@
  *
  * All structs are read-only and belong to the plan. They stay valid until the plan is destroyed or
  * updated (the functions lierne_plan_update_). The structs are part of the ABI.
- * Fields `capacity` and `lists` are for lierne alone.
+ * A list of structs is at[0] to at[count - 1]; at is NULL where count is 0.
  * Functions here are pure: not collective, and callable from many threads at once. */
 #ifndef LIERNE_ROUTE_H
 #define LIERNE_ROUTE_H
@@ -61,12 +61,22 @@ typedef struct lierne_block {
     const int64_t *rows; /* count[0] indices, or NULL */
 } lierne_block;
 
+typedef struct lierne_blocks {
+    lierne_block *at;
+    size_t count;
+} lierne_blocks;
+
 /* A block of a buffer. index: which buffer of its kind (0 as long as a plan moves one tensor). */
 typedef struct lierne_place {
     lierne_buffer buffer;
     int index;
     lierne_block block;
 } lierne_place;
+
+typedef struct lierne_places {
+    lierne_place *at;
+    size_t count;
+} lierne_places;
 
 /* A message to or from one peer: blocks of one buffer, one after the other. Its size in bytes is
  * elements * lierne_dtype_size(dtype of the route). */
@@ -75,9 +85,13 @@ typedef struct lierne_message {
     lierne_buffer buffer;
     int index;
     int64_t elements; /* of all blocks together */
-    LIERNE_VEC(lierne_block) blocks;
+    lierne_blocks blocks;
 } lierne_message;
-typedef LIERNE_VEC(lierne_message) lierne_messages;
+
+typedef struct lierne_messages {
+    lierne_message *at;
+    size_t count;
+} lierne_messages;
 
 /* to = the sum of from, added in this order. One source is a copy; none sets `to` to zero. All
  * blocks of an operation have the same counts. accumulate: where the route accumulates too, the
@@ -87,9 +101,13 @@ typedef struct lierne_op {
     bool accumulate;
     lierne_reduction reduction; /* SUM, PROD, MAX or MIN; an average is a sum with a divisor */
     int64_t divisor;            /* of the result, if above 1; only of floating-point types */
-    LIERNE_VEC(lierne_place) from;
+    lierne_places from;
 } lierne_op;
-typedef LIERNE_VEC(lierne_op) lierne_ops;
+
+typedef struct lierne_ops {
+    lierne_op *at;
+    size_t count;
+} lierne_ops;
 
 typedef struct lierne_stage {
     int group; /* index of the plan's group whose all-gather the messages are, or -1 */
@@ -99,13 +117,17 @@ typedef struct lierne_stage {
     lierne_ops sums;
 } lierne_stage;
 
+typedef struct lierne_stages {
+    lierne_stage *at;
+    size_t count;
+} lierne_stages;
+
 typedef struct lierne_route {
     int rank;
     lierne_dtype dtype;
     bool accumulates; /* a plan created with accumulate, and this is its adjoint */
     int64_t elements[LIERNE_BUFFER_COUNT]; /* of each kind of buffer on this rank */
-    LIERNE_VEC(lierne_stage) stages;
-    LIERNE_VEC(int64_t *) lists; /* the index lists of all blocks */
+    lierne_stages stages;
 } lierne_route;
 
 /* The route of this rank for one direction. *route belongs to the plan. Every plan has one.

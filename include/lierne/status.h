@@ -142,14 +142,6 @@ LIERNE_API const char *lierne_last_error(void);
  * the headers. Static storage. */
 LIERNE_API const char *lierne_version(void);
 
-/* A list of items of one type: at[0] to at[count - 1]. */
-#define LIERNE_VEC(type)                                                                           \
-    struct {                                                                                       \
-        type *at;                                                                                  \
-        size_t count;                                                                              \
-        size_t capacity;                                                                           \
-    }
-
 #ifdef __cplusplus
 }
 #endif

@@ -121,3 +121,8 @@ lierne_status lierne_vec_grow(void *at, size_t count, size_t *capacity, size_t s
     *capacity = wanted;
     return LIERNE_OK;
 }
+
+lierne_status lierne_list_grow(void *at, size_t count, size_t size) {
+    bool full = !count || (count >= 4 && !(count & (count - 1)));
+    return full ? lierne_realloc(at, count ? 2 * count : 4, size) : LIERNE_OK;
+}

@@ -162,12 +162,25 @@ typedef struct lierne_deadline {
 LIERNE_PRIVATE void lierne_deadline_start(lierne_deadline *deadline, double timeout, double now);
 LIERNE_PRIVATE bool lierne_deadline_passed(lierne_deadline *deadline, double now);
 
-/* LIERNE_VEC (lierne/status.h) as a growing array: LIERNE_VEC(int) v = {0}; LIERNE_VEC_PUSH(&v, i).
- */
+/* A growing array, at[0] to at[count - 1]: LIERNE_VEC(int) v = {0}; LIERNE_VEC_PUSH(&v, i). */
+#define LIERNE_VEC(type)                                                                           \
+    struct {                                                                                       \
+        type *at;                                                                                  \
+        size_t count;                                                                              \
+        size_t capacity;                                                                           \
+    }
 lierne_status lierne_vec_grow(void *at, size_t count, size_t *capacity, size_t size);
 #define LIERNE_VEC_PUSH(vec, item)                                                                 \
     (lierne_vec_grow(&(vec)->at, (vec)->count, &(vec)->capacity, sizeof *(vec)->at) == LIERNE_OK   \
          ? ((vec)->at[(vec)->count++] = (item), LIERNE_OK)                                         \
+         : LIERNE_ERR_NO_MEMORY)
+
+/* The lists of public structs have no capacity: it follows from the count. Only for lists that are
+ * made by nothing else than this. */
+lierne_status lierne_list_grow(void *at, size_t count, size_t size);
+#define LIERNE_LIST_PUSH(list, item)                                                               \
+    (lierne_list_grow(&(list)->at, (list)->count, sizeof *(list)->at) == LIERNE_OK                 \
+         ? ((list)->at[(list)->count++] = (item), LIERNE_OK)                                       \
          : LIERNE_ERR_NO_MEMORY)
 
 #endif

@@ -6,6 +6,12 @@
 
 #include <string.h>
 
+/* What lierne_route_create makes: the route, and the index lists of its blocks. */
+typedef struct owning_route {
+    lierne_route route;
+    LIERNE_VEC(int64_t *) lists;
+} owning_route;
+
 lierne_block lierne_block_range(int64_t offset, int64_t count) {
     return (lierne_block){.offset = offset, .ndims = 1, .count = {count}, .stride = {1}};
 }
@@ -32,7 +38,7 @@ lierne_status lierne_route_list(lierne_route *route, const int64_t **rows, int64
     LIERNE_TRY(lierne_alloc_unset(&copy, (size_t)n, sizeof *copy));
     memcpy(copy, *rows, (size_t)n * sizeof *copy);
     *rows = copy;
-    lierne_status status = LIERNE_VEC_PUSH(&route->lists, copy);
+    lierne_status status = LIERNE_VEC_PUSH(&((owning_route *)route)->lists, copy);
     if (status != LIERNE_OK) {
         lierne_mem_free(copy);
     }
@@ -171,7 +177,7 @@ bool lierne_place_same(const lierne_place *a, const lierne_place *b) {
 }
 
 lierne_status lierne_route_create(lierne_route **out, int rank, int64_t in, int64_t out_elements) {
-    LIERNE_TRY(lierne_alloc(out, 1, sizeof **out));
+    LIERNE_TRY(lierne_alloc(out, 1, sizeof(owning_route)));
     (*out)->rank = rank;
     (*out)->elements[LIERNE_BUFFER_IN] = in;
     (*out)->elements[LIERNE_BUFFER_OUT] = out_elements;
@@ -203,17 +209,18 @@ void lierne_route_destroy(lierne_route *route) {
         free_ops(&stage->copies);
         free_ops(&stage->sums);
     }
-    for (size_t i = 0; i < route->lists.count; i++) {
-        lierne_mem_free(route->lists.at[i]);
+    owning_route *owner = (owning_route *)route;
+    for (size_t i = 0; i < owner->lists.count; i++) {
+        lierne_mem_free(owner->lists.at[i]);
     }
-    lierne_mem_free(route->lists.at);
+    lierne_mem_free(owner->lists.at);
     lierne_mem_free(route->stages.at);
     lierne_mem_free(route);
 }
 
 lierne_status lierne_route_add_stage(lierne_route *route, lierne_stage **stage) {
     lierne_stage empty = {.group = -1};
-    LIERNE_TRY(LIERNE_VEC_PUSH(&route->stages, empty));
+    LIERNE_TRY(LIERNE_LIST_PUSH(&route->stages, empty));
     *stage = &route->stages.at[route->stages.count - 1];
     return LIERNE_OK;
 }
@@ -230,7 +237,7 @@ lierne_status lierne_route_scratch(lierne_route *route, int64_t elements, int64_
 lierne_status lierne_messages_add(lierne_messages *messages, int peer, lierne_buffer buffer,
                                   lierne_message **message) {
     lierne_message empty = {.peer = peer, .buffer = buffer};
-    LIERNE_TRY(LIERNE_VEC_PUSH(messages, empty));
+    LIERNE_TRY(LIERNE_LIST_PUSH(messages, empty));
     *message = &messages->at[messages->count - 1];
     return LIERNE_OK;
 }
@@ -246,7 +253,7 @@ lierne_status lierne_message_add(lierne_message *message, lierne_block block) {
             return LIERNE_OK;
         }
     }
-    return LIERNE_VEC_PUSH(&message->blocks, block);
+    return LIERNE_LIST_PUSH(&message->blocks, block);
 }
 
 lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_buffer buffer,
@@ -258,13 +265,13 @@ lierne_status lierne_messages_put(lierne_messages *messages, int peer, lierne_bu
 
 lierne_status lierne_ops_add(lierne_ops *ops, lierne_place to, lierne_op **op) {
     lierne_op empty = {.to = to};
-    LIERNE_TRY(LIERNE_VEC_PUSH(ops, empty));
+    LIERNE_TRY(LIERNE_LIST_PUSH(ops, empty));
     *op = &ops->at[ops->count - 1];
     return LIERNE_OK;
 }
 
 lierne_status lierne_op_add(lierne_op *op, lierne_place from) {
-    return LIERNE_VEC_PUSH(&op->from, from);
+    return LIERNE_LIST_PUSH(&op->from, from);
 }
 
 lierne_status lierne_op_join(lierne_op *op) {

@@ -80,6 +80,26 @@ Test(base, memory_is_counted_and_fails_on_request) {
     cr_assert_eq(lierne_alloc(&a, SIZE_MAX / 2, 4), LIERNE_ERR_NO_MEMORY);
 }
 
+Test(base, lists_without_a_capacity_grow_and_may_shrink) {
+    struct {
+        int *at;
+        size_t count;
+    } list = {0};
+    size_t before = lierne_mem_live();
+    for (int i = 0; i < 100; i++) {
+        cr_assert_eq(LIERNE_LIST_PUSH(&list, i), LIERNE_OK);
+    }
+    list.count = 3; /* the memory of 128 stays until a push at a power of two */
+    for (int i = 3; i < 10; i++) {
+        cr_assert_eq(LIERNE_LIST_PUSH(&list, -i), LIERNE_OK);
+    }
+    for (int i = 0; i < 10; i++) {
+        cr_assert_eq(list.at[i], i < 3 ? i : -i);
+    }
+    lierne_mem_free(list.at);
+    cr_assert_eq(lierne_mem_live(), before);
+}
+
 Test(base, text_grows_and_remembers_failure) {
     lierne_text text = {0};
     char *out;
