@@ -123,10 +123,35 @@ version=$(sed -n 's/^#define LIERNE_VERSION_STRING "\(.*\)"$/\1/p' include/liern
 [[ $(head -n 1 debian/changelog) == "lierne ($version) "* ]]
 verdict $? "debian/changelog begins with version $version"
 
-# Every page is in the navigation of the site.
+# Every page is in the navigation of the site, and the README leads to it.
 for page in docs/*.md CONTRIBUTING.md CHANGELOG.md examples/README.md; do
     grep -q ": $page\$" docs/mkdocs.yml
     verdict $? "docs/mkdocs.yml has $page"
+    grep -qF "($page)" README.md
+    verdict $? "README.md links to $page"
 done
+
+# The README stays short, and what it shows compiles.
+lines=$(wc -l <README.md)
+[ "$lines" -ge 80 ] && [ "$lines" -le 120 ]
+verdict $? "README.md has $lines lines, must have 80 to 120"
+if command -v "${MPICC:-mpicc}" >/dev/null 2>&1; then
+    awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' README.md >"$work/shown"
+    {
+        grep '^#include' "$work/shown"
+        echo 'void example(MPI_Comm, void *, const void *, void *, const void *);'
+        echo 'void example(MPI_Comm comm, void *activations_llm, const void *activations_encoder,'
+        echo '             void *gradient_encoder, const void *gradient_llm) {'
+        grep -v '^#include' "$work/shown"
+        echo '}'
+    } >"$work/readme.c"
+    "${MPICC:-mpicc}" -std=c11 -Wall -Wextra -Werror -Iinclude -fsyntax-only "$work/readme.c"
+    verdict $? "the C in README.md compiles"
+fi
+
+# A term has one line in the glossary.
+bad=$(sed -n 's/^| \([^|]*\) |.*/\1/p' docs/glossary.md | grep -vx -e term | tr ',' '\n' | sed 's/^ *//' | sort | uniq -d)
+[ -z "$bad" ]
+verdict $? "docs/glossary.md has these terms twice: $bad"
 
 verdicts

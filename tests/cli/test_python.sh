@@ -42,6 +42,6 @@ shown docs/gradients.md >"$work/gradients.py"
 [ "$(grep -c '^assert' "$work/gradients.py")" -ge 4 ] && PYTHONPATH=$build/python "$python" "$work/gradients.py"
 verdict $? "the numbers of docs/gradients.md"
 shown README.md >"$work/shown"
-diff "$work/shown" examples/python/bridge.py
-verdict $? "the README shows examples/python/bridge.py"
+[ "$(wc -l <"$work/shown")" -ge 10 ] && ! diff "$work/shown" examples/python/bridge.py | grep '^<'
+verdict $? "the README shows lines of examples/python/bridge.py"
 verdicts
