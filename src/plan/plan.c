@@ -173,10 +173,10 @@ lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direct
     return &plan->parts.side[direction];
 }
 
-lierne_status lierne_plan_settle(const lierne_plan *plan) {
+lierne_status lierne_plan_drain(const lierne_plan *plan) {
     for (int d = 0; plan && d < 2; d++) {
         for (int i = 0; i < plan->parts.max_inflight; i++) {
-            LIERNE_TRY(lierne_execution_settle(plan->requests[d][i].execution));
+            LIERNE_TRY(lierne_execution_drain(plan->requests[d][i].execution));
         }
     }
     return LIERNE_OK;

@@ -85,8 +85,8 @@ int lierne_plan_match_id(int number, int direction, size_t call);
 lierne_plan_side *lierne_plan_side_of(lierne_plan *plan, lierne_direction direction);
 lierne_status lierne_plan_refresh(lierne_plan *plan);
 /* Waits until the streams have passed all calls of a plan. Errors: those of
- * lierne_execution_settle. NULL is allowed. */
-lierne_status lierne_plan_settle(const lierne_plan *plan);
+ * lierne_execution_drain. NULL is allowed. */
+lierne_status lierne_plan_drain(const lierne_plan *plan);
 /* INVALID for a plan that owns an output: its route fits no other buffer. which: its name. */
 lierne_status lierne_plan_check_not_shared(const lierne_plan *plan, const char *which);
 /* BUSY if a request is in flight or coalesced plans hold the plan. */

@@ -79,7 +79,7 @@ Test(watchdog, calls_end_before_their_stream) {
                          LIERNE_OK, "%s", lierne_last_error());
         }
         for (int r = 0; r < RANKS; r++) { /* waits for the forward of both */
-            cr_assert_eq(lierne_execution_settle(w.plans[r]->requests[0][0].execution), LIERNE_OK);
+            cr_assert_eq(lierne_execution_drain(w.plans[r]->requests[0][0].execution), LIERNE_OK);
         }
         for (int i = 0; i < RANKS * RANKS * COUNT; i++) {
             int r = i / (RANKS * COUNT), k = i % (RANKS * COUNT);
@@ -309,7 +309,7 @@ Test(watchdog, a_caller_who_is_far_ahead_is_no_hang) {
     }
     cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
     pass(recorded);
-    cr_assert_eq(lierne_execution_settle(plan->requests[0][0].execution), LIERNE_OK);
+    cr_assert_eq(lierne_execution_drain(plan->requests[0][0].execution), LIERNE_OK);
     cr_assert_eq(lierne_context_get_status(context), LIERNE_OK, "%s", lierne_last_error());
     close_device(context, plan);
     cr_assert_eq(lierne_mem_live(), live);

@@ -32,7 +32,7 @@ void lierne_bridge_counts_destroy(lierne_bridge_counts *c) {
     if (!c) {
         return;
     }
-    bool quiet = lierne_plan_settle(c->exchange) == LIERNE_OK; /* else a device may use the rows */
+    bool quiet = lierne_plan_drain(c->exchange) == LIERNE_OK; /* else a device may use the rows */
     lierne_plan_destroy(c->exchange);
     for (int i = 0; i < 2; i++) {
         lierne_route_destroy(c->model[i]);

@@ -22,7 +22,7 @@ static lierne_status check_rows(const lierne_plan *plan, const lierne_bridge_cou
 /* Gets the counts of the samples that this rank has at the destination. */
 static lierne_status exchange(const lierne_context *context, const lierne_bridge_counts *c) {
     LIERNE_TRY(lierne_plan_forward(c->exchange, c->rows[1], c->rows[0], context->own_stream));
-    return lierne_plan_settle(c->exchange);
+    return lierne_plan_drain(c->exchange);
 }
 
 lierne_status lierne_plan_update_counts(lierne_plan *plan, const int64_t *rows) {

@@ -22,16 +22,16 @@ typedef struct load {
 } load;
 
 /* A member and its node. */
-typedef struct seat {
+typedef struct node_member {
     int node;
     size_t member;
-} seat;
+} node_member;
 
 typedef struct ledger {
     const lierne_planner *p;
     const lierne_balance *b;
-    load *loads; /* of stage s and member i at [s * members + i] */
-    seat *seats; /* of all members, by node; NULL: nodes share nothing */
+    load *loads;               /* of stage s and member i at [s * members + i] */
+    node_member *node_members; /* of all members, by node; NULL: nodes share nothing */
     bool used[STAGES][LINKS];
 } ledger;
 
@@ -136,9 +136,9 @@ static double latency_of(const ledger *l, int stage) {
 /* Nanoseconds of the busiest node's own links. */
 static double busiest_node(const ledger *l, const load *loads) {
     int64_t sent = 0, received = 0, most = 0;
-    for (size_t i = 0; l->seats && i < l->b->members.count; i++) {
-        const load *one = &loads[l->seats[i].member];
-        if (i == 0 || l->seats[i].node != l->seats[i - 1].node) {
+    for (size_t i = 0; l->node_members && i < l->b->members.count; i++) {
+        const load *one = &loads[l->node_members[i].member];
+        if (i == 0 || l->node_members[i].node != l->node_members[i - 1].node) {
             sent = received = 0;
         }
         sent += one->sent[FAR];
@@ -182,34 +182,34 @@ static int64_t estimate(ledger *l, int64_t chunks) {
     return all < 1e18 ? (int64_t)all : (int64_t)1e18;
 }
 
-static int compare_seats(const void *a, const void *b) {
-    const seat *x = a, *y = b;
+static int compare_node_members(const void *a, const void *b) {
+    const node_member *x = a, *y = b;
     return (x->node > y->node) - (x->node < y->node);
 }
 
-static lierne_status find_seats(ledger *l) {
+static lierne_status list_node_members(ledger *l) {
     const lierne_ranks *members = &l->b->members;
     if (!l->p->nodes || l->p->links.node_megabytes_per_second == 0) {
         return LIERNE_OK;
     }
-    LIERNE_TRY(lierne_alloc(&l->seats, members->count, sizeof *l->seats));
+    LIERNE_TRY(lierne_alloc(&l->node_members, members->count, sizeof *l->node_members));
     for (size_t i = 0; i < members->count; i++) {
-        l->seats[i] = (seat){lierne_planner_node(l->p, members->at[i]), i};
+        l->node_members[i] = (node_member){lierne_planner_node(l->p, members->at[i]), i};
     }
-    qsort(l->seats, members->count, sizeof *l->seats, compare_seats);
+    qsort(l->node_members, members->count, sizeof *l->node_members, compare_node_members);
     return LIERNE_OK;
 }
 
 static void close_ledger(ledger *l) {
     lierne_mem_free(l->loads);
-    lierne_mem_free(l->seats);
+    lierne_mem_free(l->node_members);
 }
 
 /* To be closed also on failure. */
 static lierne_status open_ledger(ledger *l, const lierne_planner *p, const lierne_balance *b) {
     *l = (ledger){.p = p, .b = b};
     LIERNE_TRY(lierne_alloc(&l->loads, STAGES * b->members.count, sizeof *l->loads));
-    return find_seats(l);
+    return list_node_members(l);
 }
 
 static lierne_status cost_direct(int64_t *ns, const lierne_planner *p, const lierne_balance *b) {

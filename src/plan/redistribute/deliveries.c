@@ -17,10 +17,10 @@
 enum { MOST_RELAYS = 512, MOST_SUM_RELAYS = 1024 };
 
 /* A receiver and its node, and the group of those that are on one. */
-typedef struct seat {
+typedef struct node_rank {
     int node;
     int rank;
-} seat;
+} node_rank;
 typedef struct group {
     size_t first;
     size_t count;
@@ -31,7 +31,7 @@ typedef struct work {
     const lierne_planner *p;
     lierne_shared *s;
     lierne_ranks holders; /* of the delivery at work */
-    LIERNE_VEC(seat) seats;
+    LIERNE_VEC(node_rank) node_ranks;
     LIERNE_VEC(group) groups; /* on nodes without holders, by their size */
 } work;
 
@@ -73,7 +73,7 @@ static int node_of(const work *w, int rank) {
 static lierne_status deliver_inside(work *w, const lierne_delivery *like, const group *g,
                                     bool *done) {
     lierne_delivery d = begin(w, like);
-    int node = w->seats.at[g->first].node;
+    int node = w->node_ranks.at[g->first].node;
     for (size_t i = 0; i < w->holders.count; i++) {
         if (node_of(w, w->holders.at[i]) == node) {
             LIERNE_TRY(add_holder(w, &d, w->holders.at[i]));
@@ -81,7 +81,7 @@ static lierne_status deliver_inside(work *w, const lierne_delivery *like, const 
     }
     *done = d.nholders > 0;
     for (size_t i = 0; i < g->count && *done; i++) {
-        LIERNE_TRY(add_receiver(w, &d, w->seats.at[g->first + i].rank));
+        LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g->first + i].rank));
     }
     return end(w, &d);
 }
@@ -92,10 +92,10 @@ static lierne_status share_inside(work *w, const lierne_delivery *part, const gr
     d.partial = -1;
     d.relays = false;
     d.depth += 2; /* the part may have been passed on between nodes */
-    LIERNE_TRY(add_holder(w, &d, w->seats.at[g->first + k].rank));
+    LIERNE_TRY(add_holder(w, &d, w->node_ranks.at[g->first + k].rank));
     for (size_t i = 0; i < g->count; i++) {
         if (i != k) {
-            LIERNE_TRY(add_receiver(w, &d, w->seats.at[g->first + i].rank));
+            LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g->first + i].rank));
         }
     }
     return end(w, &d);
@@ -117,7 +117,7 @@ static lierne_status cross_part(work *w, const lierne_delivery *like, const grou
         LIERNE_TRY(add_holder(w, &d, w->holders.at[i]));
     }
     for (size_t i = 0; i < n; i++) {
-        LIERNE_TRY(add_receiver(w, &d, w->seats.at[g[i].first + k].rank));
+        LIERNE_TRY(add_receiver(w, &d, w->node_ranks.at[g[i].first + k].rank));
     }
     const lierne_delivery part = d;
     LIERNE_TRY(end(w, &d));
@@ -127,8 +127,8 @@ static lierne_status cross_part(work *w, const lierne_delivery *like, const grou
     return LIERNE_OK;
 }
 
-static int compare_seats(const void *a, const void *b) {
-    const seat *x = a, *y = b;
+static int compare_node_ranks(const void *a, const void *b) {
+    const node_rank *x = a, *y = b;
     int node = (x->node > y->node) - (x->node < y->node);
     return node ? node : (x->rank > y->rank) - (x->rank < y->rank);
 }
@@ -143,8 +143,9 @@ static int compare_groups(const void *a, const void *b) {
 static lierne_status visit_nodes(work *w, const lierne_delivery *like) {
     bool done;
     w->groups.count = 0;
-    for (size_t i = 0, next; i < w->seats.count; i = next) {
-        for (next = i; next < w->seats.count && w->seats.at[next].node == w->seats.at[i].node;) {
+    for (size_t i = 0, next; i < w->node_ranks.count; i = next) {
+        for (next = i; next < w->node_ranks.count &&
+                       w->node_ranks.at[next].node == w->node_ranks.at[i].node;) {
             next++;
         }
         const group g = {.first = i, .count = next - i};
@@ -156,8 +157,8 @@ static lierne_status visit_nodes(work *w, const lierne_delivery *like) {
 
 /* From the holders to the receivers that were listed. */
 static lierne_status deliver(work *w, const lierne_delivery *like) {
-    if (w->seats.count > 0) {
-        qsort(w->seats.at, w->seats.count, sizeof *w->seats.at, compare_seats);
+    if (w->node_ranks.count > 0) {
+        qsort(w->node_ranks.at, w->node_ranks.count, sizeof *w->node_ranks.at, compare_node_ranks);
     }
     LIERNE_TRY(visit_nodes(w, like));
     if (w->groups.count > 0) {
@@ -175,14 +176,14 @@ static lierne_status deliver(work *w, const lierne_delivery *like) {
     return LIERNE_OK;
 }
 
-static lierne_status add_seat(work *w, int rank) {
-    const seat at = {.node = node_of(w, rank), .rank = rank};
-    return LIERNE_VEC_PUSH(&w->seats, at);
+static lierne_status add_node_rank(work *w, int rank) {
+    const node_rank at = {.node = node_of(w, rank), .rank = rank};
+    return LIERNE_VEC_PUSH(&w->node_ranks, at);
 }
 
 static lierne_status list_holders(work *w, int partial) {
     size_t first = w->s->holders + (size_t)partial * w->s->nholders;
-    w->holders.count = w->seats.count = 0;
+    w->holders.count = w->node_ranks.count = 0;
     for (size_t i = 0; i < w->s->nholders; i++) {
         LIERNE_TRY(LIERNE_VEC_PUSH(&w->holders, w->b->ranks.at[first + i]));
     }
@@ -196,7 +197,7 @@ static lierne_status deliver_copies(work *w) {
     LIERNE_TRY(list_holders(w, 0));
     for (size_t i = 0; i < w->s->nreceivers; i++) {
         int rank = w->b->ranks.at[w->s->receivers + i];
-        LIERNE_TRY(lierne_shared_holds(w->p, w->s, rank) ? LIERNE_OK : add_seat(w, rank));
+        LIERNE_TRY(lierne_shared_holds(w->p, w->s, rank) ? LIERNE_OK : add_node_rank(w, rank));
     }
     return deliver(w, &d);
 }
@@ -209,7 +210,7 @@ static lierne_status deliver_contribution(work *w, int partial, const lierne_red
                                .segment = to->start,
                                .segment_size = to->size};
     LIERNE_TRY(list_holders(w, partial));
-    LIERNE_TRY(add_seat(w, to->rank));
+    LIERNE_TRY(add_node_rank(w, to->rank));
     return deliver(w, &d);
 }
 
@@ -222,11 +223,11 @@ static lierne_status deliver_sum(work *w, const lierne_reducer *from) {
                                .size = from->size,
                                .segment = from->start,
                                .segment_size = from->size};
-    w->holders.count = w->seats.count = 0;
+    w->holders.count = w->node_ranks.count = 0;
     LIERNE_TRY(LIERNE_VEC_PUSH(&w->holders, from->rank));
     for (size_t i = 0; i < w->s->nreceivers; i++) {
         int rank = w->b->ranks.at[w->s->receivers + i];
-        LIERNE_TRY(rank == from->rank ? LIERNE_OK : add_seat(w, rank));
+        LIERNE_TRY(rank == from->rank ? LIERNE_OK : add_node_rank(w, rank));
     }
     return deliver(w, &d);
 }
@@ -249,7 +250,7 @@ lierne_status lierne_deliveries_add(lierne_balance *b, const lierne_planner *p, 
     s->deliveries = b->deliveries.count;
     lierne_status status = p->from->partials > 1 ? deliver_sums(&w) : deliver_copies(&w);
     lierne_mem_free(w.holders.at);
-    lierne_mem_free(w.seats.at);
+    lierne_mem_free(w.node_ranks.at);
     lierne_mem_free(w.groups.at);
     return status;
 }

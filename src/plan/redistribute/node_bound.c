@@ -18,20 +18,20 @@
 enum { MOST_JOBS = 1024, MOST_ENTRIES = 16384 };
 
 /* A rank that needs something, and its node. */
-typedef struct seat {
+typedef struct node_rank {
     int node;
     int rank;
-} seat;
+} node_rank;
 
 typedef struct work {
     lierne_planner p;
     int nnodes;
-    int *node;                /* of each rank, 0 to nnodes - 1 */
-    bool *seen;               /* of each rank: its cell of the destination was looked at */
-    LIERNE_VEC(seat) seats;   /* of the cell of the destination at work, by node */
-    lierne_ranks receivers;   /* their ranks, in that order */
-    lierne_ranks needing;     /* their nodes, each once */
-    LIERNE_VEC(size_t) first; /* of each of these: its first receiver; and the end */
+    int *node;                        /* of each rank, 0 to nnodes - 1 */
+    bool *seen;                       /* of each rank: its cell of the destination was looked at */
+    LIERNE_VEC(node_rank) node_ranks; /* of the cell of the destination at work, by node */
+    lierne_ranks receivers;           /* their ranks, in that order */
+    lierne_ranks needing;             /* their nodes, each once */
+    LIERNE_VEC(size_t) first;         /* of each of these: its first receiver; and the end */
     lierne_ranks holders;
     lierne_ranks holding; /* their nodes, ascending, each once */
     lierne_ranks any;     /* nodes that may send */
@@ -166,29 +166,29 @@ static lierne_status add_sums(work *w, const lierne_pair *pair) {
     return status;
 }
 
-static int compare_seats(const void *a, const void *b) {
-    const seat *x = a, *y = b;
+static int compare_node_ranks(const void *a, const void *b) {
+    const node_rank *x = a, *y = b;
     int node = (x->node > y->node) - (x->node < y->node);
     return node ? node : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
 /* Puts the receivers of a cell in the order of their nodes, and lists these. */
 static lierne_status sort_receivers(work *w) {
-    w->seats.count = w->needing.count = w->first.count = 0;
+    w->node_ranks.count = w->needing.count = w->first.count = 0;
     for (size_t i = 0; i < w->receivers.count; i++) {
-        const seat s = {w->node[w->receivers.at[i]], w->receivers.at[i]};
-        LIERNE_TRY(LIERNE_VEC_PUSH(&w->seats, s));
+        const node_rank s = {w->node[w->receivers.at[i]], w->receivers.at[i]};
+        LIERNE_TRY(LIERNE_VEC_PUSH(&w->node_ranks, s));
         w->seen[s.rank] = true;
     }
-    qsort(w->seats.at, w->seats.count, sizeof *w->seats.at, compare_seats);
-    for (size_t i = 0; i < w->seats.count; i++) {
-        w->receivers.at[i] = w->seats.at[i].rank;
-        if (i == 0 || w->seats.at[i].node != w->seats.at[i - 1].node) {
-            LIERNE_TRY(LIERNE_VEC_PUSH(&w->needing, w->seats.at[i].node));
+    qsort(w->node_ranks.at, w->node_ranks.count, sizeof *w->node_ranks.at, compare_node_ranks);
+    for (size_t i = 0; i < w->node_ranks.count; i++) {
+        w->receivers.at[i] = w->node_ranks.at[i].rank;
+        if (i == 0 || w->node_ranks.at[i].node != w->node_ranks.at[i - 1].node) {
+            LIERNE_TRY(LIERNE_VEC_PUSH(&w->needing, w->node_ranks.at[i].node));
             LIERNE_TRY(LIERNE_VEC_PUSH(&w->first, i));
         }
     }
-    return LIERNE_VEC_PUSH(&w->first, w->seats.count);
+    return LIERNE_VEC_PUSH(&w->first, w->node_ranks.count);
 }
 
 /* All overlaps of a cell of the destination, by one of the ranks that need it. */
@@ -269,7 +269,7 @@ static lierne_status solve(work *w, lierne_node_bound *bound) {
 static void close_work(work *w) {
     lierne_spread_destroy(&w->sends);
     lierne_spread_destroy(&w->enters);
-    lierne_mem_free(w->seats.at);
+    lierne_mem_free(w->node_ranks.at);
     lierne_mem_free(w->receivers.at);
     lierne_mem_free(w->first.at);
     lierne_mem_free(w->needing.at);

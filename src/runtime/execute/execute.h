@@ -115,7 +115,7 @@ lierne_status lierne_execution_begin(lierne_execution *e, lierne_reduction reduc
 lierne_status lierne_execution_wait(lierne_execution *e);
 /* Waits until the streams have passed all calls that were ended: at most the timeout, and if the
  * context is dead only a moment. Errors: TIMEOUT, and what the watchdog found. */
-lierne_status lierne_execution_settle(lierne_execution *e);
+lierne_status lierne_execution_drain(lierne_execution *e);
 /* begin and wait of one route, with its own reductions and without a stream. */
 lierne_status lierne_execution_run(lierne_execution *e, void *out, const void *in);
 /* Progresses everything in flight without waiting. *finished: lierne_execution_wait returns at

@@ -1,9 +1,10 @@
-/* Some transports connect two ranks in their first message. That takes long, may wait for the
- * other rank on the host, and does not belong into a graph that a stream captures. So it comes
- * while planning: ranks that will have messages, and have had none, send each other a few bytes.
+/* Some transports connect two ranks when they exchange their first message. That takes long, may
+ * wait for the other rank on the host, and must not happen while a stream is being captured. So it
+ * happens while planning: ranks that will exchange messages and have exchanged none yet send each
+ * other a few bytes.
  *
- * Both ends of a message know of it, so both know that they have not met, and nobody needs to be
- * asked. No later message can meet these: nobody executes before all have planned. */
+ * Both ends of a message know that it exists and whether they are connected, so no rank needs to
+ * ask. No other message can match these: no rank executes before all ranks have planned. */
 #include "runtime/execute/execution.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define FEW 16 /* bytes of a message */
 
-typedef struct meeting {
+typedef struct first_messages {
     lierne_context *context;
     const lierne_carrier *carrier;
     LIERNE_VEC(int) peers; /* by index among the members */
@@ -20,9 +21,9 @@ typedef struct meeting {
     void *batch;
     char *memory; /* what is sent, then what each peer sends */
     void *passed; /* an event, where the stream driver has them */
-} meeting;
+} first_messages;
 
-static lierne_status list_peers(meeting *m, const lierne_execution *e, bool *listed) {
+static lierne_status list_peers(first_messages *m, const lierne_execution *e, bool *listed) {
     for (size_t i = 0; i < e->messages.count; i++) {
         const lierne_coalesced_message *message = &e->messages.at[i];
         if (&e->context->carriers[message->batch] == m->carrier && !listed[message->index]) {
@@ -33,7 +34,7 @@ static lierne_status list_peers(meeting *m, const lierne_execution *e, bool *lis
     return LIERNE_OK;
 }
 
-static void list_postings(meeting *m) {
+static void list_postings(first_messages *m) {
     size_t n = m->peers.count;
     for (size_t i = 0; i < 2 * n; i++) {
         bool receives = i < n;
@@ -46,7 +47,7 @@ static void list_postings(meeting *m) {
 }
 
 /* Everything that can fail on this rank alone. */
-static lierne_status prepare(meeting *m, const lierne_execution *forward,
+static lierne_status prepare(first_messages *m, const lierne_execution *forward,
                              const lierne_execution *adjoint, const bool *met) {
     const lierne_context *context = m->context;
     const lierne_stream_driver *driver = context->stream_driver;
@@ -72,7 +73,7 @@ static lierne_status prepare(meeting *m, const lierne_execution *forward,
 }
 
 /* What the transport has noticed; the error of a peer that gave up, or whose process has ended. */
-static lierne_status check_others(const meeting *m) {
+static lierne_status check_others(const first_messages *m) {
     const lierne_context *context = m->context;
     const lierne_transport *t = m->carrier->transport;
     LIERNE_TRY(t->check ? t->check(m->carrier->self) : LIERNE_OK);
@@ -87,7 +88,7 @@ static lierne_status check_others(const meeting *m) {
 }
 
 /* Until the stream has passed the messages. */
-static lierne_status await(const meeting *m) {
+static lierne_status await(const first_messages *m) {
     const lierne_context *context = m->context;
     const lierne_stream_driver *driver = context->stream_driver;
     lierne_deadline deadline;
@@ -111,7 +112,7 @@ static lierne_status await(const meeting *m) {
     return LIERNE_OK;
 }
 
-static lierne_status exchange(meeting *m) {
+static lierne_status exchange(first_messages *m) {
     const lierne_transport *t = m->carrier->transport;
     const lierne_stream_driver *driver = m->context->stream_driver;
     size_t n = 0;
@@ -124,7 +125,7 @@ static lierne_status exchange(meeting *m) {
 }
 
 /* After a failure a stream may still use the memory. */
-static void close_meeting(meeting *m, bool quiet) {
+static void close_first_messages(first_messages *m, bool quiet) {
     if (m->passed) {
         m->context->stream_driver->event_destroy(m->passed);
     }
@@ -139,8 +140,8 @@ static void close_meeting(meeting *m, bool quiet) {
     lierne_mem_free(m->peers.at);
 }
 
-static lierne_status meet(meeting *m, const lierne_execution *forward,
-                          const lierne_execution *adjoint, bool *met) {
+static lierne_status connect_ranks(first_messages *m, const lierne_execution *forward,
+                                   const lierne_execution *adjoint, bool *met) {
     const lierne_transport *t = m->carrier->transport;
     lierne_status status = prepare(m, forward, adjoint, met);
     status = lierne_context_agree_all(m->context, status, NULL, 0, NULL);
@@ -157,7 +158,7 @@ static lierne_status meet(meeting *m, const lierne_execution *forward,
     for (size_t i = 0; status == LIERNE_OK && i < m->peers.count; i++) {
         met[m->peers.at[i]] = true;
     }
-    close_meeting(m, quiet);
+    close_first_messages(m, quiet);
     return status;
 }
 
@@ -166,9 +167,9 @@ lierne_status lierne_execution_send_first_messages(lierne_context *context,
                                                    const lierne_execution *adjoint) {
     for (int i = 0; i < context->ncarriers; i++) {
         const lierne_carrier *carrier = &context->carriers[i];
-        meeting m = {.context = context, .carrier = carrier};
+        first_messages m = {.context = context, .carrier = carrier};
         if (carrier->transport->met) {
-            LIERNE_TRY(meet(&m, forward, adjoint, carrier->transport->met(carrier->self)));
+            LIERNE_TRY(connect_ranks(&m, forward, adjoint, carrier->transport->met(carrier->self)));
         }
     }
     return LIERNE_OK;

@@ -283,7 +283,7 @@ static size_t withdraw(lierne_activity *activity, lierne_borrowed *list, size_t 
 /* Does not free memory that a peer or a stream may still read or write. */
 static void drop(lierne_activity *activity) {
     lierne_execution *e = (lierne_execution *)activity;
-    if (lierne_execution_settle(e) != LIERNE_OK) {
+    if (lierne_execution_drain(e) != LIERNE_OK) {
         return; /* a stream may still use all of it */
     }
     bool quiet = lierne_execution_withdraw(e);
@@ -313,7 +313,7 @@ void lierne_execution_destroy(lierne_execution *e) {
     if (!e) {
         return;
     }
-    lierne_execution_settle(e);
+    lierne_execution_drain(e);
     lierne_context_enter(e->context);
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
@@ -332,7 +332,7 @@ void lierne_execution_own_output(lierne_execution *e, lierne_shared_output *outp
 
 lierne_spare lierne_execution_take_spare(lierne_execution *e) {
     lierne_spare spare = {0};
-    if (!e->running && !e->abandoned && lierne_execution_settle(e) == LIERNE_OK) {
+    if (!e->running && !e->abandoned && lierne_execution_drain(e) == LIERNE_OK) {
         spare = (lierne_spare){e->memory, e->capacity, e->host_memory, e->host_capacity};
         e->memory = e->host_memory = NULL;
     }
@@ -403,7 +403,7 @@ void lierne_execution_count_messages(const lierne_execution *e, int64_t *sent, i
 }
 
 lierne_status lierne_execution_resize(lierne_execution *e) {
-    LIERNE_TRY(lierne_execution_settle(e));
+    LIERNE_TRY(lierne_execution_drain(e));
     lierne_execution_forget_all_gathers(e);
     lierne_short_call_destroy(e); /* its blocks are those of before */
     for (size_t i = 0; i < e->messages.count; i++) {

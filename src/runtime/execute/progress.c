@@ -107,18 +107,18 @@ static lierne_status start(lierne_execution *e, void *stream) {
 
 /* The steps of the last call, which was ended, may still be in the queue of a stream, and post its
  * messages later. */
-static lierne_status settle_steps(lierne_execution *e) {
+static lierne_status drain_steps(lierne_execution *e) {
     const lierne_stream_driver *driver = e->context->stream_driver;
     if (!e->watch || !driver->enqueue) {
         return LIERNE_OK;
     }
-    lierne_status status = lierne_execution_settle(e);
+    lierne_status status = lierne_execution_drain(e);
     return status == LIERNE_OK ? lierne_context_alive(e->context)
                                : lierne_context_kill(e->context, status);
 }
 
 lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
-    LIERNE_TRY(settle_steps(e));
+    LIERNE_TRY(drain_steps(e));
     e->plan = id.plan;
     e->what = id.what;
     e->number = id.number;

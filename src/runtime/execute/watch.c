@@ -244,42 +244,42 @@ lierne_status lierne_execution_close_watched(lierne_execution *e, void *stream) 
 }
 
 /* Whether no stream has work of the execution left. A watchdog that failed looks no more. */
-static bool is_settled(lierne_execution *e) {
+static bool is_drained(lierne_execution *e) {
     lierne_watchdog_enter(e->context->watchdog);
     bool counted = have_passed(&e->watch->replays) && have_passed(&e->watch->more);
-    bool settled = counted;
+    bool drained = counted;
     for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
-        settled &= !e->watch->calls[i].used;
+        drained &= !e->watch->calls[i].used;
     }
-    if (!settled && lierne_watchdog_hurry(e->context->watchdog)) {
-        settled = counted;
+    if (!drained && lierne_watchdog_hurry(e->context->watchdog)) {
+        drained = counted;
         for (size_t i = 0; i < LIERNE_WATCHED_CALLS; i++) {
             bool passed = false;
             lierne_watched_call *c = &e->watch->calls[i];
-            settled &= !c->used || (has_passed(e, c->ended, false, &passed) == LIERNE_OK && passed);
+            drained &= !c->used || (has_passed(e, c->ended, false, &passed) == LIERNE_OK && passed);
         }
     }
     lierne_watchdog_leave(e->context->watchdog);
-    return settled;
+    return drained;
 }
 
-lierne_status lierne_execution_settle(lierne_execution *e) {
+lierne_status lierne_execution_drain(lierne_execution *e) {
     const struct timespec nap = {.tv_nsec = 100000};
     if (!e->watch || !e->context->watchdog) {
         return LIERNE_OK;
     }
     double start = lierne_now();
-    bool settled = is_settled(e);
-    while (!settled &&
+    bool drained = is_drained(e);
+    while (!drained &&
            lierne_now() - start < (e->context->dead == LIERNE_OK ? limit_of(e) : MOMENT)) {
         nanosleep(&nap, NULL);
-        settled = is_settled(e);
+        drained = is_drained(e);
     }
-    e->abandoned |= !settled || e->status != LIERNE_OK;
+    e->abandoned |= !drained || e->status != LIERNE_OK;
     lierne_context_enter(e->context);
     lierne_context_remove_activity(e->context, &e->activity);
     lierne_context_leave(e->context);
-    return settled ? LIERNE_OK
+    return drained ? LIERNE_OK
                    : LIERNE_FAIL(LIERNE_ERR_TIMEOUT,
                                  "rank %d: %s: a stream has not passed the calls that were ended "
                                  "within %g s",
