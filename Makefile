@@ -144,9 +144,8 @@ tests: all $(B)/unit $(B)/golden $(B)/tests/errors_md $(B)/tests/jobs $(B)/tests
 python: all ## put the Python package together in build/python (needs cffi)
 	@PYTHON=$(PYTHON) sh src/python/stage.sh $(B)
 
-wheel: python ## build the Python wheel in build/dist (needs setuptools 70.1 or later)
-	@rm -rf $(B)/dist && $(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w $(B)/dist $(B)/python
-	@echo "built $$(ls $(B)/dist/*.whl)"
+wheel: python ## build the Python wheel in build/dist (needs pip; setuptools 70.1, or PyPI)
+	@PYTHON=$(PYTHON) sh src/python/wheel.sh $(B)
 
 check-torch: all ## install PyTorch in build/venv and run the tests of lierne.torch (2 GB, minutes)
 	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh ensurepip

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Packs BUILD/python (stage.sh) as a wheel in BUILD/dist. setuptools packs wheels by itself from 70.1 on;
+# where PYTHON's is older, pip fetches one for this build alone.
+# Usage: wheel.sh BUILD; PYTHON names an interpreter that has pip.
+set -eu
+build=${1:?usage: wheel.sh BUILD}
+python=${PYTHON:-python3}
+log=$build/wheel.log
+fail() { # fail LINE...
+    printf '%s\n' "$@" >&2
+    exit 1
+}
+"$python" -m pip --version >/dev/null 2>&1 ||
+    fail "make wheel: $python has no pip: install it, or name another interpreter: make wheel PYTHON=..."
+rm -rf "$build/dist"
+if "$python" -c 'import setuptools.command.bdist_wheel' 2>/dev/null; then
+    "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$build/dist" "$build/python"
+else
+    version=$("$python" -c 'import setuptools; print(setuptools.__version__)' 2>/dev/null || echo none)
+    "$python" -m pip wheel -q --no-deps -w "$build/dist" "$build/python" >"$log" 2>&1 ||
+        fail "make wheel needs setuptools 70.1: $python has setuptools $version, and pip could not fetch one ($log)." \
+            "Install it ($python -m pip install 'setuptools>=70.1'), or name another interpreter: make wheel PYTHON=..."
+fi
+echo "built $(ls "$build"/dist/*.whl)"
