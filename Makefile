@@ -160,7 +160,7 @@ site: ## build the documentation as a site in build/site/html (installs mkdocs)
 	@sh docs/site.sh $(B)/site
 
 deb: ## build Debian packages in build/deb and check them with lintian (installs what that needs)
-	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh dh dh_python3 lintian
+	@DEPS=$(DEPS) B=$(B) sh tests/deps.sh deb
 	@bash debian/build.sh $(B)/deb
 
 check-long: tests ## what takes too long for check: all random cases on streams, 10,000 rounds of collectives, 1,200 hangs (20 minutes)

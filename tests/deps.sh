@@ -12,6 +12,15 @@ need() { # need COMMAND PACKAGE: a command on the PATH
 module() { # module NAME PACKAGE: a module of Debian's Python
     /usr/bin/python3 -c "import $1" 2>/dev/null || python="$python $2"
 }
+debian_build() { # what debian/control asks for: dpkg counts its own packages, not what else is on the PATH
+    for package in $(sed -n '/^Build-Depends:/,/[^,]$/p' debian/control | sed 's/^Build-Depends://; s/([^)]*)//; s/:any//' | tr -d ','); do
+        case $package in
+        debhelper-compat) package=debhelper ;;
+        dh-sequence-python3) package=dh-python ;;
+        esac
+        dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q ' ok installed' || missing="$missing $package"
+    done
+}
 header() { # header FILE PACKAGE: a header that the compiler finds
     printf '#include <%s>\n' "$1" | cc -E - >/dev/null 2>&1 || missing="$missing $2"
 }
@@ -38,9 +47,8 @@ need git git
 for command in "$@"; do
     case $command in
     demo) ;;
-    dh) need dh debhelper ;;
+    deb) debian_build && need lintian lintian ;;
     ensurepip) module ensurepip python3-venv ;;
-    dh_python3) need dh_python3 dh-python ;;
     *) need "$command" "$command" ;;
     esac
 done

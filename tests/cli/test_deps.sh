@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The interpreter of the Python tests (tests/venv.sh): one that has all modules, over one of this machine or
-# from PyPI. The interpreters here are played: files that know which modules they have. $1: not used.
+# from PyPI; and Debian's packages that make deb needs. The interpreters here are played: files that know
+# which modules they have. $1: not used.
 set -u
 . "$(dirname "$0")/../verdict.sh"
 cd "$(dirname "$0")/../.." || exit 2
@@ -63,4 +64,13 @@ grep -qx "no interpreter has all of cffi jsonschema numpy: install them for one,
 verdict $? "the remedy: $(cat "$work/err")"
 PYTHON=$work/whole sh tests/venv.sh "$work/named" here "$work/half" && [ ! -e "$work/named" ]
 verdict $? "PYTHON that has all is taken as it is"
+
+# make deb: a python3 in front of Debian's that has cffi is not Debian's python3-cffi.
+mkdir "$work/bin"
+printf '#!/bin/sh\n[ "$4" = python3-cffi ] || echo install ok installed\n' >"$work/bin/dpkg-query"
+printf '#!/bin/sh\n' | tee "$work/bin/lintian" >"$work/bin/python3"
+chmod +x "$work"/bin/*
+got=$(PATH=$work/bin:$PATH DEPS=0 B=$work/named PYTHON=$work/whole sh tests/deps.sh deb 2>&1)
+[ $? = 1 ] && [ "$got" = "missing packages: python3-cffi (not installed: DEPS=0)" ]
+verdict $? "what make deb lacks where another python3 comes first: $got"
 verdicts
