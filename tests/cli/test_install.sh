@@ -156,12 +156,21 @@ fi
 # CMake's way to find the library, in a tree that was moved after it was installed.
 if command -v cmake >/dev/null && command -v g++ >/dev/null; then
     cp -R "$prefix" "$work/moved"
-    cmake -S tests/cli/cmake -B "$work/cmake" "-DCMAKE_PREFIX_PATH=$work/moved" \
-        -DWITH_MPI=$(has_mpi && echo ON || echo OFF) >"$work/log" 2>&1 &&
-        cmake --build "$work/cmake" >>"$work/log" 2>&1
-    status=$?
-    [ $status = 0 ] || cat "$work/log"
-    verdict $status "CMake finds the installed library"
+    with_mpi=-DWITH_MPI=$(has_mpi && echo ON || echo OFF)
+    consumers() { # consumers FOLDER OPTION...: makes those of tests/cli/cmake
+        cmake -S tests/cli/cmake -B "$work/$1" "-DCMAKE_PREFIX_PATH=$work/moved" "${@:2}" >"$work/log" 2>&1 &&
+            cmake --build "$work/$1" >>"$work/log" 2>&1 && return
+        tail -n 20 "$work/log"
+        return 1
+    }
+    consumers cmake "$with_mpi"
+    verdict $? "CMake finds the installed library"
+    consumers cxx "$with_mpi" -DLANGUAGES=CXX
+    verdict $? "CMake finds it for a project in C++ alone"
+    has_mpi && mv "$work"/moved/lib/liblierne_mpi.so.* "$work"
+    ! consumers no_mpi -DWITH_MPI=ON >/dev/null && grep -q 'lierne has no component mpi here' "$work/log"
+    verdict $? "CMake says that there is no liblierne_mpi: $(cat "$work/log")"
+    has_mpi && mv "$work"/liblierne_mpi.so.* "$work/moved/lib"
     for name in c cxx; do
         same "CMake consumer in $name" "0 wrong" "$(timeout 600 "$work/cmake/consumer_$name" | tail -n 1)"
     done
