@@ -25,7 +25,7 @@ static lierne_status check_adjoint(const lierne_plan *plan, int d) {
 
 lierne_status lierne_plan_check_side(const lierne_plan *plan, lierne_direction direction) {
     LIERNE_TRY(check_direction(plan, direction));
-    return check_adjoint(plan, direction);
+    return check_adjoint(plan, (int)direction);
 }
 
 /* A buffer of another memory kind is an error here; later it would be a crash. */
@@ -156,10 +156,10 @@ static lierne_status check_call(const lierne_plan *plan, call c, bool has_reques
     if (c.reduces) {
         LIERNE_TRY(check_reduction(plan, c.reduction));
     }
-    LIERNE_TRY(lierne_plan_check_buffers(plan, c.direction, out, in, stream));
+    LIERNE_TRY(lierne_plan_check_buffers(plan, (int)c.direction, out, in, stream));
     LIERNE_TRY(lierne_execution_check_capture(plan->requests[c.direction][0].execution, stream,
                                               plan->parts.max_inflight));
-    return find_free(plan, c.direction, next);
+    return find_free(plan, (int)c.direction, next);
 }
 
 lierne_status lierne_plan_compare_call(lierne_context *context, lierne_status mine,
@@ -219,8 +219,8 @@ static lierne_status take_request(lierne_request **request, lierne_plan *plan, c
                                           ? LIERNE_RECORD_FORWARD
                                           : LIERNE_RECORD_ADJOINT,
                               .number = (int64_t)next->number,
-                              .match =
-                                  lierne_plan_match_id(plan->decision, c.direction, next->number)});
+                              .match = lierne_plan_match_id(plan->decision, (int)c.direction,
+                                                            next->number)});
 }
 
 static lierne_status begin(lierne_request **request, lierne_plan *plan, call c, void *out,

@@ -181,7 +181,7 @@ static lierne_status check_call(const lierne_coalesced *x, lierne_direction d, v
                            out ? "in" : "out");
     }
     for (int i = 0; i < x->n; i++) {
-        LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], d, out[i], in[i], stream));
+        LIERNE_TRY(lierne_plan_check_buffers(x->plans[i], (int)d, out[i], in[i], stream));
     }
     LIERNE_TRY(lierne_execution_check_capture(x->executions[d], stream, 1));
     if (lierne_execution_running(x->executions[d])) {
@@ -196,7 +196,7 @@ static lierne_status identify(lierne_coalesced *x, lierne_direction d) {
     lierne_execution_id id = {.plan = x->decision, .number = x->started[d]++};
     id.what = d == LIERNE_DIRECTION_FORWARD ? LIERNE_RECORD_COALESCED_FORWARD
                                             : LIERNE_RECORD_COALESCED_ADJOINT;
-    id.match = lierne_plan_match_id(x->decision, d, 0);
+    id.match = lierne_plan_match_id(x->decision, (int)d, 0);
     return lierne_execution_identify(x->executions[d], id);
 }
 

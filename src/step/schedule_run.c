@@ -200,7 +200,7 @@ static lierne_status check_running(const lierne_run *run) {
 static lierne_status check_buffers(const lierne_run *run, void *const *out, const void *const *in) {
     for (int i = 0; i < count(run); i++) {
         const lierne_recorded_operation *o = recorded(run, i);
-        if (o->plan && lierne_plan_check_buffers(o->plan, o->direction, out ? out[i] : NULL,
+        if (o->plan && lierne_plan_check_buffers(o->plan, (int)o->direction, out ? out[i] : NULL,
                                                  in ? in[i] : NULL, NULL) != LIERNE_OK) {
             return LIERNE_FAIL(LIERNE_ERR_INVALID, "rank %d: operation %d: %s", run->context->rank,
                                i, lierne_error_text());

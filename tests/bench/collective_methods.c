@@ -153,7 +153,7 @@ static void rewrite_own(method *m, int direction) {
 static method *open_window(const collective_work *w, lierne_collective_algorithm how) {
     planned *p = open_plan(w, "shm,mpi", how);
     for (int d = FORWARD; d <= ADJOINT; d++) {
-        void *in, *out;
+        void *in, *out = NULL;
         CHECK(lierne_context_alloc(&in, p->context, w->sizes[d][0]) == LIERNE_OK &&
                   lierne_context_alloc(&out, p->context, w->sizes[d][1]) == LIERNE_OK,
               "%s", lierne_last_error());

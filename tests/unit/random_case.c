@@ -174,7 +174,7 @@ static void show_grid(const char *side, const mesh *g, const lierne_placement *p
     for (int d = 0; d < g->ndims; d++) {
         static const char *const kinds[3] = {"", " shard", " zigzag"};
         printf(" %s%lld%s%.*s", g->names[d], (long long)g->sizes[d], kinds[p[d].kind],
-               p[d].kind ? 2 : 0, " b s h" + 2 * p[d].axis);
+               p[d].kind ? 2 : 0, &" b s h"[2 * p[d].axis]);
     }
     printf("\n");
 }

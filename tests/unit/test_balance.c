@@ -72,10 +72,10 @@ static void expect_near(const bridge_case *c, lierne_direction d, uint64_t seed,
                  (unsigned long long)seed, (long long)mine->received, (long long)mine->minimum);
     cr_expect(mine->most_received >= received && mine->most_sent >= sent,
               "seed %llu: the busiest ranks are below the bound", (unsigned long long)seed);
-    bool near = ratio_of(d, mine->most_received, received, false) <= 1050;
+    bool near = ratio_of((int)d, mine->most_received, received, false) <= 1050;
     cr_expect(near, "seed %llu, direction %d: the busiest rank receives %lld bytes, bound %lld",
               (unsigned long long)seed, d, (long long)mine->most_received, (long long)received);
-    near = ratio_of(d, mine->most_sent, sent, true) <= 1050;
+    near = ratio_of((int)d, mine->most_sent, sent, true) <= 1050;
     bool sums = d == LIERNE_DIRECTION_ADJOINT && c->owner == LIERNE_GRADIENT_OWNER_PARTIAL;
     missed += sums && !near;
     cr_expect(near || sums,

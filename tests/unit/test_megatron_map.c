@@ -192,7 +192,7 @@ Test(megatron_map, rejections_come_in_the_order_of_megatron_lm) {
         int64_t start, size;
         cr_assert(strstr(lierne_megatron_map_get_rejection(map), steps[i].word), "step %zu: %s", i,
                   lierne_megatron_map_get_rejection(map));
-        cr_assert_eq(lierne_megatron_map_get_rejection_code(map), (int)i + 1);
+        cr_assert_eq((int)lierne_megatron_map_get_rejection_code(map), (int)i + 1);
         cr_assert_eq(lierne_megatron_map_get_kind(map), LIERNE_MEGATRON_GENERAL);
         expect_groups(lierne_megatron_map_get_gather_groups, map, NULL, 0, 0);
         cr_assert_eq(lierne_megatron_map_get_slice(&start, &size, map, 2, 6), LIERNE_ERR_INVALID);

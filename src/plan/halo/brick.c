@@ -360,7 +360,7 @@ lierne_status lierne_brick_create(lierne_brick **out, lierne_context *context,
     LIERNE_PUBLIC_CALL();
     LIERNE_NULL_OUTPUT(out);
     planner b = {.context = context};
-    fingerprint f = {.fields = {{"lierne_brick_create", 0}}, .n = 1};
+    fingerprint f = {.fields = {{.name = "lierne_brick_create"}}, .n = 1};
     int number = 0;
     LIERNE_TRY(lierne_check_set(context, "context"));
     LIERNE_TRY(lierne_context_alive(context));

@@ -27,7 +27,7 @@ static int64_t begin(lierne_context *context, lierne_record_control what) {
         lierne_recorder_beat(r);
     }
     lierne_recorder_add(r, &(lierne_entry){.kind = LIERNE_RECORD_CONTROL,
-                                           .what = what,
+                                           .what = (int)what,
                                            .plan = -1,
                                            .number = number,
                                            .peer = -1});
@@ -37,7 +37,7 @@ static int64_t begin(lierne_context *context, lierne_record_control what) {
 static lierne_status end(const lierne_context *context, lierne_record_control what, int64_t number,
                          lierne_status status) {
     lierne_recorder_add(&context->recorder, &(lierne_entry){.kind = LIERNE_RECORD_CONTROLLED,
-                                                            .what = what,
+                                                            .what = (int)what,
                                                             .plan = -1,
                                                             .number = number,
                                                             .peer = -1,

@@ -120,7 +120,7 @@ static lierne_status drain_steps(lierne_execution *e) {
 lierne_status lierne_execution_identify(lierne_execution *e, lierne_execution_id id) {
     LIERNE_TRY(drain_steps(e));
     e->plan = id.plan;
-    e->what = id.what;
+    e->what = (int)id.what;
     e->number = id.number;
     e->match = id.match;
     return LIERNE_OK;

@@ -231,7 +231,7 @@ void lierne_execution_set_recorded(lierne_execution *e) {
         call->bases[memory_base(e)] = e->memory;
         call->bases[host_base(e)] = e->host_memory;
         call->bases[window_base(e)] = e->recorded->window;
-        call->reduction = e->reduction;
+        call->reduction = (int32_t)e->reduction;
         lierne_task_call_align(call, (size_t)window_base(e) + 1);
     }
 }

@@ -207,10 +207,10 @@ static bool is_contiguous(const lierne_work *w) {
 static lierne_status add_task(lierne_program *p, const lierne_work *w) {
     const lierne_block *to = w->to.block;
     lierne_task_launch *launch = &p->launches.at[p->launches.count - 1];
-    lierne_task t = {.kind = w->kind,
+    lierne_task t = {.kind = (int32_t)w->kind,
                      .ndims = to->ndims,
                      .size = (int32_t)w->size,
-                     .reduction = w->reduction,
+                     .reduction = (int32_t)w->reduction,
                      .divisor = w->divisor,
                      .elements = lierne_block_elements(to),
                      .block = (int64_t)p->blocks.count,

@@ -103,7 +103,7 @@ lierne_plan *ranks_plan(lierne_context *context, int kind) {
 
 size_t ranks_bytes(const lierne_plan *plan, int direction, int output) {
     int64_t elements[2];
-    lierne_dtype dtype;
+    lierne_dtype dtype = LIERNE_DTYPE_F64;
     must(lierne_plan_get_elements(&elements[0], &elements[1], plan, (lierne_direction)direction) ==
                  LIERNE_OK &&
              lierne_plan_get_dtype(&dtype, plan) == LIERNE_OK,
