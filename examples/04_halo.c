@@ -88,12 +88,12 @@ static int64_t exchange(lierne_plan *plan, const lierne_brick_spec *space, const
 }
 
 /* Prints the cost of the forward, summed over all ranks. */
-static void print_cost(const char *name, const lierne_plan *plan, int rank) {
+static void print_cost(const char *name, const lierne_plan *plan) {
     lierne_report report = {.size = sizeof report};
     must(lierne_plan_get_report(&report, plan, LIERNE_DIRECTION_FORWARD));
     int64_t mine[2] = {report.sent_bytes, report.sent_messages}, all[2];
     MPI_Reduce(mine, all, 2, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0) {
+    if (lierne_context_get_rank(lierne_plan_get_context(plan)) == 0) {
         printf("%s: %lld bytes in %lld messages, stages: %lld\n", name, (long long)all[0],
                (long long)all[1], (long long)report.stages);
     }
@@ -131,8 +131,8 @@ int main(int argc, char **argv) {
         printf("%d points in %d x %d x %d bricks, %lld ghosts: %lld wrong values\n", POINTS,
                space.grid[0], space.grid[1], space.grid[2], (long long)all[0], (long long)all[1]);
     }
-    print_cost("swaps", swaps, rank);
-    print_cost("flattened", flat, rank);
+    print_cost("swaps", swaps);
+    print_cost("flattened", flat);
 
     must(lierne_plan_destroy(flat));
     must(lierne_plan_destroy(swaps));

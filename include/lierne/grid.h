@@ -134,32 +134,6 @@ LIERNE_API lierne_status lierne_grid_get_key(char *text, size_t size, size_t *ne
                                              const lierne_grid *grid, const char *view,
                                              const char *const *dims, int ndims);
 
-/* A table of keys: the sets of dims whose groups have been created. It is pure data and creates no
- * groups itself: a query never adds a key, adding one twice is an error, and after a clear a key
- * can be added again. It borrows the grid and must be destroyed before it. */
-typedef struct lierne_group_keys lierne_group_keys;
-/* Creates an empty table; destroys one (NULL is allowed). Errors: INVALID (NULL), NO_MEMORY. */
-LIERNE_API lierne_status lierne_group_keys_create(lierne_group_keys **out, const lierne_grid *grid);
-LIERNE_API void lierne_group_keys_destroy(lierne_group_keys *keys);
-
-/* Adds the key of these dims. Errors: as lierne_grid_get_groups; DUPLICATE (the table has it);
- * NO_MEMORY. */
-LIERNE_API lierne_status lierne_group_keys_add(lierne_group_keys *keys, const char *view,
-                                               const char *const *dims, int ndims);
-
-/* OK if the table has the key of these dims, otherwise NOT_CREATED. Other errors: as
- * lierne_grid_get_groups, NO_MEMORY. */
-LIERNE_API lierne_status lierne_group_keys_find(const lierne_group_keys *keys, const char *view,
-                                                const char *const *dims, int ndims);
-
-/* Number of keys, -1 for NULL. Key i in ascending order (strcmp), NULL if there is none; valid
- * until the table changes. */
-LIERNE_API int lierne_group_keys_get_count(const lierne_group_keys *keys);
-LIERNE_API const char *lierne_group_keys_get_key(const lierne_group_keys *keys, int i);
-
-/* Removes all keys. NULL is allowed. */
-LIERNE_API void lierne_group_keys_clear(lierne_group_keys *keys);
-
 #ifdef __cplusplus
 }
 #endif

@@ -54,7 +54,6 @@ extern "C" {
     X(LIERNE_ERR_MEMBERSHIP, -25,                                                                  \
       "A dim that a view shares with another view forms other groups than the dim of the same "    \
       "name in that view.")                                                                        \
-    X(LIERNE_ERR_NOT_CREATED, -26, "No group with this key has been created.")                     \
     X(LIERNE_ERR_NAME, -27,                                                                        \
       "The name of a dim or view is empty, is not UTF-8, or has a character that keys reserve. "   \
       "The message names it.")                                                                     \

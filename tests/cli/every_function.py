@@ -11,7 +11,7 @@ import tempfile
 
 from binding import bind, check, counts, must
 
-INVALID, BUSY, NOT_CREATED, CONFIG = -1, -62, -26, -11
+INVALID, BUSY, CONFIG = -1, -62, -11
 FORWARD, ADJOINT = 0, 1
 F32, F64, BITS16 = 1, 0, 9
 P = ctypes.c_void_p
@@ -117,13 +117,6 @@ def grid_functions():
     text, needed = ctypes.create_string_buffer(16), ctypes.c_size_t()
     ok(L.lierne_grid_get_key(text, 16, ref(needed), g, None, words("tp", "dp"), 2))
     check(text.value == b"dp-tp" and needed.value == 6, "key")
-    keys = made(L.lierne_group_keys_create, g)
-    check(L.lierne_group_keys_find(keys, None, words("dp"), 1) == NOT_CREATED, "keys_find")
-    ok(L.lierne_group_keys_add(keys, None, words("dp"), 1))
-    check(L.lierne_group_keys_get_count(keys) == 1 and L.lierne_group_keys_get_key(keys, 0) == b"dp", "keys")
-    L.lierne_group_keys_clear(keys)
-    check(L.lierne_group_keys_get_count(keys) == 0, "keys_clear")
-    L.lierne_group_keys_destroy(keys)
     L.lierne_grid_destroy(g)
 
 

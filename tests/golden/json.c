@@ -223,7 +223,7 @@ lierne_status golden_condition(const cJSON *error) {
         {"is not in the", LIERNE_ERR_UNKNOWN_DIM},
         {"membership", LIERNE_ERR_MEMBERSHIP},
         {"is not registered", LIERNE_ERR_UNKNOWN_VIEW},
-        {"hasn't been created", LIERNE_ERR_NOT_CREATED},
+        {"hasn't been created", LIERNE_ERR_INVALID},
         {"leaders count", LIERNE_ERR_INDIVISIBLE},
         {"CP size must be 1", LIERNE_ERR_UNSUPPORTED},
     };

@@ -169,6 +169,11 @@ class Buffers(unittest.TestCase):
             out = lierne.all_gather(context, 4, "f64").forward(array)
         np.testing.assert_array_equal(out, [2, 3, 4, 5])
 
+    def test_what_context_and_plan_tell(self):
+        self.assertEqual((self.context.find_member(0), self.context.find_member(1)), (0, None))
+        self.assertEqual((self.context.ngroups, self.context.max_groups), (0, 64))
+        self.assertEqual(self.plan.memory_kind, "host")
+
     def test_memory_of_the_context(self):
         array = self.context.empty((2, 3), "f32")
         self.assertEqual((array.shape, array.dtype, array.any()), ((2, 3), np.float32, False))
@@ -316,6 +321,18 @@ class Bridges(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "dst_counts has 1 entries, must have 2"):
                 lierne.Bridge(world[0], grid, grid, (4, 2), "f32", dst_counts=[4])
 
+    def test_what_megatron_rejects(self):
+        encoder, llm = lierne.Grid({"tp": 2, "dp": 4}), lierne.Grid({"tp": 2, "cp": 2, "dp": 2})
+        self.assertIsNone(lierne.Megatron.rejection(encoder, llm))
+        name, why = lierne.Megatron.rejection(llm, encoder)
+        self.assertEqual(name, "src_cp")
+        self.assertIn("2", why)
+        lierne.Megatron.check(encoder, llm, (8, 4), "f32")
+        with self.assertRaises(lierne.errors.UnsupportedError):
+            lierne.Megatron.check(llm, encoder, (8, 4), "f32")
+        with self.assertRaisesRegex(lierne.errors.InvalidError, "dp"):
+            lierne.Megatron.rejection(lierne.Grid({"tp": 8}), llm)
+
     def test_balanced_routing_sends_less_from_one_rank(self):
         src, dst = lierne.Grid({"tp": 4, "dp": 1}), lierne.Grid({"tp": 1, "dp": 1}, 4, 5)
         with lierne.Context.sim(5) as world:
@@ -405,7 +422,13 @@ class Rows(unittest.TestCase):
                 back = plan.adjoint(self.h(context.rank, n + ghosts, width))
                 if case["nswap"]:
                     np.testing.assert_array_equal(out[n:], np.reshape(part["forward_ghost"], (-1, width)))
+                    owners, rows = plan.roots()
+                    gids = [case["ranks"][owner]["gid"][row] for owner, row in zip(owners, rows)]
+                    np.testing.assert_array_equal(self.f(gids, width), out[n:])
                     self.assertFalse(back[n:].any())
+                self.assertEqual(plan.swaps(), {"nlocal": n, "nghost": ghosts, "sendproc": part["sendproc"],
+                                                "recvproc": part["recvproc"], "recvnum": part["recvnum"],
+                                                "sendlists": part["sendlist"]})
                 np.testing.assert_array_equal(back[:n], np.reshape(part["backward_local"], (-1, width)))
                 return True
 
@@ -420,6 +443,10 @@ class Rows(unittest.TestCase):
             self.assertEqual(lierne.partition_split(len(at), case["world"]).tolist(),
                              case["index_split"])
             self.assertEqual(lierne.partition_morton(at, case["world"]).tolist(), case["assignment"])
+            order = np.argsort(lierne.partition_morton_codes(at), kind="stable")
+            if 1 < case["world"] < len(at):
+                share = np.arange(len(at)) * case["world"] // len(at)
+                self.assertEqual(share[np.argsort(order)].tolist(), case["assignment"])
         self.assertGreater(len(cases), 3)
         with self.assertRaisesRegex(ValueError, "positions has 8 entries, must have 12"):
             lierne.partition_morton(np.zeros((4, 2)), 2)
@@ -521,6 +548,10 @@ class Plans(unittest.TestCase):
                 one, two = pair.wait()
                 np.testing.assert_array_equal(one, data[r][:, 2 * (r % 2):2 * (r % 2) + 2])
                 np.testing.assert_array_equal(two, -one)
+                # Both plans in one message per peer: a rank needs rows of its own two ranks only.
+                sent, received = pair.messages()
+                self.assertEqual((sent, received), (there[r].report()["sent_messages"],
+                                                    there[r].report()["received_messages"]))
 
     def test_sets(self):
         """Rank 0 trains, ranks 1 and 2 serve: three matrices by columns and two vectors."""

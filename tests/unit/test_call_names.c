@@ -116,9 +116,6 @@ static void describe_badly(const world *w) {
     BAD(lierne_grid_get_groups, NULL, NULL, NULL, w->grid, "base", NULL, 3);
     BAD(lierne_grid_get_groups_ordered, NULL, NULL, NULL, NULL, "base", NULL, 3);
     BAD(lierne_grid_get_key, NULL, 0, NULL, w->grid, "base", &(const char *){"no"}, 1);
-    BAD(lierne_group_keys_create, NULL, w->grid);
-    BAD(lierne_group_keys_add, NULL, NULL, NULL, 0);
-    BAD(lierne_group_keys_find, NULL, NULL, NULL, 0);
     BAD(lierne_dtype_parse, &(lierne_dtype){LIERNE_DTYPE_F32}, "f31");
     BAD(lierne_layout_create, &(lierne_layout *){NULL}, NULL);
     BAD(lierne_layout_get_shape, NULL, NULL, 0);

@@ -193,11 +193,7 @@ Test(grid, null_grids) {
     cr_assert_null(lierne_grid_get_dim_name(NULL, NULL, 0));
     cr_assert_eq(lierne_grid_get_dim_size(NULL, NULL, 0), -1);
     cr_assert_eq(lierne_grid_find_dim_size(NULL, NULL, "tp"), -1);
-    cr_assert_eq(lierne_group_keys_get_count(NULL), -1);
-    cr_assert_null(lierne_group_keys_get_key(NULL, 0));
     lierne_grid_destroy(NULL);
-    lierne_group_keys_destroy(NULL);
-    lierne_group_keys_clear(NULL);
 }
 
 Test(grid, coords_and_rank_refuse_what_is_outside) {
@@ -218,12 +214,11 @@ Test(grid, coords_and_rank_refuse_what_is_outside) {
     lierne_grid_destroy(grid);
 }
 
-/* The grid of docs: views of two kinds and two keys, whatever allocation fails. */
+/* The grid of docs: views of two kinds and a key, whatever allocation fails. */
 static lierne_status build_all(void) {
     static const char *const expert[] = {"ep", "dp"};
     static const char *const dp[] = {"dp"};
     lierne_grid *grid = NULL;
-    lierne_group_keys *keys = NULL;
     lierne_grid_spec spec = good_spec();
     lierne_view_spec view = {.size = sizeof view,
                              .name = "expert",
@@ -237,11 +232,6 @@ static lierne_status build_all(void) {
     cr_assert_eq(grid == NULL, status != LIERNE_OK);
     status = status ? status : lierne_grid_add_view(grid, &view);
     status = status ? status : lierne_grid_get_key(NULL, 0, &needed, grid, "expert", expert, 2);
-    status = status ? status : lierne_group_keys_create(&keys, grid);
-    status = status ? status : lierne_group_keys_add(keys, "expert", expert, 2);
-    status = status ? status : lierne_group_keys_add(keys, "expert", dp, 1);
-    status = status ? status : lierne_group_keys_find(keys, NULL, dp, 1);
-    lierne_group_keys_destroy(keys);
     lierne_grid_destroy(grid);
     return status;
 }
@@ -261,22 +251,15 @@ Test(grid, every_allocation_may_fail) {
     cr_assert_gt(k, 10);
 }
 
-Test(grid, a_failed_view_or_key_changes_nothing) {
+Test(grid, a_failed_view_changes_nothing) {
     static const char *const names[] = {"x", "y"};
     lierne_grid *grid = good_grid();
-    lierne_group_keys *keys;
     lierne_view_spec view = {
         .size = sizeof view, .name = "v", .ndims = 2, .names = names, .sizes = two_four};
-    cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
     lierne_mem_fail_at(2);
     cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_ERR_NO_MEMORY);
     cr_assert_eq(lierne_grid_get_nviews(grid), 1);
-    lierne_mem_fail_at(2);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_ERR_NO_MEMORY);
     lierne_mem_fail_at(0);
-    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
     cr_assert_eq(lierne_grid_add_view(grid, &view), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, tp_dp, 1), LIERNE_OK);
-    lierne_group_keys_destroy(keys);
     lierne_grid_destroy(grid);
 }

@@ -453,36 +453,3 @@ Test(grid_keys, equal_keys_mean_equal_groups_whatever_views_share) {
     }
     cr_assert(shared > 500 && shared < 5500, "%d of 6000 dims shared", shared);
 }
-
-Test(grid_keys, life_cycle) {
-    lierne_grid *grid = cube();
-    lierne_group_keys *keys;
-    cr_assert_eq(lierne_group_keys_create(NULL, grid), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_group_keys_create(&keys, NULL), LIERNE_ERR_INVALID);
-    cr_assert_eq(add(grid, "e", NAMES("ep", "dp", NULL), SIZES(4, 2), NAMES("dp", NULL), NULL),
-                 LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_create(&keys, grid), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("tp"), 1), LIERNE_ERR_NOT_CREATED);
-    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("tp", "cp"), 2), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("cp", "tp"), 2), LIERNE_ERR_DUPLICATE);
-    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("ep"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_ERR_DUPLICATE);
-    cr_assert_eq(lierne_group_keys_add(keys, "e", NAMES("tp"), 1), LIERNE_ERR_UNKNOWN_DIM);
-    cr_assert_eq(lierne_group_keys_find(keys, "nope", NAMES("tp"), 1), LIERNE_ERR_UNKNOWN_VIEW);
-    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
-    cr_assert_eq(lierne_group_keys_find(NULL, NULL, NAMES("dp"), 1), LIERNE_ERR_INVALID);
-    cr_assert_eq(lierne_group_keys_get_count(keys), 3);
-    cr_assert_str_eq(lierne_group_keys_get_key(keys, 0), "cp-tp");
-    cr_assert_str_eq(lierne_group_keys_get_key(keys, 1), "dp");
-    cr_assert_str_eq(lierne_group_keys_get_key(keys, 2), "view:e:ep");
-    cr_assert_null(lierne_group_keys_get_key(keys, 3));
-    lierne_group_keys_clear(keys);
-    lierne_group_keys_clear(keys);
-    cr_assert_eq(lierne_group_keys_get_count(keys), 0);
-    cr_assert_eq(lierne_group_keys_find(keys, NULL, NAMES("dp"), 1), LIERNE_ERR_NOT_CREATED);
-    cr_assert_eq(lierne_group_keys_add(keys, NULL, NAMES("dp"), 1), LIERNE_OK);
-    lierne_group_keys_destroy(keys);
-    lierne_grid_destroy(grid);
-}

@@ -21,7 +21,8 @@ from lierne.grid import (At, Grid, Layout, Partial, Placement, Replicate, Shard,
 from lierne.plan import Coalesced, Plan, Request, Route, check_plans
 from lierne.planners import (Bridge, BridgeRoutes, Graph, Halo, Megatron, Redistribute, References,
                              TensorSet, TensorSetRoutes, all_gather, all_reduce, all_to_all,
-                             barrier, broadcast, partition_morton, partition_split, reduce_scatter)
+                             barrier, broadcast, partition_morton, partition_morton_codes,
+                             partition_split, reduce_scatter)
 from lierne.simulate import simulate
 
 # The declarations were made from the headers of this version; another library is another ABI.
@@ -34,5 +35,5 @@ __all__ = ["At", "Bridge", "BridgeRoutes", "Coalesced", "Config", "Context", "Di
            "Redistribute", "References", "Replicate", "Request", "Route", "Shard", "ShardRows",
            "ShardZigzag", "TensorSet", "TensorSetRoutes", "World", "all_gather", "all_reduce",
            "all_to_all", "barrier", "broadcast", "check", "check_digests", "check_plans", "digest",
-           "errors", "hangs", "partition_morton", "partition_split", "reduce_scatter", "schedules",
-           "simulate"]
+           "errors", "hangs", "partition_morton", "partition_morton_codes", "partition_split",
+           "reduce_scatter", "schedules", "simulate"]

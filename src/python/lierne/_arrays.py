@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from lierne._library import ffi, lib, text
+from lierne._library import call, ffi, lib, text
 
 try:  # numpy has no bfloat16 of its own
     from ml_dtypes import bfloat16 as _BF16
@@ -65,7 +65,9 @@ def dtype_name(dtype):
 
 def dtype_number(dtype):
     """The enum lierne_dtype of a dtype."""
-    return getattr(lib, "LIERNE_DTYPE_" + dtype_name(dtype).upper())
+    number = ffi.new("lierne_dtype *")
+    call(lib.lierne_dtype_parse, number, dtype_name(dtype).encode())
+    return number[0]
 
 
 def numpy_dtype(name):

@@ -159,6 +159,21 @@ class Context:
         n = lib.lierne_context_get_nmembers(handle(self, "context"))
         return [lib.lierne_context_get_member(self._handle, i) for i in range(n)]
 
+    def find_member(self, rank):
+        """The place of a rank among the members, or None."""
+        index = lib.lierne_context_find_member(handle(self, "context"), rank)
+        return None if index < 0 else index
+
+    @property
+    def ngroups(self):
+        """Number of groups alive on this rank, those that plans share included."""
+        return lib.lierne_context_get_ngroups(handle(self, "context"))
+
+    @property
+    def max_groups(self):
+        """The most groups that may be alive on this rank."""
+        return lib.lierne_context_get_max_groups(handle(self, "context"))
+
     def empty(self, shape, dtype):
         """A numpy array of zeros in memory that other ranks of the node read in place; as a buffer of
         a call it saves a copy. Freed with the array, which must be gone when the context is closed."""

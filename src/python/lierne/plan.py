@@ -205,6 +205,11 @@ class Plan:
         call(lib.lierne_plan_get_dtype, out, self._alive())
         return dtype_of_number(out[0])
 
+    @property
+    def memory_kind(self):
+        """The memory that its buffers are in: "host" or "cuda"."""
+        return text(lib.lierne_plan_get_memory_kind(self._alive()))
+
     def shapes(self, direction="forward"):
         """The shapes of this rank's input and output buffers in a direction, in elements."""
         n, sizes = ffi.new("int *"), ffi.new(f"int64_t[{2 * lib.LIERNE_MAX_AXES}]")
@@ -385,6 +390,13 @@ class Coalesced:
         direction = direction_of(direction)
         self.context._call(lib.lierne_coalesced_end, handle(self, "coalesced"), direction)
         return [entry[0] for entry in self._flying.pop(direction)]
+
+    def messages(self, direction="forward"):
+        """The numbers of messages that this rank sends and receives in one execution."""
+        counts = ffi.new("int64_t[2]")
+        call(lib.lierne_coalesced_get_messages, counts, counts + 1, handle(self, "coalesced"),
+             direction_of(direction))
+        return counts[0], counts[1]
 
     def close(self):
         """Releases the plans. Not collective."""

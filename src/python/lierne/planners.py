@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from lierne._arrays import dtype_name, dtype_number
-from lierne._library import Spec, call, ffi, handle, lib, make, sized
+from lierne._library import Spec, call, ffi, handle, lib, make, sized, text
 from lierne.plan import ADJOINT, FORWARD, Plan, direction_of, read_route, reduction_of
 
 _OWNERS = {"partial": lib.LIERNE_GRADIENT_OWNER_PARTIAL, "zigzag": lib.LIERNE_GRADIENT_OWNER_ZIGZAG,
@@ -21,6 +21,8 @@ _GRAPHS = {"auto": lib.LIERNE_GRAPH_ALGORITHM_AUTO, "direct": lib.LIERNE_GRAPH_A
            "all_gather": lib.LIERNE_GRAPH_ALGORITHM_ALL_GATHER}
 _COLLECTIVES = {"auto": lib.LIERNE_COLLECTIVE_ALGORITHM_AUTO, "one_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_ONE_SHOT,
                 "two_shot": lib.LIERNE_COLLECTIVE_ALGORITHM_TWO_SHOT}
+_REJECTION = {number: name.removeprefix("LIERNE_MEGATRON_REJECTION_").lower()
+              for number, name in ffi.typeof("lierne_megatron_rejection").elements.items()}
 _MEGATRON = {"collective": lib.LIERNE_MEGATRON_ALGORITHM_COLLECTIVE, "leader": lib.LIERNE_MEGATRON_ALGORITHM_LEADER}
 
 
@@ -190,6 +192,23 @@ class Megatron(Plan):
         spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
                     bridge=bridge_spec(src, dst, shape, dtype, **options))
         super().__init__(context, lib.lierne_plan_create_megatron, handle(context, "context"), spec.at)
+
+    @staticmethod
+    def check(src, dst, shape, dtype, algorithm="collective", **options):
+        """Raises what the constructor would, as far as that needs no context."""
+        spec = Spec("lierne_megatron_spec", algorithm=_choice("algorithm", algorithm, _MEGATRON),
+                    bridge=bridge_spec(src, dst, shape, dtype, **options))
+        call(lib.lierne_megatron_check, spec.at)
+
+    @staticmethod
+    def rejection(src, dst):
+        """Why Megatron-LM rejects two grids: a name as "src_cp" and a line of text; or None."""
+        spec = Spec("lierne_bridge_spec", src=handle(src, "grid"), dst=handle(dst, "grid"))
+        call(lib.lierne_bridge_check_grids, spec.at)
+        of = ffi.gc(make("lierne_megatron_map", lib.lierne_megatron_map_create, spec.at),
+                    lib.lierne_megatron_map_destroy)
+        code = lib.lierne_megatron_map_get_rejection_code(of)
+        return (_REJECTION[code], text(lib.lierne_megatron_map_get_rejection(of))) if code else None
 
 
 class Redistribute(Plan):
@@ -392,6 +411,24 @@ class Halo(Plan):
                     max_inflight=max_inflight)
         super().__init__(context, lib.lierne_plan_create_halo, handle(context, "context"), spec.at)
 
+    def swaps(self):
+        """What the plan was made with: a dict of nlocal, nghost, sendproc, recvproc, sendlists and
+        recvnum."""
+        spec = Spec("lierne_halo_spec")
+        call(lib.lierne_plan_get_halo_spec, spec.at, self._alive())
+        at, n = spec.at, spec.at.nswap
+        return {"nlocal": at.nlocal, "nghost": at.nghost, "sendproc": list(at.sendproc[0:n]),
+                "recvproc": list(at.recvproc[0:n]), "recvnum": list(at.recvnum[0:n]),
+                "sendlists": [list(at.sendlist[s][0:at.sendnum[s]]) for s in range(n)]}
+
+    def roots(self):
+        """The owner of each ghost, and the ghost's row there: two numpy arrays."""
+        nghost = self.swaps()["nghost"]
+        rank, row = np.zeros(nghost, np.int32), np.zeros(nghost, np.int64)
+        call(lib.lierne_plan_get_halo_roots, ffi.cast("int32_t *", rank.ctypes.data),
+             ffi.cast("int64_t *", row.ctypes.data), self._alive())
+        return rank, row
+
     def flattened(self, separate=False):
         """The same exchange in one round, straight from the owners. Collective."""
         plan = self._derived(self.context, lib.lierne_plan_create_flattened, self._alive(), separate)
@@ -477,12 +514,20 @@ def partition_split(nrows, world):
     return owner
 
 
-def partition_morton(positions, world):
-    """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
+def _along_morton(function, positions, out, *arguments):
     positions = np.ascontiguousarray(positions)
     sized("positions", positions, 3 * len(positions))
-    owner = np.zeros(len(positions), np.int32)
-    call(lib.lierne_partition_morton, ffi.cast("int32_t *", owner.ctypes.data),
-         ffi.cast("void *", positions.ctypes.data), dtype_number(positions.dtype), len(positions),
-         world)
-    return owner
+    values = np.zeros(len(positions), out)
+    call(function, ffi.cast(f"{out}_t *", values.ctypes.data), ffi.cast("void *", positions.ctypes.data),
+         dtype_number(positions.dtype), len(positions), *arguments)
+    return values
+
+
+def partition_morton(positions, world):
+    """Owners along a Morton curve. positions: (nrows, 3), float32 or float64."""
+    return _along_morton(lib.lierne_partition_morton, positions, "int32", world)
+
+
+def partition_morton_codes(positions):
+    """The code of each row along that curve: a numpy array of uint32, 10 bits per axis."""
+    return _along_morton(lib.lierne_partition_morton_codes, positions, "uint32")
