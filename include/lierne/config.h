@@ -33,11 +33,11 @@ typedef struct lierne_diagnostic {
     const char *hint;    /* one line: how to correct it; never NULL, may be "" */
 } lierne_diagnostic;
 
-/* Every diagnostic code: X(code, name, paragraph). docs/errors.md is made from it. */
+/* The table of diagnostics: X(code, name, paragraph). docs/errors.md is generated from it. */
 #include "lierne/diagnostics.h"
 
-/* Reads a configuration from length bytes of text. With SYNTAX and CONFIG *out is made too, so that
- * its diagnostics can be listed; with INVALID and NO_MEMORY it is NULL. Free it with
+/* Reads a configuration from length bytes of text. With SYNTAX and CONFIG *out is a configuration
+ * too, whose diagnostics can be listed; with INVALID and NO_MEMORY it is NULL. Free it with
  * lierne_config_destroy. Errors: SYNTAX (the text is not strict JSON; all diagnostics are of the
  * text), CONFIG (diagnostics of severity error), INVALID (NULL), NO_MEMORY. */
 LIERNE_API lierne_status lierne_config_parse(lierne_config **out, const char *text, size_t length);
@@ -80,7 +80,7 @@ LIERNE_API const char *lierne_config_get_bridge_axis(const lierne_config *config
                                                      int axis);
 /* Node of each rank: lierne_config_get_world_size() ints. NULL if the file has no "nodes". */
 LIERNE_API const int *lierne_config_get_nodes(const lierne_config *config);
-/* What links cost, for lierne_context_spec; NULL if the file has no "links". */
+/* The links of the machine, for lierne_context_spec; NULL if the file has no "links". */
 LIERNE_API const lierne_links *lierne_config_get_links(const lierne_config *config);
 
 #ifdef __cplusplus

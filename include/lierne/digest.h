@@ -1,17 +1,17 @@
-/* Digests: whether a tensor that was moved has arrived as it was sent, over any transport, also by
- * other means than lierne.
+/* Digests tell whether a tensor arrived as it was sent, over any transport, also if another library
+ * moved it.
  *
  * A digest is a sum, modulo 2^64, over elements. What an element adds depends on its bits, on its
  * index in the whole tensor, on the tensor's number and on a key, and not on layouts, ranks,
  * buffers or order. So digests of disjoint parts add up to that of the whole, and the same elements
- * have the same digest in every layout. Each side computes from its own buffer, and 64 bits are
- * compared.
+ * have the same digest in every layout: each side computes it from its own buffer, and the two
+ * compare 64 bits.
  *
- * What is found: any change of one element, of two elements that are swapped, and, except with a
- * probability of 2^-32 or less under a key that does not depend on the fault, any other change:
- * rows that are missing, doubled, moved or of another step, and another tensor's. Not a defence
- * against someone who knows the key. Digests are equal only of the same version of the library, on
- * machines of the same byte order.
+ * A check always finds a change of one element and a swap of two. It misses other changes (rows
+ * that are missing, doubled, moved, of another step or of another tensor) with a probability of at
+ * most 2^-32 under a key that does not depend on the fault. It is no defence against someone who
+ * knows the key. Compare only digests of the same version of the library, on machines of the same
+ * byte order.
  *
  * Thread safety: pure functions may run in many threads at once; for the others see
  * lierne/context.h. */
@@ -27,19 +27,20 @@
 extern "C" {
 #endif
 
-/* Whose elements a digest is of. Set size to sizeof(lierne_digest_spec) and the rest to zero first.
+/* The elements that a digest covers. Set size to sizeof(lierne_digest_spec) and the rest to zero
+ * first.
  */
 typedef struct lierne_digest_spec {
     size_t size;
-    const lierne_layout *layout; /* where the data lies: it is the buffer of rank */
+    const lierne_layout *layout; /* the data is the buffer of rank under this layout */
     int rank;
-    /* NULL: the elements that rank has to count, so that the digests of all ranks of the world add
-     * up to that of the tensor: all that it owns, if it is the lowest of its replicas, else none.
-     * Otherwise the elements that rank owns under layout and peer under peer_layout, of a tensor of
-     * the same shape and dtype: what the one had to give to the other. */
+    /* NULL: all elements that rank owns, or none if a lower rank is a replica of it, so that the
+     * digests of all ranks of the world add up to that of the tensor. Otherwise the elements that
+     * rank owns under layout and peer owns under peer_layout, of a tensor of the same shape and
+     * dtype: the elements that rank sends to peer. */
     const lierne_layout *peer_layout;
     int peer;
-    uint64_t key;    /* any number, the same on every rank; another one for each step, at best */
+    uint64_t key;    /* any number, the same on every rank; preferably another one in each step */
     uint64_t tensor; /* the tensor's number */
 } lierne_digest_spec;
 
@@ -62,12 +63,12 @@ typedef struct lierne_digest_check_spec {
 
 /* Checks that every rank's out has what the ranks of the source have in `in`: in[t] and out[t] are
  * this rank's buffers of tensor t under src[t] and dst[t], and may be NULL where they have no
- * elements. To be called after the tensors were moved, while `in` is still what it was. The lowest
+ * elements. Call it after the tensors were moved and before `in` changes. The lowest
  * holder of every element at the source computes its digest for each rank of the destination that
  * needs it: 8 bytes per tensor and pair of ranks are sent. Collective; blocking; in a simulated
  * world a thread per rank must call. Errors, the same on every rank: MISMATCH (the message names
- * the tensor, the rank whose out is wrong, and the rank whose part of it; also ranks that gave
- * another number of tensors or another key), INVALID (NULL, ntensors, layouts of different shape,
+ * the tensor, the rank whose out is wrong, and the rank that sent the wrong part; also if ranks
+ * gave different numbers of tensors or keys), INVALID (NULL, ntensors, layouts of different shape,
  * dtype or world size, a rank of a layout that is no member), UNSUPPORTED (a PARTIAL dim),
  * NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_digest_check(lierne_context *context,

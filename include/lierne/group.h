@@ -1,17 +1,21 @@
-/* Groups: ordered ranks of a context with an identity, a purpose and a priority. Traffic of one
- * purpose that must not wait for that of another one gets a group of its own: a transport that
- * needs a communicator per group (NCCL does) makes one for each; self, sim and mpi need none.
+/* Groups: ordered ranks of a context with an identity, a purpose and a priority. Give traffic of
+ * one purpose a group of its own if it must not wait for other traffic: each group is a queue of
+ * lierne/schedule.h.
+ *
+ * Communicators. A transport may need a communicator per group. None of lierne's transports does:
+ * their messages carry match ids, or (NCCL, ipc) all calls of a context share one order and one
+ * communicator. With such transports creating and destroying groups moves no data.
  *
  * Identity. A group is known by its uid, a number that its context never uses again. Two groups of
- * equal ranks and purpose, created one after the other, are two groups. The groups that plans need
- * inside (lierne/megatron.h) are shared by ordered ranks and purpose instead; they have no handle.
+ * equal ranks and purpose are two groups. Groups that plans need internally (lierne/megatron.h) are
+ * shared by plans with the same ordered ranks and purpose; they have no handle.
  *
- * Budget. A context has at most max_groups (lierne_context_spec) groups on a rank, those that plans
- * share included, because a communicator may cost hundreds of megabytes of device memory. One more
- * is NO_RESOURCE, and the message names purpose and size of the groups that are alive. A group that
- * the rank is no member of costs it nothing.
+ * Budget. A context has at most max_groups (lierne_context_spec) groups on a rank, including those
+ * that plans share, because a communicator may cost hundreds of megabytes of device memory. One
+ * more is NO_RESOURCE, and the message names purpose and size of the groups that are alive. Groups
+ * without this rank do not count.
  *
- * Thread safety: as the context (lierne/context.h). */
+ * Thread safety: that of the context (lierne/context.h). */
 #ifndef LIERNE_GROUP_H
 #define LIERNE_GROUP_H
 
@@ -30,10 +34,9 @@ typedef enum lierne_priority { LIERNE_PRIORITY_NORMAL, LIERNE_PRIORITY_HIGH } li
 
 #define LIERNE_MAX_PURPOSE 15 /* characters of a purpose */
 
-/* An enumeration of groups without a rank in common, of one purpose. Begin with
- * LIERNE_GROUP_SPEC_INIT, or set size to sizeof(lierne_group_spec), ngroups to 1 and the rest to
- * zero. lierne_grid_get_groups (lierne/grid.h) writes ranks, ngroups and group_size; one list of
- * ranks is ngroups 1. */
+/* Disjoint groups of one purpose. Begin with LIERNE_GROUP_SPEC_INIT, or set size to
+ * sizeof(lierne_group_spec), ngroups to 1 and the rest to zero. lierne_grid_get_groups
+ * (lierne/grid.h) writes ranks, ngroups and group_size; for one list of ranks ngroups is 1. */
 typedef struct lierne_group_spec {
     size_t size;
     const char *purpose; /* 1 to LIERNE_MAX_PURPOSE characters of a-z A-Z 0-9 _ - . */
@@ -41,26 +44,25 @@ typedef struct lierne_group_spec {
     int ngroups;      /* at least 1 */
     int group_size;   /* ranks of every group, at least 1; not read if sizes is given */
     const int *sizes; /* ranks of each group, at least 1, where they differ; else NULL */
-    const int *ranks; /* ranks of the context, group after group. Their order is the group's: it is
-                         kept, compared, and need not ascend */
+    const int *ranks; /* ranks of the context, group after group, in the order of each group: it
+                         need not ascend, and must be the same on all ranks */
 } lierne_group_spec;
 #define LIERNE_GROUP_SPEC_INIT                                                                     \
     { .size = sizeof(lierne_group_spec), .ngroups = 1 }
 
-/* Creates the groups of an enumeration. *out is this rank's, NULL if it is a member of none. The
- * same as lierne_group_create_all with one spec. */
+/* Creates the groups of one spec. *out is this rank's group, NULL if it is in none of them. Equal
+ * to lierne_group_create_all with one spec. */
 LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context *context,
                                              const lierne_group_spec *spec);
 
-/* Creates the groups of n enumerations at once. out has n entries: out[i] is this rank's group of
- * specs[i], NULL if it is a member of none. specs is copied. Destroy each with
- * lierne_group_destroy; all before the context.
+/* Creates the groups of n specs at once. out has n entries: out[i] is this rank's group of
+ * specs[i], NULL if it is in none of them. specs is copied. Destroy each group with
+ * lierne_group_destroy, before the context.
  *
- * Collective over the context, members or not, because all ranks of a context agree with each
- * other: each rank gives the same specs, and waits for all others (over sim: a thread per rank).
- * Nothing is created before all have agreed. Then, with transports that have communicators, members
- * create theirs one after the other, ordered by smallest rank, size and uid, within the context's
- * deadline. On an error, which is the same on every rank, nothing is created and all out are NULL.
+ * Collective over the context: all its ranks call with the same specs, also ranks that are in no
+ * group, and wait for each other (in a simulated world: a thread per rank). Nothing is created
+ * before all ranks have agreed. Every rank gets the same error; then nothing is created and all out
+ * are NULL.
  *
  * Errors: INVALID (context, out, specs or an entry NULL, n below 1, purpose, priority, a size, a
  * rank that is outside of the context or twice in a spec), NO_RESOURCE (max_groups), MISMATCH
@@ -69,15 +71,15 @@ LIERNE_API lierne_status lierne_group_create(lierne_group **out, lierne_context 
 LIERNE_API lierne_status lierne_group_create_all(lierne_group **out, lierne_context *context,
                                                  const lierne_group_spec *const *specs, int n);
 
-/* Destroys *group and sets *group to NULL, whatever the result: a second call with the same
- * variable does nothing and returns OK, so that the paths after success and after an error may both
- * call it. NULL, or *group NULL, does nothing.
+/* Destroys *group and sets *group to NULL, also on an error. A second call with the same variable
+ * does nothing and returns OK, so cleanup code may call it on every path. NULL, or *group NULL,
+ * does nothing.
  *
  * Collective over the members of the group, in the same order on all of them, as MPI_Comm_free is.
- * Transports without communicators do not communicate: over self, sim and mpi it never waits. With
- * communicators it waits for the other members at most the context's timeout; calls in flight do
- * not progress meanwhile. Of a dead context a group is destroyed without communication. Errors:
- * TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead then; the group is destroyed). */
+ * It waits only for transports with a communicator per group (above), at most the context's
+ * timeout; calls in flight do not progress while it waits. A group of a dead context is destroyed
+ * without communication. Errors: TIMEOUT, PEER_FAILED, TRANSPORT (the context is dead then; the
+ * group is destroyed). */
 LIERNE_API lierne_status lierne_group_destroy(lierne_group **group);
 
 /* The number of ranks, this rank's place among them (0 to size - 1), and the world ranks in the

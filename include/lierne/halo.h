@@ -3,8 +3,8 @@
  * A rank holds one combined buffer of nlocal + nghost rows: its owned rows, then its ghosts in the
  * order in which the swaps bring them. Swap s sends the rows sendlist[s] (owned rows, and ghosts
  * that earlier swaps brought) to rank sendproc[s] and receives recvnum[s] rows from rank
- * recvproc[s]. Swaps run one after another, so that ghosts are passed on: rows of a corner need one
- * swap per axis, and a cutoff longer than a box needs several swaps per side.
+ * recvproc[s]. Swaps run one after another and pass ghosts on: a row across a corner takes one swap
+ * per axis, and a cutoff longer than a box takes several swaps per side.
  *
  * Forward: out = in with its ghosts filled; ghosts of in are not read. Adjoint: the swaps in
  * reverse order; each sends the gradients of its ghosts back and adds them to the rows that were
@@ -29,7 +29,7 @@ extern "C" {
  * rest to zero. */
 typedef struct lierne_halo_spec {
     size_t size;
-    int64_t nlocal; /* owned rows; 0 is allowed, even if the rank passes ghosts on */
+    int64_t nlocal; /* owned rows; may be 0 even on a rank that passes ghosts on */
     int64_t nghost;
     int nswap;           /* the same on every rank */
     const int *sendproc; /* nswap entries in each of these five */
@@ -46,9 +46,9 @@ typedef struct lierne_halo_spec {
 #define LIERNE_HALO_SPEC_INIT                                                                      \
     { .size = sizeof(lierne_halo_spec), .width = 1 }
 
-/* Makes a plan of swaps. Collective; waits for all ranks (in a simulated world: a thread per rank).
- * The plan is the caller's, to be freed with lierne_plan_destroy; the lists are copied. On any
- * rank's failure every rank gets the same error, which names rank, swap and row, and *out is NULL.
+/* Creates a plan of swaps. Collective; waits for all ranks (in a simulated world: a thread per
+ * rank). Free it with lierne_plan_destroy; the lists are copied. If any rank fails, every rank gets
+ * the same error, which names rank, swap and row, and *out is NULL.
  * dtype, width, keep_ghosts and max_inflight must be the same on every rank (MISMATCH). Errors:
  * INVALID (NULL, size, width, stride, dtype, max_inflight), COUNT_RANGE, PEER_RANGE, GHOST_COUNT,
  * SELF_COUNT, SELF_ASYM, INDEX_RANGE, ROW_NOT_YET_FILLED, PLAN_DEPTH, PEER_COUNT, MISMATCH,
@@ -61,29 +61,29 @@ LIERNE_API lierne_status lierne_plan_create_halo(lierne_plan **out, lierne_conte
  * (NULL, spec->size, a plan of another kind). */
 LIERNE_API lierne_status lierne_plan_get_halo_spec(lierne_halo_spec *spec, const lierne_plan *plan);
 
-/* The same exchange without some of the rows (atoms of types that a model does not know). keep has
- * nlocal + nghost entries, nonzero for rows of this rank that stay; NULL is allowed if there are
- * none. Rows that stay keep their order; lists and counts shrink accordingly. The new plan is the
- * caller's and independent of the old one. Collective. Errors: INVALID (NULL, a plan of another
- * kind), MISMATCH (a rank keeps a ghost that its sender drops, or the reverse; the message names
- * rank, swap and row), and those of lierne_plan_create_halo; *out is NULL then. */
+/* Creates the same exchange without some rows (such as atoms of types that a model does not know).
+ * keep has nlocal + nghost entries, nonzero for rows of this rank that stay; NULL is allowed if
+ * there are none. Rows that stay keep their order; lists and counts shrink accordingly. The new
+ * plan is the caller's and independent of the old one. Collective. Errors: INVALID (NULL, a plan of
+ * another kind), MISMATCH (a rank keeps a ghost that its sender drops, or the reverse; the message
+ * names rank, swap and row), and those of lierne_plan_create_halo; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_restricted(lierne_plan **out, const lierne_plan *plan,
                                                        const uint8_t *keep);
 
-/* The same exchange in one round: a plan of references (lierne/sparse.h) whose ghosts come straight
- * from their owners, each row once per rank that has ghosts of it. Buffers and results are the same
- * except for the order of additions, which is that of references. It often moves fewer bytes
- * (lierne_plan_get_report). With keep_ghosts the ghost rows of the adjoint's out are those of its
- * in. separate nonzero, the same on every rank: owned rows and ghosts have a buffer each. A plan
- * without swaps stays one of swaps. The new plan is the caller's and independent of the old one.
- * Collective. Errors: INVALID (NULL, a plan of another kind, separate with a plan without swaps),
- * and those of lierne_plan_create_references; *out is NULL then. */
+/* Creates the same exchange in one round: a plan of references (lierne/sparse.h) whose ghosts come
+ * straight from their owners, each row once per rank that has ghosts of it. Buffers and results are
+ * the same except for the order of additions, which is that of references. It often moves fewer
+ * bytes (lierne_plan_get_report). With keep_ghosts the ghost rows of the adjoint's out are those of
+ * its in. separate nonzero, the same on every rank: owned rows and ghosts have a buffer each. A
+ * plan without swaps stays one of swaps. The new plan is the caller's and independent of the old
+ * one. Collective. Errors: INVALID (NULL, a plan of another kind, separate with a plan without
+ * swaps), and those of lierne_plan_create_references; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_flattened(lierne_plan **out, const lierne_plan *plan,
                                                       int separate);
 
-/* The owner of each ghost and the local row there: ghost k is row[k] of rank[k]. Both have room for
- * nghost entries and may be NULL if nghost is 0. Not collective: planning found them. Errors:
- * INVALID (NULL, a plan of another kind, ghosts without swaps that fill them). */
+/* The owner of each ghost and the local row there: ghost k is row[k] of rank[k]. Both have space
+ * for nghost entries and may be NULL if nghost is 0. Not collective. Errors: INVALID (NULL, a plan
+ * of another kind, ghosts without swaps that fill them). */
 LIERNE_API lierne_status lierne_plan_get_halo_roots(int32_t *rank, int64_t *row,
                                                     const lierne_plan *plan);
 
@@ -109,7 +109,7 @@ typedef struct lierne_brick_spec {
 
 typedef struct lierne_brick lierne_brick;
 /* Computes the swaps. Collective; waits for all ranks. The brick is the caller's and copies all
- * that it needs. On any rank's failure every rank gets the same error, and *out is NULL. All but
+ * that it needs. If any rank fails, every rank gets the same error, and *out is NULL. All but
  * nlocal and positions must be the same on every rank (MISMATCH). Errors: INVALID (NULL, size, a
  * grid whose number of bricks is not that of the ranks, a box or cutoff that is not positive and
  * finite, splits, dims), INDEX_RANGE (a point outside its brick, which the message names),

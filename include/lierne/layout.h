@@ -6,22 +6,24 @@
  * A tensor has a global shape of 1 to LIERNE_MAX_AXES axes, row-major. A rank's local tensor has
  * as many axes, each cut to what the rank holds, row-major without gaps.
  *
- * A layout of DTensor is stated as follows.
- * - A mesh lists the slowest dim first, a grid the fastest, so the placements are reversed.
- * - Shard(a) is SHARD with share LIERNE_SHARE_RULE_CHUNK. Dims that shard the same axis cut it one
- * after the other, the slowest dim first, in both.
- * - _StridedShard(a, split_factor) on a dim, and Shard(a) on a faster dim of split_factor ranks (or
- *   on several whose sizes multiply to it), are the same cuts in the other order: give the strided
- *   dim the higher cut_order.
- * - Where the sizes do not divide, torch may deal a strided shard out in another way, and without
- *   such a faster dim it is no nested cut. State it index by index: SHARD_ROWS with axis2 = -1 on
- *   every dim that shards the axis.
+ * From DTensor to a layout:
  *
- * Nothing here communicates and no function is collective. A question about one rank costs time and
- * memory in proportion to what that rank holds; with a map of two axes, to what the other dims
- * leave of it. A layout copies all that it is given: the grid, its view, shape, placements, counts
- * and rows may be freed or changed as soon as it is created, and a view that is added to the grid
- * later does not change it. Functions that take a const layout may run at once in many threads. */
+ *   A mesh lists the slowest dim first, a grid the fastest: reverse the placements.
+ *
+ *   Shard(a) is SHARD with share LIERNE_SHARE_RULE_CHUNK. In both, dims that shard the same axis
+ * cut it one after the other, the slowest dim first.
+ *
+ *   _StridedShard(a, split_factor) on a dim, with Shard(a) on a faster dim of split_factor ranks
+ * (or on several whose sizes multiply to it), are the same cuts in the other order: give the
+ * strided dim the higher cut_order. If the sizes do not divide, or there is no such faster dim, the
+ *   strided shard may be no nested cut: state it by index, with SHARD_ROWS and axis2 = -1 on every
+ *   dim that shards the axis.
+ *
+ * No function here communicates or is collective. A getter of one rank takes time and memory in
+ * proportion to what that rank holds; with a map of two axes, to what the other dims leave of the
+ * map. A layout copies all its arguments: the grid, its view, shape, placements, counts and rows
+ * may be freed or changed after the call, and views added to the grid later do not change the
+ * layout. Functions that take a const layout may run at once in many threads. */
 #ifndef LIERNE_LAYOUT_H
 #define LIERNE_LAYOUT_H
 
@@ -34,11 +36,10 @@ extern "C" {
 #define LIERNE_MAX_AXES 4
 
 /* Element types. The numbers are part of the ABI. BITS8 to BITS128 are opaque elements of 1 to 16
- * bytes, for types that lierne has no arithmetic of: bool, fp8, int16, complex. They are copied bit
- * for bit. A plan that sums contributions to an element in either direction cannot have one: making
- * it is INVALID (all-gathers and broadcasts of lierne/collective.h have no adjoint instead). A
- * replicated value whose gradients are equal is copied both ways; a PARTIAL gradient, and rows that
- * several ghosts refer to, are summed. */
+ * bytes, for types without arithmetic in lierne: bool, fp8, int16, complex. They are copied bit for
+ * bit. Creating a plan that sums them in either direction is INVALID; all-gathers and broadcasts of
+ * lierne/collective.h have no adjoint instead. PARTIAL gradients, and rows with several ghosts, are
+ * summed; a replicated value whose gradients are equal is copied in both directions. */
 typedef enum lierne_dtype {
     LIERNE_DTYPE_F64 = 0,
     LIERNE_DTYPE_F32 = 1,
@@ -82,8 +83,8 @@ typedef enum lierne_share_rule {
     LIERNE_SHARE_RULE_CHUNK = 1
 } lierne_share_rule;
 
-/* One placement. Fields whose comment does not name its kind are not read. share and cut_order may
- * always be 0: balanced shares, and of the dims that cut one axis the slower first. */
+/* One placement. A field is read only for the kinds that its comment names. share and cut_order may
+ * always be 0: balanced shares, and the slowest dim cuts an axis first. */
 typedef struct lierne_placement {
     lierne_placement_kind kind;
     /* SHARD, SHARD_ZIGZAG, SHARD_ROWS: the axis. */
@@ -100,23 +101,22 @@ typedef struct lierne_placement {
      * (i, j) of (axis, axis2) at rows[i * shape[axis2] + j]. Indices are global, and the map is the
      * same on every rank. */
     const int32_t *rows;
-    /* SHARD without counts: how the sizes of shares follow. */
+    /* SHARD without counts: the sizes of the shares. */
     lierne_share_rule share;
-    /* SHARD, SHARD_ZIGZAG: of the dims that cut the same axis, the one with the lower cut_order
-     * cuts first, of equal ones the slower dim; each cuts what the one before has left. 0 to
-     * LIERNE_MAX_DIMS - 1. */
+    /* SHARD, SHARD_ZIGZAG: if several dims cut one axis, the dim with the lower cut_order cuts
+     * first (if equal, the slower dim), and each next dim cuts the parts that the one before made.
+     * 0 to LIERNE_MAX_DIMS - 1. */
     int cut_order;
 } lierne_placement;
 
-/* What a rank's buffer holds of an axis that is cut. COMPACT: the rank's own part only, in
- * ascending order. FULL (see full_axes): the whole axis, of which only the own part is read or
- * written.
+/* How a rank's buffer stores an axis that is cut. COMPACT: the rank's own part only, in ascending
+ * order. FULL (see full_axes): the whole axis, of which only the own part is read or written.
  *
- * SHARD_ROWS takes nothing away from the other dims: an index belongs to the rank that all maps and
- * all cuts of its axis name. A map of two axes is stored as axis2 is. COMPACT: the two axes become
- * one, of own rows, in the order of (axis, axis2); the bit of `axis` in full_axes is not read.
- * FULL: all rows that the other dims leave of the two axes; a SHARD of axis2 stays compact, one of
- * `axis` unless its own bit in full_axes is set, too. */
+ * SHARD_ROWS combines with other dims: an index belongs to the rank that all maps and all cuts of
+ * its axis name. A map of two axes is stored as axis2 is. COMPACT: the two axes become one axis of
+ * own rows, in the order of (axis, axis2); the bit of `axis` in full_axes is not read. FULL: all
+ * rows that the other dims leave of the two axes; a SHARD of axis2 stays compact, and so does one
+ * of `axis` unless its own bit in full_axes is set. */
 typedef enum lierne_storage { LIERNE_STORAGE_FULL = 0, LIERNE_STORAGE_COMPACT = 1 } lierne_storage;
 
 typedef struct lierne_layout lierne_layout;

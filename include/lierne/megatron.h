@@ -27,9 +27,8 @@ typedef enum lierne_megatron_algorithm {
     LIERNE_MEGATRON_ALGORITHM_LEADER = 2
 } lierne_megatron_algorithm;
 
-/* A bridge to plan by an algorithm of Megatron-LM. Set size to sizeof(lierne_megatron_spec), and
- * what you do not set to zero. `routing` of the bridge is not read: the algorithm says who sends.
- */
+/* A bridge to plan by an algorithm of Megatron-LM. First set size to sizeof(lierne_megatron_spec)
+ * and the rest to zero. `routing` of the bridge is not read: the algorithm decides who sends. */
 typedef struct lierne_megatron_spec {
     size_t size;
     lierne_megatron_algorithm algorithm;
@@ -37,8 +36,8 @@ typedef struct lierne_megatron_spec {
 } lierne_megatron_spec;
 
 /* Plans a bridge by one of the algorithms. Collective over the context: every rank calls with the
- * same spec. On any rank's failure every rank gets the same error, and nothing exists. *out is NULL
- * then. The spec and what it points to may be freed after the call. The plan is used through
+ * same spec. If any rank fails, every rank gets the same error, no plan exists, and *out is NULL.
+ * The spec and what it points to may be freed after the call. The plan is used through
  * lierne/plan.h. Thread safety: a context serves one thread at a time.
  * Errors: as lierne_plan_create_bridge, and INVALID (spec->size, algorithm); UNSUPPORTED (both: an
  * owned gradient, counts, placements, variable_rows, shared_output; COLLECTIVE: grids of different
@@ -50,8 +49,8 @@ typedef struct lierne_megatron_spec {
 LIERNE_API lierne_status lierne_plan_create_megatron(lierne_plan **out, lierne_context *context,
                                                      const lierne_megatron_spec *spec);
 
-/* Whether lierne_plan_create_megatron would accept a spec, and why not: all of its checks that need
- * no context. Pure, not collective. Errors: as lierne_plan_create_megatron. */
+/* Makes all checks of lierne_plan_create_megatron that need no context. Pure, not collective.
+ * Errors: as lierne_plan_create_megatron. */
 LIERNE_API lierne_status lierne_megatron_check(const lierne_megatron_spec *spec);
 
 /* What a pair of grids means for Megatron-LM's colocated bridge, without a context: pure, not

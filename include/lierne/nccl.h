@@ -1,15 +1,11 @@
-/* Messages between GPUs over NCCL. Library liblierne_nccl; needs no header of NCCL or CUDA. NCCL
- * itself is looked up at run time (libnccl.so.2: the one that the process has loaded, else the one
- * that the loader finds); the library loads without it.
+/* Messages between GPUs over NCCL. Library liblierne_nccl; needs no header of NCCL or CUDA. The
+ * library loads without NCCL and looks libnccl.so.2 up at run time: the one that the process has
+ * loaded, else the one that the loader finds.
  *
- * Every stage of a plan is one or more group calls of sends and receives, each of at most 256
- * operations, on one communicator per context; a stage in which every rank sends one block to all
- * others, and has theirs in the order of the ranks, is NCCL's all-gather. With NCCL 2.28 or later
- * and a communicator of lierne's, scratch lies in windows for symmetric memory, in chunks of 2 MiB
- * and more that are registered while planning and live as long as the context. NCCL's messages have
- * no ids, so all ranks must begin all calls of the context in the same order, across plans and
- * directions (lierne/plan.h), and in the same order among the calls that plan; a context that
- * checks finds ranks that do not. Sums are lierne's own, with the bits that it promises. */
+ * All messages of a context travel on one communicator. They have no ids, so all ranks must begin
+ * all calls of the context in the same order, across plans and directions (lierne/plan.h), and in
+ * the same order among the calls that plan. A context that checks reports ranks that do not. Sums
+ * are lierne's own, with the bits that it promises. docs/gpu.md describes how it works. */
 #ifndef LIERNE_NCCL_H
 #define LIERNE_NCCL_H
 
@@ -21,56 +17,51 @@ extern "C" {
 
 struct ncclComm; /* ncclComm_t is a pointer to it */
 
-/* Lets a context for CUDA memory (lierne_context_use_cuda, first) send its messages over NCCL.
- * comm: an ncclComm_t whose ranks are those of the context, in their order, on the device that is
- * current; it stays the caller's, must live as long as the context, and serves nothing else while a
- * call of the context is enqueued. NULL: lierne makes one, nonblocking, and the context's control
- * brings its id to all ranks; it is destroyed with the context. LIERNE_TRANSPORTS does not concern
- * NCCL. Collective over the context, before its first plan; waits for all ranks, at most the
- * timeout. Not thread-safe with other calls on the context.
+/* Makes a context for CUDA memory (call lierne_context_use_cuda first) send its messages over NCCL,
+ * whatever LIERNE_TRANSPORTS says. comm: an ncclComm_t with the ranks of the context, in their
+ * order, on the current device. It stays the caller's, must live as long as the context, and may
+ * not be used for anything else while a call of the context is enqueued. NULL: lierne creates a
+ * nonblocking communicator and destroys it with the context. Collective over the context, before
+ * its first plan; waits for all ranks, at most the timeout. Not thread-safe with other calls on the
+ * context.
  *
- * Connections. NCCL connects two ranks in their first message. A call that plans lets the ranks
- * that will have messages, and had none, send each other a few bytes, and waits until they have
- * passed, and with them what was begun before: at most the timeout, after which the context is
- * dead. An all-gather connects ranks when it is first called, which may take long.
+ * Connections. Planning sends a few bytes between ranks that will exchange messages and have
+ * exchanged none yet, because NCCL connects two ranks in their first message. It waits until these
+ * messages, and the work enqueued before them, have passed. All-gathers connect ranks when they are
+ * first called, which may take long.
  *
- * Deadlines. A call that executes waits until NCCL has enqueued it, at most the timeout (TIMEOUT);
- * with a blocking communicator of the caller's there is no such deadline, nor for the connections
- * of a plan. What waits on the device for a rank that never comes, and errors that NCCL has later,
- * are found by the watchdog (lierne/cuda.h), which aborts a communicator of lierne's. One of the
- * caller's is only asked for its error (ncclCommGetAsyncError), by another thread and while calls
- * are under way: abort it after an error, or the device hangs. After an error the context is dead;
- * a communicator of lierne's is aborted at the latest when the context is destroyed.
+ * Deadlines. An executing call waits until NCCL has enqueued it, at most the timeout (TIMEOUT). The
+ * watchdog (lierne/cuda.h) finds operations that wait on the device for a missing rank, and later
+ * errors of NCCL. It aborts a communicator of lierne's. A blocking communicator of the caller's has
+ * no deadline while NCCL enqueues or connects, and lierne never aborts it: abort it after an error,
+ * or the device hangs. Another thread may call ncclCommGetAsyncError on it while calls run.
  *
- * Windows. A first one is registered here; where that fails on any rank, all ranks do without, with
- * another communicator if need be. A later registration, while planning, that fails or does not end
- * within half of the timeout is the error of the call that plans, and the context is dead. A comm
- * of the caller's gets no windows, because it may wait without a deadline; buffers of a call that
- * lie in one of its own for symmetric memory need the same place there on all ranks, as NCCL says.
+ * Windows. With NCCL 2.28 or later and a communicator of lierne's, scratch memory is registered as
+ * symmetric memory: here, and later while planning. If the first registration fails on any rank,
+ * all ranks do without. If a later one fails, or does not end within half of the timeout, planning
+ * returns the error and the context is dead. Buffers in a symmetric window of the caller's own
+ * communicator must be at the same place on all ranks, as NCCL requires.
  *
  * Errors that all ranks get alike: INVALID (no CUDA memory, plans are alive, NCCL in use already,
  * comm has other ranks or another device than the context, or no comm is given and another device
  * is current), UNSUPPORTED (no NCCL, or one older than 2.14), MISMATCH (only some ranks give comm),
  * NO_MEMORY, TRANSPORT (NCCL's own), TIMEOUT, PEER_FAILED. Of this rank alone: INVALID (context is
- * NULL). After an error the context is what it was, unless it is dead. */
+ * NULL). On error the context is unchanged, unless it is dead. */
 LIERNE_API lierne_status lierne_context_use_nccl(lierne_context *context, struct ncclComm *comm);
 
-/* Creates a context from nothing but a communicator: its ranks are those of comm, in their order,
- * its memory is that of comm's device, which must be current (lierne_context_use_cuda), and its
- * messages travel over comm (lierne_context_use_nccl). What ranks tell each other to plan travels
- * over comm too, as all-gathers of a few bytes to some KiB, on a stream of lierne's own. spec: as
- * lierne_context_create_oob; may be NULL. Collective over the ranks of comm, waits for all of them.
- * comm stays the caller's, must live until lierne_context_destroy has returned, which is
- * collective, and serves nothing else while a call on the context runs or what it enqueued is under
- * way.
+/* Creates a context from a communicator alone. Its ranks are those of comm, in their order; its
+ * memory is that of comm's device, which must be current (lierne_context_use_cuda); messages and
+ * planning travel over comm (lierne_context_use_nccl). spec: as lierne_context_create_oob; may be
+ * NULL. comm stays the caller's and must live until lierne_context_destroy, which is collective,
+ * has returned. It may not be used for anything else while a call on the context runs or work that
+ * it enqueued is in flight. Collective over the ranks of comm; waits for all of them.
  *
- * NCCL's operations have no ids: all ranks must make all calls of the context in one order, those
- * that plan, update, create groups and destroy among those that execute. A call that plans waits
- * until the operations before it on comm have passed.
+ * All ranks must make all calls of the context in one order: those that execute, plan, update,
+ * create groups and destroy. A call that plans waits until earlier operations on comm have passed.
  *
- * Deadlines. Where comm is nonblocking, a rank that does not call is TIMEOUT. With a blocking comm
- * NCCL itself may wait in a call for another rank, in the first ones to connect, and no deadline of
- * lierne's can end that. The death of a process is found on the same node.
+ * Deadlines. With a nonblocking comm, the other ranks get TIMEOUT if a rank does not call. With a
+ * blocking comm NCCL itself may wait for another rank, in the first calls to connect, and no
+ * deadline of lierne can end that. The death of a process is found on the same node.
  *
  * Errors that all ranks get alike: as lierne_context_create_oob, lierne_context_use_cuda and
  * lierne_context_use_nccl. Of this rank alone, which the others see as TIMEOUT: INVALID (comm is
@@ -80,7 +71,7 @@ LIERNE_API lierne_status lierne_context_create_nccl(lierne_context **out, struct
                                                     const lierne_context_spec *spec);
 
 /* Writes one line to text of size bytes: NCCL's version and whether it has windows and put/signal
- * (which lierne does not use), or why there is no NCCL. What does not fit is cut off. Not
+ * (which lierne does not use), or why there is no NCCL. Truncates what does not fit. Not
  * collective; thread-safe. Errors: INVALID (text is NULL, size is 0). */
 LIERNE_API lierne_status lierne_nccl_get_summary(char *text, size_t size);
 

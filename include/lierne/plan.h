@@ -1,29 +1,27 @@
 /* A plan: two routes, forward and adjoint, computed once and executed any number of times.
  *
- * Planners make plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h, lierne/sparse.h
- * (also from text), lierne/halo.h, lierne/collective.h. lierne_plan_create_transposed and
- * lierne_plan_create_composed make plans of plans. Everything here is the same for all of them.
+ * Planners create plans: lierne/redistribute.h, lierne/bridge.h, lierne/megatron.h,
+ * lierne/sparse.h (also from text), lierne/halo.h and lierne/collective.h.
+ * lierne_plan_create_transposed and lierne_plan_create_composed create plans from plans. The
+ * functions here are the same for all of them.
  *
  * Execution is collective over the ranks of the plan's context: all ranks must call, even ranks
  * without data, in the same order per plan and direction. A buffer has lierne_plan_get_elements()
- * elements of host memory, or of CUDA memory in a context for that (lierne/cuda.h); `in` is never
- * written, except through out == in where a planner allows that.
+ * elements of host memory, or of CUDA memory in a context for CUDA memory (lierne/cuda.h). `in` is
+ * never written, except through out == in if the planner allows that.
  *
- * Matching. Messages of different plans, directions and requests in flight are never taken for one
- * another: each call has a match id, made of the plan's number, the direction and the number of the
- * call. A transport without match ids (NCCL has none, nor has ipc) matches messages in the order in
- * which they are posted. Where a context has one, all ranks must begin all calls of the context in
- * the same order, across plans and directions; lierne then posts the messages of one call after
- * those of the calls begun before it. A context that checks (lierne_context_spec) finds ranks that
- * do not.
+ * Matching. Messages of different plans, directions and requests never match each other: each call
+ * has a match id, made of the plan's number, the direction and the number of the call. Transports
+ * without match ids (nccl, ipc) match messages in the order in which they are posted. In a context
+ * with such a transport all ranks must begin all calls in the same order, across plans and
+ * directions. A context that checks (lierne_context_spec) reports ranks that do not.
  *
- * A bad argument on one rank. Calls that make or change a plan return the same error on every rank,
- * and the message names the rank that caused it. Calls that execute do so where the context checks
- * (lierne_context_spec); elsewhere the error is that rank's alone, nothing was started, and it may
- * call again with right arguments: the other ranks only wait. A rank that cannot says so with
- * lierne_context_abort; then the others get its error and its message at once, instead of TIMEOUT
- * at their deadline. A rank that passes NULL in place of the plan gives no context to report
- * through: it always gets INVALID alone.
+ * A bad argument on one rank. Calls that create or change a plan return the same error on every
+ * rank, and the message names the rank that caused it. Executing calls do the same in a context
+ * that checks (lierne_context_spec). Otherwise only this rank gets the error, nothing was started,
+ * and the other ranks wait: call again with right arguments. If this rank cannot retry, it calls
+ * lierne_context_abort, and the others get its error and message at once, instead of TIMEOUT at
+ * their deadline. A rank that passes NULL for the plan always gets INVALID alone.
  *
  * Results are never scaled. Copies are bitwise, integer results are exact. Contributions to a sum
  * are added in the order that the planner's header states: of coordinates on the grid for
@@ -58,32 +56,30 @@ typedef enum lierne_direction {
 /* Who sends what in a redistribution or a bridge. Results have the same bits in every case, and all
  * ranks together move as few bytes. */
 typedef enum lierne_routing {
-    /* BALANCED where it takes less time by the links of the context (lierne_context_spec),
-     * otherwise DIRECT: small tensors have the fewest stages, large ones the least to move for the
-     * busiest rank. lierne_report has both times. */
+    /* BALANCED if it takes less time by the links of the context (lierne_context_spec), otherwise
+     * DIRECT. lierne_report has both times. */
     LIERNE_ROUTING_AUTO = 0,
-    LIERNE_ROUTING_DIRECT = 1, /* one rank sends all that another one needs of what it holds */
-    /* What ranks send is divided so that the busiest of them sends as little as possible: several
-     * holders each send a part of what one rank needs, and ranks that need the same each get a
-     * part and pass it on. More messages, and up to two more stages. */
+    LIERNE_ROUTING_DIRECT = 1, /* a rank receives all elements that it needs of a holder from it */
+    /* The busiest rank sends as little as possible: several holders each send a part of what one
+     * rank needs, and ranks that need the same elements each receive a part and pass it on. More
+     * messages, and up to two more stages. */
     LIERNE_ROUTING_BALANCED = 2
 } lierne_routing;
 
-/* Of which directions the plan owns the output. Ranks of one node that need the same elements (the
- * tp replicas of a dp rank, for example) then share one output in memory of the node: each of them
- * writes a part of it, so that a byte is written once per node and not once per rank. Calls pass
- * out NULL; lierne_plan_get_shared_output says where the result is. Ranks share where the context
- * has the shm transport (docs/transports.md). Elsewhere, as in a world of one rank, a simulated
- * world and over MPI alone, and on a rank without replicas on its node, the output is memory of
- * this rank's plan, with the same calls.
+/* The directions whose output buffer the plan owns. Ranks of one node that need the same elements
+ * (such as the tp replicas of a dp rank) then share one output in memory of the node. Each of them
+ * writes a part, so that each byte is written once per node and not once per rank. Calls pass out
+ * NULL, and lierne_plan_get_shared_output returns the result. Ranks share if the context has the
+ * shm transport (docs/transports.md). Otherwise (a world of one rank, a simulated world, MPI alone,
+ * a rank without replicas on its node) the output is memory of this rank's plan, with the same
+ * calls.
  *
- * The result is to be read only. It stays valid until this rank begins the plan's next call of that
- * direction, or updates or destroys the plan; what the other ranks do meanwhile does not matter.
- * The bits are those of a plan that does not share. Such a plan needs memory for two outputs per
- * node, is no part of others (coalesced, transposed, composed), and reports no lower bound in a
- * direction with a shared output (min_bytes 0). The route of that direction writes this rank's part
- * of out only, and ends with a stage in which the ranks that share it tell one another that they
- * have written. */
+ * Only read the result. It stays valid until this rank begins the plan's next call of that
+ * direction, or updates or destroys the plan, whatever the other ranks do. The bits are those of a
+ * plan that does not share. Such a plan needs memory for two outputs per node, cannot be coalesced,
+ * transposed or composed, and reports no lower bound for that direction (min_bytes 0). The route of
+ * that direction writes this rank's part of out only; its last stage is a barrier of the ranks that
+ * share. */
 typedef enum lierne_sharing {
     LIERNE_SHARING_NONE = 0,
     LIERNE_SHARING_FORWARD = 1,
@@ -110,16 +106,16 @@ LIERNE_API lierne_status lierne_plan_destroy(lierne_plan *plan);
 /* The context that the plan was made in; NULL for NULL. Not collective. */
 LIERNE_API lierne_context *lierne_plan_get_context(const lierne_plan *plan);
 
-/* The dtype of its buffers. Not collective. Errors: INVALID (NULL). */
+/* The dtype of the plan's buffers. Not collective. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_plan_get_dtype(lierne_dtype *dtype, const lierne_plan *plan);
 
-/* What made it: "redistribute", "set", "bridge", "megatron", "graph", "references" (flattened plans
- * too), "halo" (restricted plans too), "all_gather", "reduce_scatter", "all_reduce", "broadcast",
- * "all_to_all", "barrier", "transposed", "composed". Static storage; NULL for NULL. Not
- * collective. */
+/* The planner that created the plan: "redistribute", "set", "bridge", "megatron", "graph",
+ * "references" (flattened plans too), "halo" (restricted plans too), "all_gather",
+ * "reduce_scatter", "all_reduce", "broadcast", "all_to_all", "barrier", "transposed", "composed".
+ * Static storage; NULL for NULL. Not collective. */
 LIERNE_API const char *lierne_plan_get_kind(const lierne_plan *plan);
 
-/* The kind of memory that its buffers are in: "host" or "cuda". Static storage; NULL for NULL. Not
+/* The kind of memory of the plan's buffers: "host" or "cuda". Static storage; NULL for NULL. Not
  * collective. */
 LIERNE_API const char *lierne_plan_get_memory_kind(const lierne_plan *plan);
 
@@ -130,7 +126,7 @@ LIERNE_API lierne_status lierne_plan_get_elements(int64_t *in, int64_t *out,
                                                   const lierne_plan *plan,
                                                   lierne_direction direction);
 
-/* Shape of this rank's buffers, in elements per axis: *naxes sizes each; in and out have room for
+/* Shape of this rank's buffers, in elements per axis: *naxes sizes each; in and out have space for
  * LIERNE_MAX_AXES. Any of the three may be NULL. Not collective. Errors: INVALID (plan is NULL,
  * direction). */
 LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t *out,
@@ -140,7 +136,7 @@ LIERNE_API lierne_status lierne_plan_get_shape(int *naxes, int64_t *in, int64_t 
  * lierne_request_end. stream must be NULL for host memory, a cudaStream_t for CUDA memory
  * (lierne/cuda.h); otherwise, and for a device pointer in a context for host memory, UNSUPPORTED.
  * in and out are this rank's buffers; either may be NULL if it has no elements; out may also be
- * NULL where lierne_plan_get_alias gives an offset, and must be where the plan owns the output
+ * NULL if lierne_plan_get_alias gives an offset, and must be NULL if the plan owns the output
  * (lierne_sharing). They must not overlap; out == in is allowed for plans with one combined buffer
  * (lierne/sparse.h, lierne/halo.h). Errors: INVALID (arguments); BUSY (max_inflight requests are in
  * flight; this rank started nothing and may call again); MISMATCH (only where the context checks:
@@ -155,8 +151,8 @@ LIERNE_API lierne_status lierne_plan_forward(lierne_plan *plan, void *out, const
 LIERNE_API lierne_status lierne_plan_adjoint(lierne_plan *plan, void *out, const void *in,
                                              void *stream);
 
-/* Starts an execution. The request borrows both buffers until lierne_request_end has returned: in
- * may be read but not written, out neither. *request belongs to the plan and is ended by
+/* Starts an execution. The request borrows both buffers until lierne_request_end has returned: do
+ * not write in, and neither read nor write out. *request belongs to the plan and is ended by
  * lierne_request_end; it is NULL on failure. Otherwise as lierne_plan_forward; BUSY means that
  * max_inflight requests of the direction are in flight, or one that was begun 64 calls ago; INVALID
  * also if request is NULL. */
@@ -173,8 +169,8 @@ LIERNE_API lierne_status lierne_plan_adjoint_begin(lierne_request **request, lie
  * later (the context is dead). */
 LIERNE_API lierne_status lierne_request_end(lierne_request *request);
 
-/* Whether a request is complete, without waiting: *done becomes 1 if lierne_request_end would
- * return at once, else 0. Progresses everything in flight in the context. The request must still be
+/* Tests a request without waiting: *done becomes 1 if lierne_request_end would return at once, else
+ * 0. Progresses everything in flight in the context. The request must still be
  * ended with lierne_request_end. Deadlines and failed peers count as in lierne_request_end, so a
  * loop of tests never runs forever. In a simulated world of one thread, test the requests of all
  * ranks in turn. Not collective. Errors: INVALID (NULL, the request has ended), and those of
@@ -189,44 +185,45 @@ LIERNE_API lierne_status lierne_request_test(int *done, lierne_request *request)
 LIERNE_API lierne_status lierne_plan_reduce(lierne_plan *plan, lierne_reduction reduction,
                                             void *out, const void *in, void *stream);
 
-/* Makes the transposed plan: its forward is this plan's adjoint and its adjoint this plan's
+/* Creates the transposed plan: its forward is this plan's adjoint and its adjoint this plan's
  * forward. Collective. The new plan is the caller's and independent of the old one. Errors: INVALID
  * (NULL, a plan that accumulates or has no adjoint), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED,
  * TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_transposed(lierne_plan **out, const lierne_plan *plan);
 
-/* Makes the plan that executes first and then second, without a buffer of the caller between them;
- * its adjoint executes second's, then first's. Collective. Both plans need the same context and
- * dtype; on every rank the output of first must have as many elements as the input of second, and,
- * where rows have gaps between them (stride above width), the same shape. The new plan is the
- * caller's and independent of both; it reports no lower bound (min_bytes 0), and has an adjoint if
- * both have one. Errors: INVALID (NULL, another context, dtype or size, a plan that accumulates),
- * NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
+/* Creates the plan that executes first and then second, without a buffer of the caller between
+ * them; its adjoint executes the adjoint of second, then that of first. Collective. Both plans need
+ * the same context and dtype; on every rank the output of first must have as many elements as the
+ * input of second, and, where rows have gaps between them (stride above width), the same shape. The
+ * new plan is the caller's and independent of both; it reports no lower bound (min_bytes 0), and
+ * has an adjoint if both have one. Errors: INVALID (NULL, another context, dtype or size, a plan
+ * that accumulates), NO_MEMORY, MISMATCH, TIMEOUT, PEER_FAILED, TRANSPORT; *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_create_composed(lierne_plan **out, const lierne_plan *first,
                                                      const lierne_plan *second);
 
-/* Gives a plan of lierne_plan_create_bridge or lierne_plan_create_redistribute another shape, for
- * the steps that follow: a batch whose size changes per step. shape: a global size per axis of the
- * plan, as many as lierne_plan_get_shape says (three for a bridge with rows_per_sample), the same
- * on every rank; copied. All else stays: grids, placements, dtype, max_inflight. Buffers get the
- * sizes of the new shape: ask lierne_plan_get_shape again. Collective; the ranks agree and exchange
- * nothing else; no request may be in flight, and no coalesced plans may hold the plan. The memory
- * of the plan is reused: from the third call on, a shape that is no larger than those before
- * allocates neither scratch nor staging memory. On any rank's failure every rank gets the same
- * error and keeps the old shape. Errors: INVALID (NULL; a plan of another kind, or with a row map
- * or variable_rows; counts that do not add up to the new size; what the making function says of a
- * shape), INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
+/* Gives a plan of lierne_plan_create_bridge or lierne_plan_create_redistribute another shape for
+ * the next calls, such as a batch of another size. shape: a global size per axis of the plan, as
+ * many as lierne_plan_get_shape says (three for a bridge with rows_per_sample), the same on every
+ * rank; copied. Grids, placements, dtype and max_inflight stay. Buffers get the sizes of the new
+ * shape: ask lierne_plan_get_shape again. Collective; the ranks agree and exchange nothing else; no
+ * request may be in flight, and no coalesced plans may hold the plan. The memory of the plan is
+ * reused: from the third call on, a shape that is no larger than those before allocates neither
+ * scratch nor staging memory. If any rank fails, every rank gets the same error and keeps the
+ * old shape. Errors: INVALID (NULL; a plan of another kind, or with a row map or variable_rows;
+ * counts that do not add up to the new size; a shape that the creating function rejects),
+ * INDIVISIBLE, BUSY, MISMATCH, OVERFLOW, NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT. */
 LIERNE_API lierne_status lierne_plan_update_shape(lierne_plan *plan, const int64_t *shape);
 
-/* Where this rank's result lies unchanged inside its input: *offset is its first element there, or
- * -1 if the result is no such alias. Executing the direction with out NULL then copies nothing:
+/* Whether this rank's result is a contiguous part of its input: *offset is its first element there,
+ * or -1 if it is not. With an offset, call the direction with out NULL, which copies nothing, and
  * read the result from in + *offset. Not collective. Errors: INVALID (NULL, direction). */
 LIERNE_API lierne_status lierne_plan_get_alias(int64_t *offset, const lierne_plan *plan,
                                                lierne_direction direction);
 
-/* Where the result of this rank's last call of a direction is, or will be once that has ended: *out
- * is NULL before the first call, and where this rank has no output. For a plan that owns the output
- * of the direction (lierne_sharing, which says how long it is valid). Read only. Not collective.
+/* The result of this rank's last call of a direction, for a plan that owns its output
+ * (lierne_sharing, which says how long it is valid). If the call is in flight, the result is there
+ * once it has ended. *out is NULL before the first call, and if this rank has no output. Read only.
+ * Not collective.
  * Errors: INVALID (NULL, direction, an output that is the caller's); *out is NULL then. */
 LIERNE_API lierne_status lierne_plan_get_shared_output(const void **out, const lierne_plan *plan,
                                                        lierne_direction direction);
@@ -244,32 +241,31 @@ typedef struct lierne_report {
     int64_t received_messages;
     int64_t stages;
     int64_t scratch_bytes; /* per request in flight: sums, and messages that must be packed */
-    int64_t groups;        /* of ranks that the plan's algorithm defines (Megatron-LM's), with this
-                              rank as a member; they count in max_groups (lierne/context.h) */
+    int64_t groups; /* rank groups of the plan's algorithm (Megatron-LM's) with this rank as a
+                       member; they count in max_groups (lierne/context.h) */
     const char *algorithm; /* "direct", "balanced" (lierne_routing), "collective", "leader"; of rows
                               also "all_gather", "swaps"; "composed"; of collectives also
                               "one_shot", "two_shot", "dissemination". Static storage */
-    const char *transports; /* that serve the direction's messages on this rank, as "mpi" or "shm,
-                               mpi"; "" without messages. Belongs to the plan */
-    int64_t host_bytes;     /* sent and received bytes that go through host memory, because their
-                               transport cannot read that of the buffers; 0 for host memory */
-    /* Estimates by the context's links (lierne_context_spec) of the two routings that AUTO
-     * compared; both 0 where it compared none, because the routing was given, or all ranks that
-     * exchange something are on one node whose links cost nothing. Ranks that exchange nothing with
-     * each other, directly or over others, may have different ones. */
+    const char *transports; /* the transports of the direction's messages on this rank, as "mpi" or
+                               "shm,mpi"; "" without messages. Belongs to the plan */
+    int64_t host_bytes;     /* sent and received bytes that go through host memory because their
+                               transport cannot read device memory; 0 for host memory */
+    /* Estimated times of the two routings that AUTO compared, by the context's links
+     * (lierne_context_spec). Both are 0 if it compared none: the routing was given, or all ranks
+     * that exchange data are on one node whose links cost nothing. Ranks that exchange no data,
+     * directly or through others, may have different estimates. */
     int64_t direct_ns;
     int64_t balanced_ns;
-    int64_t window_bytes; /* sent bytes that are copied or packed into memory from where their
-                             receivers read them, because they cannot read the buffers (transport
-                             ipc) */
+    int64_t window_bytes; /* sent bytes that are copied into a window because receivers cannot read
+                             the sender's buffer (transport ipc) */
 } lierne_report;
 /* Fills *report for a direction. Not collective. Errors: INVALID (NULL, direction, report->size).
  */
 LIERNE_API lierne_status lierne_plan_get_report(lierne_report *report, const lierne_plan *plan,
                                                 lierne_direction direction);
 
-/* Writes a direction's route as text, a line per message and operation. *text is the caller's, to
- * be freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL, direction), NO_MEMORY.
+/* Writes the route of a direction as text, a line per message and operation. Free *text with
+ * lierne_text_destroy. Not collective. Errors: INVALID (NULL, direction), NO_MEMORY.
  */
 LIERNE_API lierne_status lierne_plan_print(char **text, const lierne_plan *plan,
                                            lierne_direction direction);
@@ -300,13 +296,14 @@ typedef struct lierne_coalesced lierne_coalesced;
  * freed afterwards. Collective; on any rank's failure every rank gets the same error, and *out is
  * NULL. Errors: INVALID (NULL, n not in 1 to LIERNE_MAX_COALESCED, plans of different contexts),
  * MISMATCH (the ranks' plans differ, or their order), NO_MEMORY, TIMEOUT, PEER_FAILED, TRANSPORT.
- * The first plan that is not NULL gives the context; a rank whose plans are all NULL gets INVALID
- * alone, and the others wait for it until their deadline. */
+ * The context is that of the first plan that is not NULL. A rank whose plans are all NULL gets
+ * INVALID alone, and the others get TIMEOUT. */
 LIERNE_API lierne_status lierne_coalesced_create(lierne_coalesced **out, lierne_plan *const *plans,
                                                  int n);
 
-/* Releases the plans, which stay the caller's, and frees the rest. Not collective. NULL is allowed.
- * Errors: BUSY (an execution is in flight, and the context is not dead; nothing is freed). */
+/* Frees the coalesced plans. The plans themselves stay the caller's. Not collective. NULL is
+ * allowed. Errors: BUSY (an execution is in flight, and the context is not dead; nothing is freed).
+ */
 LIERNE_API lierne_status lierne_coalesced_destroy(lierne_coalesced *coalesced);
 
 /* Starts all plans in one direction. out and in have n entries: out[i] and in[i] are the buffers of

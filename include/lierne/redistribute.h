@@ -42,12 +42,11 @@ LIERNE_API lierne_status lierne_route_create_redistribute(lierne_route **route,
                                                           const lierne_layout *dst, int rank,
                                                           const int *nodes);
 
-/* What the busiest ranks of a redistribution from src to dst move at least, in bytes, under any
- * schedule in which all ranks together receive the fewest: *received by one rank, *sent by one.
- * A receiver may pass on what it got, so the bound of what is sent is that of
- * LIERNE_ROUTING_BALANCED. Exact without PARTIAL; with it, *sent may be lower than any schedule
- * reaches. Also lower where more than 1,024 overlaps of cells are connected over ranks that they
- * share: there it follows from what each rank holds, and from the average. Pure: not collective;
+/* Lower bounds, in bytes, of what the busiest rank receives (*received) and sends (*sent) in a
+ * redistribution from src to dst, under any schedule in which all ranks together receive the fewest
+ * bytes. Receivers may pass data on, as under LIERNE_ROUTING_BALANCED. Both are exact without
+ * PARTIAL. With PARTIAL, or if more than 1,024 overlaps of cells are connected over ranks that they
+ * share, *sent may be lower than any schedule reaches. Pure: not collective;
  * may run in many threads at once. Costs time in proportion to the world. Errors: INVALID (NULL;
  * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
  */
@@ -55,7 +54,7 @@ LIERNE_API lierne_status lierne_redistribute_get_bound(int64_t *received, int64_
                                                        const lierne_layout *src,
                                                        const lierne_layout *dst);
 
-/* What moves between nodes at least: see lierne_redistribute_get_node_bound. Bytes. */
+/* Lower bounds, in bytes, of the traffic between nodes: lierne_redistribute_get_node_bound. */
 typedef struct lierne_node_bound {
     size_t size;                 /* sizeof(lierne_node_bound), set by the caller */
     int64_t between_bytes;       /* all nodes together receive from others */
@@ -64,15 +63,14 @@ typedef struct lierne_node_bound {
     int64_t rank_received_bytes; /* the busiest rank receives from other nodes */
 } lierne_node_bound;
 
-/* What crosses between nodes at least when a tensor moves from src to dst. nodes: the node of every
- * rank of the world, any numbers. Without PARTIAL what a node needs and none of its ranks holds
- * enters it once, through any of its ranks that need it, and a node may pass on what it got:
- * between_bytes and received_bytes are exact each by itself; schedules that reach sent_bytes and
- * rank_received_bytes exist each by itself, perhaps not at once. With PARTIAL all are lower bounds,
- * as sums are made only on ranks that need them. sent_bytes and rank_received_bytes are also lower,
- * averages, where more than 1,024 overlaps of cells cross. Pure: not collective; may run in many
+/* Computes lower bounds of the traffic between nodes when a tensor moves from src to dst. nodes:
+ * the node of every rank of the world, any numbers. An element that a node needs and does not hold
+ * enters it once, through any of its ranks that need it, and nodes may pass elements on. Without
+ * PARTIAL each bound is reached by some schedule, though perhaps not all by the same one. With
+ * PARTIAL, and for sent_bytes and rank_received_bytes if more than 1,024 overlaps of cells cross
+ * between nodes, no schedule may reach them. Pure: not collective; may run in many
  * threads at once. Costs time and memory in proportion to the ranks and to the overlaps of cells,
- * times the nodes of each. On failure *bound is as it was. Errors: INVALID (NULL, bound->size;
+ * times the nodes of each. On failure *bound is unchanged. Errors: INVALID (NULL, bound->size;
  * layouts of different shape, dtype or world size); UNSUPPORTED (a PARTIAL dim in dst); NO_MEMORY.
  */
 LIERNE_API lierne_status lierne_redistribute_get_node_bound(lierne_node_bound *bound,
@@ -102,8 +100,8 @@ typedef struct lierne_redistribute_spec {
     lierne_sharing shared_output; /* needs max_inflight 0 or 1 */
 } lierne_redistribute_spec;
 
-/* Plans a redistribution. Collective over the context: every rank calls with the same spec. On any
- * rank's failure every rank gets the same error, and nothing exists. *out is NULL then. The spec
+/* Plans a redistribution. Collective over the context: every rank calls with the same spec. If any
+ * rank fails, every rank gets the same error, no plan exists, and *out is NULL. The spec
  * and its layouts may be freed after the call. The plan is used through lierne/plan.h.
  * Errors: INVALID (NULL, spec->size, one adjoint layout without the other, layouts of different
  * shape, dtype or world size, a world size that is not the context's, a grid with a rank that is no
@@ -161,8 +159,8 @@ LIERNE_API lierne_status lierne_route_create_set(lierne_route **route, int64_t *
                                                  const lierne_set_spec *spec, int rank);
 
 /* Plans a set. Collective over the context: every rank calls with the same spec, but for the
- * offsets. On any rank's failure every rank gets the same error, and nothing exists; *out is NULL
- * then. The spec, its arrays and the layouts may be freed after the call. The plan is used through
+ * offsets. If any rank fails, every rank gets the same error, no plan exists, and *out is NULL. The
+ * spec, its arrays and the layouts may be freed after the call. The plan is used through
  * lierne/plan.h; lierne_plan_get_shape says one axis. Errors: as lierne_route_create_set; INVALID
  * also for a world size that is not the context's, a grid with a rank that is no member, and
  * max_inflight; MISMATCH (ranks disagree on the spec; the message names the field, as ntensors or

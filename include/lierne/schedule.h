@@ -1,25 +1,24 @@
 /* Schedules: the operations of a step as data, isolated by purpose, checked, and run.
  *
- * Operations of one group run one after the other, as NCCL runs those of one communicator, whatever
- * streams the caller uses. An all-to-all that shares its group with other collectives waits for
- * them, and an overlap that the step was designed for does not happen. Isolation gives the traffic
- * of one purpose a group of its own over the same ranks.
+ * Operations of one group run one after the other, as NCCL runs those of one communicator on any
+ * streams. An all-to-all that shares its group with other collectives therefore waits for them,
+ * even if the step was designed to overlap them. Isolation gives the traffic of one purpose a group
+ * of its own over the same ranks.
  *
- * A schedule is what one rank does: groups, and operations in the order in which the rank launches
+ * A schedule belongs to one rank: groups, and operations in the order in which the rank launches
  * them. It is pure data: recording, passes, checks and texts need no context. A run executes it:
  *
  *   record                      freeze   pass       pass        commit             every step
  *   add_group, add_operation --------> isolate -> isolate -> lierne_run_create -> begin, test, end
  *
- * Queues. Every group is a queue. Operations of one queue run one after the other, in the order in
- * which they were recorded: one begins when the one before it is complete and its dependencies are.
- * Different queues run concurrently. Operations of kind LOCAL that name no group have a queue of
- * their own.
+ * Queues. Every group is a queue. Operations of one queue run in the order in which they were
+ * recorded: each begins when the one before it and its dependencies are complete. Different queues
+ * run concurrently. Operations of kind LOCAL without a group have a queue of their own.
  *
  * Identity. A group is known by its uid (that of lierne/group.h, or any number that the caller
- * gives out), not by its ranks or name: two groups of equal ranks are two queues, two names of one
- * uid are one queue. One uid with two different lists of ranks is an error; the order of ranks
- * counts.
+ * assigns), not by its ranks or name: two groups of equal ranks are two queues, and two names of
+ * one uid are one queue. One uid with two lists of ranks, or with one list in two orders, is an
+ * error.
  *
  * Thread safety: a schedule may be read by any number of threads once it is frozen. A run is used
  * by one thread at a time, as its context. */
@@ -71,22 +70,22 @@ typedef struct lierne_operation_spec {
     int group;        /* index from lierne_schedule_add_group; -1: none, of LOCAL only */
     const char *tag;  /* the purpose of its traffic, "ep": at most LIERNE_MAX_PURPOSE characters of
                          a-z A-Z 0-9 _ - . NULL: "" */
-    const int *after; /* indices of earlier operations that must be complete before it begins, also
-                         in other queues; nafter of them */
+    const int *after; /* indices of nafter earlier operations, of any queue, that must be complete
+                         before this one begins */
     int nafter;
-    lierne_dtype dtype; /* compared between ranks, and so is count; not read with a plan */
+    lierne_dtype dtype; /* dtype and count are compared between ranks; not read with a plan */
     int64_t count;      /* elements, at least 0 */
     int root;           /* of a broadcast: a rank of the group; else 0 */
     int peer;           /* of SEND and RECV: another rank of the group; else 0 */
-    lierne_plan *plan;  /* what a run executes; NULL for LOCAL and for schedules that are only
-                           checked. A plan of the same kind as the operation, any plan for SEND,
-                           RECV and PLAN. The caller's, not copied */
+    lierne_plan *plan;  /* the plan that a run executes: of the same kind as the operation, or any
+                           plan for SEND, RECV and PLAN. NULL for LOCAL and for schedules that are
+                           only checked. The caller's, not copied */
     lierne_direction direction; /* of the plan */
-    int held; /* nonzero: it begins in its turn, but does its part only after lierne_run_resume on
-                 this rank. For LOCAL: the caller computes between begin and resume */
-    const char *name; /* what the caller calls it, as the node of a graph: at most
-                         LIERNE_MAX_OPERATION_NAME characters. Messages show it; it is not compared
-                         between ranks. NULL: "" */
+    int held; /* nonzero: it begins in its turn, but moves data only after lierne_run_resume on this
+                 rank. For LOCAL: the caller computes between begin and resume */
+    const char *name; /* a name for messages, such as that of a graph's node: at most
+                         LIERNE_MAX_OPERATION_NAME characters. Not compared between ranks.
+                         NULL: "" */
 } lierne_operation_spec;
 #define LIERNE_OPERATION_SPEC_INIT                                                                 \
     { .size = sizeof(lierne_operation_spec), .group = -1 }
@@ -110,12 +109,12 @@ LIERNE_API lierne_status lierne_schedule_add_group(int *index, lierne_schedule *
 LIERNE_API lierne_status lierne_schedule_add_operation(int *index, lierne_schedule *schedule,
                                                        const lierne_operation_spec *spec);
 
-/* Ends recording: passes, checks and runs need it, and nothing can be added any more. Not
- * collective. Errors: INVALID (NULL). */
+/* Ends recording. Passes, checks and runs need a frozen schedule, to which nothing can be added.
+ * Not collective. Errors: INVALID (NULL). */
 LIERNE_API lierne_status lierne_schedule_freeze(lierne_schedule *schedule);
 
-/* How traffic is isolated. Begin with LIERNE_ISOLATION_SPEC_INIT, which is the case of expert
- * parallelism: all-to-alls tagged "ep" get a group of high priority. */
+/* How to isolate traffic. Begin with LIERNE_ISOLATION_SPEC_INIT, the case of expert parallelism:
+ * all-to-alls tagged "ep" get a group of high priority. */
 typedef struct lierne_isolation_spec {
     size_t size;
     const char *purpose;      /* tag of the operations, purpose of the new groups: 1 to
@@ -138,20 +137,20 @@ typedef struct lierne_isolation_spec {
         .kinds = 1u << LIERNE_OPERATION_ALL_GATHER, .any_tag = 1, .also_alone = 1                  \
     }
 
-/* Makes the schedule in which operations of these kinds and this tag have groups of their own.
- * Targets are the operations with a kind in kinds and the tag purpose. A group is isolated if it
- * carries at least one target and at least one other operation, of any kind: its targets then name
- * a new group of the same ranks, purpose@uid. The number and order of operations stay. Where
- * nothing is isolated the result equals the input, and a second call with the same spec changes
- * nothing. A pure function: groups are created by lierne_run_create. The result is frozen and the
- * caller's. Passes may be applied in any order; the result can differ where the first one leaves
- * nothing to share. Not collective. Errors: INVALID (NULL, a schedule that is not frozen, purpose,
- * kinds, priority), NO_MEMORY; *out is NULL then. */
+/* Creates a schedule in which the targets, operations with a kind in kinds and the tag purpose,
+ * have groups of their own. A group is isolated if it carries at least one target and at least one
+ * other operation of any kind: its targets then move to a new group of the same ranks, purpose@uid.
+ * The number and order of operations stay. If nothing is isolated the result equals the input; a
+ * second call with the same spec changes nothing. Pure: lierne_run_create creates the groups. The
+ * result is frozen and the caller's. Passes may be applied in any order, but their result may
+ * depend on it, because a group that the first pass leaves with targets alone is not isolated. Not
+ * collective. Errors: INVALID (NULL, a schedule that is not frozen, purpose, kinds, priority),
+ * NO_MEMORY; *out is NULL then. */
 LIERNE_API lierne_status lierne_schedule_isolate(lierne_schedule **out,
                                                  const lierne_schedule *schedule,
                                                  const lierne_isolation_spec *spec);
 
-/* Its rank, and how many groups and operations it has; -1 for NULL. Not collective. */
+/* The rank of a schedule, and its numbers of groups and operations; -1 for NULL. Not collective. */
 LIERNE_API int lierne_schedule_get_rank(const lierne_schedule *schedule);
 LIERNE_API int lierne_schedule_get_ngroups(const lierne_schedule *schedule);
 LIERNE_API int lierne_schedule_get_noperations(const lierne_schedule *schedule);
@@ -177,29 +176,30 @@ LIERNE_API lierne_status lierne_schedule_get_group(lierne_schedule_group *group,
 LIERNE_API lierne_status lierne_schedule_get_operation(lierne_operation_spec *operation,
                                                        const lierne_schedule *schedule, int index);
 
-/* What a check of the schedules of all ranks found. */
+/* The result of checking the schedules of all ranks. */
 typedef struct lierne_schedule_order {
     size_t size; /* sizeof(lierne_schedule_order), set by the caller; filled as far as it goes */
-    int safe_serialised; /* nonzero: the ranks complete even if each launches one operation after
-                            the other and waits for it */
-    int safe_concurrent; /* nonzero: they complete if queues are independent: only the order within
-                            a queue and dependencies count */
+    int safe_serialised; /* nonzero: no deadlock even if each rank launches one operation after the
+                            other and waits for it */
+    int safe_concurrent; /* nonzero: no deadlock if queues are independent, so that only the order
+                            within a queue and dependencies count */
     int ngroups;         /* that carry operations, over all ranks */
     int ncreated;        /* of them, made by passes: communicators that a run must create */
 } lierne_schedule_order;
 
-/* Checks the schedules of several ranks against each other, in any order. Schedules of some ranks
- * may be absent. First, whether ranks agree: one list of ranks per uid; the same groups isolated;
- * per group the same operations in the same sequence, with equal kind, tag, dtype, count, root,
- * plan and direction; for each send its receive. A difference is MISMATCH, and the message names
- * rank, operation (with its name), group, sequence number, field, the value expected and the one
- * found. Then the
- * order: an operation of all ranks of a group is one event; the launch order of every rank must not
- * close a cycle of events, in which ranks would wait for each other for ever. Schedules that agree
- * pair by pair may still close one. cycle gets the shortest one, of concurrent queues where these
- * have one, with ranks, operations and groups, or "": at most size bytes with the terminating zero;
- * it may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that is
- * not frozen, two of one rank), MISMATCH, NO_MEMORY. */
+/* Compares the schedules of several ranks, in any order; those of some ranks may be absent.
+ *
+ * First the ranks must agree: one list of ranks per uid; the same groups isolated; per group the
+ * same operations in the same sequence, with equal kind, tag, dtype, count, root, plan and
+ * direction; for each send its receive. A difference is MISMATCH, and the message names rank,
+ * operation (with its name), group, sequence number, field, the value expected and the one found.
+ *
+ * Then the launch orders must not deadlock. An operation of all ranks of a group is one event. If
+ * the launch orders close a cycle of events, ranks wait for each other for ever; schedules that
+ * agree pair by pair may still close one. cycle gets the shortest cycle with ranks, operations and
+ * groups (of concurrent queues if these have one), or "": at most size bytes with the terminating
+ * zero. It may be NULL if size is 0. Not collective. Errors: INVALID (NULL, a size, a schedule that
+ * is not frozen, two of one rank), MISMATCH, NO_MEMORY. */
 LIERNE_API lierne_status lierne_schedule_check(lierne_schedule_order *order, char *cycle,
                                                size_t size, const lierne_schedule *const *schedules,
                                                int n);
@@ -221,36 +221,36 @@ LIERNE_API void lierne_schedule_destroy_all(lierne_schedule **schedules, int n);
 /* How a run is created. Set size to its sizeof and the rest to zero first; NULL is all zeros. */
 typedef struct lierne_run_spec {
     size_t size;
-    int concurrent; /* nonzero: safe_concurrent of lierne_schedule_order is enough; zero: the order
-                       must be safe_serialised, as transports that launch in host order need it. The
-                       same on every rank */
-    int progress_thread; /* nonzero: a thread of the run progresses it from lierne_run_begin on, so
-                            that it goes on while the caller computes; ranks need not agree. The
-                            thread sleeps while no run is begun, and 50 us between two looks that
-                            find nothing. See Threads, below */
+    int concurrent;      /* zero: the order must be safe_serialised (lierne_schedule_order), which
+                            transports that launch in host order need; nonzero: safe_concurrent is
+                            enough. The same on every rank */
+    int progress_thread; /* nonzero: a thread of the run progresses it after lierne_run_begin while
+                            the caller computes (Threads, below). May differ between ranks. The
+                            thread sleeps while no run is begun, and for 50 us after each poll that
+                            finds nothing */
     int external; /* nonzero: the caller executes the operations itself, over communicators of its
-                     own, as a framework's process groups. Operations need no plans, any transports
-                     will do, and lierne_run_begin is INVALID: the run compares schedules, and
-                     counts and keeps groups. The same on every rank; no progress_thread */
+                     own such as a framework's process groups. The run compares schedules and keeps
+                     groups. Operations need no plans, any transport serves, and lierne_run_begin is
+                     INVALID. The same on every rank; not with progress_thread */
 } lierne_run_spec;
 
-/* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread the caller
- * may call lierne_run_resume, lierne_run_test, lierne_run_get_event and lierne_run_end of it, and
- * of its context lierne_context_progress, lierne_context_get_status, lierne_context_dump,
+/* Threads. Between lierne_run_begin and lierne_run_end of a run with a progress thread, only these
+ * calls are allowed: lierne_run_resume, lierne_run_test, lierne_run_get_event and lierne_run_end of
+ * the run; lierne_context_progress, lierne_context_get_status, lierne_context_dump,
  * lierne_context_abort, lierne_context_get_recorder_json, lierne_context_get_trace and
- * lierne_context_get_status_json. Other calls that communicate are BUSY, also lierne_run_begin of
- * another run of the context; nothing may be destroyed. Other contexts are free. Over MPI the
- * process needs MPI_THREAD_MULTIPLE, over functions of the caller's these are called from the
- * thread; signals are blocked in it. What fails in the thread is the error of lierne_run_test and
- * lierne_run_end. */
+ * lierne_context_get_status_json of its context. Other calls that communicate are BUSY, also
+ * lierne_run_begin of another run of the context. Destroy nothing of the context. Other contexts
+ * are not affected. MPI must provide MPI_THREAD_MULTIPLE; functions of the caller
+ * (lierne/oob.h) are called from the thread; signals are blocked in it. If the thread fails,
+ * lierne_run_test and lierne_run_end return its error. */
 
-/* Commits a schedule: compares the schedules of all ranks (lierne_schedule_check, before anything
- * is created), creates the groups that passes made and that no earlier run has, and makes a run.
- * Collective over the context: every rank calls, with its own schedule, also a rank whose schedule
- * is empty, and waits for all others (over sim: a thread per rank). Communication follows the
- * number of ranks: the first rank gets all schedules. The run has a copy of the schedule; the plans
- * stay the caller's and can be neither destroyed nor updated while the run holds them. On any
- * rank's failure every rank gets the same error, nothing is created, and *out is NULL. Errors:
+/* Creates a run: compares the schedules of all ranks (lierne_schedule_check), then creates the
+ * groups that passes made and that no earlier run has. Collective over the context: all ranks must
+ * call, each with its own schedule, even ranks whose schedule is empty, and wait for each other (in
+ * a simulated world: a thread per rank). The first rank receives all schedules. The run copies the
+ * schedule; the plans stay the caller's and can be neither destroyed nor updated while the run
+ * holds them. If any
+ * rank fails, every rank gets the same error, nothing is created, and *out is NULL. Errors:
  * INVALID (NULL, spec, a schedule that is not frozen or of another rank, a rank outside of the
  * context, an operation without plan that is not LOCAL, unless external, a plan of another context
  * or with messages to or from a rank outside of the operation's group, one plan and direction in
@@ -262,46 +262,46 @@ LIERNE_API lierne_status lierne_run_create(lierne_run **out, lierne_context *con
                                            const lierne_schedule *schedule,
                                            const lierne_run_spec *spec);
 
-/* The groups that lierne_run_create created for this run, on any ranks: the same number, in the
- * same order, on every rank, so that an external executor makes its own communicators in that
- * order. -1 for NULL. get_created fills *group, as lierne_schedule_get_group does, with group
- * `index` of them; texts and ranks are the run's. A run that found all its groups with earlier runs
- * created none. Not collective. Errors: INVALID (NULL, index, size). */
+/* The groups that lierne_run_create created for this run, on any ranks. Number and order are the
+ * same on every rank, so an external executor can create its communicators in this order.
+ * get_ncreated: -1 for NULL, 0 if earlier runs had all groups. get_created fills *group with group
+ * `index`, as lierne_schedule_get_group does; texts and ranks are the run's. Not collective.
+ * Errors: INVALID (NULL, index, size). */
 LIERNE_API int lierne_run_get_ncreated(const lierne_run *run);
 LIERNE_API lierne_status lierne_run_get_created(lierne_schedule_group *group, const lierne_run *run,
                                                 int index);
 
 /* Destroys a run, and the groups that no other run of the context uses, the newest first.
- * Collective over their members where groups have communicators (lierne_group_destroy), else not.
- * NULL is allowed. Errors: BUSY (it was begun and not ended, and the context is not dead; nothing
- * is destroyed); those of lierne_group_destroy (the run is destroyed). */
+ * Collective as lierne_group_destroy. NULL is allowed. Errors: BUSY (it was begun and not ended,
+ * and the context is not dead; nothing is destroyed); those of lierne_group_destroy (the run is
+ * destroyed). */
 LIERNE_API lierne_status lierne_run_destroy(lierne_run *run);
 
-/* Starts all operations: out and in have an entry per operation, under the rules of
- * lierne_plan_forward; those of LOCAL are not read. All buffers are borrowed until lierne_run_end
- * has returned, the two arrays are copied. Either array may be NULL where all its entries would be.
- * Collective over the context. The calls are not compared again where the context checks. Errors:
+/* Starts all operations. out and in have an entry per operation, under the rules of
+ * lierne_plan_forward; entries of LOCAL are not read. All buffers are borrowed until lierne_run_end
+ * has returned; the two arrays are copied. An array whose entries are all NULL may be NULL.
+ * Collective over the context. A context that checks does not compare these calls again. Errors:
  * INVALID (NULL, an external run, a buffer that its plan rejects: nothing was started), BUSY (begun
  * and not ended), or the error that killed the context. */
 LIERNE_API lierne_status lierne_run_begin(lierne_run *run, void *const *out, const void *const *in);
 
-/* Lets a held operation do its part, or says that the caller's computation of a LOCAL one is
- * complete. May be called before it begins; valid until lierne_run_end. Not collective. Errors:
- * INVALID (NULL, no such operation, one that is not held, a run that was not begun). */
+/* Lets a held operation move its data, or marks the caller's computation of a LOCAL one as
+ * complete. May be called before the operation begins. Not collective. Errors: INVALID (NULL, no
+ * such operation, one that is not held, a run that was not begun). */
 LIERNE_API lierne_status lierne_run_resume(lierne_run *run, int operation);
 
-/* Progresses the run without waiting: call it now and then from a computation. *done becomes 1 if
+/* Progresses the run without waiting; call it now and then from a computation. *done becomes 1 if
  * lierne_run_end would return at once, else 0. Not collective. Errors: INVALID (NULL, a run that
  * was not begun), and those of lierne_run_end. */
 LIERNE_API lierne_status lierne_run_test(int *done, lierne_run *run);
 
 /* Waits until all operations of this rank are complete, and ends the execution, also on failure.
- * Every rank that began the run must end it, as its operations wait for those of the others; it
- * waits for no other call of theirs. Errors: INVALID (NULL, a run that was not begun); those of
- * lierne_request_end; TIMEOUT also where nothing has progressed for the context's timeout: the
- * message names the operation that is held, or waits, and the one that waits behind it. The context
- * is dead then. IO: the execution is complete, but its events could not be written to the file of
- * LIERNE_TRACE (lierne_run_get_trace). */
+ * Every rank that began the run must end it, because its operations wait for those of the others.
+ * Errors: INVALID (NULL, a run that was not begun); those of lierne_request_end; TIMEOUT also if
+ * nothing has progressed for the context's timeout: the message names the operation that is held or
+ * waits, and the one behind it in its queue. The context is dead then. IO: the execution is
+ * complete, but its events could not be written to the file of LIERNE_TRACE (lierne_run_get_trace).
+ */
 LIERNE_API lierne_status lierne_run_end(lierne_run *run);
 
 /* An operation of the last execution. Times are seconds of a monotonic clock; 0: not yet. */
@@ -311,20 +311,20 @@ typedef struct lierne_run_event {
     int64_t uid;    /* of its group; 0: none */
     int64_t bytes;  /* that this rank sends to others */
     double issued;  /* when lierne_run_begin was called */
-    double begun;   /* when its turn came */
-    double resumed; /* when it did its part: at begun, unless it is held */
+    double begun;   /* when it began in its queue */
+    double resumed; /* when it started to move data: at begun, unless it is held */
     double ended;
 } lierne_run_event;
 /* Fills *event for an operation. Not collective. Errors: INVALID (NULL, size, operation). */
 LIERNE_API lierne_status lierne_run_get_event(lierne_run_event *event, const lierne_run *run,
                                               int operation);
 
-/* Writes the last execution as events of the Chrome trace format, one JSON object a line, with
- * commas between them: those of all ranks, joined by commas and put in [ ], open in Perfetto. The
- * process is the rank, the thread the queue; arrows lead from sends to receives. Where the
- * environment variable LIERNE_TRACE names a file, every lierne_run_end appends its events to it:
- * all ranks may name the same one, on one host, and it opens as it is. *text is the caller's, to be
- * freed with lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not ended),
+/* Writes the last execution as events of the Chrome trace format: one JSON object per line,
+ * separated by commas. Join the texts of all ranks with commas and put them in [ ] to open them in
+ * Perfetto. The process is the rank, the thread the queue; arrows lead from sends to receives. If
+ * the environment variable LIERNE_TRACE names a file, every lierne_run_end appends its events to
+ * it; ranks of one host may share the file, which Perfetto opens as it is. Free *text with
+ * lierne_text_destroy. Not collective. Errors: INVALID (NULL), BUSY (not ended),
  * NO_MEMORY. */
 LIERNE_API lierne_status lierne_run_get_trace(char **text, const lierne_run *run);
 

@@ -27,7 +27,7 @@
  * own place. f16 and bf16 are added in float32 and rounded where a sum is complete: at the owner,
  * and before that on a rank that has several ghosts of the row.
  *
- * A rank cannot know which ranks need its rows, so that planning exchanges messages and waits for
+ * A rank cannot know which ranks need its rows. Planning therefore exchanges messages and waits for
  * all ranks: a simulated world needs a thread per rank. Thread safety is that of the context. */
 #ifndef LIERNE_SPARSE_H
 #define LIERNE_SPARSE_H
@@ -39,14 +39,17 @@
 extern "C" {
 #endif
 
-/* How the forward moves rows. DIRECT: one message to each rank that needs rows of this one.
- * ALL_GATHER: every rank receives all rows of all ranks, in ceil(log2 P) messages (Bruck), and
- * keeps its ghosts: faster where nearly all rows are needed everywhere or messages are tiny. AUTO:
- * the one that costs less on the rank where it costs most; DIRECT, which needs less memory, if they
- * cost the same. The choice is the same on every rank. The adjoint is always direct, so that sums
- * have the same bits. lierne_plan_get_report says which was chosen. Cost in seconds: messages *
- * LIERNE_MESSAGE_SECONDS + bytes * LIERNE_BYTE_SECONDS, of what a rank sends or what it receives,
- * whichever is more; for ALL_GATHER as if every rank had as many rows as the rank that has most. */
+/* How the forward moves rows.
+ *   DIRECT      one message to each rank that needs rows of this rank.
+ *   ALL_GATHER  every rank receives the rows of all ranks in ceil(log2 P) messages (Bruck), and
+ *               keeps its ghosts. Faster if nearly all rows are needed everywhere or messages are
+ *               tiny.
+ *   AUTO        the one whose slowest rank is faster; DIRECT, which needs less memory, if both are
+ *               equal. The same on every rank; lierne_plan_get_report has it.
+ * The adjoint is always direct, so that sums have the same bits. AUTO estimates the seconds of a
+ * rank as messages * LIERNE_MESSAGE_SECONDS + bytes * LIERNE_BYTE_SECONDS of what it sends or what
+ * it receives, whichever is more; for ALL_GATHER as if every rank had as many rows as the rank with
+ * most rows. */
 typedef enum lierne_graph_algorithm {
     LIERNE_GRAPH_ALGORITHM_AUTO = 0,
     LIERNE_GRAPH_ALGORITHM_DIRECT = 1,
@@ -101,8 +104,8 @@ typedef struct lierne_references_spec {
 #define LIERNE_REFERENCES_SPEC_INIT                                                                \
     { .size = sizeof(lierne_references_spec), .width = 1 }
 
-/* Make a plan. Collective; wait for all ranks. The plan is the caller's, to be freed with
- * lierne_plan_destroy; everything that it needs of the spec is copied. On any rank's failure every
+/* Create a plan. Collective; wait for all ranks. Free the plan with lierne_plan_destroy. The spec
+ * and its arrays may be freed after the call. If any rank fails, every
  * rank gets the same error, which names the rank, and *out is NULL. dtype, width, algorithm,
  * accumulate, combined, keep_ghosts and max_inflight must be the same on every rank, and so must
  * nrows and owner (MISMATCH). Errors: INVALID (NULL, size, width, stride, dtype, algorithm,
@@ -119,13 +122,13 @@ LIERNE_API lierne_status lierne_plan_create_references(lierne_plan **out, lierne
 /* Gives a plan of lierne_plan_create_graph another graph, for instance the next neighbor list,
  * reusing the plan's memory. spec is as for planning, with the plan's dtype, width and
  * max_inflight. Collective; no request may be in flight, and no coalesced plans may hold the plan.
- * On any rank's failure every rank gets the same error and keeps the old graph. Errors: INVALID
+ * If any rank fails, every rank gets the same error and keeps the old graph. Errors: INVALID
  * also for a plan of another kind and for another dtype, width or max_inflight; BUSY; otherwise as
  * lierne_plan_create_graph. */
 LIERNE_API lierne_status lierne_plan_update_graph(lierne_plan *plan, const lierne_graph_spec *spec);
 
-/* What planning found. Pointers lead into the plan and are valid until it is destroyed or updated.
- * Lists of n entries may be NULL if n is 0. */
+/* The lists that planning made. Pointers lead into the plan and are valid until it is destroyed or
+ * updated. Lists of n entries may be NULL if n is 0. */
 typedef struct lierne_graph_lists {
     size_t size; /* sizeof(lierne_graph_lists), set by the caller; filled as far as it goes */
     int64_t nowned;
@@ -158,15 +161,15 @@ typedef struct lierne_graph_lists {
 LIERNE_API lierne_status lierne_plan_get_graph_lists(lierne_graph_lists *lists,
                                                      const lierne_plan *plan);
 
-/* Writes this rank's part of a plan of a graph, of references or of swaps (lierne/halo.h) as JSON:
- * all that is needed to make the plan again. *text is the caller's, to be freed with
- * lierne_text_destroy. docs/conventions.md lists the keys. Not collective. Errors: INVALID (NULL, a
+/* Writes this rank's part of a plan of a graph, of references or of swaps (lierne/halo.h) as JSON,
+ * from which the plan can be created again. Free *text with lierne_text_destroy.
+ * docs/conventions.md lists the keys. Not collective. Errors: INVALID (NULL, a
  * plan of another kind), NO_MEMORY. */
 LIERNE_API lierne_status lierne_plan_serialize(char **text, const lierne_plan *plan);
-/* Makes a plan of such texts, each rank from its own. length: bytes of text, without a terminating
- * zero. Collective, as planning. Needs time and memory in proportion to the texts, whatever counts
- * they contain. Errors: SYNTAX (line and column), INVALID (NULL, keys and their values; line and
- * column), and those of planning. */
+/* Creates a plan from such texts, each rank from its own. length: bytes of text, without a
+ * terminating zero. Collective, as planning. Needs time and memory in proportion to the texts,
+ * whatever counts they contain. Errors: SYNTAX (line and column), INVALID (NULL, keys and their
+ * values; line and column), and those of planning. */
 LIERNE_API lierne_status lierne_plan_deserialize(lierne_plan **out, lierne_context *context,
                                                  const char *text, size_t length);
 
